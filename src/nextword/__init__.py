@@ -1,0 +1,51 @@
+"""Next-word distributions beyond softmax for Hugging Face language models.
+
+Public names are imported when first used, so that ``nextword --help`` does not wait for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nextword import heads, objectives
+    from nextword.checker import check
+    from nextword.distribution import NextToken
+    from nextword.functional.rows import score_memory
+    from nextword.model import NextWordConfig, NextWordForCausalLM, NextWordForSeq2SeqLM, attach, load
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "NextToken": "nextword.distribution",
+    "NextWordConfig": "nextword.model",
+    "NextWordForCausalLM": "nextword.model",
+    "NextWordForSeq2SeqLM": "nextword.model",
+    "NextWordSeq2SeqConfig": "nextword.model",
+    "attach": "nextword.model",
+    "check": "nextword.checker",
+    "load": "nextword.model",
+    "score_memory": "nextword.functional.rows",
+}
+
+__all__ = [
+    "NextToken",
+    "NextWordConfig",
+    "NextWordForCausalLM",
+    "NextWordForSeq2SeqLM",
+    "attach",
+    "check",
+    "heads",
+    "load",
+    "objectives",
+    "score_memory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    if name in ("heads", "objectives"):
+        return importlib.import_module(f"nextword.{name}")
+    raise AttributeError(f"module 'nextword' has no attribute '{name}'")

@@ -1,0 +1,52 @@
+"""The command line: each verb parses, calls one function of the library and prints.
+
+Nothing heavy is imported here or in the modules of the verbs, so that ``nextword --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from nextword.cli.check import check
+from nextword.cli.compare import compare
+from nextword.cli.list import app as list_app
+from nextword.cli.quickstart import quickstart
+from nextword.cli.report import report
+
+app = typer.Typer(
+    name="nextword",
+    help="Better next-word distributions for Hugging Face language models: train them, compare them, check them.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import nextword
+
+        typer.echo(f"nextword {nextword.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Set what must be set before tokenizers is first used."""
+    # A tokenizer that was used before a data loader forks warns at each fork otherwise.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+app.command()(quickstart)
+app.command()(compare)
+app.command()(check)
+app.command()(report)
+app.add_typer(list_app, name="list")

@@ -1,0 +1,66 @@
+"""``nextword compare``: several methods under the same conditions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nextword.cli.errors import plain_errors
+
+
+@plain_errors
+def compare(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RECIPE] [KEY.PATH=VALUE]...",
+            help="A TOML file or a built-in recipe ('nextword list recipes'), then changes to it.",
+        ),
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="Name of a task ('nextword list tasks').")] = None,
+    head: Annotated[
+        list[str] | None,
+        typer.Option(help="A method: HEAD or HEAD/OBJECTIVE, for instance mos:3 or cache/histalign. May be repeated."),
+    ] = None,
+    seed: Annotated[list[int] | None, typer.Option(help="A seed. May be repeated.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for everything that is written.")] = None,
+) -> None:
+    """Train and measure several methods on the same data, from the same start, with the same batches.
+
+    Writes results.json and report.html. The same command again does what is missing.
+
+    nextword compare wikitext2 --out runs/wikitext2 training.steps=500
+
+    nextword compare --task ambiguous --head softmax --head cache/histalign --seed 0 --seed 1
+    """
+    from nextword.cli.run import run_comparison
+    from nextword.training.recipe import configured, read
+
+    recipe, overrides = _split(words or [])
+    content: dict[str, Any] = read(recipe) if recipe else {}
+    if task:
+        content["task"] = {"name": task}
+    if head:
+        content["methods"] = list(head)
+    if seed:
+        content["seeds"] = list(seed)
+    if not content.get("task") or not content.get("methods"):
+        raise ValueError("nothing to compare: give a recipe ('nextword list recipes'), or --task and --head")
+    run_comparison(configured(content, overrides), out or Path("runs") / _name(recipe, content))
+
+
+def _split(words: list[str]) -> tuple[str | None, list[str]]:
+    """A recipe, where the first word is no override, and the overrides."""
+    recipe, overrides = (None, words) if not words or "=" in words[0] else (words[0], words[1:])
+    for word in overrides:
+        if "=" not in word:
+            raise ValueError(f"'{word}': only the first word names a recipe, the others are written key.path=value")
+    return recipe, overrides
+
+
+def _name(recipe: str | None, content: dict[str, Any]) -> str:
+    if recipe:
+        return Path(recipe).stem
+    return str(content["task"]["name"])

@@ -1,0 +1,45 @@
+"""What a person sees when something is wrong: one line that says what to do, no traceback."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import typer
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+
+USER_ERROR = 2
+INTERRUPTED = 130
+"""128 + SIGINT, as shells expect."""
+
+
+def plain_errors(command: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+    """Decorates a verb: a ``ValueError`` or ``OSError`` becomes ``error: ...`` on stderr and exit code 2.
+
+    Any other exception is a bug of ours and keeps its traceback; with ``NEXTWORD_DEBUG=1`` all do.
+    """
+
+    @functools.wraps(command)
+    def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        try:
+            return command(*args, **kwargs)
+        except (ValueError, OSError) as problem:
+            if os.environ.get("NEXTWORD_DEBUG") == "1":
+                raise
+            complain(str(problem))
+            raise typer.Exit(USER_ERROR) from None
+
+    return guarded
+
+
+def complain(message: str, kind: str = "error") -> None:
+    """Prints ``kind: message`` in red to stderr."""
+    from rich.console import Console
+    from rich.text import Text
+
+    # Text, not markup: messages have square brackets in them.
+    Console(stderr=True, soft_wrap=True).print(Text(f"{kind}: {message}", style="bold red"))

@@ -1,0 +1,96 @@
+"""``nextword list``: what there is to choose from, read from the registries and the classes' own docstrings."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nextword.cli.errors import plain_errors
+
+if TYPE_CHECKING:
+    from nextword.registry import Registry
+
+app = typer.Typer(help="Show the heads, objectives, tasks or recipes there are.", no_args_is_help=True)
+
+
+@app.command()
+@plain_errors
+def heads() -> None:
+    """Heads: what --head takes."""
+    from nextword.heads import registry
+
+    _show("head", registry, "heads")
+
+
+@app.command()
+@plain_errors
+def objectives() -> None:
+    """Objectives: what may stand after the / of --head."""
+    from nextword.objectives import registry
+
+    _show("objective", registry, "objectives")
+
+
+@app.command()
+@plain_errors
+def tasks() -> None:
+    """Tasks: what --task takes."""
+    from nextword.tasks import registry
+
+    _show("task", registry, "tasks")
+
+
+@app.command()
+@plain_errors
+def recipes() -> None:
+    """Built-in recipes: what 'nextword compare' takes."""
+    from nextword.training.recipe import built_in
+
+    _print("recipe", [(name, line, f"nextword compare {name}", "docs/compare.md") for name, line in built_in().items()])
+
+
+def _show(kind: str, registry: Registry[Any], folder: str) -> None:
+    rows = []
+    for name in registry.names():
+        entry = registry.get(name)
+        text = inspect.getdoc(entry) or ""
+        rows.append((name, first_sentence(text), example(entry, name), f"docs/{folder}/{page(entry, name)}.md"))
+    _print(kind, rows)
+
+
+def first_sentence(docstring: str) -> str:
+    r"""The first paragraph of a docstring up to its first full stop, without markup.
+
+    >>> first_sentence("Adds ``N`` cache\nentries. More text.")
+    'Adds N cache entries.'
+    """
+    paragraph = " ".join(docstring.split("\n\n")[0].split()).replace("``", "").replace("`", "")
+    return re.split(r"(?<=[.!?])\s", paragraph, maxsplit=1)[0]
+
+
+def example(entry: Any, name: str) -> str:
+    """The class's own ``example`` spec where it has one, or the bare name."""
+    given = getattr(entry, "example", None)
+    return given if isinstance(given, str) else name
+
+
+def page(entry: Any, name: str) -> str:
+    """Name of its page of the documentation: the class's own ``page`` where it has one, or the registered name."""
+    given = getattr(entry, "page", None)
+    return given if isinstance(given, str) else name
+
+
+def _print(kind: str, rows: list[tuple[str, str, str, str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for heading in (kind, "what it is", "example", "page"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)

@@ -1,0 +1,54 @@
+"""Runs a comparison and shows it: what the verbs that train share."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from nextword.cli.errors import INTERRUPTED, complain
+
+if TYPE_CHECKING:
+    from nextword.training.config import CompareConfig
+
+
+def run_comparison(config: CompareConfig, out: Path) -> None:
+    """Compares, prints the table and where the report is.
+
+    Raises:
+        typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that goes on are printed.
+    """
+    from nextword.cli.watch import watching
+    from nextword.report import results_table
+    from nextword.training.compare import ComparisonInterrupted, compare
+
+    _quiet_libraries()
+    console = Console()
+    command = this_command()
+    try:
+        with watching(console) as progress:
+            results = compare(config, out, progress, command)
+    except ComparisonInterrupted as interruption:
+        complain(str(interruption), kind="interrupted")
+        Console(stderr=True, soft_wrap=True).print(f"To go on: {command}", markup=False, highlight=False)
+        raise typer.Exit(INTERRUPTED) from None
+    console.print(results_table(results))
+    console.print(f"Report: {(out / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)
+
+
+def this_command() -> str:
+    """The command line as it can be typed again."""
+    return shlex.join(["nextword", *sys.argv[1:]])
+
+
+def _quiet_libraries() -> None:
+    """Turns off the libraries' own progress bars, which would run through ours."""
+    import datasets
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    datasets.disable_progress_bars()

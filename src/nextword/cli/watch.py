@@ -1,0 +1,100 @@
+"""Shows the progress of a comparison: two bars on a terminal, one line per finished stage elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from nextword.records import RunRecord
+    from nextword.training.progress import Progress as Watcher
+
+
+@contextlib.contextmanager
+def watching(console: Console) -> Iterator[Watcher]:
+    """What to pass to ``compare`` so that ``console`` shows it."""
+    if not console.is_terminal:
+        yield Lines(console)
+        return
+    bars = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+    with bars:
+        yield Bars(bars)
+
+
+class Lines:
+    """One plain line per finished stage, for log files."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._runs = self._done = 0
+
+    def planned(self, runs: int, finished: int) -> None:
+        """Says how much there is to do."""
+        self._runs, self._done = runs, finished
+        self._say(f"{runs} runs, {finished} finished before")
+
+    def began(self, name: str, stage: str) -> None:
+        """Nothing to say yet."""
+
+    def advanced(self, fraction: float) -> None:
+        """Nothing to say yet."""
+
+    def ended(self, name: str, stage: str, seconds: float) -> None:
+        """The stage and its time."""
+        self._say(f"{name}: {stage}, {seconds:.1f} s")
+
+    def finished(self, record: RunRecord) -> None:
+        """The run and its first numbers."""
+        self._done += 1
+        self._say(f"[{self._done}/{self._runs}] {headline(record)}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class Bars:
+    """A bar for all runs above a bar for the current stage."""
+
+    def __init__(self, bars: Progress) -> None:
+        self._bars = bars
+        self._all = bars.add_task("start", total=None)
+        self._stage = bars.add_task("", total=100, visible=False)
+
+    def planned(self, runs: int, finished: int) -> None:
+        """The first bar gets its length."""
+        self._bars.update(self._all, description="runs", total=runs, completed=finished)
+
+    def began(self, name: str, stage: str) -> None:
+        """The second bar starts again."""
+        self._bars.reset(self._stage, description=f"{name}: {stage}", visible=True)
+
+    def advanced(self, fraction: float) -> None:
+        """The second bar moves."""
+        self._bars.update(self._stage, completed=round(100 * fraction))
+
+    def ended(self, name: str, stage: str, seconds: float) -> None:
+        """The second bar goes."""
+        self._bars.update(self._stage, completed=100, visible=False)
+
+    def finished(self, record: RunRecord) -> None:
+        """The first bar moves, and the run's first numbers stay above."""
+        self._bars.advance(self._all)
+        self._bars.console.print(headline(record), markup=False, highlight=False)
+
+
+def headline(record: RunRecord, metrics: int = 3) -> str:
+    """One line about a finished run: its first ``metrics`` numbers."""
+    values = list(record.evaluation.metrics.items())[:metrics]
+    numbers = ", ".join(f"{name} {value.value:.4g}" for name, value in values)
+    return f"{record.method}, seed {record.seed}: {numbers}"

@@ -1,0 +1,123 @@
+"""What a head is given: states at the positions that count, what came before them, the source text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nextword.distribution.scores import Vocabulary
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The sequences so far, as remembered between decoding steps.
+
+    Args:
+        ids: Token at each place; negative where it is unknown (virtual tokens of prefix tuning).
+        valid: False at padding and unknown tokens.
+        streams: What the head asked to keep for each place, by name: (B, S, ...) each.
+        labels: Label at each place, in training only; -100 where it is masked.
+    """
+
+    ids: Int[Tensor, "B S"]
+    valid: Bool[Tensor, "B S"]
+    streams: Mapping[str, Tensor] = field(default_factory=dict)
+    labels: Int[Tensor, "B S"] | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """The encoder's side of an encoder-decoder model.
+
+    Args:
+        ids: Source tokens.
+        valid: False at padding.
+        states: Last hidden state of the encoder.
+    """
+
+    ids: Int[Tensor, "B E"]
+    valid: Bool[Tensor, "B E"]
+    states: Float[Tensor, "B E D"]
+
+
+class Layout:
+    """Which sequence each of the N positions belongs to, and how to lay them out as (B, Q) for batched products.
+
+    Args:
+        row: Sequence of each position, ascending.
+        batch_size: B.
+    """
+
+    def __init__(self, row: Int[Tensor, "N"], batch_size: int) -> None:
+        self.row = row
+        self.batch_size = batch_size
+        counts = torch.bincount(row, minlength=batch_size)
+        self.width = int(counts.max()) if len(row) else 0
+        self.slot = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+
+    @classmethod
+    def full(cls, batch_size: int, width: int, device: torch.device) -> Layout:
+        """Every sequence with the same number of positions; made without looking at any value."""
+        layout = cls.__new__(cls)
+        layout.batch_size, layout.width = batch_size, width
+        layout.row = torch.arange(batch_size, device=device).repeat_interleave(width)
+        layout.slot = torch.arange(width, device=device).repeat(batch_size)
+        return layout
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every sequence has the same number of positions."""
+        return len(self.row) == self.batch_size * self.width
+
+    def pack(self, rows: Float[Tensor, "N D"]) -> Float[Tensor, "B Q D"]:
+        """(N, D) as (B, Q, D), zeros where a sequence has fewer than Q positions."""
+        if self.is_full:
+            return rows.unflatten(0, (self.batch_size, self.width))
+        packed = rows.new_zeros(self.batch_size, self.width, rows.shape[-1])
+        return packed.index_put((self.row, self.slot), rows)
+
+    def unpack(self, packed: Float[Tensor, "B Q S"]) -> Float[Tensor, "N S"]:
+        """The inverse of :meth:`pack`."""
+        return packed.flatten(0, 1) if self.is_full else packed[self.row, self.slot]
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that a head may look at for N positions.
+
+    Args:
+        states: What the backbone feeds its output layer at each position.
+        position: Place of each position within the memory of its sequence.
+        layout: Which sequence each position belongs to.
+        vocabulary: The backbone's output layer with all that belongs to it.
+        memory: The sequences so far; None for a head that remembers nothing.
+        source: The encoder's side; None for a decoder-only model or a head that needs none.
+        input_embedding: Weight of the backbone's input embedding, for objectives that compare tokens.
+    """
+
+    states: Float[Tensor, "N D"]
+    position: Int[Tensor, "N"]
+    layout: Layout
+    vocabulary: Vocabulary
+    memory: Memory | None = None
+    source: Source | None = None
+    input_embedding: Float[Tensor, "V _"] | None = None
+
+    @property
+    def row(self) -> Int[Tensor, "N"]:
+        """Which sequence each position belongs to."""
+        return self.layout.row
+
+    def similarities(self, queries: Float[Tensor, "N D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "N S"]:
+        """Dot product of each position's query with every key of its own sequence."""
+        return self.layout.unpack(self.layout.pack(queries) @ keys.transpose(1, 2))
+
+    def with_label_values(self) -> Context:
+        """The same context with labels as the tokens in memory (TRIME as released); places keep their validity."""
+        assert self.memory is not None
+        assert self.memory.labels is not None
+        return replace(self, memory=replace(self.memory, ids=self.memory.labels))

@@ -1,0 +1,69 @@
+"""Interpolated: a gate between a distribution and attention over stored tokens."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from nextword.distribution.next_token import NextToken
+from nextword.functional.entries import Entries
+from nextword.functional.logspace import log_add_exp
+
+
+class Interpolated(NextToken):
+    """``P(w) = g P_base(w) + (1 - g) sum_{s: w_s = w} a_s`` (pointer generator, pointer sentinel).
+
+    Attention is normalised over the visible entries here, so whatever scores come in, the row sums to one; where no
+    entry is visible the gate is 1.
+
+    Args:
+        base: The generating distribution.
+        attention: Stored tokens with their attention scores (any constant may be added to a row).
+        log_gate: ``log g`` at each position.
+        log_rest: ``log (1 - g)`` at each position, given beside ``log_gate`` because neither can be had from the other
+            without losing digits (from a logit x they are ``logsigmoid(x)`` and ``logsigmoid(-x)``).
+        name: Name of the attention in ``sources``.
+    """
+
+    def __init__(
+        self,
+        base: NextToken,
+        attention: Entries,
+        log_gate: Float[Tensor, "N"],
+        log_rest: Float[Tensor, "N"],
+        name: str = "pointer",
+    ) -> None:
+        self.base = base
+        self.device = base.device
+        self.vocab_size = base.vocab_size
+        self.attention = attention
+        seen = attention.any_visible()
+        self.log_gate = torch.where(seen, log_gate, 0.0)
+        self.log_rest = torch.where(seen, log_rest, -torch.inf)
+        self.name = name
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Interpolated:
+        gate, rest = self.log_gate[rows], self.log_rest[rows]
+        return Interpolated(self.base[rows], self.attention[rows], gate, rest, self.name)
+
+    def _attended(self, log_mass: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        total = torch.where(self.attention.any_visible(), self.attention.log_mass(), 0.0)
+        return log_mass - total[:, None] + self.log_rest[:, None]
+
+    def _log_probs(self) -> Float[Tensor, "N V"]:
+        generated = self.base._log_probs() + self.log_gate[:, None]
+        return log_add_exp(generated, self._attended(self.attention.scatter(self.vocab_size)).to(generated.dtype))
+
+    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        generated = self.base._log_prob(ids) + self.log_gate[:, None]
+        attended = self._attended(self.attention.log_mass_of(ids, self.vocab_size))
+        return log_add_exp(generated, attended.to(generated.dtype))
+
+    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
+        generated = self.base._log_sources(ids)
+        shares = {source: share + self.log_gate[:, None] for source, share in generated.items()}
+        return shares | {self.name: self._attended(self.attention.log_mass_of(ids, self.vocab_size))}

@@ -1,0 +1,56 @@
+"""Mixture: distributions blended by gate weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from nextword.distribution.next_token import NextToken
+from nextword.functional.logspace import log_add_exp, logsumexp_finite
+
+
+class Mixture(NextToken):
+    """``P(w) = sum_k weight_k P_k(w)``: mixture of softmaxes, linear interpolation with a cache.
+
+    Args:
+        parts: The K blended distributions, over the same positions and vocabulary.
+        log_weights: Log of each part's weight at each position; each row sums to one in probability.
+    """
+
+    def __init__(self, parts: Sequence[NextToken], log_weights: Float[Tensor, "N K"]) -> None:
+        if log_weights.shape[-1] != len(parts):
+            raise ValueError(f"{len(parts)} parts given with {log_weights.shape[-1]} weights a position")
+        self.parts = tuple(parts)
+        self.log_weights = log_weights
+        self.device = log_weights.device
+        self.vocab_size = self.parts[0].vocab_size
+
+    def __len__(self) -> int:
+        return len(self.log_weights)
+
+    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Mixture:
+        return Mixture([part[rows] for part in self.parts], self.log_weights[rows])
+
+    def _log_probs(self) -> Float[Tensor, "N V"]:
+        # part after part, so that two (N, V) tensors live instead of K
+        total: Tensor | None = None
+        for part, log_weight in zip(self.parts, self.log_weights.unbind(-1), strict=True):
+            weighted = part._log_probs() + log_weight[:, None]
+            total = weighted if total is None else log_add_exp(total, weighted)
+        assert total is not None
+        return total
+
+    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        parts = torch.stack([part._log_prob(ids) for part in self.parts], -1)
+        return logsumexp_finite(parts + self.log_weights[:, None, :])
+
+    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
+        shares: dict[str, Tensor] = {}
+        for part, log_weight in zip(self.parts, self.log_weights.unbind(-1), strict=True):
+            for source, share in part._log_sources(ids).items():
+                weighted = share + log_weight[:, None]
+                shares[source] = log_add_exp(shares[source], weighted) if source in shares else weighted
+        return shares

@@ -1,0 +1,135 @@
+"""NextToken: the one thing that heads make and everybody else asks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Self
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from nextword.functional.rows import concatenate_chunks, row_chunks
+
+_DENSE_COPIES = 3
+"""(N, V) tensors alive at once while a dense row is normalised: the scores, a shifted copy, the exponentials."""
+
+
+class NextToken(ABC):
+    """A distribution over the V tokens of a vocabulary at each of N positions, in nats.
+
+    Whoever asks a question about few tokens a position (training does) never makes an (N, V) tensor: rows are computed
+    in chunks that fit the memory budget and recomputed in the backward pass (:func:`nextword.score_memory`).
+
+    A kind of distribution implements ``_log_probs``, ``_log_prob``, ``_log_sources`` and ``__getitem__`` for all its
+    rows at once; cutting into chunks is done here, once for all kinds.
+    """
+
+    vocab_size: int
+    device: torch.device
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """N, the number of positions."""
+
+    @abstractmethod
+    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Self:
+        """The distribution at some of the positions."""
+
+    @abstractmethod
+    def _log_probs(self) -> Float[Tensor, "N V"]: ...
+
+    @abstractmethod
+    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]: ...
+
+    @abstractmethod
+    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]: ...
+
+    def log_probs(self) -> Float[Tensor, "N V"]:
+        """Log-probability of every token at every position; ``-inf`` exactly where the probability is zero."""
+        return concatenate_chunks(lambda rows: self[rows]._log_probs(), self._chunks(), recompute=False)
+
+    def log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        """Log-probability of K asked tokens at every position, without an (N, V) tensor.
+
+        Raises:
+            ValueError: ``ids`` is not of shape (N, K).
+        """
+        self._expect_rows(ids)
+        return self._in_chunks(lambda part, rows: part._log_prob(ids[rows]))
+
+    def probs(self) -> Float[Tensor, "N V"]:
+        """Probability of every token at every position."""
+        return self.log_probs().exp()
+
+    def top_k(self, k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
+        """Log-probabilities and ids of the ``k`` most probable tokens at each position, in decreasing order."""
+        if not 1 <= k <= self.vocab_size:
+            raise ValueError(f"top_k: k = {k} asked of a vocabulary of {self.vocab_size} tokens")
+        found = [self[rows]._log_probs().topk(k, dim=-1) for rows in self._chunks()]
+        return torch.cat([top.values for top in found]), torch.cat([top.indices for top in found])
+
+    def entropy(self) -> Float[Tensor, "N"]:
+        """Entropy at each position, in nats."""
+
+        def entropy_of(part: NextToken, rows: slice) -> Tensor:
+            log_probs = part._log_probs()
+            # 0 log 0 = 0: a zero in place of -inf keeps the product and its gradient finite
+            return -(log_probs.exp() * log_probs.masked_fill(log_probs == -torch.inf, 0.0)).sum(-1)
+
+        return self._in_chunks(entropy_of)
+
+    @torch.no_grad()
+    def sample(
+        self,
+        generator: torch.Generator | None = None,
+        *,
+        num_samples: int = 1,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+    ) -> Int[Tensor, "N num_samples"]:
+        """Tokens drawn independently (with replacement) at each position.
+
+        Args:
+            generator: Source of randomness; torch's global one by default.
+            num_samples: Draws per position.
+            temperature: Divides the log-probabilities first; below 1 sharpens.
+            top_k: Draw among the ``top_k`` most probable tokens only.
+            top_p: Draw among the fewest tokens that together have at least this probability (nucleus), after ``top_k``.
+        """
+        if not temperature > 0:
+            raise ValueError(f"sample: temperature {temperature} given, it must be positive; greedy is top_k(1)")
+        if top_p is not None and not 0 < top_p <= 1:
+            raise ValueError(f"sample: top_p {top_p} given, 0 < top_p <= 1 is needed")
+
+        def draw(rows: slice) -> Tensor:
+            log_probs, ids = (self[rows]._log_probs() / temperature).sort(-1, descending=True)
+            if top_k is not None:
+                log_probs, ids = log_probs[:, :top_k], ids[:, :top_k]
+            probs = log_probs.softmax(-1)
+            if top_p is not None:
+                probs = probs.masked_fill(probs.cumsum(-1) - probs >= top_p, 0.0)
+            return ids.gather(1, torch.multinomial(probs, num_samples, replacement=True, generator=generator))
+
+        return concatenate_chunks(draw, self._chunks())
+
+    def sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Float[Tensor, "N K"]]:
+        """For each component of the distribution, the part of each asked token's probability that came from it.
+
+        The parts of a token add up to its probability.
+        """
+        self._expect_rows(ids)
+        chunks = [self[rows]._log_sources(ids[rows]) for rows in self._chunks()]
+        return {name: torch.cat([chunk[name] for chunk in chunks]).exp() for name in chunks[0]}
+
+    def _chunks(self) -> list[slice]:
+        return row_chunks(len(self), self.vocab_size * 4 * _DENSE_COPIES, self.device) or [slice(0, 0)]
+
+    def _in_chunks(self, compute: Callable[[NextToken, slice], Tensor]) -> Tensor:
+        return concatenate_chunks(lambda rows: compute(self[rows], rows), self._chunks())
+
+    def _expect_rows(self, ids: Tensor) -> None:
+        if ids.ndim != 2 or len(ids) != len(self):
+            raise ValueError(f"ids of shape {tuple(ids.shape)} given, ({len(self)}, K) is needed: K tokens a position")

@@ -1,0 +1,55 @@
+"""OnMemory: a distribution over what is stored only."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from nextword.distribution.next_token import NextToken
+from nextword.functional.entries import Entries
+
+
+class OnMemory(NextToken):
+    """``P(w)`` proportional to the mass of the visible entries that hold ``w``; zero for every other token.
+
+    At a position that sees no entry there is nothing to distribute over; ``fallback`` speaks there, so that every row
+    is a distribution.
+
+    Args:
+        entries: What is stored, with the log-mass of each entry.
+        fallback: The distribution where nothing is stored, over the same positions.
+        name: Name of the stored part in ``sources``.
+    """
+
+    def __init__(self, entries: Entries, fallback: NextToken, name: str = "cache") -> None:
+        self.entries = entries
+        self.fallback = fallback
+        self.device = fallback.device
+        self.vocab_size = fallback.vocab_size
+        self.name = name
+
+    def __len__(self) -> int:
+        return len(self.fallback)
+
+    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> OnMemory:
+        return OnMemory(self.entries[rows], self.fallback[rows], self.name)
+
+    def _choose(self, stored: Float[Tensor, "N K"], otherwise: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        seen = self.entries.any_visible()
+        # the inner where keeps -inf - -inf, and its NaN gradient, out of rows that are replaced anyway
+        total = torch.where(seen, self.entries.log_mass(), 0.0)
+        return torch.where(seen[:, None], stored - total[:, None], otherwise.to(stored.dtype))
+
+    def _log_probs(self) -> Float[Tensor, "N V"]:
+        return self._choose(self.entries.scatter(self.vocab_size), self.fallback._log_probs())
+
+    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        return self._choose(self.entries.log_mass_of(ids, self.vocab_size), self.fallback._log_prob(ids))
+
+    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
+        seen = self.entries.any_visible()[:, None]
+        shares = {
+            source: share.masked_fill(seen, -torch.inf) for source, share in self.fallback._log_sources(ids).items()
+        }
+        return shares | {self.name: self._log_prob(ids).masked_fill(~seen, -torch.inf)}

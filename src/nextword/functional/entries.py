@@ -1,0 +1,68 @@
+"""Stored tokens with a score each: what a cache, a pointer or a partition lays over the vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nextword.functional.logspace import masked_logsumexp
+
+_FEW_IDS = 8
+"""Up to so many asked ids, comparing them with the stored ones is cheaper than laying the entries over V."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """For each of N positions, scores of the S entries stored for its sequence; several entries may hold one token.
+
+    Args:
+        ids: Token that each entry stands for, per sequence. A negative id stands for no token: its entry counts in
+            :meth:`log_mass` only.
+        row: Which sequence each position belongs to.
+        scores: Log of the (unnormalised) mass of each entry as seen from each position.
+        visible: Which entries each position may see; the others count nowhere.
+    """
+
+    ids: Int[Tensor, "B S"]
+    row: Int[Tensor, "N"]
+    scores: Float[Tensor, "N S"]
+    visible: Bool[Tensor, "N S"]
+
+    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Entries:
+        """The entries as seen from some of the positions."""
+        return Entries(self.ids, self.row[rows], self.scores[rows], self.visible[rows])
+
+    def any_visible(self) -> Bool[Tensor, "N"]:
+        """Whether a position sees any entry at all."""
+        return self.visible.any(-1)
+
+    def log_mass(self) -> Float[Tensor, "N"]:
+        """Log of the summed mass of all visible entries; ``-inf`` where there is none."""
+        return masked_logsumexp(self.scores, self.visible)
+
+    def log_mass_of(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
+        """Log of the summed mass of the visible entries that hold each asked token; ``-inf`` where none does."""
+        if ids.shape[1] > _FEW_IDS:
+            return self.scatter(vocab_size).gather(1, ids)
+        stored = self.ids[self.row]
+        held = [masked_logsumexp(self.scores, self.visible & (stored == asked[:, None])) for asked in ids.unbind(1)]
+        return torch.stack(held, 1) if held else self.scores.new_empty(ids.shape)
+
+    def scatter(self, vocab_size: int) -> Float[Tensor, "N V"]:
+        """Log of the summed mass per token of the vocabulary; ``-inf`` where no visible entry holds it.
+
+        The sum is taken relative to each token's own largest entry, so nothing underflows to zero.
+        """
+        stored = self.ids[self.row]
+        counted = self.visible & (stored >= 0)
+        index = stored.clamp_min(0)
+        scores = self.scores.masked_fill(~counted, -torch.inf)
+        peak = scores.new_full((len(scores), vocab_size), -torch.inf)
+        peak = peak.scatter_reduce(1, index, scores.detach(), "amax")
+        relative = (scores - peak.gather(1, index)).masked_fill(~counted, -torch.inf)
+        total = torch.zeros_like(peak).scatter_add(1, index, relative.exp())
+        held = peak != -torch.inf
+        return torch.where(held, peak + total.masked_fill(~held, 1.0).log(), peak)

@@ -1,0 +1,78 @@
+"""Row chunks: computing over (N, V) without ever holding (N, V).
+
+A distribution over a vocabulary of 50,000 words costs 200 KB a position. Everything asked of it in training is one
+number a position, so the dense part is computed for a few rows at a time and computed again in the backward pass.
+How many rows go at once follows from a memory budget; where everything fits, nothing is recomputed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+_CPU_BUDGET = 256 * 2**20
+"""Bytes of dense scores alive at once on a CPU. Larger chunks were not faster there, smaller ones cost matmul speed."""
+
+_GPU_SHARE = 0.1
+"""Share of the free memory of an accelerator that dense scores may take."""
+
+_budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
+
+
+@contextmanager
+def score_memory(mebibytes: float) -> Iterator[None]:
+    """Within this block, dense scores take about ``mebibytes`` MiB at once instead of the automatic budget.
+
+    The results do not depend on it, only time and memory do.
+
+    >>> with score_memory(64):
+    ...     row_chunks(rows=1000, row_bytes=2**20, device=torch.device("cpu"))[:2]
+    [slice(0, 64, None), slice(64, 128, None)]
+    """
+    if not mebibytes > 0:
+        raise ValueError(f"score_memory: {mebibytes} MiB given, a positive number is needed")
+    token = _budget.set(int(mebibytes * 2**20))
+    try:
+        yield
+    finally:
+        _budget.reset(token)
+
+
+def _bytes_at_once(device: torch.device) -> int:
+    given = _budget.get()
+    if given is not None:
+        return given
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free * _GPU_SHARE)
+    return _CPU_BUDGET
+
+
+def row_chunks(rows: int, row_bytes: int, device: torch.device) -> list[slice]:
+    """Slices that cover ``rows`` rows of ``row_bytes`` bytes each, every slice within the memory budget."""
+    size = max(1, _bytes_at_once(device) // max(1, row_bytes))
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def concatenate_chunks(compute: Callable[[slice], Tensor], chunks: list[slice], *, recompute: bool = True) -> Tensor:
+    """``compute`` of every chunk, concatenated along the rows.
+
+    With ``recompute`` and more than one chunk, what ``compute`` builds on the way is dropped after each chunk and built
+    again in the backward pass, so only its results stay. Tensors that ``compute`` reads from outside get their
+    gradients as usual.
+
+    Args:
+        compute: Given a slice of the rows, returns a tensor whose first dimension runs over those rows.
+        chunks: From :func:`row_chunks`; at least one.
+        recompute: Off where the result itself is as large as the intermediate values.
+    """
+    if len(chunks) == 1:
+        return compute(chunks[0])
+    if recompute and torch.is_grad_enabled():
+        return torch.cat([checkpoint(compute, c, use_reentrant=False, preserve_rng_state=False) for c in chunks])
+    return torch.cat([compute(c) for c in chunks])

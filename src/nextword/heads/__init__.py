@@ -1,0 +1,23 @@
+"""Heads: from hidden states and memory to a distribution. One family a file; importing this package registers all."""
+
+import importlib
+import pkgutil
+
+from nextword.heads.dimensions import Dimensions
+from nextword.heads.head import Head, HeadConfig, RemembersTokens, registry
+from nextword.heads.modifiers import modifiers
+from nextword.heads.spec import head_spec, parse_head
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = [
+    "Dimensions",
+    "Head",
+    "HeadConfig",
+    "RemembersTokens",
+    "head_spec",
+    "modifiers",
+    "parse_head",
+    "registry",
+]

@@ -1,0 +1,120 @@
+"""Cache-LM: the softmax competes with tokens stored in recent history or in the source."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from nextword.context import Context
+from nextword.distribution import Mixture, NextToken, OnMemory, Scores
+from nextword.functional.entries import Entries
+from nextword.functional.logspace import at_least_float32
+from nextword.heads.dimensions import Dimensions
+from nextword.heads.head import Head, HeadConfig, registry
+
+_STREAM = "keys"
+
+
+class CacheConfig(HeadConfig):
+    """Settings of the cache head; all of them may be changed on a trained model."""
+
+    head: Literal["cache"] = "cache"
+    mode: Literal["joint", "cache_only", "lm_only"] = "joint"
+    """Which distribution the model uses: both parts, what is stored alone, or the softmax alone."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Divides the similarities (not the softmax scores); above 1 flattens the cache."""
+    weight: float | None = Field(default=None, ge=0, le=1)
+    """None normalises softmax and cache together (eq. 3). A number is the share of the cache in a linear
+    interpolation of the two."""
+
+
+@registry.register("cache")
+class CacheHead(Head):
+    """Softmax and stored tokens, normalised together; no new parameters.
+
+    Formula: with stored pairs of a state ``k_j`` and a token ``x_j`` and similarity ``s_j = h_t . k_j / sqrt(D)``::
+
+        P(w) = (exp z_w + sum_{j: x_j = w} exp s_j) / (sum_v exp z_v + sum_j exp s_j)
+
+    Decoder-only models store ``(h_j, x_{j+1})``, the state with the token that followed it, visible from place
+    ``j + 1`` on. Encoder-decoder models store the encoder's states with the source tokens. Padding is never stored.
+
+    Expresses: tokens of the context can win without a fitting output embedding; the rank of the log-probability matrix
+    is no longer bounded by D + 1. Costs: one T x T product; training through this head with ``mle`` is TRIME.
+
+    ``weight`` gives instead ``(1 - weight) softmax + weight P_cache`` (Grave et al. 2017; TRIME's linear mode). Where
+    nothing is stored yet, the softmax speaks alone, in ``cache_only`` too.
+
+    Source: Grave et al. 2017; TRIME, Zhong et al. 2022; HistAlign, eq. 2 and 3.
+
+    Differs from the published code: masked similarities are -inf, not -10000; the memory survives cached decoding; a
+    state at padding is never stored; the joint distribution is the default (released GPT-2 code: cache only).
+
+    Example:
+        >>> from nextword.heads import parse_head
+        >>> parse_head({"head": "cache", "weight": 0.1}).mode
+        'joint'
+    """
+
+    Config = CacheConfig
+    modes: ClassVar[tuple[str, ...]] = ("joint", "cache_only", "lm_only")
+    adjustable: ClassVar[frozenset[str]] = frozenset({"mode", "temperature", "weight"})
+
+    def __init__(self, config: CacheConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        if dimensions.source not in (None, dimensions.hidden):
+            raise ValueError(
+                f"cache: the encoder's states are {dimensions.source} wide and the output layer reads "
+                f"{dimensions.hidden}; their dot product needs equal widths"
+            )
+
+    @property
+    def remembers(self) -> bool:
+        """A decoder-only model's memory is its own past."""
+        return not self.dimensions.is_encoder_decoder
+
+    @property
+    def reads_source(self) -> bool:
+        """An encoder-decoder model's memory is its source."""
+        return self.dimensions.is_encoder_decoder
+
+    def streams(self, states: Float[Tensor, "B T D"], layers: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        """Every state is a key once the token after it is known."""
+        return {_STREAM: states}
+
+    def entries(self, context: Context) -> Entries:
+        """The stored tokens with their similarities."""
+        if context.source is not None:
+            ids, keys = context.source.ids, context.source.states
+            visible = context.source.valid[context.row]
+        else:
+            assert context.memory is not None
+            memory = context.memory
+            ids, keys = memory.ids[:, 1:], memory.streams[_STREAM][:, :-1]
+            place = torch.arange(1, memory.ids.shape[1], device=ids.device)
+            stored = memory.valid[:, 1:] & memory.valid[:, :-1]
+            visible = stored[context.row] & (place <= context.position[:, None])
+        scale = math.sqrt(self.dimensions.hidden) * self.config.temperature
+        similarities = context.similarities(at_least_float32(context.states) / scale, at_least_float32(keys))
+        return Entries(ids, context.row, similarities, visible)
+
+    def forward(self, context: Context, mode: str = "joint") -> NextToken:
+        """The joint distribution, or one of its parts."""
+        mode = self.config.mode if mode == "joint" else mode
+        softmax = Scores(context.vocabulary, context.states)
+        if mode == "lm_only":
+            return softmax
+        entries = self.entries(context)
+        if mode == "cache_only":
+            return OnMemory(entries, softmax)
+        if self.config.weight is None:
+            return Scores(context.vocabulary, context.states, stored={"cache": entries})
+        weight = entries.scores.new_tensor([1 - self.config.weight, self.config.weight])
+        alone = weight.new_tensor([1.0, 0.0])
+        log_weights = torch.where(entries.any_visible()[:, None], weight, alone).log()
+        return Mixture([softmax, OnMemory(entries, softmax)], log_weights)

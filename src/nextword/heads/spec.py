@@ -1,0 +1,97 @@
+"""Head specs: ``mos:3+mi`` and the like, to a typed config and back.
+
+A spec is a head with its arguments, then modifiers: ``head[:argument,...][+modifier[:argument,...]]...``.
+A modifier fills one field of the head's config; a head takes the modifiers whose fields it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nextword.config import validated
+from nextword.heads.head import HeadConfig, registry
+from nextword.heads.modifiers import modifiers
+from nextword.registry import did_you_mean
+
+
+@dataclass(frozen=True)
+class _Term:
+    name: str
+    arguments: list[str]
+
+    @classmethod
+    def read(cls, text: str) -> _Term:
+        name, colon, rest = text.strip().partition(":")
+        return cls(name.strip(), [a.strip() for a in rest.split(",")] if colon else [])
+
+
+def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
+    """The typed config of a head spec, of a config written out in full, or of a config as it is.
+
+    >>> parse_head("MoS:3+Mi").model_dump(exclude_defaults=True)
+    {'components': 3, 'mi': {}}
+    >>> parse_head({"head": "mos", "componets": 3})
+    Traceback (most recent call last):
+    ...
+    nextword.config.SettingsError: head.componets: unknown key. Did you mean 'components'? Known: bias, components, ...
+
+    Raises:
+        ValueError: An unknown name (with the nearest known one), a modifier that the head does not take, arguments
+            that do not fit.
+    """
+    if isinstance(spec, HeadConfig):
+        return spec
+    if isinstance(spec, str):
+        return _from_text(spec)
+    if "head" not in spec:
+        raise ValueError(f"head: missing; it names the head. Known: {', '.join(registry.names())}.")
+    return validated(registry.get(str(spec["head"])).Config, spec, "head")
+
+
+def _from_text(text: str) -> HeadConfig:
+    first, *rest = [_Term.read(part) for part in text.lower().split("+")]
+    config = registry.get(first.name).Config
+    try:
+        values = {"head": first.name, **config.from_arguments(first.arguments)}
+        for term in rest:
+            if term.name not in modifiers:
+                raise ValueError(
+                    f"unknown part '{term.name}'.{did_you_mean(term.name, modifiers.names())} "
+                    f"Known: {', '.join(modifiers.names())}."
+                )
+            modifier = modifiers.get(term.name)
+            if modifier.field not in config.model_fields:
+                raise ValueError(f"'{first.name}' takes no '+{term.name}'; {_taken(config)}")
+            if modifier.field in values:
+                raise ValueError(f"'+{term.name}' is given twice")
+            values[modifier.field] = modifier.parse(term.arguments)
+    except ValueError as fault:
+        raise ValueError(f"head spec '{text}': {fault}") from None
+    return validated(config, values, f"head spec '{text}'")
+
+
+def _taken(config: type[HeadConfig]) -> str:
+    taken = [f"+{name}" for name in modifiers.names() if modifiers.get(name).field in config.model_fields]
+    return f"it takes {', '.join(taken)}" if taken else "it takes no modifier"
+
+
+def head_spec(config: HeadConfig) -> str:
+    """The shortest spec that names this config; settings that a spec cannot name are left out.
+
+    >>> head_spec(parse_head("mos:3+mi:1x3"))
+    'mos:3+mi:1x3'
+    """
+    parts = [_write(config.head, config.arguments())]
+    for name in modifiers.names():
+        field = modifiers.get(name).field
+        if field in type(config).model_fields:
+            arguments = modifiers.get(name).write(getattr(config, field))
+            if arguments is not None:
+                parts.append(_write(name, arguments))
+    return "+".join(parts)
+
+
+def _write(name: str, arguments: list[str]) -> str:
+    return f"{name}:{','.join(arguments)}" if arguments else name

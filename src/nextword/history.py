@@ -1,0 +1,233 @@
+"""What a head remembers between decoding steps, and how it rides in the KV cache.
+
+transformers hands one object through all of generation: the KV cache. It reorders it for beams, crops it after
+rejected candidates, repeats it for several returned sequences. So the head's memory lives on that object: its class is
+swapped for a subclass that moves the memory along with the keys and values. Appending a layer to the cache instead
+would change its length, which other code counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.utils.import_utils import is_torchdynamo_compiling
+
+from nextword.context import Memory
+
+_IDS, _VALID = "ids", "valid"
+
+
+class History:
+    """Per-sequence streams (B, S, ...) that grow with every forward pass: token ids, validity, what the head keeps."""
+
+    is_compileable = False
+    is_croppable = True
+
+    def __init__(self, unseen: int = 0) -> None:
+        self._streams: dict[str, Tensor] = {}
+        self._unseen = unseen
+        """Places that were in the KV cache before this history was attached; nothing is known of them."""
+
+    @property
+    def length(self) -> int | Tensor:
+        """Places remembered so far."""
+        return self._streams[_IDS].shape[1] if self._streams else self._unseen
+
+    def append(self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor]) -> tuple[Memory, int | Tensor]:
+        """Adds the places of one forward pass.
+
+        Args:
+            ids: Tokens (B, T), negative where unknown.
+            valid: False at padding (B, T).
+            streams: What the head keeps of each place.
+
+        Returns:
+            The whole memory, and the place of the first new token.
+        """
+        new = {_IDS: ids, _VALID: valid & (ids >= 0), **streams}
+        past = self._extend(new)
+        kept = dict(self._streams)
+        return Memory(kept.pop(_IDS), kept.pop(_VALID), kept), past
+
+    def _extend(self, new: dict[str, Tensor]) -> int | Tensor:
+        if not self._streams and self._unseen:
+            self._streams = {name: _unknown(stream, self._unseen) for name, stream in new.items()}
+        past = self.length
+        self._streams = (
+            {name: torch.cat([self._streams[name], stream], 1) for name, stream in new.items()} if past else new
+        )
+        return past
+
+    def reset(self) -> None:
+        """Forgets everything."""
+        self._streams, self._unseen = {}, 0
+
+    def crop(self, change: int) -> None:
+        """Forgets the last ``-change`` places; transformers gives a negative number, or 0 for none."""
+        if change < 0:
+            self._apply(lambda stream: stream[:, :change])
+
+    def reorder(self, index: Tensor) -> None:
+        """Sequence i becomes what sequence ``index[i]`` was."""
+        self._apply(lambda stream: stream.index_select(0, index.to(stream.device)))
+
+    def repeat(self, repeats: int) -> None:
+        """Every sequence ``repeats`` times, copies side by side."""
+        self._apply(lambda stream: stream.repeat_interleave(repeats, 0))
+
+    def _apply(self, change: Callable[[Tensor], Tensor]) -> None:
+        self._streams = {name: change(stream) for name, stream in self._streams.items()}
+
+
+def _unknown(like: Tensor, places: int) -> Tensor:
+    shape = (like.shape[0], places, *like.shape[2:])
+    return torch.full(shape, -1 if like.dtype == torch.long else 0, dtype=like.dtype, device=like.device)
+
+
+class StaticHistory(History):
+    """A history of fixed size, for static caches: same addresses in every step, so a step can be compiled.
+
+    Args:
+        max_length: Most places it can hold.
+    """
+
+    is_compileable = True
+    is_croppable = False
+
+    def __init__(self, max_length: int) -> None:
+        super().__init__()
+        self._max_length = max_length
+        self._next = torch.zeros((), dtype=torch.long)
+
+    @property
+    def length(self) -> int | Tensor:
+        """Places remembered so far, as a tensor that is never read on the host."""
+        return self._next
+
+    def _extend(self, new: dict[str, Tensor]) -> int | Tensor:
+        if not self._streams:
+            self._streams = {name: _unknown(stream, self._max_length) for name, stream in new.items()}
+            self._next = self._next.to(new[_IDS].device)
+            if not is_torchdynamo_compiling():
+                for buffer in (*self._streams.values(), self._next):
+                    torch._dynamo.mark_static_address(buffer)
+        past = self._next.clone()
+        places = past + torch.arange(new[_IDS].shape[1], device=past.device)
+        for name, stream in new.items():
+            self._streams[name].index_copy_(1, places, stream.detach().to(self._streams[name].dtype))
+        self._next.add_(len(places))
+        return past
+
+    def reset(self) -> None:
+        """Forgets everything, in place."""
+        for stream in self._streams.values():
+            stream.fill_(-1 if stream.dtype == torch.long else 0)
+        self._next.zero_()
+
+    def crop(self, change: int) -> None:
+        """Not possible in place; transformers asks ``is_croppable`` first."""
+        if change < 0:
+            raise ValueError("a static cache cannot be cropped; use the dynamic cache for assisted decoding")
+
+    def _apply(self, change: Callable[[Tensor], Tensor]) -> None:
+        for stream in self._streams.values():
+            changed = change(stream)
+            if changed.shape != stream.shape:
+                raise ValueError("a static cache cannot change its number of sequences; use the dynamic cache")
+            stream.copy_(changed)
+
+
+class CacheWithHistory(Cache):
+    """Stands before the cache's own class and moves the history along with it."""
+
+    history: History
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Beam search chose other hypotheses."""
+        super().reorder_cache(beam_idx)
+        self.history.reorder(beam_idx)
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Candidates were rejected."""
+        super().crop(tokens_to_remove)
+        self.history.crop(tokens_to_remove)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Several continuations of each sequence."""
+        super().batch_repeat_interleave(repeats)
+        self.history.repeat(repeats)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Some of the sequences."""
+        super().batch_select_indices(indices)
+        self.history.reorder(indices)
+
+    def reset(self) -> None:
+        """A new start."""
+        super().reset()
+        self.history.reset()
+
+    @property
+    def is_compileable(self) -> bool:
+        """Both parts must be."""
+        return bool(super().is_compileable) and self.history.is_compileable
+
+    @property
+    def is_croppable(self) -> bool:
+        """Both parts must be."""
+        return bool(super().is_croppable) and self.history.is_croppable
+
+
+@cache
+def _with_history(cache_class: type[Cache]) -> type[Cache]:
+    return type(f"{cache_class.__name__}WithHistory", (CacheWithHistory, cache_class), {"__module__": __name__})
+
+
+def new_cache(config: Any) -> DynamicCache:
+    """A dynamic KV cache with an empty history, for a forward pass that was given none."""
+    empty: Any = _with_history(DynamicCache)(config=config)
+    empty.history = History()
+    return empty
+
+
+def decoder_cache(kv_cache: Cache) -> Cache:
+    """The part of a cache that grows with the decoder's tokens."""
+    return kv_cache.self_attention_cache if isinstance(kv_cache, EncoderDecoderCache) else kv_cache
+
+
+def history_of(kv_cache: Cache | None) -> History | None:
+    """The history that rides in a cache, None where none was attached."""
+    return None if kv_cache is None else getattr(decoder_cache(kv_cache), "history", None)
+
+
+def kv_length(kv_cache: Cache) -> int | Tensor | None:
+    """Places in a KV cache; None where it keeps no count (linear attention)."""
+    inner = decoder_cache(kv_cache)
+    try:
+        return inner.get_seq_length() if len(inner.layers) else 0
+    except ValueError:
+        return None
+
+
+def attach_history(kv_cache: Cache, max_length: int | None = None) -> History:
+    """Makes a cache carry a history from now on.
+
+    Args:
+        kv_cache: Any cache of transformers; what it already holds counts as unknown to the history.
+        max_length: For a static cache whose layers are all windows and do not tell the full length.
+    """
+    inner: Any = decoder_cache(kv_cache)
+    static = len(inner.layers) > 0 and inner.is_compileable and inner.get_max_length() > 0
+    if static:
+        history: History = StaticHistory(max(max_length or 0, inner.get_max_length()))
+    else:
+        seen = kv_length(kv_cache)
+        history = History(unseen=seen if isinstance(seen, int) else 0)
+    inner.history = history
+    inner.__class__ = _with_history(type(inner))
+    return history

@@ -1,0 +1,84 @@
+"""The configuration of a wrapped model: the backbone's own, the head and the objective."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from transformers import AutoConfig, PreTrainedConfig
+from transformers.configuration_utils import SubConfigSpec
+
+from nextword.heads import parse_head
+from nextword.objectives import parse_objective
+
+_OWN = frozenset({"text_config", "head", "objective", "auto_map"})
+_FROM_BACKBONE = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+
+
+class NextWordConfig(PreTrainedConfig):
+    """Configuration of :class:`~nextword.NextWordForCausalLM`.
+
+    Attributes that it does not have itself (``hidden_size``, ``n_positions``, ...) are those of the backbone.
+
+    Args:
+        text_config: The backbone's configuration; any transformers language model.
+        head: Head spec such as ``"mos:3+mi"``, or a head's settings written out.
+        objective: Objective spec such as ``"mle"``, or an objective's settings written out.
+        state_scale: Factor between the decoder's last hidden state and what the output layer reads; None until the
+            output layer has been proved to make the model's logits.
+    """
+
+    model_type = "nextword_causal_lm"
+    sub_configs_defaults: ClassVar[dict[str, SubConfigSpec]] = {
+        "text_config": SubConfigSpec(config_class=AutoConfig, model_type="gpt2")
+    }
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
+
+    text_config: dict[str, Any] | PreTrainedConfig | None = None
+    head: dict[str, Any] | str | None = None
+    objective: dict[str, Any] | str | None = None
+    state_scale: float | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Takes over what generation and training look for on the outermost configuration."""
+        super().__post_init__(**kwargs)
+        backbone: Any = self.text_config
+        self.head = parse_head(self.head or "softmax").model_dump()
+        self.objective = parse_objective(self.objective or "mle").model_dump()
+        self.is_encoder_decoder = backbone.is_encoder_decoder
+        self.tie_word_embeddings = getattr(backbone, "tie_word_embeddings", True)
+        for key in _FROM_BACKBONE:
+            if getattr(self, key, None) is None:
+                setattr(self, key, getattr(backbone, key, None))
+
+    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> PreTrainedConfig:
+        """The backbone's text configuration, where transformers looks for depth, width and vocabulary."""
+        backbone: Any = self.text_config
+        return backbone.get_text_config(decoder=decoder, encoder=encoder)
+
+    def __getattr__(self, name: str) -> Any:
+        backbone = self.__dict__.get("text_config")
+        if name.startswith("_") or name in _OWN or backbone is None or isinstance(backbone, dict):
+            raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
+        return getattr(backbone, name)
+
+    def _get_generation_parameters(self) -> dict[str, Any]:
+        # settings such as BART's forced_eos_token_id are declared, and legal, on the backbone's configuration only
+        backbone: Any = self.text_config
+        return backbone._get_generation_parameters()
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """Also takes the configuration of an ordinary model, with ``head`` and ``objective`` beside it."""
+        if config_dict.get("model_type", cls.model_type) != cls.model_type:
+            parts = {key: kwargs.pop(key) for key in ("head", "objective") if key in kwargs}
+            config_dict = {"text_config": config_dict, **parts}
+        return super().from_dict(config_dict, **kwargs)
+
+
+class NextWordSeq2SeqConfig(NextWordConfig):
+    """Configuration of :class:`~nextword.NextWordForSeq2SeqLM`; see :class:`NextWordConfig`."""
+
+    model_type = "nextword_seq2seq_lm"
+    sub_configs_defaults: ClassVar[dict[str, SubConfigSpec]] = {
+        "text_config": SubConfigSpec(config_class=AutoConfig, model_type="t5")
+    }

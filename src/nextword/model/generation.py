@@ -1,0 +1,98 @@
+"""What generation must hand to a head: the source's words, the mask of new tokens, and a cache that carries history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nextword.history import attach_history, history_of
+
+
+class HeadGeneration:
+    """The overrides of transformers' generation; everything else of ``generate`` is untouched.
+
+    To be mixed into a model with ``backbone``, ``next_word_head`` and ``config``, before ``GenerationMixin``.
+    """
+
+    backbone: Any
+    next_word_head: Any
+    config: Any
+
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: Tensor,
+        next_sequence_length: int | None = None,
+        past_key_values: Any = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        is_first_iteration: bool | None = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """The backbone's own preparation, and the padding mask of the new tokens.
+
+        The backbone may replace the 2-D mask by a 4-D one, or drop it where it is all ones, so it is kept here.
+        """
+        seq2seq = self.config.is_encoder_decoder
+        mask = kwargs.get("decoder_attention_mask") if seq2seq else attention_mask
+        prepared: dict[str, Any] = self.backbone.prepare_inputs_for_generation(
+            input_ids,
+            next_sequence_length=next_sequence_length,
+            past_key_values=past_key_values,
+            attention_mask=attention_mask,
+            inputs_embeds=inputs_embeds,
+            is_first_iteration=is_first_iteration,
+            **kwargs,
+        )
+        ids = prepared.get("decoder_input_ids" if seq2seq else "input_ids")
+        new = (ids if ids is not None else prepared["inputs_embeds"]).shape[1]
+        if mask is not None and mask.ndim == 2:
+            # contiguous: the stride of a view would grow with every step, and each stride compiles a new graph
+            prepared["step_mask"] = mask[:, -new:].clone(memory_format=torch.contiguous_format)
+        elif past_key_values is not None and past_key_values.is_compileable:
+            prepared["step_mask"] = input_ids.new_ones(input_ids.shape[0], new)
+        if ids is None and input_ids.shape[1] == new:
+            prepared["step_ids"] = input_ids
+        return prepared
+
+    def _prepare_cache_for_generation(
+        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
+        # the backbone's class may override this (it knows its layers), with this model as the one it is about
+        type(self.backbone)._prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs)
+        kv_cache = model_kwargs.get("past_key_values")
+        if kv_cache is not None and self.next_word_head.remembers and history_of(kv_cache) is None:
+            attach_history(kv_cache, getattr(self, "_previous_max_cache_length", None))
+
+    def _maybe_prepare_encoder_kwargs_for_generation(
+        self, inputs_tensor: Tensor, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
+        # generation keeps the encoder's states but not its words; put here, they are repeated for beams with the states
+        if self.next_word_head.reads_source and "source_ids" not in model_kwargs:
+            if inputs_tensor.is_floating_point():
+                raise ValueError("this head reads the source's words: pass input_ids, not embeddings alone")
+            model_kwargs["source_ids"] = inputs_tensor
+        prepared: dict[str, Any] = super()._maybe_prepare_encoder_kwargs_for_generation(  # type: ignore[misc]
+            inputs_tensor, {k: v for k, v in model_kwargs.items() if k != "source_ids"}, *args, **kwargs
+        )
+        return prepared | {k: v for k, v in model_kwargs.items() if k == "source_ids"}
+
+    def _get_candidate_generator(self, *args: Any, **kwargs: Any) -> Any:
+        assistant = kwargs.get("assistant_model")
+        if assistant is not None and not isinstance(assistant, HeadGeneration):
+            kwargs["model_kwargs"] = {k: v for k, v in kwargs["model_kwargs"].items() if k != "source_ids"}
+        return super()._get_candidate_generator(*args, **kwargs)  # type: ignore[misc]
+
+    def generate_batch(self, *args: Any, **kwargs: Any) -> Any:
+        """Continuous batching; refused for heads that remember, whose memory its paged cache does not carry.
+
+        Raises:
+            ValueError: The head looks at earlier places.
+        """
+        if self.next_word_head.remembers:
+            raise ValueError(
+                f"generate_batch: head '{self.next_word_head.config.head}' remembers earlier places, which continuous "
+                "batching does not carry; use generate"
+            )
+        return super().generate_batch(*args, **kwargs)  # type: ignore[misc]

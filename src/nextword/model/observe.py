@@ -1,0 +1,151 @@
+"""One pass of the backbone, turned into what a context is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+
+from nextword.context import Memory, Source
+from nextword.history import History, StaticHistory, attach_history, history_of, kv_length, new_cache
+from nextword.model.inputs import DecoderInputs, expect_known_ids, too_long
+from nextword.model.tap import run_tapped
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one pass showed.
+
+    Args:
+        outputs: The backbone's outputs, with logits of no position.
+        inputs: The decoder's new tokens.
+        states: What the output layer reads (B, T, D).
+        past: Places before the first new token.
+        memory: The sequences so far, where the head remembers.
+        source: The encoder's side, where the head reads it.
+        unwanted: Outputs that were asked for the head's sake only, or are empty.
+    """
+
+    outputs: Any
+    inputs: DecoderInputs
+    states: Tensor
+    past: int | Tensor
+    memory: Memory | None
+    source: Source | None
+    unwanted: frozenset[str]
+
+    def with_labels(self, labels: Tensor) -> Observation:
+        """With labels in memory, for objectives that ask for them; only where the whole sequence is at hand."""
+        if self.memory is None or self.memory.ids.shape != labels.shape:
+            return self
+        return replace(self, memory=replace(self.memory, labels=labels))
+
+
+def observe(model: Any, inputs: dict[str, Any]) -> Observation:
+    """Runs the backbone of ``model`` on the arguments of a forward call.
+
+    Args:
+        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        inputs: Arguments of its forward that are not None; those named ``source_ids``, ``step_mask``, ``step_ids`` and
+            ``labels`` are for the head only.
+    """
+    head, seq2seq = model.next_word_head, model.config.is_encoder_decoder
+    inputs = {name: value for name, value in inputs.items() if value is not None}
+    labels = inputs.pop("labels", None)
+    if seq2seq and labels is not None and not {"decoder_input_ids", "decoder_inputs_embeds"} & set(inputs):
+        inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels)
+    source_ids = inputs.pop("source_ids", inputs.get("input_ids") if seq2seq else None)
+    decoder = _decoder_inputs(model, inputs)
+    if labels is not None:
+        inputs.setdefault("use_cache", False)
+    history = _history(model, inputs)
+    kept_layers = inputs.get("output_hidden_states") or getattr(model.config.text_config, "output_hidden_states", False)
+    if head.layers:
+        inputs["output_hidden_states"] = True
+
+    accepted = {name: value for name, value in inputs.items() if name in model._accepts or name not in _NAMED}
+    try:
+        outputs, states = run_tapped(model.backbone, accepted)
+    except IndexError as fault:
+        length = decoder.ids.shape[1] + (history.length if history is not None else 0)
+        message = too_long(model.config.get_text_config(decoder=True), int(length))
+        if message is None:
+            raise
+        raise ValueError(message) from fault
+
+    past: int | Tensor = 0
+    memory = None
+    if history is not None:
+        streams = head.streams(states, _last_layers(model, outputs, head.layers, states))
+        memory, past = history.append(decoder.ids, decoder.valid, streams)
+    source = _source(model, outputs, inputs, source_ids) if head.reads_source else None
+    unwanted = {"logits"} | (_HIDDEN if head.layers and not kept_layers else set())
+    return Observation(outputs, decoder, states, past, memory, source, frozenset(unwanted))
+
+
+_HIDDEN = frozenset({"hidden_states", "decoder_hidden_states", "encoder_hidden_states"})
+
+
+_NAMED = frozenset(
+    {"position_ids", "past_key_values", "inputs_embeds", "use_cache", "attention_mask", "decoder_attention_mask"}
+)
+"""Arguments that forward names and some backbones do not take; all others go to the backbone as the caller said."""
+
+
+def _decoder_inputs(model: Any, inputs: dict[str, Any]) -> DecoderInputs:
+    step_mask, step_ids = inputs.pop("step_mask", None), inputs.pop("step_ids", None)
+    if model.config.is_encoder_decoder:
+        ids, embeds = inputs.get("decoder_input_ids"), inputs.get("decoder_inputs_embeds")
+        mask = inputs.get("decoder_attention_mask")
+    else:
+        ids, embeds, mask = inputs.get("input_ids", step_ids), inputs.get("inputs_embeds"), inputs.get("attention_mask")
+    return DecoderInputs.of(ids, embeds, mask if step_mask is None else step_mask, model.backbone)
+
+
+def _history(model: Any, inputs: dict[str, Any]) -> History | None:
+    """Where this pass adds its places: the history of the given cache, of a new one, or one for this pass alone."""
+    if not model.next_word_head.remembers:
+        return None
+    config = model.config.get_text_config(decoder=True)
+    kv_cache = inputs.get("past_key_values")
+    if kv_cache is None:
+        wanted = inputs.get("use_cache", getattr(config, "use_cache", True)) and not model.training
+        if not wanted:
+            return History()
+        kv_cache = new_cache(config)
+        if model.config.is_encoder_decoder:
+            kv_cache = EncoderDecoderCache(kv_cache, DynamicCache(config=config))
+        inputs["past_key_values"] = kv_cache
+    history = history_of(kv_cache)
+    if history is None:
+        return attach_history(kv_cache, getattr(config, "max_position_embeddings", None))
+    if not isinstance(history, StaticHistory) and kv_length(kv_cache) not in (None, history.length):
+        raise ValueError(
+            f"the KV cache holds {kv_length(kv_cache)} places and the head's history {history.length}: the cache was "
+            "changed behind the model's back, or filled by the bare backbone after the head had seen it"
+        )
+    return history
+
+
+def _last_layers(model: Any, outputs: Any, count: int, states: Tensor) -> tuple[Tensor, ...]:
+    if not count:
+        return ()
+    hidden = outputs.decoder_hidden_states if model.config.is_encoder_decoder else outputs.hidden_states
+    scale = model.config.state_scale
+    return tuple((hidden[-1 - i] if scale == 1.0 else hidden[-1 - i] * scale).to(states.dtype) for i in range(count))
+
+
+def _source(model: Any, outputs: Any, inputs: dict[str, Any], source_ids: Tensor | None) -> Source:
+    if source_ids is None:
+        raise ValueError(
+            f"head '{model.next_word_head.config.head}' reads the source's words: pass input_ids, or source_ids where "
+            "encoder_outputs are given"
+        )
+    expect_known_ids("source_ids", source_ids, model.get_input_embeddings().weight.shape[0])
+    states = outputs.encoder_last_hidden_state
+    mask = inputs.get("attention_mask")
+    valid = torch.ones_like(source_ids, dtype=torch.bool) if mask is None else mask.bool()
+    return Source(source_ids, valid, states)

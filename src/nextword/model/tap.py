@@ -1,0 +1,98 @@
+"""Running an unmodified backbone up to its output layer, and no further.
+
+A pre-hook on the backbone's output layer sees the states that layer would read. It hands the layer an empty slice of
+them instead, so the backbone finishes its forward pass without a single score, and the head makes the scores later, in
+row chunks, by calling the same layer (so tied weights, LoRA or quantisation on it keep working).
+
+The hook finds the running call in a context variable rather than in a closure: a deep copy of a model copies hooks by
+reference, and a closure would lead back to the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.utils.import_utils import is_torchdynamo_compiling
+
+
+@dataclass
+class Tap:
+    """One running call.
+
+    Args:
+        feed: What the output layer gets to read instead of its states.
+    """
+
+    feed: Callable[[Tensor], Tensor]
+    states: Tensor | None = None
+
+
+class _Current:
+    """The running call: per thread and task in eager mode, a plain attribute while a graph is traced."""
+
+    def __init__(self) -> None:
+        self._variable: ContextVar[Tap | None] = ContextVar("nextword_tap", default=None)
+        self._traced: Tap | None = None
+
+    def get(self) -> Tap | None:
+        return self._traced if is_torchdynamo_compiling() else self._variable.get()
+
+    def set(self, tap: Tap) -> Token[Tap | None] | None:
+        if is_torchdynamo_compiling():
+            self._traced = tap
+            return None
+        return self._variable.set(tap)
+
+    def reset(self, token: Token[Tap | None] | None) -> None:
+        if token is None:
+            self._traced = None
+        else:
+            self._variable.reset(token)
+
+
+_current = _Current()
+
+
+def _before_output_layer(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    tap = _current.get()
+    if tap is None or tap.states is not None:
+        return None
+    tap.states = args[0]
+    return (tap.feed(args[0]), *args[1:])
+
+
+def nothing(states: Tensor) -> Tensor:
+    """An empty slice along the positions."""
+    return states[:, :0]
+
+
+def run_tapped(
+    backbone: PreTrainedModel, inputs: dict[str, Any], feed: Callable[[Tensor], Tensor] = nothing
+) -> tuple[Any, Tensor]:
+    """Runs the backbone and catches what its output layer reads.
+
+    Args:
+        backbone: Any transformers language model.
+        inputs: Keyword arguments of its forward.
+        feed: What the output layer gets to read instead.
+
+    Returns:
+        The backbone's outputs (its logits are those of ``feed``) and the states (B, T, D).
+    """
+    layer = backbone.get_output_embeddings()
+    if not getattr(layer, "_nextword_tapped", False):
+        layer.register_forward_pre_hook(_before_output_layer, prepend=True)
+        layer._nextword_tapped = True
+    tap = Tap(feed)
+    token = _current.set(tap)
+    try:
+        outputs = backbone(**inputs, return_dict=True)
+    finally:
+        _current.reset(token)
+    assert tap.states is not None, "the backbone did not call its output layer"
+    return outputs, tap.states

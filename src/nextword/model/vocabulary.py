@@ -1,0 +1,197 @@
+"""The backbone's output layer with all that its model does to the scores afterwards.
+
+Most models return the output layer's product as it is. Some cap it (Gemma 2), scale it (Cohere, Granite) or add a bias
+(BART, Marian). A head must do the same, in row chunks, or its distribution is not the model's. What a model does is
+read off its attributes and then proved on amplified states against the model's own logits; a model that does anything
+else is refused rather than computed wrongly.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from nextword.model.tap import run_tapped
+
+
+class UnsupportedBackboneError(ValueError):
+    """A model whose scores cannot be reproduced from its output layer."""
+
+
+class Adjustment(ABC):
+    """Something done to the scores after the output layer."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
+        """This adjustment as ``backbone`` makes it, None where it makes none."""
+
+    @abstractmethod
+    def __call__(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
+        """The adjusted scores."""
+
+
+class _ByNumber(Adjustment):
+    """An adjustment whose one number stands in the model's configuration."""
+
+    key: ClassVar[str]
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+    @classmethod
+    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
+        """Present where the configuration has the number."""
+        number = getattr(backbone.config.get_text_config(decoder=True), cls.key, None)
+        return None if number is None else cls(number)
+
+
+class SoftCap(_ByNumber):
+    """``cap * tanh(z / cap)`` (Gemma 2 and its relatives)."""
+
+    name, key = "soft_cap", "final_logit_softcapping"
+
+    def __call__(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
+        """Scores within plus or minus the cap."""
+        return torch.tanh(scores / self.number) * self.number
+
+
+class Multiply(_ByNumber):
+    """``z * scale`` (Cohere)."""
+
+    name, key = "multiply", "logit_scale"
+
+    def __call__(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
+        """Scaled scores."""
+        return scores * self.number
+
+
+class Divide(_ByNumber):
+    """``z / scale`` (Granite)."""
+
+    name, key = "divide", "logits_scaling"
+
+    def __call__(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
+        """Scaled scores."""
+        return scores / self.number
+
+
+class AddBias(Adjustment):
+    """``z + bias`` with a bias kept outside the output layer (BART, Marian)."""
+
+    name = "bias"
+
+    def __init__(self, bias: Tensor) -> None:
+        self.bias = bias
+
+    @classmethod
+    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
+        """Present where the model has a ``final_logits_bias``."""
+        bias = getattr(backbone, "final_logits_bias", None)
+        return None if bias is None else cls(bias.flatten())
+
+    def __call__(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
+        """Scores with the bias."""
+        return scores + self.bias.to(scores.device)
+
+
+_KNOWN: tuple[type[Adjustment], ...] = (SoftCap, Multiply, Divide, AddBias)
+
+
+class OutputLayer:
+    """The output layer of a backbone as a vocabulary: states to adjusted scores.
+
+    Args:
+        backbone: The model; its live output layer is read at every call.
+    """
+
+    def __init__(self, backbone: PreTrainedModel) -> None:
+        self.layer: Any = backbone.get_output_embeddings()
+        found = [kind.of(backbone) for kind in _KNOWN]
+        self.adjustments = [adjustment for adjustment in found if adjustment is not None]
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return int(getattr(self.layer, "out_features", 0) or self.layer.weight.shape[0])
+
+    @property
+    def width(self) -> int:
+        """D, what the layer reads."""
+        return int(getattr(self.layer, "in_features", 0) or self.layer.weight.shape[1])
+
+    def __call__(self, states: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows V"]:
+        """A score for every token, exactly as the model itself makes it."""
+        scores: Tensor = self.layer(states)
+        for adjustment in self.adjustments:
+            scores = adjustment(scores)
+        return scores
+
+
+_PROBE_LENGTH = 4
+_PROBE_SPREAD = 30.0
+"""Standard deviation of the scores in the proof, so wide that a cap or any other bend shows."""
+
+
+@torch.no_grad()
+def prove_output_layer(backbone: PreTrainedModel) -> float:
+    """Checks on amplified states that :class:`OutputLayer` is all that makes the model's logits.
+
+    Returns:
+        The factor between the decoder's last hidden state and what the output layer reads (T5: D ** -0.5; else 1).
+
+    Raises:
+        UnsupportedBackboneError: The model has no output layer, or does something unknown to its scores.
+    """
+    name = type(backbone).__name__
+    layer = backbone.get_output_embeddings()
+    if not isinstance(layer, nn.Module):
+        raise UnsupportedBackboneError(f"{name} has no output embedding layer, so there is nothing to put a head on")
+    vocabulary = OutputLayer(backbone)
+    fed: list[Tensor] = []
+
+    def amplified(states: Tensor) -> Tensor:
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randn(states.shape, generator=generator).to(states)
+        fed.append(noise * (_PROBE_SPREAD / layer(noise).float().std().clamp_min(1e-6)).to(noise))
+        return fed[0]
+
+    was_training = backbone.training
+    backbone.eval()
+    try:
+        outputs, states = run_tapped(backbone, _probe_inputs(backbone), amplified)
+        expected, ours = outputs.logits.float(), vocabulary(fed[0]).float()
+    finally:
+        backbone.train(was_training)
+    difference = (expected - ours).abs().max().item() if expected.shape == ours.shape else float("inf")
+    largest = ours.abs().max().item()
+    if not difference <= 64 * torch.finfo(states.dtype).eps * max(largest, 1.0):
+        done = ", ".join(a.name for a in vocabulary.adjustments) or "nothing"
+        raise UnsupportedBackboneError(
+            f"{name}: its logits are not its output layer followed by {done} (largest difference {difference:.3g} on "
+            f"scores up to {largest:.3g}). It does something to its scores that nextword does not know, and a head "
+            "would silently compute another distribution, so it is refused."
+        )
+    hidden = outputs.decoder_hidden_states if backbone.config.is_encoder_decoder else outputs.hidden_states
+    return _ratio(states.float(), hidden[-1].float())
+
+
+def _probe_inputs(backbone: PreTrainedModel) -> dict[str, Any]:
+    device = backbone.get_input_embeddings().weight.device
+    ids = torch.arange(1, _PROBE_LENGTH + 1, device=device)[None] % backbone.get_input_embeddings().weight.shape[0]
+    inputs: dict[str, Any] = {"input_ids": ids, "output_hidden_states": True, "use_cache": False}
+    return inputs | ({"decoder_input_ids": ids} if backbone.config.is_encoder_decoder else {})
+
+
+def _ratio(states: Tensor, hidden: Tensor) -> float:
+    if states.shape != hidden.shape:
+        return 1.0
+    ratio = ((states * hidden).sum() / hidden.square().sum()).item()
+    return ratio if torch.allclose(states, ratio * hidden, rtol=1e-2, atol=1e-3) else 1.0

@@ -1,0 +1,18 @@
+"""Objectives: from a distribution and targets to a loss. One a file; importing this package registers all."""
+
+import importlib
+import pkgutil
+
+from nextword.objectives.objective import (
+    Loss,
+    Objective,
+    ObjectiveConfig,
+    objective_spec,
+    parse_objective,
+    registry,
+)
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["Loss", "Objective", "ObjectiveConfig", "objective_spec", "parse_objective", "registry"]

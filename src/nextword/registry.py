@@ -1,0 +1,89 @@
+"""One typed registry: a name in a head spec, a config or on the command line leads to a class.
+
+Filled by a decorator beside each class, so that adding a part edits no list:
+
+    >>> animals = Registry[type]("animal")
+    >>> @animals.register("cat")
+    ... class Cat: ...
+    >>> animals.get("CAT") is Cat
+    True
+    >>> animals.get("cot")
+    Traceback (most recent call last):
+    ...
+    nextword.registry.UnknownNameError: unknown animal 'cot'. Did you mean 'cat'? Known: cat.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class UnknownNameError(ValueError):
+    """A name that nothing is registered under."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``" Did you mean 'x'?"`` for the known name nearest to ``name``, or ``""`` where none is near."""
+    near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)
+    return f" Did you mean '{near[0]}'?" if near else ""
+
+
+class Registry(Generic[T]):
+    """Names to classes of one kind, case-insensitive, each name given once.
+
+    Args:
+        kind: What the names stand for, in the singular; used in messages.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Decorator that files a class under ``name``.
+
+        Raises:
+            ValueError: ``name`` is not lower case, has a ``+``, ``:`` or ``,`` in it, or is taken by another class.
+        """
+        if name != name.lower() or any(mark in name for mark in "+:, "):
+            raise ValueError(f"{self.kind} name '{name}': use lower case without spaces, '+', ':' or ','")
+
+        def file(entry: T) -> T:
+            taken = self._entries.get(name)
+            if taken is not None and _origin(taken) != _origin(entry):
+                raise ValueError(f"{self.kind} '{name}' is {_origin(taken)} already; rename {_origin(entry)}")
+            self._entries[name] = entry
+            return entry
+
+        return file
+
+    def get(self, name: str) -> T:
+        """The class registered under ``name``, in any case.
+
+        Raises:
+            UnknownNameError: No such name; the message gives the nearest one and all known ones.
+        """
+        try:
+            return self._entries[name.lower()]
+        except KeyError:
+            raise UnknownNameError(
+                f"unknown {self.kind} '{name}'.{did_you_mean(name, self._entries)} Known: {', '.join(self.names())}."
+            ) from None
+
+    def names(self) -> tuple[str, ...]:
+        """All names, sorted."""
+        return tuple(sorted(self._entries))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower() in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def _origin(entry: Any) -> str:
+    return f"{getattr(entry, '__module__', '?')}.{getattr(entry, '__qualname__', entry)}"

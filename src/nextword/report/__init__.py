@@ -1,0 +1,9 @@
+"""Results as one self-contained HTML page and as a table for the terminal; reads records, knows no model.
+
+Nothing is estimated here: numbers are formatted, and averaged over seeds where a method has several.
+"""
+
+from __future__ import annotations
+
+from nextword.report.page import write_report as write_report
+from nextword.report.terminal import results_table as results_table

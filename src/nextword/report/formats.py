@@ -1,0 +1,121 @@
+"""Numbers as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+NOTHING = "–"
+"""Stands where there is no number."""
+
+SHARES = ("fraction", "share", "proportion")
+"""How the units of values between 0 and 1 begin that are shown as percentages, for example "fraction of prompts"."""
+
+
+def value(number: float, unit: str, decimals: int | None) -> str:
+    """A measured number in its column's precision; a share becomes a percentage.
+
+    >>> value(0.93512, "fraction of prompts", 1), value(21.5, "nats", 2), value(0.00012345, "nats", None)
+    ('93.5', '21.50', '0.0001234')
+    """
+    scaled = number * scale(unit)
+    return f"{scaled:.4g}" if decimals is None else f"{scaled:.{decimals}f}"
+
+
+def is_share(unit: str) -> bool:
+    """Whether values of ``unit`` are shown as percentages."""
+    return unit.lower().startswith(SHARES)
+
+
+def scale(unit: str) -> float:
+    """What values of ``unit`` are multiplied with to be shown."""
+    return 100.0 if is_share(unit) else 1.0
+
+
+def unit_name(unit: str) -> str:
+    """The unit as it is shown.
+
+    >>> unit_name("fraction of prompts"), unit_name("nats per token")
+    ('% of prompts', 'nats per token')
+    """
+    if not is_share(unit):
+        return unit
+    return " ".join(["%", *unit.split()[1:]])
+
+
+def interval(low: str, high: str) -> str:
+    """An interval; a dash would be mistaken for a sign before a negative number."""
+    return f"{low} to {high}" if "-" in low + high else f"{low}\N{EN DASH}{high}"
+
+
+def count(number: float) -> str:
+    """A count with three or four digits and a multiplier.
+
+    >>> count(640), count(12_345), count(124_439_808), count(2_500_000_000)
+    ('640', '12.3 k', '124 M', '2.50 G')
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{digits(number / size)} {letter}"
+    return f"{number:.0f}"
+
+
+def digits(number: float) -> str:
+    """Three digits, or all of them before the point.
+
+    >>> digits(0.5), digits(12.34), digits(1234.5)
+    ('0.50', '12.3', '1234')
+    """
+    if number >= 100:
+        return f"{number:.0f}"
+    return f"{number:.1f}" if number >= 10 else f"{number:.2f}"
+
+
+def seconds(number: float) -> str:
+    """A duration.
+
+    >>> seconds(8.25), seconds(192), seconds(7260)
+    ('8.25 s', '3 min 12 s', '2 h 01 min')
+    """
+    if number < 60:
+        return f"{digits(number)} s"
+    minutes, rest = divmod(round(number), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def probability(number: float) -> str:
+    """A probability, with three decimals while these say anything."""
+    return f"{number:.3f}" if number >= 0.0005 or number == 0 else f"{number:.0e}"
+
+
+def setting(name: str) -> str:
+    """The name of a setting or a data field in words."""
+    return name.replace("_", " ")
+
+
+def plain(thing: Any) -> str:
+    """Any JSON value on one line, as a person would write it."""
+    if thing is None:
+        return "none"
+    if isinstance(thing, bool):
+        return "yes" if thing else "no"
+    if isinstance(thing, int):
+        return f"{thing:,}".replace(",", "\N{NARROW NO-BREAK SPACE}") if abs(thing) >= 10_000 else str(thing)
+    if isinstance(thing, float):
+        return f"{thing:.6g}"
+    if isinstance(thing, str):
+        return thing
+    if isinstance(thing, dict) and {"value", "unit", "n"} <= thing.keys():
+        # A measured value, as a task may record one of the start.
+        return f"{value(thing['value'], thing['unit'], None)} {unit_name(thing['unit'])} (n = {plain(thing['n'])})"
+    return json.dumps(thing, ensure_ascii=False)
+
+
+def listing(parts: Sequence[str]) -> str:
+    """Words in a sentence.
+
+    >>> listing(["a"]), listing(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else list(parts))

@@ -1,0 +1,138 @@
+"""How the metrics of a record are named, grouped and judged in a report.
+
+A metric that no rule below knows is still reported, under its own name and without a best value.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Better = Literal["higher", "lower"]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A metric as the report presents it."""
+
+    key: str
+    """Its name in the record, for example "cache_only_acc@2"."""
+    title: str
+    """Heading of its column."""
+    group: str
+    """Heading over the columns that belong together."""
+    setting: str
+    """Which distribution was asked: "joint", "cache_only", ..."""
+    subset: str
+    """The part of the cases it was measured on, for example "people"; empty: all of them."""
+    better: Better | None
+    """Which way is good; None where neither is, so that nothing is called best."""
+    decimals: int | None
+    """Digits after the point; None: four significant digits."""
+    order: tuple[int, float]
+    """Place among the other columns."""
+    meaning: str
+    """One sentence for a reader who does not know it; empty for a metric no rule knows."""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    pattern: str
+    title: str
+    group: str
+    better: Better | None
+    decimals: int | None
+    meaning: str
+
+
+# "cache_only_people_acc@2": the setting, the subset of the cases, the metric.
+_PREFIX = r"(?:(?P<setting>[a-z]+_only)_)?(?:(?P<subset>[A-Za-z0-9_-]+)_)?"
+
+_RULES = (
+    _Rule(
+        _PREFIX + r"acc@(?P<k>\d+)",
+        "Acc@{k}",
+        "Accuracy",
+        "higher",
+        1,
+        "Acc@k: share of prompts whose right words are all among the k most probable words; Acc@1: the most probable "
+        "word is one of them.",
+    ),
+    _Rule(
+        _PREFIX + r"perplexity",
+        "perplexity",
+        "Likelihood",
+        "lower",
+        2,
+        "Perplexity: exp of the negative log-likelihood per token; only comparable with the same tokenizer.",
+    ),
+    _Rule(
+        _PREFIX + r"bits_per_byte",
+        "bits per byte",
+        "Likelihood",
+        "lower",
+        3,
+        "Bits per byte: negative log-likelihood over the bytes of the text; comparable between tokenizers.",
+    ),
+    _Rule(
+        _PREFIX + r"nll",
+        "NLL",
+        "Likelihood",
+        "lower",
+        3,
+        "NLL: negative log-likelihood.",
+    ),
+    _Rule(
+        _PREFIX + r"rank@(?P<k>[^@]+)",
+        "at {k}",
+        "Rank of log-probabilities",
+        # A high rank shows that a bottleneck is left, not that predictions are good: a random matrix has full rank.
+        None,
+        0,
+        "Rank: singular values of the log-probability matrix above the threshold times the largest one (default: the "
+        "usual tolerance of float32). It shows what a head can express; neither more nor less is better by itself.",
+    ),
+    _Rule(
+        _PREFIX + r"rank_undefined",
+        "undefined",
+        "Rank of log-probabilities",
+        None,
+        0,
+        "Undefined: rows in which a word has probability 0; their log-probabilities have no rank.",
+    ),
+)
+
+
+def measure(key: str) -> Measure:
+    """The presentation of the metric called ``key`` in the records.
+
+    >>> measure("cache_only_acc@2").title, measure("cache_only_acc@2").group
+    ('Acc@2', 'Accuracy, cache only')
+    >>> measure("people_acc@2").subset, measure("perplexity").better
+    ('people', 'lower')
+    """
+    for place, rule in enumerate(_RULES):
+        match = re.fullmatch(rule.pattern, key)
+        if match:
+            parts = {name: text or "" for name, text in match.groupdict().items()}
+            k = parts.get("k", "")
+            group = ", ".join(p.replace("_", " ") for p in (rule.group, parts["setting"], parts["subset"]) if p)
+            return Measure(
+                key=key,
+                title=rule.title.format(k=k),
+                group=group,
+                setting=parts["setting"] or "joint",
+                subset=parts["subset"],
+                better=rule.better,
+                decimals=rule.decimals,
+                order=(place, float(k) if k.isdigit() else 0.0),
+                meaning=rule.meaning,
+            )
+    return Measure(key, key, "Other", "joint", "", None, None, (len(_RULES), 0.0), "")
+
+
+def measures(keys: set[str]) -> list[Measure]:
+    """The presentations of several metrics, in reading order: the joint distribution before special settings."""
+    found = [measure(key) for key in keys]
+    return sorted(found, key=lambda m: (m.order[0], m.subset, m.setting != "joint", m.setting, m.order[1], m.key))

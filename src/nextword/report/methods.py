@@ -1,0 +1,53 @@
+"""The methods of a comparison: their runs over seeds, and how each looks in every figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nextword.records import Results, RunRecord
+
+Dash = tuple[float, tuple[float, ...]]
+"""Offset and lengths of the strokes and gaps of a line, as matplotlib takes them; no lengths: a solid line."""
+
+# Told apart by people with any colour vision, and at least 3:1 against white; line and marker differ as well.
+_COLOURS = ("#0072b2", "#d55e00", "#00856a", "#b0479a", "#a67c00", "#332288", "#2f93d0", "#666666")
+_DASHES: tuple[Dash, ...] = ((0, ()), (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a method is drawn, in every figure the same."""
+
+    colour: str
+    dash: Dash
+    marker: str
+
+
+@dataclass(frozen=True)
+class Method:
+    """All runs of one method."""
+
+    label: str
+    head: str
+    objective: str
+    notes: tuple[str, ...]
+    runs: tuple[RunRecord, ...]
+    """By seed."""
+    style: Style
+
+
+def methods(results: Results) -> list[Method]:
+    """The methods in the order in which the comparison ran them."""
+    grouped: dict[str, list[RunRecord]] = {}
+    for run in results.runs:
+        grouped.setdefault(run.method, []).append(run)
+    return [_method(label, runs, place) for place, (label, runs) in enumerate(grouped.items())]
+
+
+def _method(label: str, runs: list[RunRecord], place: int) -> Method:
+    ordered = sorted(runs, key=lambda run: run.seed)
+    notes = dict.fromkeys(run.note for run in ordered if run.note)  # a dict keeps the order, a set would not
+    # The lengths have no common divisor, so that 440 methods pass before two look the same.
+    style = Style(_COLOURS[place % len(_COLOURS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)])
+    return Method(label, ordered[0].head, ordered[0].objective, tuple(notes), tuple(ordered), style)

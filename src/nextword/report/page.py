@@ -1,0 +1,183 @@
+"""The page: everything a comparison found, in one HTML file that needs no network."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from nextword.records import Results, write_atomically
+from nextword.report import figures, formats
+from nextword.report.examples import examples
+from nextword.report.measures import measures
+from nextword.report.methods import Method, methods
+from nextword.report.tables import Table, cost_table, main_table, subset_table
+
+SHORT = 48
+"""Longest value that is told in the opening facts; a checksum waits for the tables at the end."""
+
+OPENING_DATA = ("train", "validation", "test", "leak")
+"""How the names of those data fields begin that are told in the opening facts; the tables at the end have all."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One drawn section."""
+
+    anchor: str
+    title: str
+    text: str
+    svg: Markup
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Evaluation-time settings of one run."""
+
+    method: str
+    seed: int
+    settings: dict[str, str]
+
+
+def write_report(results: Results, path: str | os.PathLike[str]) -> None:
+    """Write ``results`` as one self-contained HTML page: no script, no font and no picture from elsewhere.
+
+    Args:
+        results: What a comparison found.
+        path: The file to write, usually report.html beside results.json. Replaced as a whole.
+    """
+    write_atomically(path, render(results))
+
+
+def render(results: Results) -> str:
+    """The page as text."""
+    page = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    ).from_string(_packaged("page.html.j2"))
+    found = methods(results)
+    table = main_table(results)
+    return page.render(
+        style=Markup(_packaged("page.css")),
+        results=results,
+        summary=_summary(results, found),
+        facts=_facts(results),
+        table=table,
+        subsets=subset_table(results),
+        costs=cost_table(results),
+        meanings=_meanings(results, table),
+        incomplete=_incomplete(results, found),
+        figures=_figures(found, results),
+        examples=examples(found),
+        first_seeds=formats.listing([str(seed) for seed in sorted({method.runs[0].seed for method in found})] or [""]),
+        methods=found,
+        tuned=_tuned(found),
+        details=_details(results),
+        settings=_settings(results, found),
+        several=_several_seeds(table),
+    )
+
+
+def _packaged(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _summary(results: Results, found: Sequence[Method]) -> str:
+    count = len(found)
+    environment = results.environment
+    what = "One next-word method was" if count == 1 else f"{count} next-word methods were"
+    seeds = f"{len(results.seeds)} seeds" if len(results.seeds) > 1 else "one seed"
+    same = "All of them started from the same model and saw the same batches. " if count > 1 else ""
+    return (
+        f"{what} trained and measured on the task “{results.task}” (version {results.task_version}) with {seeds}. "
+        f"{same}"
+        f"Made with nextword {environment.nextword} on {environment.date[:10]}."
+    )
+
+
+def _facts(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
+    sizes: dict[str, Any] = {name: thing for name, thing in results.data.items() if name.startswith(OPENING_DATA)}
+    groups: list[tuple[str, dict[str, Any]]] = [("Data", sizes or dict(results.data)), ("Start", dict(results.start))]
+    told = [(title, [pair for pair in _pairs(content) if len(pair[1]) <= SHORT]) for title, content in groups]
+    seeds = ", ".join(str(seed) for seed in results.seeds)
+    return [group for group in told if group[1]] + [("Seeds", [("", seeds)])]
+
+
+def _pairs(content: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(formats.setting(name), formats.plain(thing)) for name, thing in content.items()]
+
+
+def _meanings(results: Results, table: Table) -> list[str]:
+    found = measures({key for run in results.runs for key in run.evaluation.metrics})
+    units = {
+        f"{column.title} ({column.group.lower()}): {column.unit}."
+        for column in table.columns
+        if column.unit != column.short_unit and not column.unit.startswith("%")
+    }
+    return [*dict.fromkeys(one.meaning for one in found if one.meaning), *sorted(units)]
+
+
+def _incomplete(results: Results, found: Sequence[Method]) -> dict[str, str]:
+    """Methods that lack runs of some seeds, whose means are therefore over fewer."""
+    expected = len(results.seeds)
+    return {method.label: f"{len(method.runs)} of {expected} seeds" for method in found if len(method.runs) < expected}
+
+
+def _figures(found: Sequence[Method], results: Results) -> list[Figure]:
+    bars = "Thin lines are 95 % intervals" + (", one for each seed." if len(results.seeds) > 1 else ".")
+    lines = " Every seed has its own line." if len(results.seeds) > 1 else ""
+    sections = (
+        ("accuracy", "Accuracy", bars, figures.accuracy),
+        ("likelihood", "Likelihood", bars + " The axes do not start at zero.", figures.likelihood),
+        (
+            "spectrum",
+            "Rank spectrum",
+            "Singular values of the matrix of log-probabilities. A line that drops early shows a bottleneck: the head "
+            f"cannot tell more contexts apart.{lines}",
+            figures.spectrum,
+        ),
+        (
+            "curves",
+            "Learning curves",
+            f"Training loss of each method's own objective, so compare shapes, not levels.{lines}",
+            figures.curves,
+        ),
+    )
+    drawn = ((anchor, title, text, draw(found)) for anchor, title, text, draw in sections)
+    # Markup is right here and nowhere else: the figures are the only HTML that is not written in the template.
+    return [Figure(anchor, title, text, Markup(svg)) for anchor, title, text, svg in drawn if svg is not None]
+
+
+def _tuned(found: Sequence[Method]) -> list[Tuned]:
+    return [
+        Tuned(method.label, run.seed, dict(_pairs(dict(run.evaluation.tuned))))
+        for method in found
+        for run in method.runs
+        if run.evaluation.tuned
+    ]
+
+
+def _details(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
+    task = {"task": results.task, "version": results.task_version, **results.data}
+    groups = (
+        ("Data", task),
+        ("Start", dict(results.start)),
+        ("Environment", results.environment.model_dump()),
+    )
+    return [(title, _pairs(content)) for title, content in groups if content]
+
+
+def _settings(results: Results, found: Sequence[Method]) -> list[tuple[str, str]]:
+    """Settings in full, as JSON text that can be copied."""
+    runs = [(f"{method.label}, seed {run.seed}", run.settings) for method in found for run in method.runs]
+    groups = [("The comparison", results.settings), *runs]
+    return [(title, json.dumps(content, ensure_ascii=False, indent=2)) for title, content in groups if content]
+
+
+def _several_seeds(table: Table) -> bool:
+    return any(len(row.method.runs) > 1 for row in table.rows)

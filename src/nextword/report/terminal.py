@@ -1,0 +1,56 @@
+"""The main numbers for the terminal."""
+
+from __future__ import annotations
+
+from itertools import compress
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from nextword.records import Results
+from nextword.report.tables import Cell, Column, cost_table, main_table
+
+LONGEST_UNIT = 5
+"""Characters of a unit that a column of the terminal has room for."""
+
+
+def results_table(results: Results) -> Table:
+    """The first metrics of each group and the costs of every method, the best of a column in bold with a star."""
+    metrics, costs = main_table(results), cost_table(results)
+    columns = (*metrics.columns, *costs.columns)
+    shown = [column.main for column in columns]
+    table = Table(
+        title=f"{results.task} (version {results.task_version})",
+        caption=_caption(results, metrics.has_best) or None,
+        box=box.SIMPLE_HEAD,
+        padding=(0, 0),
+        pad_edge=False,
+    )
+    table.add_column("method", overflow="fold")
+    for column in compress(columns, shown):
+        table.add_column(_heading(column), justify="right", no_wrap=True)
+    for metric_row, cost_row in zip(metrics.rows, costs.rows, strict=True):
+        # Text, not str: a label may hold square brackets, which rich would read as markup.
+        cells = compress((*metric_row.cells, *cost_row.cells), shown)
+        table.add_row(Text(metric_row.method.label), *(_value(cell) for cell in cells))
+    return table
+
+
+def _caption(results: Results, has_best: bool) -> str:
+    seeds = len({run.seed for run in results.runs})
+    said = [f"mean over {seeds} seeds"] if seeds > 1 else []
+    return "; ".join([*said, "* best of its column"] if has_best else said)
+
+
+def _heading(column: Column) -> Text:
+    # "Accuracy, cache only": the part behind the comma tells two columns apart. One word a line keeps them narrow.
+    group, _, setting = column.group.partition(", ")
+    above = setting or ("" if column.better or column.group == "Cost" else group.partition(" ")[0].lower())
+    unit = f"({column.short_unit})" if column.short_unit and len(column.short_unit) <= LONGEST_UNIT else ""
+    return Text("\n".join([*above.split(), *column.title.split(), unit]).rstrip())
+
+
+def _value(cell: Cell) -> Text:
+    # The place of the star is kept free, so that the digits stay under each other.
+    return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text} ")

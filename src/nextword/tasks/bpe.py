@@ -1,0 +1,99 @@
+"""Byte-level BPE trained on the training text, kept in a folder; and token ids of a text with the bytes each one covers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Int
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+END, PAD = "<eos>", "<pad>"
+SMALLEST_VOCABULARY = 258
+"""The 256 bytes and two special tokens."""
+
+
+def trained_tokenizer(text: str, vocabulary: int, cache: Path | None) -> PreTrainedTokenizerBase:
+    """Byte-level BPE of ``vocabulary`` tokens; read from ``cache`` where this text and size were trained before.
+
+    Bytes are the base alphabet, so that no character is unknown and every text can be scored.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    if vocabulary < SMALLEST_VOCABULARY:
+        raise ValueError(f"task.vocabulary: at least {SMALLEST_VOCABULARY} (256 bytes, 2 special tokens), got {vocabulary}")
+    key = hashlib.sha256(f"bpe/{vocabulary}/{text}".encode()).hexdigest()[:16]
+    kept = None if cache is None else cache / f"bpe-{vocabulary}-{key}.json"
+    if kept is not None and kept.is_file():
+        tokenizer = Tokenizer.from_file(str(kept))
+    else:
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocabulary,
+            special_tokens=[END, PAD],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(_lines(text), trainer)
+        if kept is not None:
+            from nextword.records import write_atomically
+
+            write_atomically(kept, tokenizer.to_str())
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=END, eos_token=END, pad_token=PAD)
+
+
+def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Ids of a text, encoded line by line (one long string would be slow), without special tokens."""
+    lines = list(_lines(text))
+    return [token for ids in tokenizer(lines, add_special_tokens=False)["input_ids"] for token in ids] if lines else []
+
+
+def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], Int[np.ndarray, "N"]]:
+    """Ids of a text and how many UTF-8 bytes of it each token covers; the counts add up to the text's bytes.
+
+    What a tokenizer drops (some drop line ends) is counted with the token after it, and after the last one with the last:
+    bits per byte divide by the text as it is, not by what the tokenizer kept.
+
+    Raises:
+        ValueError: The tokenizer cannot say which characters a token covers, or makes no tokens of the text.
+    """
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so bytes cannot be counted. "
+            f"Use its fast version."
+        )
+    lines = list(_lines(text))
+    encoded = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True)
+    ids: list[int] = []
+    ends: list[int] = []
+    line_begin = 0
+    for line, line_ids, offsets in zip(lines, encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        # ends_of[c]: bytes of the line before character c.
+        ends_of = np.concatenate([[0], np.cumsum([len(character.encode()) for character in line])])
+        ids += line_ids
+        ends += [line_begin + int(ends_of[end]) for _, end in offsets]
+        line_begin += int(ends_of[-1])
+    if not ids:
+        raise ValueError(f"tokenizer '{tokenizer.name_or_path}' makes no tokens of the text")
+    ends[-1] = line_begin
+    # Tokens that are parts of one character all end where it ends: the first of them gets its bytes.
+    running = np.maximum.accumulate(np.array(ends, dtype=np.int64))
+    return ids, np.diff(running, prepend=0)
+
+
+def _lines(text: str) -> Iterator[str]:
+    # Not splitlines: it also cuts at form feeds and other marks that are no line ends in a file.
+    begin = 0
+    while begin < len(text):
+        end = text.find("\n", begin)
+        end = len(text) if end < 0 else end + 1
+        yield text[begin:end]
+        begin = end

@@ -1,0 +1,233 @@
+"""Language modelling on a text file or folder: perplexity, nats per token, bits per byte.
+
+The published comparisons on WikiText and Wikitext-103 score a test set with a fixed context; here the window and stride are
+settings, and bits per byte allow a comparison across tokenizers.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from pydantic import BaseModel, ConfigDict, Field
+
+from nextword.metrics.likelihood import Interval, LikelihoodSum
+from nextword.records import Evaluation, MetricValue
+from nextword.tasks.bpe import ids_and_bytes, token_ids, trained_tokenizer
+from nextword.tasks.encoding import batches, measuring, start_id
+from nextword.tasks.task import Progress, Start, Task, registry
+from nextword.tasks.text import read_parts
+from nextword.tasks.tuning import tune_cache
+from nextword.tasks.windows import Window, windows
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+
+class LmStartConfig(BaseModel):
+    """The small GPT-2 that all methods start from where no pretrained model is given."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    n_layer: int = Field(default=4, ge=1)
+    """Transformer layers."""
+    n_embd: int = Field(default=192, ge=4)
+    """Width of the states."""
+    n_head: int = Field(default=4, ge=1)
+    """Attention heads; must divide n_embd."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout everywhere; a run of a few minutes sees the text about once and needs none."""
+    steps: int = Field(default=600, ge=1)
+    """Optimiser steps."""
+    batch_size: int = Field(default=16, ge=1)
+    """Blocks of one step."""
+    learning_rate: float = Field(default=2e-3, gt=0)
+    """Highest learning rate."""
+
+
+class LmConfig(BaseModel):
+    """What can be set; ``data`` must be."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    data: str
+    """A folder with train.txt, valid.txt and test.txt, or one text file, which is cut 90/5/5 % by line position."""
+    tokenizer: str | None = None
+    """Path or hub name of a tokenizer; None: a byte-level BPE is trained on the training text."""
+    vocabulary: int = Field(default=8000, ge=258)
+    """Tokens of the trained BPE."""
+    cache: str | None = None
+    """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
+    block: int = Field(default=256, ge=2)
+    """Tokens of one training row."""
+    window: int = Field(default=256, ge=2)
+    """Tokens a model sees at once in measurements; at most what its positions allow."""
+    stride: int = Field(default=128, ge=1)
+    """New tokens scored by each window after the first."""
+    test_tokens: int | None = Field(default=100_000, ge=2)
+    """Tokens of the test text that are scored, from its beginning; None: all."""
+    tuning_tokens: int = Field(default=4096, ge=2)
+    """Tokens of the validation text on which a cache's temperature and weight are chosen."""
+    batch_size: int = Field(default=8, ge=1)
+    """Windows at a time in measurements."""
+    start: LmStartConfig = LmStartConfig()
+    """The start model where no pretrained one is given."""
+
+
+@registry.register("lm")
+class LanguageModelling(Task):
+    """Next-token likelihood of a text; see docs/tasks/lm.md."""
+
+    name = "lm"
+    version = 1
+    Config = LmConfig
+
+    def __init__(self, config: LmConfig) -> None:
+        self.config = config
+        if config.stride > config.window:
+            raise ValueError(f"task.stride ({config.stride}) must not be longer than task.window ({config.window})")
+        self.parts = read_parts(Path(config.data))
+
+    def describe(self) -> dict[str, int | float | str]:
+        """Bytes of each part, the split and the checksum; the number of scored tokens is in each result's ``n``."""
+        return {
+            "source": self.parts.source,
+            "sha256": self.parts.sha256,
+            "split": self.parts.split,
+            "train_bytes": len(self.parts.train.encode()),
+            "validation_bytes": len(self.parts.validation.encode()),
+            "test_bytes": len(self.parts.test.encode()),
+            "window": self.config.window,
+            "stride": self.config.stride,
+        }
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer that was named, or a byte-level BPE trained on the training text."""
+        return self._tokenizer
+
+    @cached_property
+    def _tokenizer(self) -> PreTrainedTokenizerBase:
+        from transformers import AutoTokenizer
+
+        if self.config.tokenizer is None:
+            cache = Path(self.config.cache) if self.config.cache is not None else None
+            return trained_tokenizer(self.parts.train, self.config.vocabulary, cache)
+        try:
+            found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(self.config.tokenizer)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"task.tokenizer: cannot load '{self.config.tokenizer}': {error}") from None
+        return found
+
+    def start(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Start:
+        """A small GPT-2, trained on the training text."""
+        from transformers import GPT2Config
+
+        config = self.config.start
+        end = start_id(tokenizer)
+        architecture = GPT2Config(
+            vocab_size=len(tokenizer), n_positions=max(self.config.block, self.config.window), n_embd=config.n_embd,
+            n_layer=config.n_layer, n_head=config.n_head, bos_token_id=end, eos_token_id=end,
+            pad_token_id=tokenizer.pad_token_id, resid_pdrop=config.dropout, embd_pdrop=config.dropout,
+            attn_pdrop=config.dropout,
+        )  # fmt: skip
+        settings = {
+            "steps": config.steps, "batch_size": config.batch_size, "learning_rate": config.learning_rate,
+        }  # fmt: skip
+        return Start(architecture, self.training(tokenizer), settings)
+
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """Contiguous blocks of the training text; a remainder shorter than a block is left out."""
+        return self._blocks(tokenizer, self.parts.train, "training")
+
+    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """Contiguous blocks of the validation text."""
+        return self._blocks(tokenizer, self.parts.validation, "validation")
+
+    def training_defaults(self) -> dict[str, Any]:
+        """Sized for the small start on two CPU cores; a pretrained model wants a smaller learning rate (1e-5 to 5e-5)."""
+        return {"steps": 150, "batch_size": 16, "learning_rate": 5e-4, "freeze_output_embeddings": False}
+
+    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+        """Temperature and weight of a cache, by the likelihood of the first validation tokens."""
+        stream, counts = _stream(tokenizer, self.parts.validation, self.config.tuning_tokens)
+        found = windows(len(stream), min(self.config.window, len(stream) - 1), self.config.stride)
+        with measuring(model):
+            return tune_cache(model, lambda: self._score(model, stream, counts, found, None).nll())
+
+    def evaluate(
+        self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
+    ) -> Evaluation:
+        """Perplexity and nll per token of this tokenizer, and bits per byte of the text, with bootstrap intervals."""
+        stream, counts = _stream(tokenizer, self.parts.test, self.config.test_tokens)
+        found = windows(len(stream), self.config.window, self.config.stride)
+        with measuring(model):
+            total = self._score(model, stream, counts, found, progress)
+        metrics = {
+            "nll": _value(total.nll(), "nats per token", total.tokens, total.nll_interval()),
+            "bits_per_byte": _value(
+                total.bits_per_byte(), "bits per UTF-8 byte", total.bytes, total.bits_per_byte_interval()
+            ),
+        }
+        # A perplexity too large for a float is left out; nll says the same and is there.
+        if math.isfinite(total.perplexity()):
+            metrics["perplexity"] = _value(
+                total.perplexity(), "per token of this tokenizer", total.tokens, total.perplexity_interval()
+            )
+        return Evaluation(metrics=metrics)
+
+    def _score(
+        self,
+        model: Any,
+        stream: torch.Tensor,
+        counts: Int[np.ndarray, "N"],
+        found: list[Window],
+        progress: Progress | None,
+    ) -> LikelihoodSum:
+        total = LikelihoodSum()
+        done = 0
+        for part in batches(found, self.config.batch_size):
+            inputs = torch.stack([stream[w.begin : w.begin + w.size] for w in part]).to(model.device)
+            targets = torch.stack([stream[w.begin + 1 : w.begin + w.size + 1] for w in part]).to(model.device)
+            lengths = torch.tensor([w.scored for w in part], device=model.device)
+            scored = torch.arange(inputs.shape[1], device=model.device)[None, :] >= inputs.shape[1] - lengths[:, None]
+            dist = model.distribution(inputs, attention_mask=torch.ones_like(inputs), positions=scored)
+            nats = -dist.log_prob(targets[scored][:, None])[:, 0].double().cpu()
+            for window, block in zip(part, nats.split([w.scored for w in part]), strict=True):
+                # counts[i] belongs to the token at i + 1 of the stream, after the start token.
+                covered = int(counts[window.targets.start - 1 : window.targets.stop - 1].sum())
+                total.add(float(block.sum()), window.scored, covered)
+            done += len(part)
+            if progress is not None:
+                progress(done / len(found))
+        return total
+
+    def _blocks(self, tokenizer: PreTrainedTokenizerBase, text: str, part: str) -> Dataset:
+        from datasets import Dataset
+
+        stream = [start_id(tokenizer), *token_ids(tokenizer, text)]
+        size = self.config.block
+        blocks = [stream[i : i + size] for i in range(0, len(stream) - size + 1, size)]
+        if not blocks:
+            raise ValueError(
+                f"the {part} text has {len(stream) - 1} tokens, shorter than one block of {size}. Give more text or a "
+                f"smaller task.block."
+            )
+        return Dataset.from_dict({"input_ids": blocks, "labels": blocks})
+
+
+def _stream(
+    tokenizer: PreTrainedTokenizerBase, text: str, limit: int | None
+) -> tuple[torch.Tensor, Int[np.ndarray, "N"]]:
+    ids, counts = ids_and_bytes(tokenizer, text)
+    return torch.tensor([start_id(tokenizer), *ids[:limit]]), counts[:limit]
+
+
+def _value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
+    low, high = interval if interval is not None and all(map(math.isfinite, interval)) else (None, None)
+    return MetricValue(value=value, unit=unit, n=n, low=low, high=high)

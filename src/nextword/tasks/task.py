@@ -1,0 +1,96 @@
+"""What a task is: data in, training examples and measurements out; it knows nothing about how a model is trained.
+
+Adding a task is one file here with a class under ``@registry.register("name")``, and its test.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel
+
+from nextword.registry import Registry
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+    from nextword.records import Evaluation, MetricValue
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Start:
+    """How to get the starting checkpoint that all methods share where the user gives no pretrained model.
+
+    Attributes:
+        model_config: Architecture; the model is built from it with random weights.
+        dataset: What it is trained on with the plain likelihood; columns ``input_ids`` and ``labels``.
+        settings: ``steps``, ``batch_size``, ``learning_rate`` of that training.
+    """
+
+    model_config: PretrainedConfig
+    dataset: Dataset
+    settings: dict[str, Any]
+
+
+class Task(ABC):
+    """One task with its own config.
+
+    Attributes:
+        name: The registered name.
+        version: Raised when examples or metrics change, so that numbers of two versions are never compared.
+        Config: What the user can set.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    Config: ClassVar[type[BaseModel]]
+
+    @abstractmethod
+    def __init__(self, config: Any) -> None: ...
+
+    @abstractmethod
+    def describe(self) -> dict[str, int | float | str]:
+        """Sizes, how the data is split, what leaks (a number), sources and checksums."""
+
+    @abstractmethod
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """A tokenizer made from the data, for when no pretrained one is given."""
+
+    @abstractmethod
+    def start(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Start:
+        """The common start for when no pretrained model is given."""
+
+    @abstractmethod
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """Columns ``input_ids`` and ``labels`` (unshifted, -100 ignored), of varying length."""
+
+    @abstractmethod
+    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """As ``training``, of the validation split."""
+
+    @abstractmethod
+    def training_defaults(self) -> dict[str, Any]:
+        """``steps``, ``batch_size``, ``learning_rate``, ``freeze_output_embeddings`` of the fine-tuning."""
+
+    @abstractmethod
+    def evaluate(
+        self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
+    ) -> Evaluation:
+        """All measurements on the test split. ``progress`` is called with the finished share, 0 to 1."""
+
+    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+        """Evaluation-time settings of a head, chosen on validation; the model is left with them. ``{}``: none."""
+        return {}
+
+    def probe_start(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
+        """What the starting checkpoint already knows; measured once and stored beside the results."""
+        return {}
+
+
+registry: Registry[type[Task]] = Registry("task")

@@ -1,0 +1,40 @@
+"""Choosing the evaluation-time settings of a cache that was not trained: temperature and weight, on validation data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0)
+WEIGHTS: tuple[float | None, ...] = (None, 0.02, 0.05, 0.1, 0.2, 0.4)
+"""Share of the cache in a linear interpolation (Grave et al., 2017); ``None`` is the joint normalisation."""
+
+
+def tune_cache(model: Any, nll: Callable[[], float]) -> dict[str, float | None]:
+    """Tries every temperature and weight, leaves the model with the pair of smallest ``nll`` and returns it.
+
+    Args:
+        model: An attached model. Where its head has no ``temperature`` and ``weight``, nothing is done.
+        nll: Negative log-likelihood of validation data under the model as it is set.
+
+    Returns:
+        The chosen settings, or ``{}`` where there is nothing to choose.
+
+    Raises:
+        ValueError: No setting gives a finite likelihood.
+    """
+    fields = type(model.next_word_head.config).model_fields
+    if not {"temperature", "weight"} <= set(fields):
+        return {}
+    best, chosen = math.inf, None
+    for temperature, weight in product(TEMPERATURES, WEIGHTS):
+        model.configure_head(temperature=temperature, weight=weight)
+        value = nll()
+        if value < best:
+            best, chosen = value, (temperature, weight)
+    if chosen is None:
+        raise ValueError("tuning the cache: no temperature and weight gives a finite likelihood on the validation data")
+    model.configure_head(temperature=chosen[0], weight=chosen[1])
+    return {"temperature": chosen[0], "weight": chosen[1]}

@@ -1,0 +1,1 @@
+"""From a recipe to finished, comparable runs: what ``transformers.Trainer`` does not do itself."""

@@ -1,0 +1,194 @@
+"""The folder of a comparison: what lies where, whose it is, and what in it is finished.
+
+```
+compare.json                      which comparison this is; the folder is refused to another one
+start/start.json, start/model/    the common start
+trained/<head-objective>-seed<k>/ outcome.json and model/; until then the checkpoints of a training
+runs/<method>-seed<k>/record.json one finished run
+results.json, report.html         all finished runs
+```
+A file that says that something is finished is written last and atomically, so that a process may be killed at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nextword
+from nextword.records import Results, RunRecord, write_atomically
+from nextword.training.checkpoints import unreadable_weights
+from nextword.training.config import CompareConfig, plain
+from nextword.training.method import Method
+from nextword.training.train import TrainingOutcome
+
+if TYPE_CHECKING:
+    from nextword.tasks import Task
+
+logger = logging.getLogger(__name__)
+
+CLAIM = "compare.json"
+MAY_GROW = ("methods", "seeds")
+"""Parts of a comparison that a later call may add to: the finished runs stay what they are."""
+
+
+class ComparisonFolder:
+    """Paths and completeness; knows no model."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @property
+    def start(self) -> Path:
+        """The common start."""
+        return self.path / "start"
+
+    def trained(self, method: Method, seed: int) -> Path:
+        """The training of a method, which it may share with others."""
+        return self.path / "trained" / f"{method.trained_slug}-seed{seed}"
+
+    def record(self, method: Method, seed: int) -> Path:
+        """The record of a finished run."""
+        return self.path / "runs" / f"{method.slug}-seed{seed}" / "record.json"
+
+    @property
+    def results(self) -> Path:
+        """All finished runs."""
+        return self.path / "results.json"
+
+    @property
+    def report(self) -> Path:
+        """The page to read."""
+        return self.path / "report.html"
+
+    def claim(self, config: CompareConfig, task: Task) -> None:
+        """Makes the folder this comparison's own.
+
+        Methods and seeds may be added to the ones an earlier call had.
+
+        Raises:
+            ValueError: The folder belongs to another comparison (says which keys differ) or holds other files.
+        """
+        wanted = _fingerprint(config, task)
+        path = self.path / CLAIM
+        if not path.exists():
+            if self.path.is_dir() and any(self.path.iterdir()):
+                raise ValueError(f"{self.path} is not empty and holds no comparison; choose another folder (--out)")
+        else:
+            different = _differences(_read_claim(path), wanted)
+            if different:
+                raise ValueError(
+                    f"{self.path} belongs to another comparison:\n"
+                    + "\n".join(f"  {line}" for line in different)
+                    + "\nChoose another folder (--out), or delete this one to start over."
+                )
+        write_atomically(path, json.dumps({"nextword": nextword.__version__, **wanted}, indent=2) + "\n")
+
+    def finished(self, method: Method, seed: int) -> RunRecord | None:
+        """The record of a run, or ``None`` where it must be done. A record that cannot be read is moved aside."""
+        path = self.record(method, seed)
+        if not path.exists():
+            return None
+        try:
+            return RunRecord.load(path)
+        except ValueError as problem:
+            aside = _unused(path)
+            path.rename(aside)
+            logger.warning("%s; kept as %s, the run is done again", problem, aside.name)
+            return None
+
+    def trained_outcome(self, method: Method, seed: int) -> TrainingOutcome | None:
+        """What a finished training says, or ``None`` where the method must be (further) trained."""
+        folder = self.trained(method, seed)
+        path = folder / "outcome.json"
+        if not path.exists():
+            return None
+        try:
+            outcome = TrainingOutcome.load(path)
+            problem = unreadable_weights(folder / "model")
+        except ValueError as error:
+            problem = str(error)
+        if problem is None:
+            return outcome
+        logger.warning("%s cannot be used (%s); the model is trained again", folder, problem)
+        shutil.rmtree(folder)
+        return None
+
+    def drop_checkpoints(self, folder: Path) -> None:
+        """Deletes the checkpoints of a finished training."""
+        for checkpoint in folder.glob("checkpoint-*"):
+            shutil.rmtree(checkpoint)
+
+    def drop_model(self, method: Method, seed: int) -> None:
+        """Deletes a trained model that no unfinished run needs."""
+        shutil.rmtree(self.trained(method, seed), ignore_errors=True)
+
+    def save(self, results: Results) -> None:
+        """Writes ``results.json``."""
+        results.save(self.results)
+
+
+def _fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
+    settings = getattr(task, "config", None)
+    return {
+        "task": config.task,
+        "task_version": task.version,
+        "task_settings": plain(settings) if settings is not None else config.task_settings,
+        "files": task.describe(),
+        "start": plain(config.start),
+        "training": config.training,
+        "methods": {method.title: plain(method) for method in config.methods},
+        "seeds": {str(seed): seed for seed in config.seeds},
+    }
+
+
+def _read_claim(path: Path) -> dict[str, Any]:
+    try:
+        claim = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise ValueError(
+            f"{path} cannot be read ({problem}); choose another folder (--out) or delete this one"
+        ) from None
+    if not isinstance(claim, dict):
+        raise ValueError(f"{path} is not what a comparison writes; choose another folder (--out) or delete this one")
+    return claim
+
+
+def _differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    before, now = _flat(found), _flat(json.loads(json.dumps(wanted)))
+    lines = []
+    for key in sorted({*before, *now} - {"nextword"}):
+        added = key not in before and key.split(".")[0] in MAY_GROW
+        if before.get(key) == now.get(key) or (added and _new_entry(key, found)):
+            continue
+        lines.append(f"{key}: {_shown(before, key)} there, {_shown(now, key)} asked for")
+    return lines
+
+
+def _new_entry(key: str, found: dict[str, Any]) -> bool:
+    """Whether ``methods.<title>...`` belongs to a method (or seed) that was not there before."""
+    part = key.split(".")[0]
+    return not any(key == f"{part}.{name}" or key.startswith(f"{part}.{name}.") for name in found.get(part, {}))
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict) or not value:
+        return {prefix: value} if value != {} else {}
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        flat |= _flat(inner, f"{prefix}.{key}" if prefix else str(key))
+    return flat
+
+
+def _shown(values: dict[str, Any], key: str) -> str:
+    return json.dumps(values[key]) if key in values else "nothing"
+
+
+def _unused(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.stem}.broken-{number}{path.suffix}")).exists():
+        number += 1
+    return aside

@@ -1,0 +1,45 @@
+"""What a comparison tells whoever is watching it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nextword.records import RunRecord
+
+
+class Progress(Protocol):
+    """Told about each step of a comparison, in the order in which they happen."""
+
+    def planned(self, runs: int, finished: int) -> None:
+        """How many runs there are, and how many an earlier call finished."""
+
+    def began(self, name: str, stage: str) -> None:
+        """A stage (training, tuning, evaluation) of a run, or of the common start, begins."""
+
+    def advanced(self, fraction: float) -> None:
+        """The share of the current stage that is done, 0 to 1."""
+
+    def ended(self, name: str, stage: str, seconds: float) -> None:
+        """A stage is done."""
+
+    def finished(self, record: RunRecord) -> None:
+        """A run is done and written."""
+
+
+class Silent:
+    """Nobody is watching."""
+
+    def planned(self, runs: int, finished: int) -> None:
+        """Says nothing."""
+
+    def began(self, name: str, stage: str) -> None:
+        """Says nothing."""
+
+    def advanced(self, fraction: float) -> None:
+        """Says nothing."""
+
+    def ended(self, name: str, stage: str, seconds: float) -> None:
+        """Says nothing."""
+
+    def finished(self, record: RunRecord) -> None:
+        """Says nothing."""

@@ -1,0 +1,86 @@
+"""How a model is trained: the part of ``transformers.TrainingArguments`` that a comparison varies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from nextword.training.validation import validated
+
+LENGTHS = ("steps", "epochs")
+WARMUPS = ("warmup_steps", "warmup_ratio")
+
+
+class TrainingSettings(BaseModel):
+    """Settings of one training. Exactly one of ``steps`` and ``epochs`` says how long it is.
+
+    >>> TrainingSettings(steps=100).learning_rate
+    0.0005
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    steps: int | None = Field(default=None, gt=0)
+    """Optimiser steps."""
+    epochs: float | None = Field(default=None, gt=0)
+    """Passes over the training data."""
+    batch_size: int = Field(default=16, gt=0)
+    """Sequences per device and forward pass."""
+    gradient_accumulation_steps: int = Field(default=1, gt=0)
+    """Forward passes per optimiser step. The loss is divided once, by the number of predicted tokens in all of them."""
+    learning_rate: float = Field(default=5e-4, gt=0)
+    """Peak learning rate of AdamW."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """AdamW's decoupled weight decay, not applied to biases and normalisation layers."""
+    scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
+    """Learning rate after the warm-up."""
+    warmup_steps: int = Field(default=0, ge=0)
+    """Steps over which the learning rate rises from 0. Not together with ``warmup_ratio``."""
+    warmup_ratio: float = Field(default=0.0, ge=0, lt=1)
+    """The same as a share of all steps."""
+    max_grad_norm: float = Field(default=1.0, ge=0)
+    """Gradients are scaled down to this norm; 0 leaves them alone."""
+    bf16: bool = False
+    """Forward and backward passes in bfloat16 autocast, weights in float32."""
+    activation_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, more time."""
+    freeze_output_embeddings: bool = False
+    """Do not train the output embeddings. Where they are tied to the input embeddings, those are frozen as well."""
+    log_every: int = Field(default=10, gt=0)
+    """Steps between two points of the training curve."""
+    evaluate_every: int | None = Field(default=None, gt=0)
+    """Steps between two validation losses; none by default."""
+    save_every: int | None = Field(default=200, gt=0)
+    """Steps between two checkpoints that an interrupted training resumes from; ``None`` saves none."""
+    dataloader_workers: int = Field(default=0, ge=0)
+    """Processes that prepare batches; 0 prepares them in the training process."""
+    report_to: list[str] = []
+    """Trackers of transformers to log to, for instance ``["tensorboard"]``."""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError(f"give either steps or epochs, got steps={self.steps}, epochs={self.epochs}")
+        if self.warmup_steps and self.warmup_ratio:
+            raise ValueError("give either warmup_steps or warmup_ratio, not both")
+        return self
+
+
+def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> TrainingSettings:
+    """The settings that ``defaults`` and, before them, ``overrides`` ask for.
+
+    An override of ``epochs`` also replaces a default ``steps``, and the other way round; likewise the two warm-ups.
+
+    >>> merged({"epochs": 3.0, "batch_size": 8}, {"steps": 20}, "training").epochs is None
+    True
+
+    Raises:
+        ValueError: An unknown or wrong setting, named as ``where.key``.
+    """
+    values = dict(defaults)
+    for alternatives in (LENGTHS, WARMUPS):
+        if any(overrides.get(key) is not None for key in alternatives):
+            values = {key: value for key, value in values.items() if key not in alternatives}
+    return validated(TrainingSettings, {**values, **overrides}, where)

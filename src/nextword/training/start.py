@@ -1,0 +1,184 @@
+"""The common start: one checkpoint on disk that every method of a comparison is attached to."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import logging
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pydantic import Field, JsonValue
+from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
+
+import nextword as nw
+from nextword.records import MetricValue, Record
+from nextword.training.checkpoints import unreadable_weights
+from nextword.training.config import CompareConfig, is_folder
+from nextword.training.method import TEST_TIME_OBJECTIVE, Method
+from nextword.training.settings import merged
+from nextword.training.stages import Stages
+from nextword.training.train import TrainingOutcome, train
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from nextword.tasks import Task
+
+logger = logging.getLogger(__name__)
+
+PLAIN_HEAD = "softmax"
+"""What the task's own start is trained with."""
+
+
+class StartRecord(Record):
+    """Where the start comes from and what it is."""
+
+    source: str
+    """Folder, hub name, or how it was trained."""
+    sha256: str
+    """Over all weight files, in the order of their names."""
+    parameters: int
+    """Parameters, tied ones counted once."""
+    training: TrainingOutcome | None = None
+    """Its training, where it was trained here."""
+    probe: dict[str, MetricValue] = Field(default={})
+    """What the task measures of a start."""
+
+    def summary(self) -> dict[str, JsonValue]:
+        """What ``results.json`` says about the start."""
+        said: dict[str, JsonValue] = {"model": self.source, "sha256": self.sha256, "parameters": self.parameters}
+        if self.training is not None and self.training.curve:
+            said |= {"steps": self.training.curve[-1].step, "training_loss": self.training.curve[-1].loss}
+        return said | {name: value.model_dump(mode="json") for name, value in self.probe.items()}
+
+
+@dataclass(frozen=True)
+class CommonStart:
+    """A start that is complete on disk."""
+
+    folder: Path
+    record: StartRecord
+    tokenizer: PreTrainedTokenizerBase
+
+    def backbone(self) -> PreTrainedModel:
+        """A new copy of the model, in float32."""
+        return _plain_model(str(self.folder / "model"))
+
+
+def prepare_start(config: CompareConfig, task: Task, folder: Path, stages: Stages) -> CommonStart:
+    """The start in ``folder``, loaded or trained first where it is not complete yet.
+
+    Every method is attached once before anything is trained, so that a wrong spec costs seconds and not the training.
+
+    Raises:
+        ValueError: A head or objective that does not exist or does not fit, or a start model that is no plain model.
+    """
+    done = _complete(folder)
+    if done is None:
+        shutil.rmtree(folder / "model", ignore_errors=True)
+        make = _loaded if config.start.model else _trained
+        done = make(config, task, folder, stages)
+        done.save(folder / "start.json")
+        shutil.rmtree(folder / "training", ignore_errors=True)
+    return CommonStart(folder, done, AutoTokenizer.from_pretrained(folder / "model"))
+
+
+def attached(backbone: PreTrainedModel, head: str, objective: str, seed: int) -> Any:
+    """``backbone`` with a head whose new parameters depend on ``seed`` only."""
+    set_seed(seed)
+    return nw.attach(backbone, head, objective=objective)
+
+
+def _complete(folder: Path) -> StartRecord | None:
+    if not (folder / "start.json").exists():
+        return None
+    try:
+        record = StartRecord.load(folder / "start.json")
+    except ValueError as problem:
+        logger.warning("%s; the start is made again", problem)
+        return None
+    if unreadable_weights(folder / "model") or _sha256(folder / "model") != record.sha256:
+        raise ValueError(
+            f"{folder / 'model'} is not the start that {folder / 'start.json'} describes: its weights changed. "
+            "Finished runs began from the other one; choose another folder (--out) or delete this one."
+        )
+    return record
+
+
+def _loaded(config: CompareConfig, task: Task, folder: Path, stages: Stages) -> StartRecord:
+    name = str(config.start.model)
+    with stages("start", "loading"):
+        source = str(Path(name).expanduser()) if is_folder(name) else name
+        backbone = _plain_model(source)
+        tokenizer = AutoTokenizer.from_pretrained(source)
+        _check_methods(backbone, config.methods)
+        _save(backbone, tokenizer, folder)
+    return _described(name, backbone, tokenizer, task, folder)
+
+
+def _trained(config: CompareConfig, task: Task, folder: Path, stages: Stages) -> StartRecord:
+    with stages("start", "data"):
+        tokenizer = task.tokenizer()
+        start = task.start(tokenizer, config.start.seed)
+        settings = merged(start.settings, config.start.training, "start.training")
+        set_seed(config.start.seed)
+        backbone = AutoModelForCausalLM.from_config(start.model_config)  # type: ignore[no-untyped-call]
+        _check_methods(backbone, config.methods)
+    with stages("start", "training") as advanced:
+        model = attached(backbone, PLAIN_HEAD, "mle", config.start.seed)
+        outcome = train(
+            model, start.dataset, settings, seed=config.start.seed, folder=folder / "training", progress=advanced
+        )
+        _save(model.backbone, tokenizer, folder)
+    record = _described(f"trained for task {config.task}", model.backbone, tokenizer, task, folder)
+    return record.model_copy(update={"training": outcome})
+
+
+def _described(
+    source: str, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: Task, folder: Path
+) -> StartRecord:
+    model = nw.attach(backbone, PLAIN_HEAD)
+    model.eval()
+    return StartRecord(
+        source=source,
+        sha256=_sha256(folder / "model"),
+        parameters=sum(parameter.numel() for parameter in backbone.parameters()),
+        probe=task.probe_start(model, tokenizer),
+    )
+
+
+def _check_methods(backbone: PreTrainedModel, methods: list[Method]) -> None:
+    for method in methods:
+        pairs = [(method.trained_head, method.objective)]
+        if method.trained_as:
+            pairs.append((method.head, TEST_TIME_OBJECTIVE))
+        for head, objective in pairs:
+            try:
+                nw.attach(copy.deepcopy(backbone), head, objective=objective)
+            except ValueError as problem:
+                raise ValueError(f"method '{method.title}': {problem}") from problem
+
+
+def _plain_model(source: str) -> PreTrainedModel:
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    if hasattr(model, "next_word_head"):
+        raise ValueError(f"{source} already has a head of nextword; a comparison starts from a plain model")
+    return model
+
+
+def _save(backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    backbone.save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+
+
+def _sha256(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("rb") as file:
+            while block := file.read(2**20):
+                digest.update(block)
+    return digest.hexdigest()

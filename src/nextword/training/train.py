@@ -1,0 +1,226 @@
+"""Trains one model with ``transformers.Trainer``, resumes it where it was interrupted, and says what it cost."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pydantic import Field, JsonValue
+from transformers import PrinterCallback, Trainer, TrainingArguments
+
+from nextword.records import Cost, CurvePoint, Record
+from nextword.training.checkpoints import last_complete
+from nextword.training.collator import RightPadding
+from nextword.training.measure import MEASURED_STEP, Fraction, PeakMemory, StepClock
+from nextword.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedModel
+
+logger = logging.getLogger(__name__)
+
+IDENTITY = "training.json"
+"""File in a training's folder that says whose checkpoints these are."""
+
+
+class TrainingOutcome(Record):
+    """What a finished training says about itself."""
+
+    curve: list[CurvePoint]
+    """Training loss, nats per token, each point the mean since the one before."""
+    validation_curve: list[CurvePoint] = Field(default=[])
+    """Validation loss, nats per token; empty without ``evaluate_every``."""
+    cost: Cost
+    """Parameters, time and memory; see docs/compare.md for what each number means."""
+
+
+class _Identity(Record):
+    """What must be the same for checkpoints to be continued."""
+
+    seed: int
+    settings: TrainingSettings
+    model: dict[str, JsonValue]
+
+
+def train(
+    model: PreTrainedModel,
+    dataset: Dataset,
+    settings: TrainingSettings,
+    *,
+    seed: int,
+    folder: str | Path,
+    validation: Dataset | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> TrainingOutcome:
+    """Trains ``model`` in place.
+
+    Called again with the same folder after an interruption, it goes on from the last complete checkpoint.
+
+    Args:
+        model: A model with labels in its ``forward``, ours or any causal one of transformers.
+        dataset: Columns ``input_ids`` and ``labels`` of any length.
+        settings: How to train.
+        seed: Order of the batches and dropout. It does not depend on the model, so every method sees the same batches.
+        folder: Where checkpoints are kept.
+        validation: Like ``dataset``; needed with ``settings.evaluate_every``.
+        progress: Called with the share of steps that are done.
+
+    Raises:
+        ValueError: The data cannot be trained on, or ``folder`` holds checkpoints of another training.
+    """
+    folder = Path(folder)
+    _check_data(dataset, settings, validation)
+    _claim(folder, _Identity(seed=seed, settings=settings, model=_described(model)))
+    clock, memory = StepClock(), PeakMemory()
+    with _frozen(model, settings.freeze_output_embeddings):
+        trainer = Trainer(
+            model=model,
+            args=_arguments(settings, seed, folder),
+            data_collator=RightPadding(_pad_id(model), without_logits=_can_leave_logits_out(model)),
+            train_dataset=dataset,
+            eval_dataset=validation if settings.evaluate_every else None,
+            callbacks=[clock, memory, *([Fraction(progress)] if progress else [])],
+        )
+        trainer.remove_callback(PrinterCallback)  # it prints every log entry where the progress bar is off
+        cost = _parameters(model)
+        trainer.train(resume_from_checkpoint=_resume_from(folder, settings))
+    warming_up = MEASURED_STEP if memory.mib is not None and trainer.args.device.type == "cpu" else 1
+    return TrainingOutcome(
+        curve=_curve(trainer.state.log_history, "loss"),
+        validation_curve=_curve(trainer.state.log_history, "eval_loss"),
+        cost=Cost(
+            **cost,
+            ms_per_step=clock.median_ms(leave_out=warming_up),
+            peak_memory_mib=memory.mib,
+            train_seconds=clock.total,
+        ),
+    )
+
+
+def _arguments(settings: TrainingSettings, seed: int, folder: Path) -> TrainingArguments:
+    on_cpu = not torch.accelerator.is_available()
+    return TrainingArguments(
+        output_dir=str(folder),
+        max_steps=settings.steps or -1,
+        num_train_epochs=settings.epochs or 1.0,
+        per_device_train_batch_size=settings.batch_size,
+        per_device_eval_batch_size=settings.batch_size,
+        gradient_accumulation_steps=settings.gradient_accumulation_steps,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        lr_scheduler_type=settings.scheduler,
+        warmup_steps=settings.warmup_ratio or settings.warmup_steps,  # below 1 it is a share, says transformers 5
+        max_grad_norm=settings.max_grad_norm,
+        bf16=settings.bf16,
+        activation_checkpointing=settings.activation_checkpointing or None,
+        logging_steps=settings.log_every,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,  # a loss that is not finite must be seen, not replaced by the mean
+        eval_strategy="steps" if settings.evaluate_every else "no",
+        eval_steps=settings.evaluate_every,
+        prediction_loss_only=True,
+        save_strategy="steps" if settings.save_every else "no",
+        save_steps=settings.save_every or 500,
+        save_total_limit=2,  # one more than needed, for when the newest is cut off in the middle
+        report_to=list(settings.report_to),
+        disable_tqdm=True,
+        remove_unused_columns=False,  # the collator takes what it needs
+        dataloader_num_workers=settings.dataloader_workers,
+        dataloader_pin_memory=not on_cpu,
+        use_cpu=on_cpu,
+        seed=seed,
+        data_seed=seed,
+    )
+
+
+def _check_data(dataset: Dataset, settings: TrainingSettings, validation: Dataset | None) -> None:
+    missing = {"input_ids", "labels"} - set(dataset.column_names)
+    if missing:
+        raise ValueError(f"training data needs columns input_ids and labels, has {', '.join(dataset.column_names)}")
+    if len(dataset) == 0:
+        raise ValueError("training data is empty")
+    if settings.evaluate_every and validation is None:
+        raise ValueError(f"evaluate_every={settings.evaluate_every} needs validation data, got none")
+
+
+def _claim(folder: Path, identity: _Identity) -> None:
+    path = folder / IDENTITY
+    if path.exists():
+        try:
+            found = _Identity.load(path)
+        except ValueError:
+            found = None
+        if found != identity:
+            raise ValueError(
+                f"{folder} holds a training with other settings ({_difference(found, identity)}); "
+                "delete it or choose another folder"
+            )
+        return
+    identity.save(path)
+
+
+def _difference(found: _Identity | None, wanted: _Identity) -> str:
+    if found is None:
+        return f"{IDENTITY} cannot be read"
+    before, now = found.model_dump(), wanted.model_dump()
+    before, now = {**before.pop("settings"), **before}, {**now.pop("settings"), **now}
+    return ", ".join(f"{key}: {before[key]} there, {now[key]} asked" for key in now if before.get(key) != now[key])
+
+
+def _described(model: PreTrainedModel) -> dict[str, JsonValue]:
+    shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
+    head = getattr(model.config, "head", None)
+    return {
+        "class": type(model).__name__,
+        "head": str(head),
+        "parameters": len(shapes),
+        "first": next(iter(shapes), ""),
+    }
+
+
+def _resume_from(folder: Path, settings: TrainingSettings) -> str | None:
+    checkpoint = last_complete(folder) if settings.save_every else None
+    if checkpoint is not None:
+        logger.info("resuming from %s", checkpoint)
+    return str(checkpoint) if checkpoint else None
+
+
+@contextlib.contextmanager
+def _frozen(model: PreTrainedModel, freeze: bool) -> Iterator[None]:
+    """Leaves the output embeddings (and what is tied to them) untrained inside the ``with`` block."""
+    output: torch.nn.Module | None = model.get_output_embeddings() if freeze else None  # type: ignore[no-untyped-call]
+    if freeze and output is None:
+        raise ValueError(f"freeze_output_embeddings: {type(model).__name__} has no output embeddings")
+    stopped = [parameter for parameter in output.parameters() if parameter.requires_grad] if output is not None else []
+    for parameter in stopped:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in stopped:
+            parameter.requires_grad_(True)
+
+
+def _parameters(model: PreTrainedModel) -> dict[str, int]:
+    parameters = list(model.parameters())  # a tied parameter is listed once
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    return {"parameters": sum(p.numel() for p in parameters), "trained_parameters": sum(p.numel() for p in trained)}
+
+
+def _curve(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
+    return [CurvePoint(step=int(entry["step"]), loss=float(entry[key])) for entry in log if key in entry]
+
+
+def _pad_id(model: PreTrainedModel) -> int:
+    pad = getattr(model.config.get_text_config(decoder=True), "pad_token_id", None)
+    return int(pad) if pad is not None else 0
+
+
+def _can_leave_logits_out(model: PreTrainedModel) -> bool:
+    return "return_logits" in inspect.signature(model.forward).parameters

@@ -1,0 +1,47 @@
+"""The examples run offline and say what they promise."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> ModuleType:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    for path in EXAMPLES.glob("*.py"):
+        monkeypatch.delitem(sys.modules, path.stem, raising=False)
+    return importlib.import_module(request.param)
+
+
+@pytest.mark.parametrize("example", ["attach_and_generate"], indirect=True)
+def test_attach_and_generate(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    example.main()
+    printed = capsys.readouterr().out
+    assert "is a distribution: True" in printed
+    assert "to the last bit: True" in printed
+
+
+@pytest.mark.parametrize("example", ["compare_heads"], indirect=True)
+def test_compare_heads(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    example.main(steps=40)
+    rows = capsys.readouterr().out.splitlines()[1:]
+    nats = [float(row.split()[-1]) for row in rows]
+    assert len(rows) == len(example.METHODS)
+    assert all(0.6 < value < 2.5 for value in nats)  # better than ln 12 of a random model, no better than chance allows
+
+
+@pytest.mark.parametrize("example", ["where_did_it_come_from"], indirect=True)
+def test_where_did_it_come_from(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    example.main(steps=40)
+    lines = re.findall(r"^  \w+ +(\d\.\d+) .*?((?:\w+ \d\.\d{3}(?:, )?)+)$", capsys.readouterr().out, re.MULTILINE)
+    assert len(lines) == 12  # four words in each of three modes
+    for probability, parts in lines:
+        assert sum(map(float, re.findall(r"\d\.\d{3}", parts))) == pytest.approx(float(probability), abs=2e-3)

@@ -1,0 +1,203 @@
+"""What the documents say holds: links lead somewhere, examples run, commands and specs exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import nextword as nw
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PARTS = sorted([*(ROOT / "docs" / "heads").glob("*.md"), *(ROOT / "docs" / "objectives").glob("*.md")])
+
+TEMPLATE = {
+    "heads": "What it can express",
+    "objectives": "What it teaches",
+}
+SECTIONS = ("Idea", "Formula", "", "When to use it", "When not to", "Cost", "Where it differs from the published code")
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return [body for kind, body in FENCE.findall(text) if kind == language]
+
+
+def slug(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+
+
+def broken_links(text: str, folder: Path) -> Iterator[str]:
+    for target in LINK.findall(FENCE.sub("", text)):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        name, _, anchor = target.partition("#")
+        path = folder / name if name else None
+        if path is not None and not path.exists():
+            yield target
+            continue
+        if anchor:
+            linked = FENCE.sub("", path.read_text(encoding="utf-8") if path is not None else text)
+            if anchor not in {slug(heading) for heading in HEADING.findall(linked)}:
+                yield target
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """Every `nextword ...` line of a console block, and every `nextword ...` in backticks."""
+    for body in blocks(text, "console"):
+        for line in body.replace("\\\n", " ").splitlines():
+            if line.startswith("$ nextword "):
+                yield line.removeprefix("$ ").split("  #")[0].split(" > ")[0]
+    yield from re.findall(r"`(nextword [^`]+)`", FENCE.sub("", text))
+
+
+def command_faults(line: str) -> Iterator[str]:
+    import typer
+
+    from nextword.cli import app
+    from nextword.training.method import Method
+
+    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    words = shlex.split(line.replace("...", ""))[1:]
+    if not words:
+        return
+    if words[0].startswith("-"):
+        return
+    if words[0] not in verbs:
+        yield f"{line}: no command '{words[0]}'"
+        return
+    options = {option for parameter in verbs[words[0]].params for option in parameter.opts}
+    for position, word in enumerate(words):
+        if word.startswith("--") and word.split("=")[0] not in options:
+            yield f"{line}: {words[0]} has no option {word}"
+        if word == "--head":
+            try:
+                method = Method.model_validate(words[position + 1])
+                nw.heads.parse_head(method.head)
+                nw.objectives.parse_objective(method.objective)
+            except ValueError as fault:
+                yield f"{line}: {fault}"
+
+
+@pytest.fixture
+def backbone() -> transformers.GPT2LMHeadModel:
+    torch.manual_seed(0)
+    sizes = {"n_embd": 16, "n_layer": 3, "n_head": 2, "n_positions": 64, "vocab_size": 50}
+    special = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **special)).eval()
+
+
+@pytest.fixture
+def ids() -> torch.Tensor:
+    return torch.tensor([[3, 7, 5, 7, 9, 3, 7, 11]])
+
+
+@pytest.fixture
+def no_downloads(monkeypatch: pytest.MonkeyPatch, backbone: transformers.GPT2LMHeadModel, ids: torch.Tensor) -> None:
+    """Every download becomes the tiny random model, and every text becomes the same ids."""
+
+    def tokenizer(text: str, return_tensors: str) -> types.SimpleNamespace:
+        return types.SimpleNamespace(input_ids=ids)
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda name: backbone)
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda name: tokenizer)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert not list(broken_links(page.read_text(encoding="utf-8"), page.parent))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_exist(page: Path) -> None:
+    assert not [fault for line in command_lines(page.read_text(encoding="utf-8")) for fault in command_faults(line)]
+
+
+@pytest.mark.parametrize("page", PARTS, ids=name_of)
+def test_part_pages_follow_the_template(page: Path) -> None:
+    sections = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    expected = [section or TEMPLATE[page.parent.name] for section in SECTIONS]
+    assert sections == [*expected, "Example", "Source"]
+
+
+@pytest.mark.usefixtures("no_downloads")
+def test_readme_example_runs(ids: torch.Tensor) -> None:
+    (example,) = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert torch.isfinite(names["loss"])
+    assert names["found"].shape[1] > ids.shape[1]
+    probability = names["dist"].top_k(3)[0].exp()
+    torch.testing.assert_close(sum(names["shares"].values()), probability)
+    assert set(names["shares"]) == {"softmax", "cache"}
+
+
+def test_list_command_names_pages_that_exist() -> None:
+    from nextword.cli.list import page
+
+    for kind, registry in {"heads": nw.heads.registry, "objectives": nw.objectives.registry}.items():
+        pages = {name: ROOT / "docs" / kind / f"{page(registry.get(name), name)}.md" for name in registry.names()}
+        assert not [name_of(path) for path in pages.values() if not path.exists()]
+
+
+@pytest.mark.parametrize("page", PARTS, ids=name_of)
+def test_page_examples_run(page: Path, backbone: transformers.GPT2LMHeadModel, ids: torch.Tensor) -> None:
+    examples = blocks(page.read_text(encoding="utf-8"), "python")
+    assert examples
+    for example in examples:
+        exec(example, {"nw": nw, "backbone": backbone, "ids": ids, "labels": ids})
+
+
+def test_worked_head_of_contributing_is_a_head(
+    backbone: transformers.GPT2LMHeadModel, ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = blocks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "python")[0]
+    registry = nw.heads.registry
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    module = types.ModuleType("nextword.heads.sharp")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(source, module.__dict__)
+
+    logits = backbone(ids).logits[0]
+    model = nw.attach(backbone, "sharp+mi:1x2")
+    torch.testing.assert_close(model.distribution(ids).log_probs(), logits.log_softmax(-1))  # starts unchanged
+    model.next_word_head.temperature.bias.data.fill_(20.0)
+    torch.testing.assert_close(model.distribution(ids).log_probs(), (2 * logits).log_softmax(-1))
+    model(input_ids=ids, labels=ids).loss.backward()
+    assert model.next_word_head.temperature.weight.grad is not None
+
+
+def test_planted_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "there.md").write_text("# A heading: here\n")
+    right = "[a](there.md) [b](there.md#a-heading-here) [c](https://example.org/x)"
+    wrong = "![d](gone.svg) [e](there.md#gone) [f](#gone)"
+    assert not list(broken_links(right, tmp_path))
+    assert list(broken_links(wrong, tmp_path)) == ["gone.svg", "there.md#gone", "#gone"]
+
+
+@pytest.mark.parametrize(
+    "words", ["comparre", "compare --haed softmax", "compare --head sotfmax", "compare --head cache/mlee"]
+)
+def test_planted_wrong_command_is_found(words: str) -> None:
+    assert len(list(command_faults(f"nextword {words}"))) == 1
+
+
+def test_planted_commands_are_read() -> None:
+    text = "see `nextword list heads`\n\n```console\n$ nextword compare --out x  # why\n$ make test\n```\n"
+    assert list(command_lines(text)) == ["nextword compare --out x", "nextword list heads"]

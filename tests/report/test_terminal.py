@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pytest
+from rich.console import Console
+
+from nextword.records import Results
+from nextword.report import results_table
+
+Sample = Callable[..., Results]
+
+
+def printed(results: Results, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(results_table(results))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_usual_comparison_fits_a_usual_terminal(sample: Sample) -> None:
+    text = printed(sample())
+    for run in sample().runs:
+        assert run.method in text
+    assert "…" not in text
+    assert "Acc@2" in text
+    assert "1430" in text
+
+
+def test_best_value_has_a_star(lm_sample: Results) -> None:
+    lines = [line for line in printed(lm_sample).splitlines() if "26.40*" in line]
+    assert len(lines) == 1
+    assert "HistAlign" in lines[0]
+    assert "* best of its column" in printed(lm_sample)
+
+
+def test_seeds_are_told(sample: Sample) -> None:
+    assert "mean over 3 seeds" in printed(sample(seeds=(1, 2, 3)))
+    assert "seeds" not in printed(sample())
+
+
+@pytest.mark.parametrize("label", ["[bold]x[/bold]", "[/]", "서울"])
+def test_labels_are_no_markup(sample: Sample, label: str) -> None:
+    assert label in printed(sample(methods=[(label, "softmax", "mle", None)]), width=120)

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from nextword.training.settings import TrainingSettings, merged
+from nextword.training.validation import validated
+
+
+def test_an_override_of_steps_replaces_default_epochs():
+    settings = merged({"epochs": 3.0, "batch_size": 4, "learning_rate": 1e-3}, {"steps": 7}, "training")
+    assert (settings.steps, settings.epochs, settings.batch_size, settings.learning_rate) == (7, None, 4, 1e-3)
+
+
+def test_an_override_of_one_warmup_replaces_the_other():
+    settings = merged({"steps": 10, "warmup_steps": 5}, {"warmup_ratio": 0.1}, "training")
+    assert (settings.warmup_steps, settings.warmup_ratio) == (0, 0.1)
+
+
+@pytest.mark.parametrize("length", [{}, {"steps": 3, "epochs": 1.0}])
+def test_exactly_one_length(length):
+    with pytest.raises(ValueError, match="give either steps or epochs"):
+        validated(TrainingSettings, length, "training")
+
+
+def test_an_unknown_key_is_named_with_the_nearest_known_one():
+    with pytest.raises(ValueError, match=r"training\.learnin_rate: unknown key\. Did you mean 'learning_rate'\?"):
+        merged({"steps": 3}, {"learnin_rate": 0.1}, "training")
+
+
+def test_a_wrong_value_is_named():
+    with pytest.raises(ValueError, match=r"^training\.batch_size: .*greater than 0"):
+        merged({"steps": 3}, {"batch_size": 0}, "training")
+
+
+def test_all_problems_are_named_at_once():
+    with pytest.raises(ValueError, match=r"(?s)training\.batch_size.*training\.bf16"):
+        merged({"steps": 3}, {"batch_size": "many", "bf16": 2}, "training")
