@@ -149,7 +149,7 @@ class CacheWithHistory(Cache):
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Beam search chose other hypotheses."""
-        super().reorder_cache(beam_idx)
+        super().reorder_cache(beam_idx)  # type: ignore[arg-type]  # annotated narrower than it is called
         self.history.reorder(beam_idx)
 
     def crop(self, tokens_to_remove: int) -> None:
@@ -184,14 +184,14 @@ class CacheWithHistory(Cache):
 
 
 @cache
-def _with_history(cache_class: type[Cache]) -> type[Cache]:
+def _with_history(cache_class: Any) -> Any:
     return type(f"{cache_class.__name__}WithHistory", (CacheWithHistory, cache_class), {"__module__": __name__})
 
 
 def new_cache(config: Any) -> DynamicCache:
     """A dynamic KV cache with an empty history, for a forward pass that was given none."""
-    empty: Any = _with_history(DynamicCache)(config=config)
-    empty.history = History()
+    empty: DynamicCache = _with_history(DynamicCache)(config=config)
+    empty.history = History()  # type: ignore[attr-defined]
     return empty
 
 
@@ -229,5 +229,5 @@ def attach_history(kv_cache: Cache, max_length: int | None = None) -> History:
         seen = kv_length(kv_cache)
         history = History(unseen=seen if isinstance(seen, int) else 0)
     inner.history = history
-    inner.__class__ = _with_history(type(inner))
+    inner.__class__ = _with_history(inner.__class__)
     return history

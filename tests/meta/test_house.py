@@ -24,11 +24,12 @@ WIDE_SIGNATURES = {"forward", "prepare_inputs_for_generation"}
 ORDER = (
     {"registry", "functional", "records"},
     {"config", "distribution", "metrics", "report"},
-    {"context", "history"},
+    {"context"},
+    {"history"},
     {"heads"},
     {"objectives"},
     {"model"},
-    {"", "check", "decoding", "tasks"},
+    {"", "checker", "decoding", "tasks"},
     {"training"},
     {"cli"},
 )
@@ -54,10 +55,15 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+def lines_of(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
 def long_functions(tree: ast.AST) -> Iterator[str]:
+    """Docstrings are not counted: nobody is to save on them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            lines = lines_of(node) - (lines_of(node.body[0]) if ast.get_docstring(node) is not None else 0)
             if lines > MAX_FUNCTION_LINES:
                 yield f"{node.name} has {lines} lines"
 
@@ -196,6 +202,7 @@ def test_planted_long_function_is_found() -> None:
     body = "\n".join(["    x = 1"] * MAX_FUNCTION_LINES)
     assert list(long_functions(ast.parse(f"def f():\n{body}"))) == ["f has 61 lines"]
     assert not list(long_functions(ast.parse(f"def f():\n{body[: -len('    x = 1')]}")))
+    assert list(long_functions(ast.parse(f"def f():\n    '''Docstring.'''\n{body}"))) == ["f has 61 lines"]
 
 
 def test_planted_wide_function_is_found() -> None:

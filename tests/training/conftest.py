@@ -75,8 +75,9 @@ class Counting(Task):
         return {"known": MetricValue(value=0.5, unit="fraction", n=2)}
 
 
-@pytest.fixture
-def counting(monkeypatch):
-    """The task, registered for one test only."""
-    monkeypatch.setitem(registry._entries, "counting", Counting)
-    return Counting
+@pytest.fixture(scope="module")
+def counting():
+    """The task, registered for the tests of one file only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry._entries, "counting", Counting)
+        yield Counting

@@ -6,7 +6,9 @@ from nextword.training.collator import RightPadding
 
 
 def test_pads_right_with_mask_and_ignored_labels():
-    batch = RightPadding(pad_id=9)([{"input_ids": [1], "labels": [1]}, {"input_ids": [2, 3, 4], "labels": [-100, 3, 4]}])
+    batch = RightPadding(pad_id=9)(
+        [{"input_ids": [1], "labels": [1]}, {"input_ids": [2, 3, 4], "labels": [-100, 3, 4]}]
+    )
     assert batch["input_ids"].tolist() == [[1, 9, 9], [2, 3, 4]]
     assert batch["labels"].tolist() == [[1, -100, -100], [-100, 3, 4]]
     assert batch["attention_mask"].tolist() == [[1, 0, 0], [1, 1, 1]]

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -47,14 +49,45 @@ class Heard:
         return [name for name, *rest in self.events if rest == ["training"]]
 
 
+@pytest.fixture(autouse=True)
+def quick_report(request, monkeypatch):
+    """Drawing the page takes longer than these trainings do; the tests marked so draw it."""
+    if "real_report" not in request.fixturenames:
+        monkeypatch.setattr(module, "_report", lambda results, folder: folder.report.write_text("drawn"))
+
+
+@pytest.fixture
+def real_report():
+    """Asks for the real page."""
+
+
+@pytest.fixture(scope="module")
+def finished(counting, tmp_path_factory):
+    """A finished comparison, which tests must leave as it is."""
+    folder = tmp_path_factory.mktemp("finished") / "out"
+    compare(configured(RECIPE), folder)
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """A copy of it that a test may change."""
+    return Path(shutil.copytree(finished, tmp_path / "copy"))
+
+
 def record_files(folder):
     return {path.parent.name: path.stat().st_mtime_ns for path in folder.glob("runs/*/record.json")}
 
 
-def test_every_method_with_every_seed_from_one_start(tmp_path):
+def test_every_method_with_every_seed_from_one_start(tmp_path, real_report):
     heard = Heard()
     results = compare(configured(RECIPE), tmp_path / "out", heard, command="nextword compare x")
-    assert [(run.method, run.seed) for run in results.runs] == [("softmax", 0), ("cache", 0), ("softmax", 1), ("cache", 1)]
+    assert [(run.method, run.seed) for run in results.runs] == [
+        ("softmax", 0),
+        ("cache", 0),
+        ("softmax", 1),
+        ("cache", 1),
+    ]
     assert heard.trained == ["start", "softmax, seed 0", "cache, seed 0", "softmax, seed 1", "cache, seed 1"]
     assert ("planned", 4, 0) in heard.events
     assert heard.fractions[-1] == 1.0
@@ -67,24 +100,23 @@ def test_every_method_with_every_seed_from_one_start(tmp_path):
     assert not list((tmp_path / "out").rglob("checkpoint-*"))
 
 
-def test_the_trained_model_is_the_measured_model(tmp_path):
-    results = compare(configured({**RECIPE, "seeds": [0]}), tmp_path)
-    for run in results.runs:
-        model = nw.load(tmp_path / "trained" / f"{run.method}-mle-seed0" / "model").eval()
+def test_the_trained_model_is_the_measured_model(finished):
+    for run in Results.load(finished / "results.json").runs:
+        model = nw.load(finished / "trained" / f"{run.method}-mle-seed{run.seed}" / "model").eval()
         ids = torch.tensor([[1, 2, 3, 4]])
         with torch.no_grad():
             loss = float(model(input_ids=ids, labels=ids).loss)
         assert loss == pytest.approx(run.evaluation.metrics["nll"].value, abs=1e-6)
 
 
-def test_the_same_comparison_gives_the_same_numbers(tmp_path):
-    one, two = (compare(configured({**RECIPE, "seeds": [0]}), tmp_path / name) for name in "ab")
+def test_the_same_comparison_gives_the_same_numbers(finished, tmp_path):
+    one, two = Results.load(finished / "results.json"), compare(configured(RECIPE), tmp_path)
     assert [run.evaluation for run in one.runs] == [run.evaluation for run in two.runs]
     assert [run.curve for run in one.runs] == [run.curve for run in two.runs]
     assert one.start == two.start
 
 
-def test_an_interrupted_comparison_does_the_rest_next_time(tmp_path):
+def test_an_interrupted_comparison_does_the_rest_next_time(finished, tmp_path):
     with pytest.raises(ComparisonInterrupted, match=r"1 of 4 runs are finished.*\(softmax, seed 0\)"):
         compare(configured(RECIPE), tmp_path, Heard(killed_in=("cache, seed 0", "training")))
     assert [run.method for run in Results.load(tmp_path / "results.json").runs] == ["softmax"]
@@ -94,55 +126,58 @@ def test_an_interrupted_comparison_does_the_rest_next_time(tmp_path):
     assert ("planned", 4, 1) in heard.events
     assert heard.trained == ["cache, seed 0", "softmax, seed 1", "cache, seed 1"]
     assert record_files(tmp_path)["softmax-seed0"] == before["softmax-seed0"]
-    untouched = compare(configured(RECIPE), tmp_path / "whole")
+    untouched = Results.load(finished / "results.json")
     assert [run.evaluation for run in results.runs] == [run.evaluation for run in untouched.runs]
 
 
 def test_an_interrupted_start_is_made_again(tmp_path):
     with pytest.raises(ComparisonInterrupted, match="0 of 4 runs are finished"):
         compare(configured(RECIPE), tmp_path, Heard(killed_in=("start", "training")))
-    assert len(compare(configured(RECIPE), tmp_path).runs) == 4
+    heard = Heard(killed_in=("softmax, seed 0", "training"))
+    with pytest.raises(ComparisonInterrupted, match="0 of 4"):
+        compare(configured(RECIPE), tmp_path, heard)
+    assert heard.trained == ["start", "softmax, seed 0"]
 
 
-def test_a_finished_comparison_only_writes_its_report(tmp_path):
-    first = compare(configured(RECIPE), tmp_path)
+def test_a_finished_comparison_only_writes_its_report(copied):
+    first = Results.load(copied / "results.json")
     heard = Heard()
-    again = compare(configured(RECIPE), tmp_path, heard)
+    again = compare(configured(RECIPE), copied, heard)
     assert heard.events == [("planned", 4, 4)]
     assert again.runs == first.runs
 
 
-def test_a_broken_record_is_moved_aside_and_measured_again(tmp_path, caplog):
-    first = compare(configured(RECIPE), tmp_path)
-    path = tmp_path / "runs" / "cache-seed1" / "record.json"
+def test_a_broken_record_is_moved_aside_and_measured_again(copied, caplog):
+    first = Results.load(copied / "results.json")
+    path = copied / "runs" / "cache-seed1" / "record.json"
     path.write_text(path.read_text()[:50])
     heard = Heard()
     with caplog.at_level(logging.WARNING):
-        again = compare(configured(RECIPE), tmp_path, heard)
+        again = compare(configured(RECIPE), copied, heard)
     assert [event for event in heard.events if len(event) == 2] == [("cache, seed 1", "evaluation")]
     assert again.runs == first.runs
     assert path.with_name("record.broken-1.json").exists()
     assert "record.broken-1.json, the run is done again" in caplog.text
 
 
-def test_damaged_weights_are_trained_again(tmp_path, caplog):
-    first = compare(configured(RECIPE), tmp_path)
-    (tmp_path / "runs" / "cache-seed1" / "record.json").unlink()
-    weights = tmp_path / "trained" / "cache-mle-seed1" / "model" / "model.safetensors"
+def test_damaged_weights_are_trained_again(copied, caplog):
+    first = Results.load(copied / "results.json")
+    (copied / "runs" / "cache-seed1" / "record.json").unlink()
+    weights = copied / "trained" / "cache-mle-seed1" / "model" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-10])
     heard = Heard()
-    again = compare(configured(RECIPE), tmp_path, heard)
+    again = compare(configured(RECIPE), copied, heard)
     assert heard.trained == ["cache, seed 1"]
     assert again.runs[-1].evaluation == first.runs[-1].evaluation
     assert "the model is trained again" in caplog.text
 
 
-def test_methods_and_seeds_may_be_added(tmp_path):
-    compare(configured({**RECIPE, "seeds": [0]}), tmp_path)
-    heard = Heard()
-    more = configured({**RECIPE, "methods": ["softmax", "mos:2", "cache"]})
-    assert len(compare(more, tmp_path, heard).runs) == 6
-    assert len(heard.trained) == 4
+def test_methods_and_seeds_may_be_added(copied):
+    heard = Heard(killed_in=("mos:2, seed 1", "training"))
+    more = configured({**RECIPE, "methods": ["softmax", "mos:2", "cache"], "seeds": [0, 1, 2]})
+    with pytest.raises(ComparisonInterrupted, match="5 of 9 runs are finished"):
+        compare(more, copied, heard)
+    assert heard.trained == ["mos:2, seed 0", "mos:2, seed 1"]
 
 
 @pytest.mark.parametrize(
@@ -156,15 +191,13 @@ def test_methods_and_seeds_may_be_added(tmp_path):
         ('methods=["softmax"]', r"methods\.cache"),
     ],
 )
-def test_the_folder_of_another_comparison_is_refused(tmp_path, override, message):
-    compare(configured(RECIPE), tmp_path)
+def test_the_folder_of_another_comparison_is_refused(finished, override, message):
     with pytest.raises(ValueError, match=f"(?s)belongs to another comparison:.*{message}.*--out.*delete"):
-        compare(configured(RECIPE, [override]), tmp_path)
+        compare(configured(RECIPE, [override]), finished)
 
 
-def test_threads_and_kept_models_may_change(tmp_path):
-    compare(configured({**RECIPE, "seeds": [0]}), tmp_path)
-    compare(configured({**RECIPE, "seeds": [0], "threads": 2, "keep_models": False}), tmp_path)
+def test_threads_and_kept_models_may_change(copied):
+    compare(configured({**RECIPE, "threads": 2, "keep_models": False}), copied)
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path):
@@ -174,12 +207,11 @@ def test_a_folder_with_other_files_is_refused(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_changed_start_weights_are_noticed(tmp_path):
-    compare(configured({**RECIPE, "seeds": [0]}), tmp_path)
-    record = json.loads((tmp_path / "start" / "start.json").read_text())
-    (tmp_path / "start" / "start.json").write_text(json.dumps({**record, "sha256": "0" * 64}))
+def test_changed_start_weights_are_noticed(copied):
+    record = json.loads((copied / "start" / "start.json").read_text())
+    (copied / "start" / "start.json").write_text(json.dumps({**record, "sha256": "0" * 64}))
     with pytest.raises(ValueError, match="its weights changed"):
-        compare(configured(RECIPE), tmp_path)
+        compare(configured(RECIPE), copied)
 
 
 def test_a_head_for_test_time_reuses_the_training_of_another(tmp_path):
@@ -210,19 +242,19 @@ def test_models_are_dropped_when_nobody_needs_them(tmp_path):
     assert not list(tmp_path.glob("trained/*"))
 
 
-def test_a_given_start_model_is_copied_and_used(tmp_path):
-    first = compare(configured({**RECIPE, "seeds": [0]}), tmp_path / "first")
-    given = str(tmp_path / "first" / "start" / "model")
+def test_a_given_start_model_is_copied_and_used(finished, tmp_path):
+    first = Results.load(finished / "results.json")
+    given = finished / "start" / "model"
     heard = Heard()
-    second = compare(configured({**RECIPE, "seeds": [0]}, [f"start.model={given}"]), tmp_path / "second", heard)
-    assert "start" not in heard.trained
+    recipe = {**RECIPE, "methods": ["cache"], "seeds": [1]}
+    second = compare(configured(recipe, [f"start.model={given}"]), tmp_path, heard)
+    assert heard.trained == ["cache, seed 1"]
     assert second.start["sha256"] == first.start["sha256"]
-    assert [run.evaluation for run in second.runs] == [run.evaluation for run in first.runs]
+    assert second.runs[0].evaluation == first.runs[-1].evaluation
 
 
-def test_a_start_with_a_head_of_ours_is_refused(tmp_path):
-    compare(configured({**RECIPE, "seeds": [0]}), tmp_path / "first")
-    given = tmp_path / "first" / "trained" / "cache-mle-seed0" / "model"
+def test_a_start_with_a_head_of_ours_is_refused(finished, tmp_path):
+    given = finished / "trained" / "cache-mle-seed0" / "model"
     with pytest.raises(ValueError, match="already has a head"):
         compare(configured(RECIPE, [f"start.model={given}"]), tmp_path / "second")
 
@@ -261,10 +293,10 @@ def test_a_report_that_cannot_be_drawn_yet_does_not_end_the_comparison(tmp_path,
 
     def write(results, folder):
         written.append(len(results.runs))
-        if len(results.runs) < 4:
+        if len(results.runs) < 2:
             raise RuntimeError("not enough to draw")
 
     monkeypatch.setattr(module, "_report", write)
-    assert len(compare(configured(RECIPE), tmp_path).runs) == 4
-    assert written == [1, 2, 3, 4, 4]
+    assert len(compare(configured({**RECIPE, "seeds": [0]}), tmp_path).runs) == 2
+    assert written == [1, 2, 2]
     assert "not enough to draw" in caplog.text

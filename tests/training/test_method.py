@@ -8,7 +8,11 @@ from nextword.training.method import Method
 
 @pytest.mark.parametrize(
     ("text", "head", "objective"),
-    [("softmax", "softmax", "mle"), ("cache/mle:labels", "cache", "mle:labels"), ("mos:3 / histalign", "mos:3", "histalign")],
+    [
+        ("softmax", "softmax", "mle"),
+        ("cache/mle:labels", "cache", "mle:labels"),
+        ("mos:3 / histalign", "mos:3", "histalign"),
+    ],
 )
 def test_short_form(text, head, objective):
     method = Method.model_validate(text)

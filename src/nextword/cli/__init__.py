@@ -40,9 +40,11 @@ def main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """Set what must be set before tokenizers is first used."""
+    """Set what must be set before torch and tokenizers are imported."""
     # A tokenizer that was used before a data loader forks warns at each fork otherwise.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # The measurement of memory makes torch's allocator warn, once in a while, about what it was not told of before.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 app.command()(quickstart)

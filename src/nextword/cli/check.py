@@ -22,9 +22,8 @@ def check(
     from rich.console import Console
 
     import nextword as nw
-    from nextword.check import check as check_model
 
-    result = check_model(nw.load(path))
+    result = nw.check(nw.load(path))
     Console().print(result.table())
     if not result.passed:
         raise typer.Exit(FAILED)

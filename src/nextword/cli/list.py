@@ -72,9 +72,15 @@ def first_sentence(docstring: str) -> str:
 
 
 def example(entry: Any, name: str) -> str:
-    """The class's own ``example`` spec where it has one, or the bare name."""
-    given = getattr(entry, "example", None)
-    return given if isinstance(given, str) else name
+    """The first spec with settings in the class's docstring, or the bare name.
+
+    >>> class Blend:
+    ...     '''Example: ``parse("blend:3")``.'''
+    >>> example(Blend, "blend")
+    'blend:3'
+    """
+    found = re.search(rf'["`]({re.escape(name)}[+:][^"`\s]+)["`]', inspect.getdoc(entry) or "")
+    return found.group(1) if found else name
 
 
 def page(entry: Any, name: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -34,7 +33,7 @@ class NextToken(ABC):
         """N, the number of positions."""
 
     @abstractmethod
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Self:
+    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> NextToken:
         """The distribution at some of the positions."""
 
     @abstractmethod

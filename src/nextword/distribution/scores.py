@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,6 +16,7 @@ from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32, log_add_exp
 
 
+@runtime_checkable
 class Vocabulary(Protocol):
     """What turns states into a score for every token: an output embedding with all that belongs to it."""
 
@@ -167,7 +168,7 @@ class Scores(NextToken):
         scores = self.dense()
         total = self._normaliser(scores)[:, None]
         dense = scores.gather(1, ids) - total
-        shares = {}
+        shares: dict[str, Tensor] = {}
         untaken = torch.ones_like(ids, dtype=torch.bool)
         for edit in reversed(self.edits):
             own = edit.touched(self.vocab_size).gather(1, ids) & untaken

@@ -25,7 +25,7 @@ _budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
 
 
 @contextmanager
-def score_memory(mebibytes: float) -> Iterator[None]:
+def score_memory(mebibytes: int | float) -> Iterator[None]:
     """Within this block, dense scores take about ``mebibytes`` MiB at once instead of the automatic budget.
 
     The results do not depend on it, only time and memory do.

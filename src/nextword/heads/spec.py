@@ -30,12 +30,12 @@ class _Term:
 def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
     """The typed config of a head spec, of a config written out in full, or of a config as it is.
 
-    >>> parse_head("MoS:3+Mi").model_dump(exclude_defaults=True)
-    {'components': 3, 'mi': {}}
+    >>> parse_head("MoS:5+Mi").model_dump(exclude_defaults=True)
+    {'components': 5, 'mi': {}}
     >>> parse_head({"head": "mos", "componets": 3})
     Traceback (most recent call last):
     ...
-    nextword.config.SettingsError: head.componets: unknown key. Did you mean 'components'? Known: bias, components, ...
+    nextword.config.SettingsError: head.componets: unknown key. Did you mean 'components'? Known: bias, components, gate, head, mi.
 
     Raises:
         ValueError: An unknown name (with the nearest known one), a modifier that the head does not take, arguments

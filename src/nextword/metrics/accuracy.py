@@ -7,9 +7,9 @@ from jaxtyping import Bool, Int
 
 
 def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k: int) -> Bool[np.ndarray, "N"]:
-    """Whether **both** wanted words are among the first ``k`` predictions (k >= 2); for k = 1, whether the first is one of them.
+    """Whether **both** wanted words are among the first ``k`` predictions; for k = 1, whether the first is one of them.
 
-    Two words cannot both be first, so Acc@1 asks the weaker question: does the model's single guess name a right word?
+    Two words cannot both be first, so Acc@1 asks the weaker question: does the single guess name a right word?
 
     Args:
         ranked: Token ids, most probable first. -1 stands for "no prediction" (a distribution with fewer than K words).

@@ -35,7 +35,7 @@ def bootstrap_ratio(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> tuple[float, float] | None:
-    """Percentile bootstrap of ``transform(sum(sums) / sum(counts))`` over blocks (Efron & Tibshirani, 1993, chapter 13).
+    """Percentile bootstrap over blocks of ``transform(sum(sums) / sum(counts))`` (Efron & Tibshirani, 1993, ch. 13).
 
     Whole blocks are drawn with replacement and both sums taken over the draw, so that no mean of means arises.
 
@@ -47,7 +47,9 @@ def bootstrap_ratio(
     True
     """
     if sums.shape != counts.shape or sums.ndim != 1:
-        raise ValueError(f"bootstrap: sums and counts must be two lists of one length, got {sums.shape}, {counts.shape}")
+        raise ValueError(
+            f"bootstrap: sums and counts must be two lists of one length, got {sums.shape}, {counts.shape}"
+        )
     n = len(sums)
     if n < 2:
         return None

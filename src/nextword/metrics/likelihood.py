@@ -54,7 +54,7 @@ class LikelihoodSum:
         return math.fsum(self._nats) / self.tokens
 
     def perplexity(self) -> float:
-        """exp of ``nll``; inf where that is too large for a float."""
+        """Exponential of ``nll``; inf where that is too large for a float."""
         nll = self.nll()
         return math.exp(nll) if nll < math.log(np.finfo(np.float64).max) else math.inf
 

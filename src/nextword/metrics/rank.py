@@ -1,7 +1,7 @@
 """Numerical rank and spectrum of a matrix of log-probabilities.
 
-For a softmax over D-dimensional states, log P = H E^T - (a constant per row) has rank at most D + 1 (Yang et al., 2018, say D;
-the row constants add one). A distribution that breaks this bound can express more contexts.
+For a softmax over D-dimensional states, log P = H E^T - (a constant per row) has rank at most D + 1 (Yang et al., 2018,
+say D; the row constants add one). A distribution that breaks this bound can express more contexts.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Float
 
 GRAM_ABOVE = 50_000_000
-"""Entries from which the eigenvalues of the smaller Gram matrix are used: an SVD of a 4,750 x 50,257 matrix takes minutes."""
+"""Entries from which the smaller Gram matrix is used: an SVD of a 4,750 x 50,257 matrix takes minutes."""
 
 
 def singular_values(matrix: Float[np.ndarray, "N V"]) -> Float[np.ndarray, "K"]:
     """Singular values, largest first, in float64.
 
-    Above ``GRAM_ABOVE`` entries they come from the Gram matrix: exact to about 1e-8 of the largest, far below any tolerance
-    used here (the smallest is 1e-7 of it, times the side of the matrix).
+    Above ``GRAM_ABOVE`` entries they come from the Gram matrix: exact to about 1e-8 of the largest, far below any
+    tolerance used here (the smallest is 1e-7 of it, times the side of the matrix).
 
     Raises:
         ValueError: An entry is not finite, e.g. the logarithm of a probability of 0.
@@ -32,7 +32,9 @@ def singular_values(matrix: Float[np.ndarray, "N V"]) -> Float[np.ndarray, "K"]:
         values: Float[np.ndarray, "K"] = np.linalg.svd(exact, compute_uv=False)
         return values
     gram = exact @ exact.T if len(exact) <= exact.shape[1] else exact.T @ exact
-    return np.sqrt(np.clip(np.linalg.eigvalsh(gram)[::-1], 0.0, None))
+    squares = np.clip(np.linalg.eigvalsh(gram)[::-1], 0.0, None)
+    roots: Float[np.ndarray, "K"] = np.sqrt(squares)
+    return roots
 
 
 def float32_tolerance(rows: int, columns: int) -> float:

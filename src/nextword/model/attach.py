@@ -45,20 +45,20 @@ def attach(model: PreTrainedModel, head: HeadSpec, objective: ObjectiveSpec = "m
         raise ValueError(f"attach: a transformers model is needed, {type(model).__name__} given")
     scale = prove_output_layer(backbone)
     kind = NextWordForSeq2SeqLM if backbone.config.is_encoder_decoder else NextWordForCausalLM
-    config = kind.config_class(
+    config: Any = kind.config_class(
         text_config=backbone.config,
         head=_plain(head),
         objective=_plain(objective),
         state_scale=scale,
         # a composite configuration otherwise resets the backbone's attention implementation
-        attn_implementation=backbone.config._attn_implementation,
+        attn_implementation=backbone.config._attn_implementation,  # type: ignore[call-arg]  # taken by its base class
     )
     config.dtype = backbone.dtype
+    part: Any
     for part in (*backbone.parameters(), *backbone.modules()):
-        part._is_hf_initialized = True  # type: ignore[union-attr]
-    wrapped = kind(config, backbone=backbone)
-    weight = backbone.get_output_embeddings().weight
-    wrapped.next_word_head.to(device=weight.device, dtype=backbone.dtype)
+        part._is_hf_initialized = True
+    wrapped: NextWordModel = kind(config, backbone=backbone)
+    wrapped.next_word_head.to(device=wrapped.get_output_embeddings().weight.device, dtype=backbone.dtype)
     return wrapped.train(backbone.training)
 
 

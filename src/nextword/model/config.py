@@ -53,7 +53,8 @@ class NextWordConfig(PreTrainedConfig):
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> PreTrainedConfig:
         """The backbone's text configuration, where transformers looks for depth, width and vocabulary."""
         backbone: Any = self.text_config
-        return backbone.get_text_config(decoder=decoder, encoder=encoder)
+        text_config: PreTrainedConfig = backbone.get_text_config(decoder=decoder, encoder=encoder)
+        return text_config
 
     def __getattr__(self, name: str) -> Any:
         backbone = self.__dict__.get("text_config")
@@ -64,13 +65,14 @@ class NextWordConfig(PreTrainedConfig):
     def _get_generation_parameters(self) -> dict[str, Any]:
         # settings such as BART's forced_eos_token_id are declared, and legal, on the backbone's configuration only
         backbone: Any = self.text_config
-        return backbone._get_generation_parameters()
+        parameters: dict[str, Any] = backbone._get_generation_parameters()
+        return parameters
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """Also takes the configuration of an ordinary model, with ``head`` and ``objective`` beside it."""
         if config_dict.get("model_type", cls.model_type) != cls.model_type:
-            parts = {key: kwargs.pop(key) for key in ("head", "objective") if key in kwargs}
+            parts: dict[str, Any] = {key: kwargs.pop(key) for key in ("head", "objective") if key in kwargs}
             config_dict = {"text_config": config_dict, **parts}
         return super().from_dict(config_dict, **kwargs)
 

@@ -102,7 +102,7 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
 
     # -- what transformers asks of a model, answered by the backbone
 
-    def get_input_embeddings(self) -> nn.Module:
+    def get_input_embeddings(self) -> Any:
         """The backbone's."""
         return self.backbone.get_input_embeddings()
 
@@ -110,7 +110,7 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         """The backbone's."""
         self.backbone.set_input_embeddings(value)
 
-    def get_output_embeddings(self) -> nn.Module:
+    def get_output_embeddings(self) -> Any:
         """The backbone's."""
         return self.backbone.get_output_embeddings()
 
@@ -126,13 +126,15 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         """The backbone's."""
         return self.backbone.get_decoder(*args, **kwargs)
 
-    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Any:
         """The backbone's (encoder-decoder models)."""
         return self.backbone.prepare_decoder_input_ids_from_labels(labels)
 
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Module:
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> Any:
         """The backbone's; the head follows, since it reads the live output layer."""
-        embeddings = self.backbone.resize_token_embeddings(*args, **kwargs)
+        embeddings = self.backbone.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         self.vocab_size = self.config.get_text_config(decoder=True).vocab_size
         return embeddings
 
@@ -214,11 +216,11 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
             raise ValueError(f"mode '{mode}': head '{self.next_word_head.config.head}' has {', '.join(modes)}")
         self._prove_once()
         seen = observe(self, dict(input_ids=input_ids, attention_mask=attention_mask, **inputs))
-        if positions is None:
-            return self.next_word_head(self._context_to_keep(seen, 0), mode=mode)
-        if positions.shape != seen.states.shape[:2]:
+        if positions is not None and positions.shape != seen.states.shape[:2]:
             raise ValueError(f"positions: shape {tuple(positions.shape)}, expected {tuple(seen.states.shape[:2])}")
-        return self.next_word_head(self._context_at(seen, positions), mode=mode)
+        context = self._context_to_keep(seen, 0) if positions is None else self._context_at(seen, positions)
+        distribution: NextToken = self.next_word_head(context, mode=mode)
+        return distribution
 
     def forward(
         self,
@@ -321,21 +323,22 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         context = self._context_at(seen.with_labels(labels), counted)
         loss = self.objective(self.next_word_head, context, targets[counted])
         self.loss_parts = loss.parts
-        return loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
+        divisor: Any = max(loss.tokens, 1) if total_items is None else total_items
+        return loss.total / divisor
 
     def extra_repr(self) -> str:
         """The head spec."""
         return f"head={head_spec(self.next_word_head.config)}"
 
 
-class NextWordForCausalLM(NextWordModel, GenerationMixin):
+class NextWordForCausalLM(NextWordModel, GenerationMixin):  # type: ignore[misc]  # bool or None, says transformers
     """A decoder-only language model with a head of ours; made by :func:`nextword.attach`."""
 
     config_class = NextWordConfig
     _auto_class_of_backbone = AutoModelForCausalLM
 
 
-class NextWordForSeq2SeqLM(NextWordModel, GenerationMixin):
+class NextWordForSeq2SeqLM(NextWordModel, GenerationMixin):  # type: ignore[misc]
     """An encoder-decoder language model with a head of ours; made by :func:`nextword.attach`."""
 
     config_class = NextWordSeq2SeqConfig

@@ -184,8 +184,8 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
 
 
 def _probe_inputs(backbone: PreTrainedModel) -> dict[str, Any]:
-    device = backbone.get_input_embeddings().weight.device
-    ids = torch.arange(1, _PROBE_LENGTH + 1, device=device)[None] % backbone.get_input_embeddings().weight.shape[0]
+    embeddings: Any = backbone.get_input_embeddings()
+    ids = torch.arange(1, _PROBE_LENGTH + 1, device=embeddings.weight.device)[None] % embeddings.weight.shape[0]
     inputs: dict[str, Any] = {"input_ids": ids, "output_hidden_states": True, "use_cache": False}
     return inputs | ({"decoder_input_ids": ids} if backbone.config.is_encoder_decoder else {})
 

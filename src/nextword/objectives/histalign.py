@@ -107,12 +107,14 @@ def ranks_by_embedding(
     assert context.input_embedding is not None
     embedding = context.input_embedding.detach()
     embedding = embedding if embedding.dtype == torch.float64 else embedding.float()
-    stored = F.normalize(embedding[entries.ids.clamp_min(0)], dim=-1)
-    cosine = context.similarities(F.normalize(embedding[targets], dim=-1), stored)
+    # one product for each pair of distinct tokens, so that equal tokens tie to the last bit
+    wanted, wanted_at = targets.unique(return_inverse=True)
+    stored, stored_at = entries.ids.clamp_min(0).unique(return_inverse=True)
+    table = F.normalize(embedding[wanted], dim=-1) @ F.normalize(embedding[stored], dim=-1).T
+    cosine = table[wanted_at[:, None], stored_at[entries.row]]
     cosine = cosine.masked_fill(entries.ids[entries.row] == targets[:, None], 2.0)
     if among_visible:
         cosine = cosine.masked_fill(~entries.visible, -2.0)
     order = cosine.argsort(dim=-1, descending=True, stable=True)
     places = torch.arange(order.shape[-1], device=order.device).expand_as(order)
     return torch.empty_like(order).scatter_(1, order, places)
-

@@ -57,7 +57,7 @@ def _by_offset(memory: RankedMemory, margin: float) -> tuple[Float[Tensor, "S"],
         own = memory.scores[rows, columns][:, None]
         offset = memory.ranks[rows] - memory.ranks[rows, columns][:, None]
         paired = negatives[rows] & (offset > 0)
-        hinge = (memory.scores[rows] - own + margin * offset).clamp_min(0).masked_fill(~paired, 0.0)
+        hinge = (memory.scores[rows] - own + margin * offset.to(own.dtype)).clamp_min(0).masked_fill(~paired, 0.0)
         index = offset.clamp_min(0).flatten()
         zero = hinge.new_zeros(size)
         total = zero.index_add(0, index, hinge.flatten())
@@ -91,7 +91,7 @@ def pair_sum(memory: RankedMemory, margin: float) -> Float[Tensor, ""]:
     """
     used = memory.positives.any(-1).nonzero(as_tuple=True)[0]
     positives, negatives = memory.positives[used], memory.negatives[used]
-    height = memory.scores[used] + margin * memory.ranks[used]
+    height = memory.scores[used] + margin * memory.ranks[used].to(memory.scores.dtype)
     ascending, _ = height.masked_fill(~negatives, -torch.inf).sort(-1)
     # sums of the largest 0, 1, 2, ... heights; the -inf of non-negatives are never among those asked for
     largest_first = ascending.flip(-1).clamp_min(torch.finfo(height.dtype).min / max(1, height.shape[1]))

@@ -62,6 +62,7 @@ def likelihood(methods: Sequence[Method]) -> str | None:
             panel.grid(axis="x")
             panel.margins(x=0.12)
             panel.locator_params(axis="x", nbins=5)
+            panel.tick_params(axis="y", length=0)
         _method_names(panels[0], methods)
         return svg.inline(drawn, "likelihood", "Dots with intervals for every method; numbers as in the table")
 

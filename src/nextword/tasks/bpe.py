@@ -1,4 +1,4 @@
-"""Byte-level BPE trained on the training text, kept in a folder; and token ids of a text with the bytes each one covers."""
+"""Byte-level BPE trained on a text and kept in a folder; token ids of a text with the bytes that each one covers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
+from nextword.records import write_atomically
+from nextword.tasks.special import END, PAD, for_transformers
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-END, PAD = "<eos>", "<pad>"
 SMALLEST_VOCABULARY = 258
 """The 256 bytes and two special tokens."""
 
@@ -24,10 +26,11 @@ def trained_tokenizer(text: str, vocabulary: int, cache: Path | None) -> PreTrai
     Bytes are the base alphabet, so that no character is unknown and every text can be scored.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
 
     if vocabulary < SMALLEST_VOCABULARY:
-        raise ValueError(f"task.vocabulary: at least {SMALLEST_VOCABULARY} (256 bytes, 2 special tokens), got {vocabulary}")
+        raise ValueError(
+            f"task.vocabulary: at least {SMALLEST_VOCABULARY} (256 bytes, 2 special tokens), got {vocabulary}"
+        )
     key = hashlib.sha256(f"bpe/{vocabulary}/{text}".encode()).hexdigest()[:16]
     kept = None if cache is None else cache / f"bpe-{vocabulary}-{key}.json"
     if kept is not None and kept.is_file():
@@ -44,10 +47,8 @@ def trained_tokenizer(text: str, vocabulary: int, cache: Path | None) -> PreTrai
         )
         tokenizer.train_from_iterator(_lines(text), trainer)
         if kept is not None:
-            from nextword.records import write_atomically
-
             write_atomically(kept, tokenizer.to_str())
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=END, eos_token=END, pad_token=PAD)
+    return for_transformers(tokenizer)
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
@@ -59,8 +60,8 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], Int[np.ndarray, "N"]]:
     """Ids of a text and how many UTF-8 bytes of it each token covers; the counts add up to the text's bytes.
 
-    What a tokenizer drops (some drop line ends) is counted with the token after it, and after the last one with the last:
-    bits per byte divide by the text as it is, not by what the tokenizer kept.
+    What a tokenizer drops (some drop line ends) is counted with the token after it, and after the last one with the
+    last: bits per byte divide by the text as it is, not by what the tokenizer kept.
 
     Raises:
         ValueError: The tokenizer cannot say which characters a token covers, or makes no tokens of the text.

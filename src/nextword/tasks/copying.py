@@ -1,4 +1,4 @@
-"""Measurements on ambiguous prompts: Acc@k, likelihood of the two words, rank of the log-probabilities, example predictions."""
+"""Measurements on ambiguous prompts: Acc@k, likelihood of the two words, rank, example predictions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from nextword.metrics.accuracy import hits_at_k
-from nextword.metrics.intervals import wilson
+from nextword.metrics.intervals import bootstrap_ratio, wilson
 from nextword.metrics.rank import float32_tolerance, numerical_rank, relative_spectrum, singular_values
 from nextword.records import ExamplePrediction, MetricValue, TopWord
 from nextword.tasks.encoding import ask, batches, encode_answer, encode_prompt
@@ -56,8 +56,8 @@ def encode(found: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase) -> Encod
             rows.append(EncodedPrompt(prompt, encode_prompt(tokenizer, prompt.text), (firsts[0], firsts[1])))
     if not rows:
         raise ValueError(
-            f"ambiguous: with tokenizer '{tokenizer.name_or_path}' the four words of every one of {len(found)} prompts "
-            f"share a first token, so that no prediction can be told from another. Use a tokenizer of words or word parts."
+            f"ambiguous: with tokenizer '{tokenizer.name_or_path}' two of the four words of each of the {len(found)} "
+            f"prompts begin with the same token, so predictions cannot be told apart. Use one of words or word parts."
         )
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     return EncodedPrompts(rows, len(found) - len(rows), int(pad if pad is not None else 0))
@@ -81,12 +81,10 @@ def accuracy(
     found = _accuracies(np.concatenate(ranked), prompts, prefix)
     if nats:
         both = np.concatenate(nats)
-        half = 1.96 * both.mean(axis=1).std(ddof=1) / math.sqrt(len(both)) if len(both) > 1 else 0.0
         if np.isfinite(both).all():
-            value = float(both.mean())
-            found["nll"] = MetricValue(
-                value=value, unit="nats per target (ln 2 is perfect)", n=both.size, low=value - half, high=value + half
-            )
+            low, high = bootstrap_ratio(both.sum(axis=1), np.full(len(both), 2.0)) or (None, None)
+            unit = "nats per target (ln 2 is perfect)"
+            found["nll"] = MetricValue(value=float(both.mean()), unit=unit, n=both.size, low=low, high=high)
     return found
 
 
@@ -130,17 +128,16 @@ def rank_and_spectrum(
         return {"rank_undefined": MetricValue(value=float(zero), unit=unit, n=len(matrix))}, None
     values = singular_values(matrix)
     size = f"{matrix.shape[0]} x {matrix.shape[1]} matrix"
-    default = float32_tolerance(*matrix.shape)
-    return {
-        "rank@1e-3": _rank(values, 1e-3, f"singular values above 1e-3 of the largest, {size}", len(matrix)),
-        "rank@default": _rank(
-            values, default, f"singular values above {default:.2g} (float32 default) of the largest, {size}", len(matrix)
-        ),
-    }, relative_spectrum(values, SPECTRUM_LENGTH)
-
-
-def _rank(values: np.ndarray, tolerance: float, unit: str, rows: int) -> MetricValue:
-    return MetricValue(value=float(numerical_rank(values, tolerance)), unit=unit, n=rows)
+    tolerances = {"rank@1e-3": (1e-3, "1e-3"), "rank@default": (float32_tolerance(*matrix.shape), "float32 default")}
+    found = {
+        name: MetricValue(
+            value=float(numerical_rank(values, tolerance)),
+            unit=f"singular values above {tolerance:.2g} ({text}) of the largest, {size}",
+            n=len(matrix),
+        )
+        for name, (tolerance, text) in tolerances.items()
+    }
+    return found, relative_spectrum(values, SPECTRUM_LENGTH)
 
 
 def example_predictions(
@@ -156,7 +153,7 @@ def example_predictions(
             sources = {name: part[0].tolist() for name, part in dist.sources(ids).items()}
             top = [
                 TopWord(
-                    word=tokenizer.decode([int(token)]).strip(),
+                    word=str(tokenizer.decode([int(token)])).strip(),
                     probability=math.exp(log_prob),
                     sources={name: part[place] for name, part in sources.items()},
                 )
@@ -170,7 +167,7 @@ def example_predictions(
 
 
 def mean_nll(model: Any, prompts: EncodedPrompts, batch_size: int) -> float:
-    """Mean nats of the first tokens of both words, each of which is right half of the time; ln 2 is the best possible."""
+    """Mean nats of the first tokens of both words, each of which is right half of the time; ln 2 is the best."""
     total = 0.0
     for part in batches(prompts.rows, batch_size):
         dist, _ = ask(model, [row.ids for row in part], prompts.pad)

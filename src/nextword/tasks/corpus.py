@@ -1,7 +1,7 @@
 """Generated text from which a tiny model learns the words and their relations before any method is compared on them.
 
-It stands in for the pretraining of a published model: every word of the lexicon occurs in statements of its relation, in
-lists and in small stories, with the repetitions of natural text. No ambiguous template occurs in it.
+It stands in for the pretraining of a published model: every word of the lexicon occurs in statements of its relation,
+in lists and in small stories, with the repetitions of natural text. No ambiguous template occurs in it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ FACTS_PER_DOCUMENT = 3
 SHARES = {"facts": 0.4, "stories": 0.4, "lists": 0.2}
 """Share of documents that state relations, tell a story, or read a list twice."""
 LIST_LENGTHS = (3, 4, 5, 6, 7)
+LIST_FRAME = "The list says {line}. I read it again: {line}."
 
 
 def frames() -> dict[str, Any]:
@@ -49,12 +50,12 @@ def frame_words() -> list[str]:
     """Texts with every word and name that a frame can put around the words of the lexicon."""
     all_frames = frames()
     blank = dict.fromkeys("abcdxyznm", "")
-    sentences = [
-        frame.format(**blank)
-        for table in (*(t for name, t in all_frames.items() if name not in ("names", "groups")), *all_frames["groups"].values())
-        for frame in (*table.get("facts", ()), *table.get("stories", ()), *(prompt for prompt, _ in table.get("probes", ())))
-    ]
-    return [*all_frames["names"], *sentences, "The list says, the. I read it again:"]
+    relations = [table for name, table in all_frames.items() if name not in ("names", "groups")]
+    sentences = [frame for table in relations for frame in table["facts"]]
+    sentences += [prompt for table in relations for prompt, _ in table["probes"]]
+    sentences += [frame for table in all_frames["groups"].values() for frame in table["stories"]]
+    lists = LIST_FRAME.format(line="the, the")
+    return [*all_frames["names"], *(sentence.format(**blank) for sentence in sentences), lists]
 
 
 def probes(lexicon: Lexicon) -> list[tuple[str, str, str]]:
@@ -74,7 +75,7 @@ def _twice(relation: Relation, pair: Pair, rng: random.Random) -> str:
     rng.shuffle(listed)
     article = "the " if relation.group == "people" else ""
     line = ", ".join(article + word for word in listed)
-    return f"The list says {line}. I read it again: {line}."
+    return LIST_FRAME.format(line=line)
 
 
 def _fill(frame: str, relation: Relation, pair: Pair, all_frames: dict[str, Any], rng: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""Pairs of words in a relation (capital and country, city and state, man and woman): embedded, or from the Google analogy file."""
+"""Pairs of words in a relation (capital and country, city and state, man and woman): embedded or from a file."""
 
 from __future__ import annotations
 
@@ -112,9 +112,12 @@ def _analogy_pairs(text: str, path: Path) -> list[tuple[str, Pair]]:
             section = line.lstrip(":").strip()
             continue
         if section is None:
-            raise ValueError(f"{path}:{number}: a quadruple before any section; the first line must be ': section-name'.")
+            raise ValueError(
+                f"{path}:{number}: a quadruple before any section; expected a line ': section-name' first."
+            )
         if len(words) != 4:
-            raise ValueError(f"{path}:{number}: expected four words 'a b c d', found {len(words)}: '{line.strip()[:80]}'.")
+            found_text = f"found {len(words)}: '{line.strip()[:80]}'"
+            raise ValueError(f"{path}:{number}: expected four words 'a b c d', {found_text}.")
         if section in SECTIONS:
             found += [(SECTIONS[section], (words[0], words[1])), (SECTIONS[section], (words[2], words[3]))]
     return found
@@ -123,19 +126,37 @@ def _analogy_pairs(text: str, path: Path) -> list[tuple[str, Pair]]:
 def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> PairSplit:
     """Deals the pairs of a relation out: ``shares`` to training and validation, the rest to the test set.
 
+    Pairs that share a word (several cities of one state) stay together, so that no word of a test pair is ever trained on;
+    the parts are then only about as large as asked for.
+
     Raises:
         ValueError: A part would have fewer than two pairs, so that no quadruple can be formed in it.
     """
-    pairs = sorted(relation.pairs)
+    families = _families(sorted(relation.pairs))
     # One generator per relation: adding a relation leaves the split of the others as it was.
-    random.Random(f"{seed}/{relation.name}").shuffle(pairs)
-    first = round(shares[0] * len(pairs))
-    second = first + round(shares[1] * len(pairs))
-    split = PairSplit(tuple(pairs[:first]), tuple(pairs[first:second]), tuple(pairs[second:]))
-    for part in ("train", "validation", "test"):
-        if len(getattr(split, part)) < 2:
+    random.Random(f"{seed}/{relation.name}").shuffle(families)
+    missing = [share * len(relation.pairs) for share in (*shares, 1 - sum(shares))]
+    parts: list[list[Pair]] = [[], [], []]
+    for family in sorted(families, key=len, reverse=True):
+        neediest = missing.index(max(missing))
+        parts[neediest] += family
+        missing[neediest] -= len(family)
+    for name, part in zip(("train", "validation", "test"), parts, strict=True):
+        if len(part) < 2:
             raise ValueError(
-                f"relation '{relation.name}': {len(pairs)} pairs with shares {shares} leave fewer than two pairs for "
-                f"'{part}', and an example needs two. Use more pairs or other shares."
+                f"relation '{relation.name}': {len(relation.pairs)} pairs with shares {shares} leave fewer than two pairs "
+                f"for '{name}', and an example needs two. Use more pairs or other shares."
             )
-    return split
+    train, validation, test = (tuple(part) for part in parts)
+    return PairSplit(train, validation, test)
+
+
+def _families(pairs: list[Pair]) -> list[list[Pair]]:
+    """Pairs in groups that are connected by shared words."""
+    families: list[tuple[set[str], list[Pair]]] = []
+    for pair in pairs:
+        touched = [family for family in families if family[0] & set(pair)]
+        families = [family for family in families if not family[0] & set(pair)]
+        words = set(pair).union(*(words for words, _ in touched))
+        families.append((words, [one for _, members in touched for one in members] + [pair]))
+    return [members for _, members in families]

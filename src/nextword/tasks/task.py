@@ -79,9 +79,7 @@ class Task(ABC):
         """``steps``, ``batch_size``, ``learning_rate``, ``freeze_output_embeddings`` of the fine-tuning."""
 
     @abstractmethod
-    def evaluate(
-        self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None
-    ) -> Evaluation:
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
         """All measurements on the test split. ``progress`` is called with the finished share, 0 to 1."""
 
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:

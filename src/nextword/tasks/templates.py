@@ -1,8 +1,8 @@
 """Ambiguous prompts: two words on the diagonal of an analogy, either of which may come next, and nothing else.
 
-For pairs a : b and c : d the words (a, d) lie on one diagonal of the parallelogram and (b, c) on the other. A prompt that
-names the words of one diagonal is to be continued with one of *them*; a softmax over one hidden state is drawn to the words
-of the other diagonal, whose embeddings add up to the same vector.
+For pairs a : b and c : d the words (a, d) lie on one diagonal of the parallelogram and (b, c) on the other. A prompt
+that names the words of one diagonal is to be continued with one of *them*; a softmax over one hidden state is drawn to
+the words of the other diagonal, whose embeddings add up to the same vector.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
     "places": (
         "She could not choose between {} and {}, so in the end she took a bus to",
         "After one year in {} and one year in {}, he decided to buy a house in",
-        "Her friends moved to {} and {}, and this summer she will stay with those in",
-        "The firm has offices in {} and {}, and its new director comes from",
+        "Her friends moved to {} and {}, and this summer she will stay with them in",
+        "The firm has offices in {} and {}, and the new director comes from",
     ),
 }
 """Our own wording. Each slot follows a word, so that a word has the same tokens in the prompt and as the answer."""
@@ -42,7 +42,7 @@ class Prompt:
 
 
 def diagonals(first: Pair, second: Pair) -> list[tuple[Pair, Pair]]:
-    """Both diagonals of an analogy, each with the other one; nothing where a word occurs twice (two cities of one state).
+    """Both diagonals of an analogy, each with the other one; none where a word occurs twice (two cities of one state).
 
     >>> diagonals(("Paris", "France"), ("Rome", "Italy"))
     [(('Paris', 'Italy'), ('France', 'Rome')), (('France', 'Rome'), ('Paris', 'Italy'))]

@@ -57,8 +57,8 @@ def read_parts(path: Path) -> TextParts:
     for part, text in texts.items():
         if not text.strip():
             raise ValueError(
-                f"task.data: '{path}' has {len(lines)} lines, and the {part} part would be empty. Give at least 20 lines "
-                f"of text, or a folder with three files."
+                f"task.data: '{path}' has {len(lines)} lines, and the {part} part would be empty. Give at least 20 "
+                f"lines of text, or a folder with three files."
             )
     return TextParts(**texts, source=path.name, split="one file by line position, 90/5/5 %")
 

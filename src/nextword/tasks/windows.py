@@ -23,8 +23,8 @@ class Window:
 def windows(length: int, size: int, stride: int) -> list[Window]:
     """Windows over a stream of ``length`` tokens, the first of which (the start token) is no target.
 
-    The first window scores all its targets, later ones the last ``stride``, the last one what is left, always with ``size``
-    inputs: each token after the first window has at least ``size - stride`` tokens before it in its window.
+    The first window scores all its targets, later ones the last ``stride``, the last one what is left, always with
+    ``size`` inputs: each token after the first window has more than ``size - stride`` tokens before it in its window.
 
     >>> [(w.begin, list(w.targets)) for w in windows(8, size=4, stride=2)]
     [(0, [1, 2, 3, 4]), (2, [5, 6]), (3, [7])]
@@ -37,7 +37,8 @@ def windows(length: int, size: int, stride: int) -> list[Window]:
     targets = length - 1
     if targets < size:
         raise ValueError(
-            f"the text has {max(targets, 0)} tokens, shorter than one window of {size}. Give more text or a smaller task.window."
+            f"the text has {max(targets, 0)} tokens, shorter than one window of {size}. "
+            f"Give more text or a smaller task.window."
         )
     found = [Window(0, size, size)]
     done = size

@@ -111,7 +111,7 @@ def _run(run: Run, setting: _Setting) -> RunRecord:
     method, stages = run.method, setting.stages
     outcome = setting.folder.trained_outcome(method, run.seed) or _train(run, setting)
     # What is measured is what was saved, so that a user who loads the folder gets this very model.
-    model = nw.load(setting.folder.trained(method, run.seed) / "model")
+    model: Any = nw.load(setting.folder.trained(method, run.seed) / "model")
     if method.trained_as:
         model = attached(model.backbone, method.head, TEST_TIME_OBJECTIVE, run.seed)
     model.to(_device())
@@ -212,7 +212,7 @@ def _explained(runs: list[Run], done: dict[Run, RunRecord], folder: ComparisonFo
     except KeyboardInterrupt:
         names = "; ".join(run.name for run in runs if run in done) or "none"
         raise ComparisonInterrupted(
-            f"interrupted; {len(done)} of {len(runs)} runs are finished and kept in {folder.path} ({names})"
+            f"{len(done)} of {len(runs)} runs are finished and kept in {folder.path} ({names})"
         ) from None
 
 

@@ -87,13 +87,13 @@ class PeakMemory(TrainerCallback):
             self._between_steps = _living_bytes(kwargs["model"], kwargs["optimizer"])
             self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
             with _stderr_silenced():
-                self._profile.__enter__()  # type: ignore[no-untyped-call]
+                self._profile.__enter__()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ends the record."""
         if self._profile is not None:
             with _stderr_silenced():
-                self._profile.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+                self._profile.__exit__(None, None, None)
             self.mib = (self._between_steps + _peak_bytes(self._profile)) / MIB
             self._profile = None
 
@@ -112,6 +112,15 @@ class Fraction(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """One more step is done."""
         self._progress(state.global_step / state.max_steps)
+
+
+class LastPoint(TrainerCallback):
+    """Makes the training curve reach the last step, wherever the logging interval ends."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Asks for a log entry at the last step."""
+        if state.global_step == state.max_steps:
+            control.should_log = True
 
 
 def _now(device: torch.device) -> float:

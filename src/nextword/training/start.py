@@ -126,7 +126,7 @@ def _trained(config: CompareConfig, task: Task, folder: Path, stages: Stages) ->
         start = task.start(tokenizer, config.start.seed)
         settings = merged(start.settings, config.start.training, "start.training")
         set_seed(config.start.seed)
-        backbone = AutoModelForCausalLM.from_config(start.model_config)  # type: ignore[no-untyped-call]
+        backbone = AutoModelForCausalLM.from_config(start.model_config)
         _check_methods(backbone, config.methods)
     with stages("start", "training") as advanced:
         model = attached(backbone, PLAIN_HEAD, "mle", config.start.seed)

@@ -16,7 +16,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from nextword.records import Cost, CurvePoint, Record
 from nextword.training.checkpoints import last_complete
 from nextword.training.collator import RightPadding
-from nextword.training.measure import MEASURED_STEP, Fraction, PeakMemory, StepClock
+from nextword.training.measure import MEASURED_STEP, Fraction, LastPoint, PeakMemory, StepClock
 from nextword.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def train(
             data_collator=RightPadding(_pad_id(model), without_logits=_can_leave_logits_out(model)),
             train_dataset=dataset,
             eval_dataset=validation if settings.evaluate_every else None,
-            callbacks=[clock, memory, *([Fraction(progress)] if progress else [])],
+            callbacks=[clock, memory, LastPoint(), *([Fraction(progress)] if progress else [])],
         )
         trainer.remove_callback(PrinterCallback)  # it prints every log entry where the progress bar is off
         cost = _parameters(model)
@@ -194,7 +194,7 @@ def _resume_from(folder: Path, settings: TrainingSettings) -> str | None:
 @contextlib.contextmanager
 def _frozen(model: PreTrainedModel, freeze: bool) -> Iterator[None]:
     """Leaves the output embeddings (and what is tied to them) untrained inside the ``with`` block."""
-    output: torch.nn.Module | None = model.get_output_embeddings() if freeze else None  # type: ignore[no-untyped-call]
+    output: torch.nn.Module | None = model.get_output_embeddings() if freeze else None
     if freeze and output is None:
         raise ValueError(f"freeze_output_embeddings: {type(model).__name__} has no output embeddings")
     stopped = [parameter for parameter in output.parameters() if parameter.requires_grad] if output is not None else []

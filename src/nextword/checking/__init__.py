@@ -1,0 +1,1 @@
+"""The parts of the checker: what is asked, of which texts, how it is measured, and the report."""

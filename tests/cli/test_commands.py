@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from nextword.cli import app
+from nextword.cli.list import first_sentence
+from nextword.records import Results
+
+SMALL = [
+    "task.start.n_embd=16", "task.start.n_layer=1", "task.start.documents=100", "start.training.steps=2",
+    "task.train_prompts=8", "task.validation_prompts=4", "task.test_prompts=6", "task.rank_rows=20", "training.steps=2",
+]  # fmt: skip
+COMPARE = ["compare", "--task", "ambiguous", "--head", "softmax", "--head", "cache/histalign"]
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200", "NEXTWORD_DEBUG": "0"})
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("compared") / "out"
+    return folder, run(*COMPARE, "--out", folder, *SMALL)
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    script = (
+        "import sys\nfrom typer.testing import CliRunner\nfrom nextword.cli import app\n"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'matplotlib', 'scipy', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert time.perf_counter() - began < 3  # about 0.3 s where nothing else runs
+
+
+def test_version():
+    import nextword
+
+    assert run("--version").output == f"nextword {nextword.__version__}\n"
+
+
+def test_no_arguments_show_the_help():
+    assert "quickstart" in run().output
+
+
+def test_compare_writes_results_and_report_and_prints_both(compared):
+    folder, done = compared
+    assert done.exit_code == 0, done.output
+    results = Results.load(folder / "results.json")
+    assert [(run.head, run.objective) for run in results.runs] == [("softmax", "mle"), ("cache", "histalign")]
+    assert "cache/histalign" in done.output
+    assert f"Report: {folder / 'report.html'}" in done.output
+    assert "<html" in (folder / "report.html").read_text()
+
+
+def test_compare_without_a_terminal_prints_a_line_for_each_stage(compared):
+    lines = compared[1].output.splitlines()
+    assert any(line.startswith("start: training, ") for line in lines)
+    assert any(line.startswith("softmax, seed 0: training, ") for line in lines)
+    assert any(line.startswith("[2/2] cache/histalign, seed 0: ") for line in lines)
+
+
+def test_the_same_command_again_only_prints(compared):
+    again = run(*COMPARE, "--out", compared[0], *SMALL)
+    assert again.exit_code == 0
+    assert "2 runs, 2 finished before" in again.output
+    assert "training, " not in again.output
+
+
+def test_another_comparison_in_the_same_folder_is_an_error(compared):
+    refused = run(*COMPARE, "--out", compared[0], *SMALL, "start.seed=5")
+    assert refused.exit_code == 2
+    assert "start.seed: 0 there, 5 asked for" in refused.output
+    assert "--out" in refused.output
+    assert "Traceback" not in refused.output
+
+
+def test_report_is_written_again(compared, tmp_path):
+    (compared[0] / "report.html").unlink()
+    done = run("report", compared[0])
+    assert done.exit_code == 0, done.output
+    assert (compared[0] / "report.html").exists()
+    assert run("report", compared[0] / "results.json", "--out", tmp_path / "other.html").exit_code == 0
+    assert (tmp_path / "other.html").exists()
+
+
+def test_report_of_nothing_is_an_error(tmp_path):
+    refused = run("report", tmp_path)
+    assert refused.exit_code == 2
+    assert refused.output.startswith("error: ")
+    assert "results.json does not exist" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compare"], "nothing to compare: give a recipe"),
+        (["compare", "quickstrat"], "Did you mean 'quickstart'"),
+        (["compare", "quickstart", "other"], "'other': only the first word names a recipe"),
+        (["compare", "quickstart", "sedes=[1]"], "sedes: unknown key. Did you mean 'seeds'?"),
+        (["compare", "--task", "ambigous", "--head", "softmax"], "unknown task 'ambigous'. Did you mean 'ambiguous'?"),
+        (["quickstart", "task.train_promts=3"], "task.train_promts: unknown key. Did you mean 'train_prompts'?"),
+        (["quickstart", "training.steps=0"], "training.steps: Input should be greater than 0"),
+    ],
+)
+def test_mistakes_are_one_red_line_and_code_2(words, message, tmp_path):
+    refused = run(*words, "--out", tmp_path / "out")
+    assert refused.exit_code == 2
+    assert refused.output.startswith("error: ")
+    assert message in refused.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_debug_keeps_the_traceback(monkeypatch):
+    refused = CliRunner().invoke(app, ["compare", "quickstrat"], env={"NEXTWORD_DEBUG": "1"})
+    assert isinstance(refused.exception, ValueError)
+
+
+def test_ctrl_c_says_what_is_finished_and_how_to_go_on(tmp_path, monkeypatch):
+    from nextword.training import compare as module
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_run", interrupted)
+    monkeypatch.setattr(sys, "argv", ["nextword", "compare", "quickstart", "a b=1"])
+    stopped = run(*COMPARE, "--out", tmp_path, *SMALL)
+    assert stopped.exit_code == 130
+    assert "interrupted: 0 of 2 runs are finished" in stopped.output
+    assert "To go on: nextword compare quickstart 'a b=1'" in stopped.output
+
+
+def test_quickstart_takes_overrides(tmp_path):
+    small = [word for word in SMALL if not word.startswith("methods")]
+    done = run("quickstart", "--out", tmp_path / "q", *small, 'methods=["softmax"]')
+    assert done.exit_code == 0, done.output
+    assert len(Results.load(tmp_path / "q" / "results.json").runs) == 1
+
+
+def test_check_passes_a_good_model(compared):
+    model = next(compared[0].glob("trained/cache-histalign-seed0/model"))
+    done = run("check", model)
+    assert done.exit_code == 0, done.output
+
+
+def test_check_fails_with_code_1(compared, monkeypatch):
+    from types import SimpleNamespace
+
+    from nextword import checker
+
+    monkeypatch.setattr(checker, "check", lambda model: SimpleNamespace(passed=False, table=lambda: "sums to 2"))
+    failed = run("check", next(compared[0].glob("trained/softmax-mle-seed0/model")))
+    assert failed.exit_code == 1
+    assert "sums to 2" in failed.output
+
+
+def test_check_of_a_missing_folder_is_an_error(tmp_path):
+    refused = run("check", tmp_path / "nothing")
+    assert refused.exit_code == 2
+    assert refused.output.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("heads", ["softmax", "cache", "docs/heads/cache.md"]),
+        ("objectives", ["mle", "histalign"]),
+        ("tasks", ["ambiguous", "lm"]),
+        ("recipes", ["quickstart", "wikitext2"]),
+    ],
+)
+def test_list_shows_what_is_registered(kind, names):
+    shown = run("list", kind)
+    assert shown.exit_code == 0
+    for name in names:
+        assert name in shown.output
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("Adds ``N`` cache\nentries. More.", "Adds N cache entries."),
+        ("Where p = 0.5 it stops\n\nFormula.", "Where p = 0.5 it stops"),
+        ("", ""),
+    ],
+)
+def test_first_sentence(text, sentence):
+    assert first_sentence(text) == sentence

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from nextword.cli.watch import Bars, Lines, headline, watching
+from nextword.records import Cost, Evaluation, MetricValue, RunRecord
+
+RECORD = RunRecord(
+    method="cache [x]",
+    head="cache",
+    objective="mle",
+    seed=3,
+    evaluation=Evaluation(
+        metrics={f"m{i}": MetricValue(value=i / 3, unit="fraction", n=1) for i in range(5)},
+    ),
+    cost=Cost(parameters=1, trained_parameters=1),
+)
+
+
+def watched(terminal):
+    text = io.StringIO()
+    with watching(Console(file=text, force_terminal=terminal, width=100)) as progress:
+        assert isinstance(progress, Bars if terminal else Lines)
+        progress.planned(4, 1)
+        progress.began("cache [x], seed 3", "training")
+        progress.advanced(0.5)
+        progress.ended("cache [x], seed 3", "training", 12.34)
+        progress.finished(RECORD)
+    return text.getvalue()
+
+
+def test_lines_where_there_is_no_terminal():
+    assert watched(terminal=False).splitlines() == [
+        "4 runs, 1 finished before",
+        "cache [x], seed 3: training, 12.3 s",
+        "[2/4] cache [x], seed 3: m0 0, m1 0.3333, m2 0.6667",
+    ]
+
+
+def test_bars_on_a_terminal_keep_finished_runs():
+    assert headline(RECORD) in watched(terminal=True)

@@ -1,0 +1,1 @@
+"""Every mode of generate, with what a head remembers, against a recomputation of the whole sequence."""

@@ -1,0 +1,72 @@
+"""Stand-ins for an attached model, in which every probability is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import torch
+from pydantic import BaseModel
+from torch import Tensor
+
+
+class FakeDistribution:
+    def __init__(self, log_probs: Tensor) -> None:
+        self._log_probs = log_probs
+
+    def log_probs(self) -> Tensor:
+        return self._log_probs
+
+    def log_prob(self, ids: Tensor) -> Tensor:
+        return self._log_probs.gather(1, ids)
+
+    def top_k(self, k: int) -> tuple[Tensor, Tensor]:
+        values, ids = self._log_probs.topk(min(k, self._log_probs.shape[1]))
+        return values, ids
+
+    def sources(self, ids: Tensor) -> dict[str, Tensor]:
+        p = self.log_prob(ids).exp()
+        return {"softmax": 0.25 * p, "cache": 0.75 * p}
+
+
+class NoSettings(BaseModel):
+    """Config of a head with nothing to tune."""
+
+
+class FakeModel:
+    """``scores(ids (B, T), mode)`` gives unnormalised log-probabilities (B, T, V)."""
+
+    def __init__(self, scores: Callable[[Tensor, str], Tensor], modes: tuple[str, ...] = ("joint",)) -> None:
+        self.scores = scores
+        self.next_word_head = SimpleNamespace(modes=modes, config=NoSettings())
+        self.training = True
+        self.device = torch.device("cpu")
+        self.seen: list[Tensor] = []
+
+    def eval(self) -> None:
+        self.training = False
+
+    def train(self, mode: bool = True) -> None:
+        self.training = mode
+
+    def distribution(
+        self, input_ids: Tensor, attention_mask: Tensor, positions: Tensor, mode: str | None = None
+    ) -> FakeDistribution:
+        assert not self.training
+        assert not torch.is_grad_enabled()
+        self.seen.append(input_ids)
+        return FakeDistribution(torch.log_softmax(self.scores(input_ids, mode or "joint")[positions], -1))
+
+
+def copier(vocabulary: int, words: set[int], first: float = 5.0) -> Callable[[Tensor, str], Tensor]:
+    """Puts all words of ``words`` seen so far on top; cache-only gives everything not seen probability 0."""
+
+    def scores(ids: Tensor, mode: str) -> Tensor:
+        seen = torch.nn.functional.one_hot(ids, vocabulary).cumsum(dim=1) > 0
+        is_word = torch.tensor([token in words for token in range(vocabulary)])
+        # A little of the id, so that no two values tie.
+        base = first * (seen & is_word) + torch.arange(vocabulary) * 1e-4
+        return base.masked_fill(~seen, -math.inf) if mode == "cache_only" else base
+
+    return scores
