@@ -14,7 +14,7 @@ INSTALLED     := $(VENV)/.installed-$(HERE)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow lint format check clean python
+.PHONY: help quickstart test test-slow lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,13 +43,11 @@ clean:  ## delete the environment and the caches, keep runs/
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find src tests examples -name __pycache__ -type d -exec rm -rf {} +
 
-python:
+# A folder left half-made, or one whose interpreter is gone, is made anew.
+$(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "nextword: no python3.11 or python3 on PATH. Install Python 3.11, or name one: make test PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "nextword: needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another: make test PYTHON=/path/to/python3.11"; exit 1; }
-
-# A folder left half-made, or one whose interpreter is gone, is made anew.
-$(BIN)/python: | python
 	$(PYTHON) -m venv --clear $(VENV)
 
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python

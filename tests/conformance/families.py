@@ -103,9 +103,7 @@ def t5() -> Any:
 
 
 def t5_v1_1() -> Any:
-    return hf.T5ForConditionalGeneration(
-        hf.T5Config(**_T5, tie_word_embeddings=False, feed_forward_proj="gated-gelu")
-    )
+    return hf.T5ForConditionalGeneration(hf.T5Config(**_T5, tie_word_embeddings=False, feed_forward_proj="gated-gelu"))
 
 
 def bart() -> Any:

@@ -21,10 +21,7 @@ def step_log_probs(out: Any) -> Tensor:
     """Log-probabilities (rows, new tokens, V) from which each token of the returned sequences was chosen."""
     steps = torch.stack(list(out.logits))
     beams = getattr(out, "beam_indices", None)
-    if beams is None:
-        chosen = steps.transpose(0, 1)
-    else:
-        chosen = steps[torch.arange(len(steps)), beams[:, : len(steps)]]
+    chosen = steps.transpose(0, 1) if beams is None else steps[torch.arange(len(steps)), beams[:, : len(steps)]]
     return chosen.double().log_softmax(-1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 import sys
@@ -181,6 +182,14 @@ def test_worked_head_of_contributing_is_a_head(
     torch.testing.assert_close(model.distribution(ids).log_probs(), (2 * logits).log_softmax(-1))
     model(input_ids=ids, labels=ids).loss.backward()
     assert model.next_word_head.temperature.weight.grad is not None
+    nw.check(model, lengths=[6]).raise_if_failed()
+
+
+def test_classes_of_the_papers_exist() -> None:
+    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    classes = re.findall(r"`([a-z]+(?:\.[a-z]+)+)\.([A-Z]\w+)`", text)
+    assert len(classes) > 5
+    assert not [name for module, name in classes if not hasattr(importlib.import_module(f"nextword.{module}"), name)]
 
 
 def test_planted_broken_link_is_found(tmp_path: Path) -> None:

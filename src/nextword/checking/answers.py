@@ -1,4 +1,4 @@
-"""Properties of the answers that one distribution gives: they are those of a distribution, and agree with each other."""
+"""Properties of what one distribution answers: it is a distribution, and its answers agree with each other."""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ def _padding_contents(reader: Reader, case: Case) -> Iterator[Finding]:
             other = case.words.other(batch.source_ids)
             changed = replace(changed, source_ids=torch.where(batch.source_mask, batch.source_ids, other))
         side = "left" if not batch.mask[:, 0].all() else "right"
-        yield f"other tokens at the padding on the {side}", deviation(reader.log_probs(changed), reader.log_probs(batch))
+        found = deviation(reader.log_probs(changed), reader.log_probs(batch))
+        yield f"other tokens at the padding on the {side}", found
         if isinstance(reader, BackboneReader):
             continue
         ids = torch.cat([batch.ids, words], 1)[batch.row]

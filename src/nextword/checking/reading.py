@@ -1,4 +1,4 @@
-"""Reading distributions off a model in every way there is: at once, in steps with a KV cache, from the bare backbone."""
+"""Reading distributions off a model in every way: at once, in steps with a KV cache, from the bare backbone."""
 
 from __future__ import annotations
 
@@ -130,15 +130,18 @@ def new_kv_cache(model: Any) -> Any:
 
 
 def deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
-    """Largest difference of two sets of log-probabilities, relative where they are beyond 1.
+    """Largest difference of two sets of log-probabilities, relative to the largest of its row where that is beyond 1.
 
-    Relative, because a log-probability of -200 has fewer digits after the point than one of -2. A value that is
-    ``-inf`` or NaN on one side only is an infinite deviation, on both sides none.
+    Relative to the row, because rounding is proportional to the spread of the scores that were normalised together.
+    A value that is ``-inf`` or NaN on one side only is an infinite deviation, on both sides none.
     """
     a, b = a.double(), b.double()
     same = (a == b) | (a.isnan() & b.isnan())
-    relative = (a - b).abs() / torch.maximum(a.abs(), b.abs()).clamp_min(1.0)
-    return largest(relative.masked_fill(same, 0.0))
+    size = torch.maximum(a.abs(), b.abs())
+    size = size.masked_fill(~size.isfinite(), 0.0)
+    if a.ndim > 1 and a.numel():
+        size = size.amax(-1, keepdim=True)
+    return largest(((a - b).abs() / size.clamp_min(1.0)).masked_fill(same, 0.0))
 
 
 def largest(values: Float[Tensor, "*shape"]) -> float:

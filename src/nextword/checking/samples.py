@@ -114,7 +114,7 @@ class Words:
         special: set[int] = set()
         for key in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
             value = getattr(model.config, key, None)
-            special |= set(value) if isinstance(value, list) else {value} - {None}
+            special.update(value if isinstance(value, list) else [] if value is None else [value])
         known = min(weight.shape[0], model.get_output_embeddings().weight.shape[0])
         ordinary = [token for token in range(known) if token not in special]
         self.ordinary = torch.tensor(ordinary if len(ordinary) > 3 else range(known))

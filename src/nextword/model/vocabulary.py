@@ -186,7 +186,8 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
 def _probe_inputs(backbone: PreTrainedModel) -> dict[str, Any]:
     embeddings: Any = backbone.get_input_embeddings()
     ids = torch.arange(1, _PROBE_LENGTH + 1, device=embeddings.weight.device)[None] % embeddings.weight.shape[0]
-    inputs: dict[str, Any] = {"input_ids": ids, "output_hidden_states": True, "use_cache": False}
+    inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs |= {"output_hidden_states": True, "use_cache": False}
     return inputs | ({"decoder_input_ids": ids} if backbone.config.is_encoder_decoder else {})
 
 

@@ -143,7 +143,7 @@ class Ambiguous(Task):
             "source": self.lexicon.source,
             "sha256": self.lexicon.sha256,
             "pairs": sum(len(relation.pairs) for relation in self.lexicon.relations),
-            "split": "pairs of each relation dealt out once, those that share a word together; quadruples inside a part only",
+            "split": "pairs of a relation dealt out once, those that share a word together; quadruples inside a part",
             **sizes,
             "leak_pairs": len(trained_pairs & tested_pairs),
             "leak_prompts": len(trained_texts & tested_texts),

@@ -126,8 +126,8 @@ def _analogy_pairs(text: str, path: Path) -> list[tuple[str, Pair]]:
 def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> PairSplit:
     """Deals the pairs of a relation out: ``shares`` to training and validation, the rest to the test set.
 
-    Pairs that share a word (several cities of one state) stay together, so that no word of a test pair is ever trained on;
-    the parts are then only about as large as asked for.
+    Pairs that share a word (several cities of one state) stay together, so that no word of a test pair is trained on in
+    this relation; the parts are then only about as large as asked for.
 
     Raises:
         ValueError: A part would have fewer than two pairs, so that no quadruple can be formed in it.
@@ -144,8 +144,8 @@ def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> P
     for name, part in zip(("train", "validation", "test"), parts, strict=True):
         if len(part) < 2:
             raise ValueError(
-                f"relation '{relation.name}': {len(relation.pairs)} pairs with shares {shares} leave fewer than two pairs "
-                f"for '{name}', and an example needs two. Use more pairs or other shares."
+                f"relation '{relation.name}': {len(relation.pairs)} pairs with shares {shares} leave fewer than two "
+                f"pairs for '{name}', and an example needs two. Use more pairs or other shares."
             )
     train, validation, test = (tuple(part) for part in parts)
     return PairSplit(train, validation, test)

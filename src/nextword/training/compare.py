@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ from nextword.training.start import CommonStart, attached, prepare_start
 from nextword.training.train import TrainingOutcome, train
 
 if TYPE_CHECKING:
+    from datasets import Dataset
+
     from nextword.tasks import Task
 
 logger = logging.getLogger(__name__)
@@ -60,6 +63,16 @@ class _Setting:
     start: CommonStart
     settings: TrainingSettings
     stages: Stages
+
+    @cached_property
+    def training(self) -> Dataset:
+        """Training data, tokenised once."""
+        return self.task.training(self.start.tokenizer)
+
+    @cached_property
+    def validation(self) -> Dataset | None:
+        """Validation data, where the settings ask for its loss."""
+        return self.task.validation(self.start.tokenizer) if self.settings.evaluate_every else None
 
 
 def compare(
@@ -129,20 +142,20 @@ def _run(run: Run, setting: _Setting) -> RunRecord:
 
 
 def _train(run: Run, setting: _Setting) -> TrainingOutcome:
-    method, tokenizer, folder = run.method, setting.start.tokenizer, setting.folder.trained(run.method, run.seed)
+    method, folder = run.method, setting.folder.trained(run.method, run.seed)
     with setting.stages(run.name, "training") as advanced:
         model = attached(setting.start.backbone(), method.trained_head, method.objective, run.seed)
         outcome = train(
             model,
-            setting.task.training(tokenizer),
+            setting.training,
             setting.settings,
             seed=run.seed,
             folder=folder,
-            validation=setting.task.validation(tokenizer) if setting.settings.evaluate_every else None,
+            validation=setting.validation,
             progress=advanced,
         )
         model.save_pretrained(folder / "model")
-        tokenizer.save_pretrained(folder / "model")
+        setting.start.tokenizer.save_pretrained(folder / "model")
         outcome.save(folder / "outcome.json")
         setting.folder.drop_checkpoints(folder)
     return outcome

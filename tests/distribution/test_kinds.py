@@ -1,0 +1,171 @@
+"""The kinds of NextToken that no head of tests/heads goes through, and the questions that all kinds share."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from contexts import LinearVocabulary
+from reference import heads as textbook
+
+import nextword as nw
+from nextword.distribution import Add, Factorized, Interpolated, Mixture, OnMemory, Replace, Scores
+from nextword.functional.entries import Entries
+
+N, D, V, S = 7, 4, 11, 5
+
+
+def randn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.fixture
+def base() -> Scores:
+    return Scores(LinearVocabulary(randn(V, D)), randn(N, D, seed=1).requires_grad_())
+
+
+@pytest.fixture
+def entries() -> Entries:
+    ids = torch.tensor([[3, 3, 7, 0, 10]])
+    visible = torch.rand(N, S, generator=torch.Generator().manual_seed(2)) < 0.6
+    visible[0] = False
+    return Entries(ids, torch.zeros(N, dtype=torch.long), randn(N, S, seed=3).requires_grad_(), visible)
+
+
+def kinds(base: Scores, entries: Entries) -> dict:
+    gate = randn(N, seed=4)
+    log_weights = randn(N, 2, seed=5).log_softmax(-1)
+    classes = torch.arange(V) % 3
+    return {
+        "interpolated": Interpolated(
+            base, entries, torch.nn.functional.logsigmoid(gate), torch.nn.functional.logsigmoid(-gate)
+        ),
+        "factorized": Factorized(base.vocabulary, base.states, randn(N, 3, seed=6), classes),
+        "on memory": OnMemory(entries, base),
+        "mixture of kinds": Mixture([base, OnMemory(entries, base)], log_weights),
+        "replaced": Scores(base.vocabulary, base.states, edits=[_edit(Replace), _edit(Add, seed=8)]),
+        "stored twice": Scores(base.vocabulary, base.states, stored={"cache": entries, "pointer": entries}),
+    }
+
+
+def _edit(kind: type, seed: int = 7):
+    ids = torch.stack([torch.randperm(V, generator=torch.Generator().manual_seed(seed + n))[:3] for n in range(N)])
+    present = torch.rand(N, 3, generator=torch.Generator().manual_seed(seed)) < 0.7
+    return kind(kind.__name__.lower(), ids, randn(N, 3, seed=seed), present)
+
+
+NAMES = ["interpolated", "factorized", "on memory", "mixture of kinds", "replaced", "stored twice"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_is_a_distribution_and_all_questions_agree(name: str, base: Scores, entries: Entries) -> None:
+    distribution = kinds(base, entries)[name]
+    log_probs = distribution.log_probs()
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(N, dtype=torch.float64), rtol=0, atol=1e-12)
+    ids = torch.arange(V).expand(N, -1)
+    torch.testing.assert_close(distribution.log_prob(ids), log_probs)
+    torch.testing.assert_close(distribution.log_prob(ids[:, 3:5]), log_probs[:, 3:5])
+    torch.testing.assert_close(sum(distribution.sources(ids).values()), log_probs.exp(), rtol=0, atol=1e-12)
+    with nw.score_memory(1e-4):
+        torch.testing.assert_close(distribution.log_probs(), log_probs)
+        torch.testing.assert_close(distribution.log_prob(ids[:, 3:5]), log_probs[:, 3:5])
+    some = distribution[torch.tensor([4, 1])]
+    assert len(some) == 2
+    torch.testing.assert_close(some.log_probs(), log_probs[[4, 1]])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_finite_and_independent_of_chunks(name: str, base: Scores, entries: Entries) -> None:
+    leaves = [base.states, entries.scores]
+    found = []
+    for mebibytes in (64, 1e-4):
+        with nw.score_memory(mebibytes):
+            values = kinds(base, entries)[name].log_prob(torch.full((N, 1), 3))
+            total = values[values != -torch.inf].sum()
+            found.append(torch.autograd.grad(total, leaves, allow_unused=True))
+    for whole, chunked in zip(*found, strict=True):
+        assert (whole is None) == (chunked is None)
+        if whole is not None:
+            assert torch.isfinite(whole).all()
+            torch.testing.assert_close(whole, chunked)
+
+
+def test_interpolated_is_the_textbook_form(base: Scores, entries: Entries) -> None:
+    gate = randn(N, seed=4)
+    distribution = kinds(base, entries)["interpolated"]
+    attended = entries.ids.expand(N, -1)
+    expected = textbook.log_interpolated(gate.sigmoid(), base.log_probs(), entries.scores, attended, entries.visible)
+    torch.testing.assert_close(distribution.log_probs(), expected)
+
+
+def test_factorized_is_the_textbook_form(base: Scores, entries: Entries) -> None:
+    distribution = kinds(base, entries)["factorized"]
+    expected = textbook.log_factorised(distribution.class_scores, base.dense(), distribution.token_class)
+    torch.testing.assert_close(distribution.log_probs(), expected)
+
+
+def test_replace_overwrites_and_add_adds(base: Scores) -> None:
+    replace, add = _edit(Replace), _edit(Add, seed=8)
+    expected = base.dense().detach().clone()
+    for n in range(N):
+        for k in range(3):
+            if replace.present[n, k]:
+                expected[n, replace.ids[n, k]] = replace.values[n, k]
+        for k in range(3):
+            if add.present[n, k]:
+                expected[n, add.ids[n, k]] += add.values[n, k]
+    edited = Scores(base.vocabulary, base.states, edits=[replace, add])
+    torch.testing.assert_close(edited.dense(), expected)
+
+
+def test_tiny_probabilities_survive_beside_huge_ones() -> None:
+    states = torch.tensor([[1.0]])
+    vocabulary = LinearVocabulary(torch.tensor([[0.0], [-400.0], [-300.0]]))
+    row = torch.zeros(1, dtype=torch.long)
+    entry = Entries(torch.tensor([[1]]), row, torch.tensor([[500.0]]), torch.ones(1, 1, dtype=torch.bool))
+    log_probs = Scores(vocabulary, states, stored={"cache": entry}).log_probs()
+    # exp(-800) is zero in float32, its logarithm is not
+    torch.testing.assert_close(log_probs, torch.tensor([[-500.0, 0.0, -800.0]]))
+
+
+def test_sample_follows_the_distribution(base: Scores, entries: Entries) -> None:
+    distribution = kinds(base, entries)["interpolated"]
+    draws = distribution.sample(torch.Generator().manual_seed(0), num_samples=20_000)
+    shares = torch.stack([(draws == v).double().mean(-1) for v in range(V)], -1)
+    torch.testing.assert_close(shares, distribution.probs(), rtol=0, atol=0.02)
+
+
+def test_sample_cuts(base: Scores) -> None:
+    generator = torch.Generator().manual_seed(0)
+    _, best = base.top_k(2)
+    draws = base.sample(generator, num_samples=300, top_k=2)
+    assert all(set(draws[n].tolist()) == set(best[n].tolist()) for n in range(N))
+    assert torch.equal(base.sample(generator, top_p=1e-6), best[:, :1])
+    assert torch.equal(base.sample(generator, temperature=1e-4), best[:, :1])
+
+
+def test_one_position_and_none(base: Scores) -> None:
+    assert base[:1].log_probs().shape == (1, V)
+    nothing = base[:0]
+    assert nothing.log_probs().shape == (0, V)
+    assert nothing.log_prob(torch.empty(0, 1, dtype=torch.long)).shape == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        (lambda d: d.top_k(0), "k = 0 asked of a vocabulary of 11"),
+        (lambda d: d.top_k(12), "k = 12 asked of a vocabulary of 11"),
+        (lambda d: d.sample(temperature=0.0), "must be positive"),
+        (lambda d: d.sample(top_p=1.5), "0 < top_p <= 1"),
+        (lambda d: d.log_prob(torch.zeros(2, 1, dtype=torch.long)), r"\(7, K\) is needed"),
+        (lambda d: d.sources(torch.zeros(2, 1, dtype=torch.long)), r"\(7, K\) is needed"),
+    ],
+)
+def test_senseless_questions(base: Scores, question, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        question(base)
+
+
+def test_score_memory_needs_a_positive_number() -> None:
+    with pytest.raises(ValueError, match="a positive number"), nw.score_memory(0):
+        pass

@@ -1,0 +1,203 @@
+"""Static caches, prefill in chunks, caches given by the user, and a second call that goes on from a cache."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import DynamicCache, EncoderDecoderCache
+from transformers.cache_utils import StaticCache
+
+from generation.models import DECODERS, ENCODER_DECODERS, NEW, backbone, headed, left_padded, pairs, prompt
+from generation.recomputation import TOLERANCE, assert_as_recomputed, generated, step_log_probs
+from nextword.history import StaticHistory, history_of
+
+ALL = {**DECODERS, **ENCODER_DECODERS}
+
+
+def decoder_config(model: Any) -> Any:
+    return model.config.get_text_config(decoder=True)
+
+
+def user_cache(model: Any, *, lazy: bool) -> Any:
+    """A cache as a user makes it; a lazy one does not know its layers yet."""
+
+    def one() -> DynamicCache:
+        return DynamicCache() if lazy else DynamicCache(config=decoder_config(model))
+
+    return EncoderDecoderCache(one(), one()) if model.config.is_encoder_decoder else one()
+
+
+def continued(model: Any, ids: Tensor, sequences: Tensor, past: Any, mask: Tensor | None = None) -> Any:
+    """A second call with the whole text so far and the cache of what was read of it."""
+    if not model.config.is_encoder_decoder:
+        # given, because a generated padding token would be taken for padding otherwise
+        mask = torch.ones_like(ids) if mask is None else mask
+        mask = torch.cat([mask, mask.new_ones(len(mask), sequences.shape[1] - mask.shape[1])], 1)
+        return generated(model, sequences, attention_mask=mask, past_key_values=past, max_new_tokens=NEW)
+    # without the decoder's mask, transformers would feed the whole prefix once more
+    return generated(
+        model,
+        ids,
+        decoder_input_ids=sequences,
+        decoder_attention_mask=torch.ones_like(sequences),
+        past_key_values=past,
+        max_new_tokens=NEW,
+    )
+
+
+@pytest.mark.parametrize("mode", [{}, {"do_sample": True}, {"num_beams": 4}], ids=["greedy", "sampling", "beams"])
+@pytest.mark.parametrize(("family", "head"), pairs(ALL, remembering=True))
+def test_static_cache(family: str, head: str, mode: dict[str, Any]) -> None:
+    """Twice, because transformers keeps the cache on the model, empties it and uses it again."""
+    model = headed(family, head)
+    for seed in (3, 4):
+        ids = prompt(seed=seed)
+        static = generated(model, ids, max_new_tokens=NEW, cache_implementation="static", **mode)
+        plain = generated(model, ids, max_new_tokens=NEW, **mode)
+        if model.next_word_head.remembers:
+            assert isinstance(history_of(static.past_key_values), StaticHistory)
+        assert static.sequences.tolist() == plain.sequences.tolist()
+        assert_as_recomputed(model, static, {"input_ids": ids})
+
+
+@pytest.mark.parametrize("mode", [{}, {"num_beams": 4}], ids=["greedy", "beams"])
+@pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
+def test_static_cache_with_left_padding(family: str, head: str, mode: dict[str, Any]) -> None:
+    model = headed(family, head)
+    ids, mask = left_padded(prompt(3), [0, 4, 7])
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    out = generated(model, **inputs, max_new_tokens=NEW, cache_implementation="static", **mode)
+    assert_as_recomputed(model, out, inputs)
+
+
+@pytest.mark.parametrize("implementation", ["dynamic", "static"])
+@pytest.mark.parametrize("padding", [[0, 0, 0], [0, 4, 7]], ids=["plain", "left-padded"])
+@pytest.mark.parametrize(("family", "head"), pairs(DECODERS))
+def test_prefill_in_chunks(family: str, head: str, padding: list[int], implementation: str) -> None:
+    """Chunks of three, so that the second prompt's first chunk is padding only."""
+    model = headed(family, head)
+    ids, mask = left_padded(prompt(3), padding)
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    settings = {"max_new_tokens": NEW, "prefill_chunk_size": 3, "cache_implementation": implementation}
+    out = generated(model, **inputs, **settings)
+    assert out.sequences.tolist() == model.generate(**inputs, max_new_tokens=NEW).tolist()
+    assert_as_recomputed(model, out, inputs)
+
+
+@pytest.mark.parametrize(("family", "head"), pairs(ALL))
+def test_second_call_goes_on(family: str, head: str) -> None:
+    model, ids = headed(family, head), prompt()
+    first = generated(model, ids, max_new_tokens=NEW)
+    second = continued(model, ids, first.sequences, first.past_key_values)
+    assert second.sequences.tolist() == model.generate(ids, max_new_tokens=2 * NEW).tolist()
+    assert_as_recomputed(model, second, {"input_ids": ids})
+
+
+@pytest.mark.parametrize(("family", "head"), pairs(ALL, remembering=True))
+def test_second_call_reads_new_words(family: str, head: str) -> None:
+    """A dialogue: the user's next words are appended to what was generated, here to three samples of each prompt."""
+    model, ids = headed(family, head), prompt()
+    first = generated(model, ids, max_new_tokens=NEW, do_sample=True, num_return_sequences=3)
+    text = torch.cat([first.sequences, prompt(len(first.sequences), 5, seed=8)], 1)
+    source = ids.repeat_interleave(3, 0)
+    second = continued(model, source, text, first.past_key_values)
+    assert_as_recomputed(model, second, {"input_ids": source})
+
+
+@pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
+def test_second_call_after_left_padding(family: str, head: str) -> None:
+    model = headed(family, head)
+    ids, mask = left_padded(prompt(3), [0, 4, 7])
+    first = generated(model, ids, attention_mask=mask, max_new_tokens=NEW)
+    second = continued(model, ids, first.sequences, first.past_key_values, mask)
+    assert_as_recomputed(model, second, {"input_ids": ids, "attention_mask": mask})
+
+
+@pytest.mark.parametrize("lazy", [True, False], ids=["lazy", "with config"])
+@pytest.mark.parametrize(("family", "head"), pairs(ALL, remembering=True))
+def test_cache_of_the_user(family: str, head: str, lazy: bool) -> None:
+    model, ids = headed(family, head), prompt()
+    cache = user_cache(model, lazy=lazy)
+    out = generated(model, ids, past_key_values=cache, max_new_tokens=NEW, num_beams=4)
+    assert out.past_key_values is cache
+    assert out.sequences.tolist() == model.generate(ids, max_new_tokens=NEW, num_beams=4).tolist()
+    assert_as_recomputed(model, out, {"input_ids": ids})
+
+
+@pytest.mark.parametrize(("family", "head"), pairs({"gpt2": DECODERS["gpt2"]}, remembering=True))
+def test_static_cache_of_the_user(family: str, head: str) -> None:
+    model, ids = headed(family, head), prompt()
+    cache = StaticCache(config=decoder_config(model), max_cache_len=32)
+    out = generated(model, ids, past_key_values=cache, max_new_tokens=NEW)
+    assert_as_recomputed(model, out, {"input_ids": ids})
+
+
+@pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
+def test_prompt_cache_used_twice(family: str, head: str) -> None:
+    """One prompt, read once; its cache is copied for each of two questions."""
+    model, ids = headed(family, head), prompt(1)
+    cache = DynamicCache(config=decoder_config(model))
+    with torch.no_grad():
+        model(ids, past_key_values=cache)
+    for seed in (8, 9):
+        text = torch.cat([ids, prompt(1, 4, seed=seed)], 1)
+        out = generated(model, text, past_key_values=copy.deepcopy(cache), max_new_tokens=NEW)
+        assert out.sequences.tolist() == model.generate(text, max_new_tokens=NEW).tolist()
+        assert_as_recomputed(model, out, {"input_ids": text})
+    assert cache.get_seq_length() == history_of(cache).length == ids.shape[1]
+
+
+def test_copied_cache_shares_nothing() -> None:
+    model, ids = headed("gpt2", "cache"), prompt(1)
+    with torch.no_grad():
+        cache = model(ids, use_cache=True).past_key_values
+        twin = copy.deepcopy(cache)
+        model(ids, past_key_values=twin)
+    assert history_of(cache).length == ids.shape[1]
+    assert history_of(twin).length == 2 * ids.shape[1]
+
+
+@pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
+def test_what_the_bare_backbone_read_is_unknown(family: str, head: str) -> None:
+    """A cache filled without the head goes on, and the head remembers only what it saw itself."""
+    model, ids = headed(family, head), prompt()
+    cache = DynamicCache(config=decoder_config(model))
+    with torch.no_grad():
+        model.backbone(ids, past_key_values=cache)
+    assert history_of(cache) is None
+    text = torch.cat([ids, prompt(2, 5, seed=8)], 1)
+    out = generated(model, text, past_key_values=cache, max_new_tokens=NEW)
+    total = step_log_probs(out).exp().sum(-1)
+    assert torch.allclose(total, torch.ones_like(total), rtol=0, atol=TOLERANCE)
+
+
+def test_bare_reading_is_forgotten_by_the_cache_head_only() -> None:
+    """Of an unseen prefix nothing is stored; of the rest the same as always, the prefix itself being all there is."""
+    model, ids = headed("gpt2", "cache"), prompt(1)
+    cache = DynamicCache(config=decoder_config(model))
+    with torch.no_grad():
+        model.backbone(ids[:, :6], past_key_values=cache)
+        seen = model.distribution(ids[:, 6:], past_key_values=cache)
+    stored = seen.stored["cache"]
+    assert stored.visible.sum(1).tolist() == [0, 1, 2]
+    assert model.distribution(ids).stored["cache"].visible.sum(1).tolist() == list(range(9))
+
+
+def test_plain_softmax_leaves_caches_alone() -> None:
+    model, ids = headed("gpt2", "softmax"), prompt()
+    cache = DynamicCache(config=decoder_config(model))
+    generated(model, ids, past_key_values=cache, max_new_tokens=NEW)
+    assert type(cache) is DynamicCache
+
+
+def test_offloaded_cache_needs_an_accelerator() -> None:
+    """As without a head: transformers itself asks for a stream of the accelerator."""
+    if torch.accelerator.is_available():
+        pytest.skip("runs on this machine")
+    for model in (backbone("gpt2"), headed("gpt2", "cache")):
+        with pytest.raises(Exception, match=r"(?i)accelerator|cuda|stream"):
+            model.generate(prompt(), max_new_tokens=2, cache_implementation="offloaded")

@@ -1,0 +1,149 @@
+"""The comparisons of this folder fail where a history does not move along: each operation, switched off, is noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from generation.models import DECODERS, ENCODER_DECODERS, NEW, headed, pairs, prompt
+from generation.recomputation import distance, generated
+from generation.test_assisted import assistant
+from generation.test_by_hand import Reader
+from nextword.history import History, StaticHistory
+from nextword.model.modeling import NextWordModel
+
+ALL = {**DECODERS, **ENCODER_DECODERS}
+OFTEN = {family: heads for family, heads in ALL.items() if family in ("gpt2", "mistral", "t5")}
+NOTICED = 1e-2
+"""Far above the tolerance of the comparisons, so that they do not notice by luck."""
+
+
+def nothing(*_: Any) -> None:
+    """A history that stays where it is."""
+
+
+def history_pairs() -> list[Any]:
+    """Those whose memory is in the KV cache, which the cache head's source is not."""
+    return [pair for pair in pairs(OFTEN, remembering=True) if pair.values[1] != "source cache"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"cache_implementation": "static"}], ids=["dynamic", "static"])
+@pytest.mark.parametrize(("family", "head"), history_pairs())
+def test_beams_without_reorder(
+    family: str, head: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(History, "reorder", nothing)
+    model, ids = headed(family, head), prompt(4)
+    out = generated(model, ids, max_new_tokens=NEW, num_beams=4, **settings)
+    assert distance(model, out, {"input_ids": ids}) > NOTICED
+
+
+@pytest.mark.parametrize(("family", "head"), history_pairs())
+def test_assisted_without_crop(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(History, "crop", nothing)
+    with pytest.raises(ValueError, match="behind the model's back"):
+        generated(headed(family, head), prompt(1), max_new_tokens=NEW, assistant_model=assistant(family, None))
+
+
+@pytest.mark.parametrize(("family", "head"), history_pairs())
+def test_crop_of_the_wrong_end(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lengths agree, the places do not."""
+
+    def crop(self: History, change: int) -> None:
+        self._apply(lambda stream: stream[:, -change:])
+
+    monkeypatch.setattr(History, "crop", crop)
+    model, ids = headed(family, head), prompt(1)
+    out = generated(model, ids, max_new_tokens=NEW, assistant_model=assistant(family, None))
+    assert distance(model, out, {"input_ids": ids}) > NOTICED
+
+
+@pytest.mark.parametrize(("family", "head"), history_pairs())
+def test_repeat_in_the_wrong_order(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tiled(self: History, repeats: int) -> None:
+        self._apply(lambda stream: stream.repeat(repeats, *(1 for _ in stream.shape[1:])))
+
+    monkeypatch.setattr(History, "repeat", tiled)
+    reader, ids = Reader(headed(family, head)), prompt()
+    reader.read(ids)
+    reader.cache.batch_repeat_interleave(3)
+    if reader.source is not None:
+        reader.source = reader.source.repeat_interleave(3, 0)
+    wide = torch.cat([ids.repeat_interleave(3, 0), prompt(6, 1, seed=8)], 1)
+    assert (reader.read(wide[:, -1:]) - reader.full(wide, 1)).abs().max() > NOTICED
+
+
+@pytest.mark.parametrize(("family", "head"), history_pairs())
+def test_forgotten_reset_of_a_static_history(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, settings = headed(family, head), {"max_new_tokens": NEW, "cache_implementation": "static"}
+    generated(model, prompt(), **settings)
+    monkeypatch.setattr(StaticHistory, "reset", lambda self: self._next.zero_().add_(1))
+    try:
+        out = generated(model, prompt(seed=4), **settings)
+        assert distance(model, out, {"input_ids": prompt(seed=4)}) > NOTICED
+    finally:
+        monkeypatch.undo()
+        generated(model, prompt(), **settings)  # leaves a cache that was reset
+
+
+@pytest.mark.parametrize(("family", "head"), history_pairs())
+def test_history_that_forgets_between_steps(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a head in a forward pass without history does: it sees the new token only."""
+
+    def forgetful(self: History, new: dict[str, Tensor]) -> int:
+        past = self.length
+        blank = {name: torch.zeros_like(stream[:, :1]).expand_as(stream) for name, stream in self._streams.items()}
+        self._streams = {name: torch.cat([blank[name], new[name]], 1) if past else new[name] for name in new}
+        return int(past)
+
+    monkeypatch.setattr(History, "_extend", forgetful)
+    model, ids = headed(family, head), prompt()
+    out = generated(model, ids, max_new_tokens=NEW)
+    monkeypatch.undo()
+    assert distance(model, out, {"input_ids": ids}) > NOTICED
+
+
+@pytest.mark.parametrize("family", ENCODER_DECODERS)
+def test_beams_with_another_source(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source's words in the order of the batch, not of the beams."""
+    prepare = NextWordModel.prepare_inputs_for_generation
+
+    def tiled(self: Any, input_ids: Tensor, **kwargs: Any) -> dict[str, Any]:
+        kwargs["source_ids"] = kwargs["source_ids"][::4].repeat(4, 1)
+        return prepare(self, input_ids, **kwargs)
+
+    monkeypatch.setattr(NextWordModel, "prepare_inputs_for_generation", tiled)
+    model, ids = headed(family, "source cache"), prompt()
+    out = generated(model, ids, max_new_tokens=NEW, num_beams=4)
+    assert distance(model, out, {"input_ids": ids}) > NOTICED
+
+
+@pytest.mark.parametrize("head", ["cache", "softmax+mi"])
+def test_padding_taken_for_text(head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that loses the mask stores padding, and the row is no longer as alone."""
+    prepare = NextWordModel.prepare_inputs_for_generation
+
+    def unmasked(self: Any, input_ids: Tensor, **kwargs: Any) -> dict[str, Any]:
+        prepared = prepare(self, input_ids, **kwargs)
+        return prepared | {"step_mask": torch.ones_like(prepared["step_mask"])}
+
+    model = headed("gpt2", head)
+    mask = (torch.arange(9) >= torch.tensor([[0], [7]])).long()
+    inputs = {"input_ids": prompt() * mask, "attention_mask": mask}
+    monkeypatch.setattr(NextWordModel, "prepare_inputs_for_generation", unmasked)
+    out = generated(model, **inputs, max_new_tokens=NEW)
+    assert distance(model, out, inputs) > NOTICED
+
+
+def test_the_oracle_reads_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every operation broken, recomputation stays the same."""
+    model, ids = headed("gpt2", "cache"), prompt()
+    before = model.distribution(ids, use_cache=False).log_probs()
+    for name in ("reorder", "crop", "repeat", "reset"):
+        monkeypatch.setattr(History, name, nothing)
+    model(ids, past_key_values=DynamicCache())
+    assert torch.equal(model.distribution(ids, use_cache=False).log_probs(), before)

@@ -1,0 +1,190 @@
+"""What a user gets wrong, and what they are told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, T5Config
+from transformers import T5ForConditionalGeneration as T5
+
+import nextword as nw
+
+V = 30
+
+
+def gpt2() -> GPT2LMHeadModel:
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=V, n_embd=8, n_layer=2, n_head=2, n_positions=16, bos_token_id=0, eos_token_id=0)
+    return GPT2LMHeadModel(config).eval()
+
+
+def t5(width: int = 8) -> T5:
+    torch.manual_seed(0)
+    return T5(T5Config(vocab_size=V, d_model=width, d_kv=4, d_ff=16, num_layers=1, num_heads=2)).eval()
+
+
+@pytest.mark.parametrize(
+    ("head", "objective", "message"),
+    [
+        ("softmx", "mle", "Did you mean 'softmax'"),
+        ("softmax+m", "mle", "Did you mean 'mi'"),
+        ("cache+mi", "mle", "takes no '\\+mi'"),
+        ("mos:0", "mle", "greater than or equal to 1"),
+        ("mos:3,sttic", "mle", "gates: dynamic, static, uniform"),
+        ("softmax+mi:9x3", "mle", "9 layers asked for, the decoder has 2"),
+        ("softmax+mi:3", "mle", "layers x window"),
+        ({"head": "mos", "componets": 3}, "mle", "head.componets: unknown key. Did you mean 'components'"),
+        ({"components": 3}, "mle", "head: missing"),
+        ({"head": "cache", "temperature": 0.0}, "mle", "head.temperature: Input should be greater than 0"),
+        ("softmax", "mel", "Did you mean 'mle'"),
+        ("softmax", "histalign", "stores no tokens"),
+        ("mos:3", "mle:labels", "no memory values"),
+    ],
+)
+def test_specs(head, objective, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        nw.attach(gpt2(), head, objective)
+
+
+def test_models_that_cannot_carry_a_head() -> None:
+    with pytest.raises(ValueError, match="a transformers model is needed, Linear given"):
+        nw.attach(torch.nn.Linear(2, 2), "softmax")
+    bert = BertModel(BertConfig(vocab_size=V, hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+    with pytest.raises(ValueError, match="no output embedding layer"):
+        nw.attach(bert, "softmax")
+
+
+@pytest.mark.parametrize("head", ["softmax", "cache", "softmax+mi:2x3"])
+def test_inputs(head: str) -> None:
+    model = nw.attach(gpt2(), head)
+    with pytest.raises(ValueError, match="empty prompt"):
+        model(torch.empty(2, 0, dtype=torch.long))
+    with pytest.raises(ValueError, match="no tokens"):
+        model()
+    with pytest.raises(ValueError, match=f"token id {V} is outside the vocabulary of {V} tokens"):
+        model(torch.tensor([[1, V]]))
+    with pytest.raises(ValueError, match="token id -1 is outside"):
+        model(torch.tensor([[1, -1]]))
+    with pytest.raises(ValueError, match="17 places are more than the 16"):
+        model(torch.zeros(1, 17, dtype=torch.long))
+    with pytest.raises(ValueError, match="labels: token id 99 is outside .*or -100"):
+        model(torch.tensor([[1, 2]]), labels=torch.tensor([[1, 99]]))
+    with pytest.raises(ValueError, match="labels: shape"):
+        model(torch.tensor([[1, 2]]), labels=torch.tensor([[1]]))
+    with pytest.raises(ValueError, match="positions: shape"):
+        model.distribution(torch.tensor([[1, 2]]), positions=torch.ones(1, 3, dtype=torch.bool))
+    with pytest.raises(ValueError, match="mode 'cache'"):
+        model.distribution(torch.tensor([[1, 2]]), mode="cache")
+
+
+@pytest.mark.parametrize("head", ["softmax", "cache", "softmax+mi:2x3", "mos:2"])
+def test_defined_results(head: str) -> None:
+    model = nw.attach(gpt2(), head)
+    one = model.distribution(torch.tensor([[5]]))
+    torch.testing.assert_close(one.probs().sum(-1), torch.ones(1))
+    padded = model.distribution(torch.tensor([[5, 6], [0, 0]]), torch.tensor([[1, 1], [0, 0]]))
+    torch.testing.assert_close(padded.probs().sum(-1), torch.ones(4))
+    out = model.train()(torch.tensor([[5, 6]]), labels=torch.tensor([[-100, -100]]))
+    assert out.loss == 0
+    out.loss.backward()
+    assert all(p.grad is None or not p.grad.any() for p in model.parameters())
+
+
+def test_targets_at_padding_do_not_count() -> None:
+    model = nw.attach(gpt2(), "cache")
+    short, ids = torch.tensor([[5, 6, 7]]), torch.tensor([[5, 6, 7, 0, 0]])
+    mask = torch.tensor([[1, 1, 1, 0, 0]])
+    torch.testing.assert_close(model(ids, mask, labels=ids).loss, model(short, labels=short).loss)
+
+
+def test_nan_states_are_not_hidden() -> None:
+    model = nw.attach(gpt2(), "cache")
+    model.backbone.transformer.ln_f.weight.data[0] = torch.nan
+    ids = torch.tensor([[5, 6]])
+    assert model(ids, labels=ids).loss.isnan()
+    assert model.distribution(ids).log_probs().isnan().all()
+
+
+def test_source_words_are_needed() -> None:
+    model = nw.attach(t5(), "cache")
+    ids, target = torch.tensor([[3, 4, 1]]), torch.tensor([[0, 3]])
+    encoded = model.get_encoder()(ids)
+    with pytest.raises(ValueError, match="reads the source's words: pass input_ids, or source_ids"):
+        model(encoder_outputs=encoded, decoder_input_ids=target)
+    given = model(encoder_outputs=encoded, decoder_input_ids=target, source_ids=ids).logits
+    torch.testing.assert_close(given, model(input_ids=ids, decoder_input_ids=target).logits)
+
+
+def test_settings_of_a_built_head() -> None:
+    model = nw.attach(gpt2(), "cache")
+    model.configure_head(temperature=2.0, weight=0.1)
+    assert model.config.head["weight"] == 0.1
+    with pytest.raises(ValueError, match="Did you mean 'temperature'"):
+        model.configure_head(temperatur=2.0)
+    with pytest.raises(ValueError, match="less than or equal to 1"):
+        model.configure_head(weight=2.0)
+    with pytest.raises(ValueError, match="head.components: cannot change"):
+        nw.attach(gpt2(), "mos:3").configure_head(components=2)
+    with pytest.raises(ValueError, match="nothing to align"):
+        nw.attach(gpt2(), "softmax").set_objective("histalign")
+
+
+class TestLoad:
+    def saved(self, folder: Path) -> Path:
+        nw.attach(gpt2(), "mos:2").save_pretrained(folder)
+        return folder
+
+    def test_missing(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="no model folder"):
+            nw.load(tmp_path / "nowhere")
+
+    def test_empty(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="no config\\.json"):
+            nw.load(tmp_path)
+
+    def test_no_weights(self, tmp_path: Path) -> None:
+        (self.saved(tmp_path) / "model.safetensors").unlink()
+        with pytest.raises(ValueError, match=str(tmp_path)):
+            nw.load(tmp_path)
+
+    def test_half_written_weights(self, tmp_path: Path) -> None:
+        weights = self.saved(tmp_path) / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+        with pytest.raises(ValueError, match="damaged or half written"):
+            nw.load(tmp_path)
+
+    def test_half_written_config(self, tmp_path: Path) -> None:
+        config = self.saved(tmp_path) / "config.json"
+        config.write_text(config.read_text()[:40])
+        with pytest.raises(ValueError, match=str(tmp_path)):
+            nw.load(tmp_path)
+
+    def test_unknown_head_in_config(self, tmp_path: Path) -> None:
+        config = self.saved(tmp_path) / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"head": {"head": "moss"}}))
+        with pytest.raises(ValueError, match="Did you mean 'mos'"):
+            nw.load(tmp_path)
+
+    def test_ordinary_checkpoint_with_a_head(self, tmp_path: Path) -> None:
+        plain = gpt2()
+        plain.save_pretrained(tmp_path)
+        model = nw.load(tmp_path, "cache", "histalign").eval()
+        assert model.config.head["head"] == "cache"
+        assert model.config.objective["objective"] == "histalign"
+        assert torch.equal(
+            nw.load(tmp_path).eval()(torch.tensor([[1, 2]])).logits, plain(torch.tensor([[1, 2]])).logits
+        )
+
+    def test_from_pretrained_of_an_ordinary_checkpoint_starts_the_head(self, tmp_path: Path) -> None:
+        plain = gpt2()
+        plain.save_pretrained(tmp_path)
+        model = nw.NextWordForCausalLM.from_pretrained(tmp_path, head="mos:2").eval()
+        ids = torch.tensor([[1, 2, 3]])
+        torch.testing.assert_close(model(ids).logits, plain(ids).logits.log_softmax(-1))
+
+    def test_other_head_than_the_saved_one(self, tmp_path: Path) -> None:
+        assert nw.load(self.saved(tmp_path), "cache").config.head["head"] == "cache"
+        assert AutoModelForCausalLM.from_pretrained(tmp_path).config.head["head"] == "mos"
