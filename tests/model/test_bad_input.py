@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, T5Config
-from transformers import T5ForConditionalGeneration as T5
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 import nextword as nw
 
@@ -21,9 +28,11 @@ def gpt2() -> GPT2LMHeadModel:
     return GPT2LMHeadModel(config).eval()
 
 
-def t5(width: int = 8) -> T5:
+def t5(width: int = 8) -> T5ForConditionalGeneration:
     torch.manual_seed(0)
-    return T5(T5Config(vocab_size=V, d_model=width, d_kv=4, d_ff=16, num_layers=1, num_heads=2)).eval()
+    return T5ForConditionalGeneration(
+        T5Config(vocab_size=V, d_model=width, d_kv=4, d_ff=16, num_layers=1, num_heads=2)
+    ).eval()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +79,7 @@ def test_inputs(head: str) -> None:
         model(torch.tensor([[1, -1]]))
     with pytest.raises(ValueError, match="17 places are more than the 16"):
         model(torch.zeros(1, 17, dtype=torch.long))
-    with pytest.raises(ValueError, match="labels: token id 99 is outside .*or -100"):
+    with pytest.raises(ValueError, match=r"labels: token id 99 is outside .*or -100"):
         model(torch.tensor([[1, 2]]), labels=torch.tensor([[1, 99]]))
     with pytest.raises(ValueError, match="labels: shape"):
         model(torch.tensor([[1, 2]]), labels=torch.tensor([[1]]))
@@ -126,7 +135,7 @@ def test_settings_of_a_built_head() -> None:
         model.configure_head(temperatur=2.0)
     with pytest.raises(ValueError, match="less than or equal to 1"):
         model.configure_head(weight=2.0)
-    with pytest.raises(ValueError, match="head.components: cannot change"):
+    with pytest.raises(ValueError, match=r"head\.components: cannot change"):
         nw.attach(gpt2(), "mos:3").configure_head(components=2)
     with pytest.raises(ValueError, match="nothing to align"):
         nw.attach(gpt2(), "softmax").set_objective("histalign")
@@ -142,7 +151,7 @@ class TestLoad:
             nw.load(tmp_path / "nowhere")
 
     def test_empty(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="no config\\.json"):
+        with pytest.raises(ValueError, match=r"no config\.json"):
             nw.load(tmp_path)
 
     def test_no_weights(self, tmp_path: Path) -> None:
