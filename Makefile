@@ -4,7 +4,7 @@ PYTHON    ?= $(shell command -v python3.11 || command -v python3)
 VENV      ?= .venv
 OUT       ?= runs/quickstart
 WORKERS   ?= 2
-# Further flags for pip, for example PIP_FLAGS='--extra-index-url https://download.pytorch.org/whl/cpu'
+# Further flags for pip, for example --extra-index-url with an index that carries CPU builds of torch
 PIP_FLAGS ?=
 
 BIN := $(VENV)/bin

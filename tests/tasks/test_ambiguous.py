@@ -167,7 +167,7 @@ def test_start_has_full_blocks_of_known_words(tokenizer) -> None:
     assert start.model_config.vocab_size == len(tokenizer)
     assert all(len(row) == 32 for row in start.dataset["input_ids"])
     assert start.dataset["labels"][0] == start.dataset["input_ids"][0]
-    assert {"steps", "batch_size", "learning_rate"} == set(start.settings)
+    assert set(start.settings) == {"steps", "batch_size", "learning_rate"}
 
 
 def test_config_errors() -> None:

@@ -188,8 +188,8 @@ class Ambiguous(Task):
         return _examples(self.prompts["validation"], tokenizer)
 
     def training_defaults(self) -> dict[str, Any]:
-        """Sized for the embedded start (a pretrained model wants the paper's 1e-5); frozen embeddings as published."""
-        return {"steps": 300, "batch_size": 32, "learning_rate": 5e-4, "freeze_output_embeddings": True}
+        """Chosen so that the plain softmax does well on validation; a pretrained model wants the paper's 1e-5."""
+        return {"steps": 600, "batch_size": 32, "learning_rate": 3e-3, "freeze_output_embeddings": True}
 
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of both words of the validation prompts."""
