@@ -19,6 +19,25 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
 
+class SpecSettings(Settings):
+    """Settings that a short spec such as ``mos:3,static`` can name, by what stands after its colon."""
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
+        """Settings for the arguments of a spec: ``mos:3,static`` calls this with ``["3", "static"]``.
+
+        Raises:
+            ValueError: There are no such arguments.
+        """
+        if arguments:
+            raise ValueError(f"takes no arguments, {','.join(arguments)!r} given")
+        return {}
+
+    def arguments(self) -> list[str]:
+        """The inverse of :meth:`from_arguments`, empty where all is default."""
+        return []
+
+
 class SettingsError(ValueError):
     """Settings that cannot be used; the message has one line for each fault."""
 

@@ -63,6 +63,9 @@ class History:
         )
         return past
 
+    def reserve(self, places: int) -> None:
+        """Makes sure that so many places fit; this kind grows by itself."""
+
     def reset(self) -> None:
         """Forgets everything."""
         self._streams, self._unseen = {}, 0
@@ -109,13 +112,23 @@ class StaticHistory(History):
         """Places remembered so far, as a tensor that is never read on the host."""
         return self._next
 
+    def reserve(self, places: int) -> None:
+        """Makes sure that so many places fit. Not for compiled code: the addresses change where it must grow."""
+        missing = places - self._max_length
+        if missing > 0:
+            self._max_length = places
+            self._allocate({name: torch.cat([s, _unknown(s, missing)], 1) for name, s in self._streams.items()})
+
+    def _allocate(self, streams: dict[str, Tensor]) -> None:
+        self._streams = streams
+        if not is_torchdynamo_compiling():
+            for buffer in (*streams.values(), self._next):
+                torch._dynamo.mark_static_address(buffer)
+
     def _extend(self, new: dict[str, Tensor]) -> int | Tensor:
         if not self._streams:
-            self._streams = {name: _unknown(stream, self._max_length) for name, stream in new.items()}
             self._next = self._next.to(new[_IDS].device)
-            if not is_torchdynamo_compiling():
-                for buffer in (*self._streams.values(), self._next):
-                    torch._dynamo.mark_static_address(buffer)
+            self._allocate({name: _unknown(stream, self._max_length) for name, stream in new.items()})
         past = self._next.clone()
         places = past + torch.arange(new[_IDS].shape[1], device=past.device)
         for name, stream in new.items():

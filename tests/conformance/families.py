@@ -58,11 +58,15 @@ def gpt2() -> Any:
     return hf.GPT2LMHeadModel(hf.GPT2Config(**sizes, **_TOKENS))
 
 
-def opt() -> Any:
+def opt(**changes: Any) -> Any:
     sizes = {"hidden_size": 32, "ffn_dim": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
-    # the embedding is narrower than the states, as in OPT-350M: the output layer reads a projection
-    narrow = {"word_embed_proj_dim": 16, "do_layer_norm_before": False}
-    return hf.OPTForCausalLM(hf.OPTConfig(max_position_embeddings=128, **sizes, **narrow, **_TOKENS))
+    sizes |= {"word_embed_proj_dim": 32, "max_position_embeddings": 128}
+    return hf.OPTForCausalLM(hf.OPTConfig(**(sizes | changes), **_TOKENS))
+
+
+def opt_narrow() -> Any:
+    """As OPT-350M: the output layer reads a projection that is narrower than the states."""
+    return opt(word_embed_proj_dim=16, do_layer_norm_before=False)
 
 
 def llama() -> Any:
@@ -114,9 +118,27 @@ def marian() -> Any:
     return hf.MarianMTModel(hf.MarianConfig(**_BART, decoder_vocab_size=VOCABULARY))
 
 
+NARROW = "opt_narrow"
+"""Its last state is of another width than the states before it, so multiple inputs have nothing to concatenate."""
+
 FAMILIES: dict[str, Callable[[], Any]] = {
     make.__name__: make
-    for make in (gpt2, opt, llama, mistral, qwen2, qwen3, gemma2, cohere, granite, t5, t5_v1_1, bart, marian)
+    for make in (
+        gpt2,
+        opt,
+        opt_narrow,
+        llama,
+        mistral,
+        qwen2,
+        qwen3,
+        gemma2,
+        cohere,
+        granite,
+        t5,
+        t5_v1_1,
+        bart,
+        marian,
+    )
 }
 
 
@@ -125,12 +147,15 @@ def _model(family: str) -> Any:
     torch.manual_seed(0)
     model = FAMILIES[family]()
     generator = torch.Generator().manual_seed(1)
-    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    # (sinusoidal positions are embeddings too, but no checkpoint has them: they are always the same)
+    embeddings = {id(m.weight): type(m) for m in model.modules() if isinstance(m, nn.Embedding)}
 
     def noise(shape: torch.Size) -> Tensor:
         return torch.randn(shape, generator=generator)
 
     for parameter in model.parameters():
+        if "Sinusoidal" in embeddings.get(id(parameter), nn.Embedding).__name__:
+            continue
         if id(parameter) in embeddings:
             parameter.data = 0.8 * noise(parameter.shape)
         elif parameter.ndim == 1:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 import nextword as nw
-from conformance.families import tiny
+from conformance.families import FAMILIES, NARROW, tiny
 
 SPECS: dict[str, Any] = {
     "softmax": "softmax",
@@ -28,6 +28,17 @@ def specs() -> dict[str, Any]:
     """Name for the test run to spec, at least one for every registered head."""
     covered = {nw.heads.parse_head(spec).head for spec in SPECS.values()}
     return SPECS | {name: name for name in nw.heads.registry.names() if name not in covered}
+
+
+def pairs(*families: str) -> list[tuple[str, str]]:
+    """Every family (or those named) with every head that it can carry."""
+    found = [(family, head) for family in families or FAMILIES for head in specs()]
+    return [pair for pair in found if pair not in refused_pairs()]
+
+
+def refused_pairs() -> list[tuple[str, str]]:
+    """Pairs that make no sense."""
+    return [(NARROW, head) for head, spec in specs().items() if getattr(nw.heads.parse_head(spec), "mi", None)]
 
 
 def with_head(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from nextword.config import Settings
+from nextword.config import SpecSettings
 from nextword.context import Context
 from nextword.distribution import NextToken
 from nextword.functional.entries import Entries
@@ -17,26 +17,11 @@ from nextword.heads.inputs import InputBlock
 from nextword.registry import Registry
 
 
-class HeadConfig(Settings):
+class HeadConfig(SpecSettings):
     """Settings that every head has."""
 
     head: str
     """Registered name of the head."""
-
-    @classmethod
-    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """Settings for the arguments of a spec: ``mos:3,static`` calls this with ``["3", "static"]``.
-
-        Raises:
-            ValueError: The head takes no such arguments.
-        """
-        if arguments:
-            raise ValueError(f"takes no arguments, {','.join(arguments)!r} given")
-        return {}
-
-    def arguments(self) -> list[str]:
-        """The inverse of :meth:`from_arguments`, empty where all is default."""
-        return []
 
 
 class Head(nn.Module, ABC):

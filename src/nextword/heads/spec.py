@@ -32,10 +32,10 @@ def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
 
     >>> parse_head("MoS:5+Mi").model_dump(exclude_defaults=True)
     {'components': 5, 'mi': {}}
-    >>> parse_head({"head": "mos", "componets": 3})
+    >>> parse_head({"head": "mos", "componets": 3})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    nextword.config.SettingsError: head.componets: unknown key. Did you mean 'components'? Known: bias, components, gate, head, mi.
+    nextword.config.SettingsError: head.componets: unknown key. Did you mean 'components'? Known: bias, ...
 
     Raises:
         ValueError: An unknown name (with the nearest known one), a modifier that the head does not take, arguments

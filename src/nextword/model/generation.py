@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nextword.history import attach_history, history_of
+from nextword.history import attach_history, decoder_cache, history_of
+from nextword.model.observe import expect_source
 
 
 class HeadGeneration:
@@ -50,28 +51,46 @@ class HeadGeneration:
         if mask is not None and mask.ndim == 2:
             # contiguous: the stride of a view would grow with every step, and each stride compiles a new graph
             prepared["step_mask"] = mask[:, -new:].clone(memory_format=torch.contiguous_format)
-        elif past_key_values is not None and past_key_values.is_compileable:
+        elif mask is None and past_key_values is not None and past_key_values.is_compileable:
             prepared["step_mask"] = input_ids.new_ones(input_ids.shape[0], new)
         if ids is None and input_ids.shape[1] == new:
             prepared["step_ids"] = input_ids
         return prepared
 
     def _prepare_cache_for_generation(
-        self, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+        self,
+        generation_config: Any,
+        model_kwargs: dict[str, Any],
+        generation_mode: Any,
+        batch_size: int,
+        max_cache_length: int,
     ) -> None:
         # the backbone's class may override this (it knows its layers), with this model as the one it is about
-        type(self.backbone)._prepare_cache_for_generation(self, generation_config, model_kwargs, *args, **kwargs)
+        type(self.backbone)._prepare_cache_for_generation(
+            self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length
+        )
         kv_cache = model_kwargs.get("past_key_values")
-        if kv_cache is not None and self.next_word_head.remembers and history_of(kv_cache) is None:
-            attach_history(kv_cache, getattr(self, "_previous_max_cache_length", None))
+        if kv_cache is None or not self.next_word_head.remembers:
+            return
+        history = history_of(kv_cache) or attach_history(kv_cache)
+        if all(decoder_cache(kv_cache).is_sliding):
+            # windows slide on for ever and do not tell how many places will come
+            longest = max(int(history.length) + max_cache_length, getattr(self, "_previous_max_cache_length", 0))
+            history.reserve(longest)
 
     def _maybe_prepare_encoder_kwargs_for_generation(
         self, inputs_tensor: Tensor, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
+        if "encoder_outputs" not in model_kwargs:
+            expect_source(self, inputs_tensor)
         # generation keeps the encoder's states but not its words; put here, they are repeated for beams with the states
         if self.next_word_head.reads_source and "source_ids" not in model_kwargs:
-            if inputs_tensor.is_floating_point():
-                raise ValueError("this head reads the source's words: pass input_ids, not embeddings alone")
+            # transformers writes -100 for the words where it is given the encoder's outputs alone
+            if inputs_tensor.is_floating_point() or bool((inputs_tensor < 0).any()):
+                raise ValueError(
+                    f"head '{self.next_word_head.config.head}' reads the source's words: pass input_ids, or source_ids "
+                    "beside inputs_embeds or encoder_outputs"
+                )
             model_kwargs["source_ids"] = inputs_tensor
         prepared: dict[str, Any] = super()._maybe_prepare_encoder_kwargs_for_generation(  # type: ignore[misc]
             inputs_tensor, {k: v for k, v in model_kwargs.items() if k != "source_ids"}, *args, **kwargs
@@ -88,8 +107,10 @@ class HeadGeneration:
         """Continuous batching; refused for heads that remember, whose memory its paged cache does not carry.
 
         Raises:
-            ValueError: The head looks at earlier places.
+            ValueError: The head looks at earlier places, or the model has an encoder.
         """
+        if self.config.is_encoder_decoder:
+            raise ValueError("generate_batch: continuous batching is for decoder-only models; use generate")
         if self.next_word_head.remembers:
             raise ValueError(
                 f"generate_batch: head '{self.next_word_head.config.head}' remembers earlier places, which continuous "

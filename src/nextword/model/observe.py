@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.context import Memory, Source
 from nextword.history import History, StaticHistory, attach_history, history_of, kv_length, new_cache
@@ -58,9 +59,15 @@ def observe(model: Any, inputs: dict[str, Any]) -> Observation:
     if seq2seq and labels is not None and not {"decoder_input_ids", "decoder_inputs_embeds"} & set(inputs):
         inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels)
     source_ids = inputs.pop("source_ids", inputs.get("input_ids") if seq2seq else None)
+    padding_known = "step_mask" in inputs  # generation may have made a 4-D mask of it, or several
     decoder = _decoder_inputs(model, inputs)
     if labels is not None:
         inputs.setdefault("use_cache", False)
+    if seq2seq and "encoder_outputs" not in inputs:
+        expect_source(model, inputs.get("input_ids"))
+    if head.remembers:
+        mask = None if padding_known else inputs.get("decoder_attention_mask" if seq2seq else "attention_mask")
+        _expect_one_text_a_row(mask, inputs.get("position_ids"), decoder.valid)
     history = _history(model, inputs)
     kept_layers = inputs.get("output_hidden_states") or getattr(model.config.text_config, "output_hidden_states", False)
     if head.layers:
@@ -70,8 +77,7 @@ def observe(model: Any, inputs: dict[str, Any]) -> Observation:
     try:
         outputs, states = run_tapped(model.backbone, accepted)
     except IndexError as fault:
-        length = decoder.ids.shape[1] + (history.length if history is not None else 0)
-        message = too_long(model.config.get_text_config(decoder=True), int(length))
+        message = _too_long(model, inputs, decoder)
         if message is None:
             raise
         raise ValueError(message) from fault
@@ -103,6 +109,42 @@ def _decoder_inputs(model: Any, inputs: dict[str, Any]) -> DecoderInputs:
     else:
         ids, embeds, mask = inputs.get("input_ids", step_ids), inputs.get("inputs_embeds"), inputs.get("attention_mask")
     return DecoderInputs.of(ids, embeds, mask if step_mask is None else step_mask, model.backbone)
+
+
+def expect_source(model: Any, ids: Tensor | None) -> None:
+    """Raises ValueError where an encoder would be given no tokens, or tokens outside the vocabulary."""
+    if ids is None or ids.is_floating_point():
+        return
+    if ids.numel() == 0:
+        raise ValueError("empty source: at least one token is needed")
+    expect_known_ids("input_ids", ids, model.get_input_embeddings().weight.shape[0])
+
+
+def _expect_one_text_a_row(mask: Any, positions: Tensor | None, valid: Tensor) -> None:
+    """Raises ValueError where a row is laid out in a way that a head's memory does not follow."""
+    if mask is not None and getattr(mask, "ndim", None) != 2:
+        raise ValueError(
+            "this head remembers earlier places and cannot follow a custom attention mask: pass the 2-D padding mask "
+            "(batch, places)"
+        )
+    if positions is None or positions.ndim != 2 or positions.shape[1] == 1 or is_torchdynamo_compiling():
+        return
+    inside = valid[:, 1:] & valid[:, :-1]
+    if ((positions[:, 1:] < positions[:, :-1]) & inside).any():
+        raise ValueError(
+            "position_ids start again within a row: several texts packed into one row would remember each other; give "
+            "each text a row of its own"
+        )
+
+
+def _too_long(model: Any, inputs: dict[str, Any], decoder: DecoderInputs) -> str | None:
+    """What to say if it was a text beyond the model's positions that the backbone could not look up."""
+    kv_cache, source = inputs.get("past_key_values"), inputs.get("input_ids")
+    past = None if kv_cache is None else kv_length(kv_cache)
+    message = too_long(model.config.get_text_config(decoder=True), decoder.ids.shape[1] + int(past or 0))
+    if message is None and model.config.is_encoder_decoder and source is not None:
+        message = too_long(model.config.get_text_config(encoder=True), source.shape[1])
+    return message
 
 
 def _history(model: Any, inputs: dict[str, Any]) -> History | None:
@@ -147,5 +189,7 @@ def _source(model: Any, outputs: Any, inputs: dict[str, Any], source_ids: Tensor
     expect_known_ids("source_ids", source_ids, model.get_input_embeddings().weight.shape[0])
     states = outputs.encoder_last_hidden_state
     mask = inputs.get("attention_mask")
+    if mask is not None and mask.ndim != 2:
+        raise ValueError("this head reads the source's words: pass the source's 2-D padding mask (batch, places)")
     valid = torch.ones_like(source_ids, dtype=torch.bool) if mask is None else mask.bool()
     return Source(source_ids, valid, states)

@@ -108,8 +108,8 @@ def ranks_by_embedding(
     embedding = context.input_embedding.detach()
     embedding = embedding if embedding.dtype == torch.float64 else embedding.float()
     # one product for each pair of distinct tokens, so that equal tokens tie to the last bit
-    wanted, wanted_at = targets.unique(return_inverse=True)
-    stored, stored_at = entries.ids.clamp_min(0).unique(return_inverse=True)
+    wanted, wanted_at = torch.unique(targets, return_inverse=True)
+    stored, stored_at = torch.unique(entries.ids.clamp_min(0), return_inverse=True)
     table = F.normalize(embedding[wanted], dim=-1) @ F.normalize(embedding[stored], dim=-1).T
     cosine = table[wanted_at[:, None], stored_at[entries.row]]
     cosine = cosine.masked_fill(entries.ids[entries.row] == targets[:, None], 2.0)

@@ -10,32 +10,17 @@ from typing import Any, ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.config import Settings, validated
+from nextword.config import SpecSettings, validated
 from nextword.context import Context
 from nextword.heads.head import Head
 from nextword.registry import Registry
 
 
-class ObjectiveConfig(Settings):
+class ObjectiveConfig(SpecSettings):
     """Settings that every objective has."""
 
     objective: str
     """Registered name of the objective."""
-
-    @classmethod
-    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """Settings for the arguments of a spec such as ``mle:labels``.
-
-        Raises:
-            ValueError: The objective takes no such arguments.
-        """
-        if arguments:
-            raise ValueError(f"takes no arguments, {','.join(arguments)!r} given")
-        return {}
-
-    def arguments(self) -> list[str]:
-        """The inverse of :meth:`from_arguments`."""
-        return []
 
 
 @dataclass(frozen=True)
