@@ -103,7 +103,7 @@ def _fitting(lengths: Iterable[int], longest: int | None) -> list[int]:
 def _row(one: Property, readers: list[Reader], cases: list[Case]) -> Row:
     model = cases[0].model
     reason = one.applies(model)
-    tolerance = EXACT.get(model.dtype if one.reruns else _answers_in(model), EXACT_IN_HALF)
+    tolerance = EXACT.get(_answers_in(model) if one.single else model.dtype, EXACT_IN_HALF)
     if reason:
         return Row(one.name, one.meaning, None, tolerance, reason, one.look_at)
     try:

@@ -110,20 +110,21 @@ _DTYPES = {"gemma2": torch.float32}
 """Gemma 2 masks with the least number of its own precision and then computes the softmax in single precision."""
 
 
-def backbone(family: str, seed: int = 0, *, spread: float = 3.0) -> PreTrainedModel:
-    """A random model with matrices ``spread`` times as wide as it would start with.
+def backbone(family: str, seed: int = 0) -> PreTrainedModel:
+    """A random model with wide matrices.
 
     In double precision where the family can: two ways to compute the same then differ by far less than the tolerance,
     so that no test passes or fails by rounding.
     """
     torch.manual_seed(seed)
+    spread = 1.0 if family in _DTYPES else 1.5
     config = _CONFIGS[family]()
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     model = kind.from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
-                nn.init.normal_(parameter, std=spread / parameter.shape[-1] ** 0.5 / 2)
+                nn.init.normal_(parameter, std=spread / parameter.shape[-1] ** 0.5)
     model.generation_config.eos_token_id = None
     model.generation_config.pad_token_id = PAD
     return model.eval().to(_DTYPES.get(family, torch.float64))

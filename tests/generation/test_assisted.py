@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -30,7 +29,7 @@ def assistant(family: str, head: str | None) -> Any:
 
 
 @pytest.fixture
-def crops(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def crops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many places each crop of a history took back."""
     taken: list[int] = []
     crop = History.crop
@@ -40,7 +39,7 @@ def crops(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         crop(self, change)
 
     monkeypatch.setattr(History, "crop", counted)
-    yield taken
+    return taken
 
 
 @pytest.mark.parametrize("mode", [{}, {"do_sample": True}], ids=["greedy", "sampling"])

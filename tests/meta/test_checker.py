@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 import torch
+from meta import planted
 from rich.console import Console
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, GPT2Config, GPT2LMHeadModel
@@ -108,104 +109,6 @@ def test_the_toy_head_is_right(plant: Callable[..., CheckReport]) -> None:
     plant(right).raise_if_failed()
 
 
-class Planted(Scores):
-    """Stays what it is when rows are cut out of it."""
-
-    def __getitem__(self, rows: Any) -> Any:
-        return type(self)(self.vocabulary, self.states[rows])
-
-
-class Unnormalised(Planted):
-    def _log_probs(self) -> Tensor:
-        return super()._log_probs() - 0.01
-
-    def _log_prob(self, ids: Tensor) -> Tensor:
-        return super()._log_prob(ids) - 0.01
-
-    def _log_sources(self, ids: Tensor) -> dict[str, Tensor]:
-        return {name: share - 0.01 for name, share in super()._log_sources(ids).items()}
-
-
-class TooMuch(Unnormalised):
-    def _log_probs(self) -> Tensor:
-        return self.dense()
-
-    def _log_prob(self, ids: Tensor) -> Tensor:
-        return self.dense().gather(1, ids)
-
-    def _log_sources(self, ids: Tensor) -> dict[str, Tensor]:
-        return {"softmax": self.dense().gather(1, ids)}
-
-
-class HiddenZero(Planted):
-    """Decoding can never choose token 7; training believes it can."""
-
-    def _log_probs(self) -> Tensor:
-        return self.dense().index_fill(1, torch.tensor([7]), -torch.inf).log_softmax(-1)
-
-    def _log_sources(self, ids: Tensor) -> dict[str, Tensor]:
-        return {"softmax": self._log_probs().gather(1, ids)}
-
-    def _log_prob(self, ids: Tensor) -> Tensor:
-        return self._log_probs().gather(1, ids).clamp_min(-50.0)
-
-
-class HiddenZeroInTraining(Planted):
-    """The other way round."""
-
-    def _log_prob(self, ids: Tensor) -> Tensor:
-        return super()._log_prob(ids).masked_fill(ids == 7, -torch.inf)
-
-
-class LostSource(Planted):
-    def _log_sources(self, ids: Tensor) -> dict[str, Tensor]:
-        shares = super()._log_sources(ids)
-        return {name: share - 0.001 for name, share in shares.items()}
-
-
-class NegativeSource(Planted):
-    def sources(self, ids: Tensor) -> dict[str, Tensor]:
-        shares = super().sources(ids)
-        return {name: share + 0.2 for name, share in shares.items()} | {"less": torch.full(ids.shape, -0.2)}
-
-
-class NotANumber(Planted):
-    def _log_probs(self) -> Tensor:
-        return super()._log_probs().index_fill(1, torch.tensor([7]), torch.nan)
-
-    def _log_prob(self, ids: Tensor) -> Tensor:
-        return self._log_probs().gather(1, ids)
-
-    def _log_sources(self, ids: Tensor) -> dict[str, Tensor]:
-        return {"softmax": self._log_prob(ids)}
-
-
-class SumsOverRows(Planted):
-    """Centres its scores over all rows at hand, as a batch norm would."""
-
-    def dense(self) -> Tensor:
-        scores = super().dense()
-        return scores * (1 + 0.01 * scores.std(correction=0))
-
-
-class WrongEntropy(Planted):
-    def entropy(self) -> Tensor:
-        return super().entropy() / 0.6931
-
-
-class WrongTop(Planted):
-    def top_k(self, k: int) -> tuple[Tensor, Tensor]:
-        values, ids = super().top_k(k)
-        return values, ids.roll(1, 0)
-
-
-class Dropped(Planted):
-    """Forgets to ask whether it is in training."""
-
-    def dense(self) -> Tensor:
-        return torch.nn.functional.dropout(super().dense(), 0.1)
-
-
 def of(kind: type[Scores]) -> Make:
     return lambda context: kind(context.vocabulary, context.states)
 
@@ -213,15 +116,15 @@ def of(kind: type[Scores]) -> Make:
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
-        (Unnormalised, {"sums to one", "logits"}),
-        (TooMuch, {"sums to one", "logits", "finite", "entropy"}),
-        (HiddenZero, {"log_prob"}),
-        (HiddenZeroInTraining, {"log_prob"}),
-        (LostSource, {"sources"}),
-        (NegativeSource, {"sources"}),
-        (NotANumber, {"sums to one", "finite"}),
-        (WrongEntropy, {"entropy"}),
-        (WrongTop, {"top_k"}),
+        (planted.Unnormalised, {"sums to one", "logits"}),
+        (planted.TooMuch, {"sums to one", "logits", "finite", "entropy"}),
+        (planted.HiddenZero, {"log_prob"}),
+        (planted.HiddenZeroInTraining, {"log_prob"}),
+        (planted.LostSource, {"sources"}),
+        (planted.NegativeSource, {"sources"}),
+        (planted.NotANumber, {"sums to one", "finite", "logits", "sources"}),
+        (planted.WrongEntropy, {"entropy"}),
+        (planted.WrongTop, {"top_k"}),
     ],
 )
 def test_wrong_answer_fails_in_its_row(kind: type[Scores], rows: set[str], plant: Callable[..., CheckReport]) -> None:
@@ -232,11 +135,11 @@ def test_wrong_answer_fails_in_its_row(kind: type[Scores], rows: set[str], plant
 
 
 def test_dependence_on_chunks_is_found(plant: Callable[..., CheckReport]) -> None:
-    assert "chunks" in failed(plant(of(SumsOverRows)))
+    assert "chunks" in failed(plant(of(planted.SumsOverRows)))
 
 
 def test_dropout_in_evaluation_is_found(plant: Callable[..., CheckReport]) -> None:
-    found = failed(plant(of(Dropped)))
+    found = failed(plant(of(planted.Dropped)))
     assert "same twice" in found
     assert not found & {"sums to one", "finite"}
 
@@ -336,7 +239,7 @@ def test_padding_of_the_source_in_memory_is_found(
 
 
 def test_exception_is_a_finding_with_its_cause(plant: Callable[..., CheckReport]) -> None:
-    class Refusing(Planted):
+    class Refusing(planted.Planted):
         def _log_sources(self, ids: Tensor) -> dict[str, Tensor]:
             raise KeyError("no such source")
 
@@ -442,7 +345,7 @@ def test_tolerance_follows_the_precision(dtype: torch.dtype, backbone: GPT2LMHea
 
 
 def test_report_reads_as_text_and_as_a_table(backbone: GPT2LMHeadModel, plant: Callable[..., CheckReport]) -> None:
-    good, bad = nw.check(nw.attach(backbone, "mos:2"), lengths=[3]), plant(of(Unnormalised))
+    good, bad = nw.check(nw.attach(backbone, "mos:2"), lengths=[3]), plant(of(planted.Unnormalised))
     assert len(good.rows) == len(PROPERTIES)
     for report in (good, bad):
         console = Console(width=200, record=True, file=io.StringIO())

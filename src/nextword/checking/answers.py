@@ -97,12 +97,14 @@ ANSWERS = (
         meaning="the probabilities of all tokens add up to 1 at every position",
         look_at="Look at the normaliser of the head: every score that log_probs shows must be in it, once.",
         measure=_sums_to_one,
+        single=True,
     ),
     Property(
         name="finite",
         meaning="no NaN, no infinite probability, no log-probability above 0",
         look_at="Look for -inf minus -inf, a division by an empty sum, or a log of a difference.",
         measure=_finite,
+        single=True,
     ),
     Property(
         name="log_prob",

@@ -51,7 +51,9 @@ class Property:
         look_at: What to look at where it fails.
         measure: Gives a deviation for every variant tried on one sample in one mode.
         applies: Says why the property has no meaning for a model; empty where it has.
-        reruns: Whether two runs of the backbone are compared, which rounding makes differ, or two answers of one.
+        single: Whether one answer is looked at by itself; all others compare two, whose scores were computed twice, and
+            in half precision no two products of different shapes agree.
+        reruns: Whether the backbone ran twice for it, too.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Property:
     look_at: str
     measure: Callable[[Reader, Case], Iterator[Finding]]
     applies: Callable[[Any], str] = lambda model: ""
+    single: bool = False
     reruns: bool = False
 
 

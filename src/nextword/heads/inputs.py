@@ -71,7 +71,7 @@ class InputBlock(nn.Module):
         dimensions: Sizes of the model.
 
     Raises:
-        ValueError: More layers asked for than the decoder has.
+        ValueError: More layers asked for than the decoder has, or layers of another width than the last state.
     """
 
     def __init__(self, config: MultiInputConfig | None, dimensions: Dimensions) -> None:
@@ -83,6 +83,11 @@ class InputBlock(nn.Module):
         self.layers = config.layers or (1 if dimensions.is_encoder_decoder else 3)
         if self.layers > dimensions.layers:
             raise ValueError(f"+mi: {self.layers} layers asked for, the decoder has {dimensions.layers}")
+        if dimensions.layer != dimensions.hidden:
+            raise ValueError(
+                f"+mi: the output layer reads states {dimensions.hidden} wide and the decoder's layers are "
+                f"{dimensions.layer} wide, so they cannot be read side by side"
+            )
         self.window = config.window
         hidden = config.expansion * dimensions.hidden
         self.merge = nn.Linear(dimensions.layer * self.layers * self.window, hidden)

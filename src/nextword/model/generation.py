@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nextword.history import attach_history, decoder_cache, history_of
+from nextword.model.inputs import too_long
 from nextword.model.observe import expect_source
 
 
@@ -81,7 +82,7 @@ class HeadGeneration:
     def _maybe_prepare_encoder_kwargs_for_generation(
         self, inputs_tensor: Tensor, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
-        if "encoder_outputs" not in model_kwargs:
+        if self.config.is_encoder_decoder and "encoder_outputs" not in model_kwargs:
             expect_source(self, inputs_tensor)
         # generation keeps the encoder's states but not its words; put here, they are repeated for beams with the states
         if self.next_word_head.reads_source and "source_ids" not in model_kwargs:
@@ -92,9 +93,16 @@ class HeadGeneration:
                     "beside inputs_embeds or encoder_outputs"
                 )
             model_kwargs["source_ids"] = inputs_tensor
-        prepared: dict[str, Any] = super()._maybe_prepare_encoder_kwargs_for_generation(  # type: ignore[misc]
-            inputs_tensor, {k: v for k, v in model_kwargs.items() if k != "source_ids"}, *args, **kwargs
-        )
+        prepared: dict[str, Any]
+        try:
+            prepared = super()._maybe_prepare_encoder_kwargs_for_generation(  # type: ignore[misc]
+                inputs_tensor, {k: v for k, v in model_kwargs.items() if k != "source_ids"}, *args, **kwargs
+            )
+        except IndexError as fault:
+            message = too_long(self.config.get_text_config(encoder=True), inputs_tensor.shape[1])
+            if message is None:
+                raise
+            raise ValueError(message) from fault
         return prepared | {k: v for k, v in model_kwargs.items() if k == "source_ids"}
 
     def _get_candidate_generator(self, *args: Any, **kwargs: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import product
 from typing import Any
 
-TEMPERATURES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 WEIGHTS: tuple[float | None, ...] = (None, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 """Share of the cache in a linear interpolation (Grave et al., 2017); ``None`` is the joint normalisation."""
 

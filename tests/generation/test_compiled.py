@@ -1,0 +1,34 @@
+"""A step of decoding with a static cache is one graph: no break, and the same graph in every step."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generation.compiled_steps import CASES
+from generation.recomputation import TOLERANCE
+
+
+@cache
+def results() -> dict[str, Any]:
+    tests = Path(__file__).parents[1]
+    command = [sys.executable, "-m", "generation.compiled_steps"]
+    environment = os.environ | {"PYTHONPATH": str(tests)}
+    done = subprocess.run(command, cwd=tests, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_step_is_one_graph(case: str) -> None:
+    result = results()[case]
+    assert "broken" not in result, result["broken"]
+    assert result["graphs"] == 1
+    assert result["gap"] < TOLERANCE
