@@ -21,8 +21,9 @@ class NextToken(ABC):
     Whoever asks a question about few tokens a position (training does) never makes an (N, V) tensor: rows are computed
     in chunks that fit the memory budget and recomputed in the backward pass (:func:`nextword.score_memory`).
 
-    A kind of distribution is final (a chunk of it is made by its own constructor) and implements ``_log_probs``, ``_log_prob``, ``_log_sources`` and ``__getitem__`` for all its
-    rows at once; cutting into chunks is done here, once for all kinds.
+    A kind of distribution is final (its chunks are made by its own constructor) and implements ``_log_probs``,
+    ``_log_prob``, ``_log_sources`` and ``__getitem__`` for all its rows at once; cutting into chunks is done here, once
+    for all kinds.
     """
 
     vocab_size: int
