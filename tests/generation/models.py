@@ -35,7 +35,7 @@ NEW = 8
 
 HEADS: dict[str, Any] = {
     "softmax": "softmax",
-    "cache": {"head": "cache", "temperature": 0.3},
+    "cache": {"head": "cache", "temperature": 0.5},
     "source cache": {"head": "cache", "temperature": 0.1, "weight": 0.8},
     "softmax+mi": "softmax+mi",
     "mos:2+mi": "mos:2+mi",
@@ -117,7 +117,7 @@ def backbone(family: str, seed: int = 0) -> PreTrainedModel:
     so that no test passes or fails by rounding.
     """
     torch.manual_seed(seed)
-    spread = 1.0 if family in _DTYPES else 1.5
+    spread = 0.8 if family in _DTYPES else 1.5
     config = _CONFIGS[family]()
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     model = kind.from_config(config)

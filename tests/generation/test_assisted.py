@@ -23,7 +23,7 @@ def assistant(family: str, head: str | None) -> Any:
     torch.manual_seed(5)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
+            parameter += 0.5 * torch.randn_like(parameter)
     # its cache is left blunt, or it would copy what the sharp one copies and never be wrong
     return model if head is None else nw.attach(model, head.removeprefix("source "))
 

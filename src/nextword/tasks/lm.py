@@ -150,7 +150,7 @@ class LanguageModelling(Task):
 
     def training_defaults(self) -> dict[str, Any]:
         """Sized for the small start on two CPU cores; a pretrained model wants a learning rate of 1e-5 to 5e-5."""
-        return {"steps": 200, "batch_size": 8, "learning_rate": 5e-4, "freeze_output_embeddings": False}
+        return {"steps": 200, "batch_size": 8, "learning_rate": 2e-3, "freeze_output_embeddings": False}
 
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of the first validation tokens."""
