@@ -185,6 +185,10 @@ class CacheWithHistory(Cache):
         super().reset()
         self.history.reset()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # the class is made on the way and cannot be looked up by name; pickle makes it again from the cache's own
+        return _blank, (type(self).__bases__[1],), self.__dict__
+
     @property
     def is_compileable(self) -> bool:
         """Both parts must be."""
@@ -199,6 +203,11 @@ class CacheWithHistory(Cache):
 @cache
 def _with_history(cache_class: Any) -> Any:
     return type(f"{cache_class.__name__}WithHistory", (CacheWithHistory, cache_class), {"__module__": __name__})
+
+
+def _blank(cache_class: Any) -> Any:
+    combined = _with_history(cache_class)
+    return combined.__new__(combined)
 
 
 def new_cache(config: Any) -> DynamicCache:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -85,6 +86,14 @@ def test_prefill_in_chunks(family: str, head: str, padding: list[int], implement
     assert_as_recomputed(model, out, inputs)
 
 
+@pytest.mark.parametrize(("family", "head"), pairs(ENCODER_DECODERS))
+def test_decoder_prompt_in_chunks(family: str, head: str) -> None:
+    model, ids, start = headed(family, head), prompt(), prompt(2, 7, seed=4)
+    out = generated(model, ids, decoder_input_ids=start, max_new_tokens=NEW, prefill_chunk_size=3)
+    assert out.sequences.tolist() == model.generate(ids, decoder_input_ids=start, max_new_tokens=NEW).tolist()
+    assert_as_recomputed(model, out, {"input_ids": ids})
+
+
 @pytest.mark.parametrize(("family", "head"), pairs(ALL))
 def test_second_call_goes_on(family: str, head: str) -> None:
     model, ids = headed(family, head), prompt()
@@ -138,8 +147,13 @@ def test_static_cache_of_the_user(family: str, head: str) -> None:
     assert_as_recomputed(model, again, {"input_ids": prompt(seed=4)})
 
 
+def pickled(cache: Any) -> Any:
+    return pickle.loads(pickle.dumps(cache))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
 @pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
-def test_prompt_cache_used_twice(family: str, head: str) -> None:
+def test_prompt_cache_used_twice(family: str, head: str, copied: Any) -> None:
     """One prompt, read once; its cache is copied for each of two questions."""
     model, ids = headed(family, head), prompt(1)
     cache = DynamicCache(config=decoder_config(model))
@@ -147,7 +161,7 @@ def test_prompt_cache_used_twice(family: str, head: str) -> None:
         model(ids, past_key_values=cache)
     for seed in (8, 9):
         text = torch.cat([ids, prompt(1, 4, seed=seed)], 1)
-        out = generated(model, text, past_key_values=copy.deepcopy(cache), max_new_tokens=NEW)
+        out = generated(model, text, past_key_values=copied(cache), max_new_tokens=NEW)
         assert out.sequences.tolist() == model.generate(text, max_new_tokens=NEW).tolist()
         assert_as_recomputed(model, out, {"input_ids": text})
     assert cache.get_seq_length() == history_of(cache).length == ids.shape[1]

@@ -26,7 +26,8 @@ def test_two_threads_one_model(family: str, head: str) -> None:
 
     def work(ids: Tensor) -> list[Any]:
         start.wait()
-        return [model.generate(ids, max_new_tokens=NEW, return_dict_in_generate=True, output_logits=True)] * 2
+        settings = {"max_new_tokens": NEW, "return_dict_in_generate": True, "output_logits": True}
+        return [model.generate(ids, **settings) for _ in range(2)]
 
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(work, texts))

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nextword.heads import head_spec
 from nextword.history import attach_history, decoder_cache, history_of
 from nextword.model.inputs import too_long
 from nextword.model.observe import expect_source
@@ -121,7 +122,7 @@ class HeadGeneration:
             raise ValueError("generate_batch: continuous batching is for decoder-only models; use generate")
         if self.next_word_head.remembers:
             raise ValueError(
-                f"generate_batch: head '{self.next_word_head.config.head}' remembers earlier places, which continuous "
-                "batching does not carry; use generate"
+                f"generate_batch: head '{head_spec(self.next_word_head.config)}' remembers earlier places, which "
+                "continuous batching does not carry; use generate"
             )
         return super().generate_batch(*args, **kwargs)  # type: ignore[misc]

@@ -47,7 +47,9 @@ class StartConfig(BaseModel):
     block: int = Field(default=64, ge=16)
     """Tokens of one training row."""
     steps: int = Field(default=2000, ge=1)
-    """Optimiser steps."""
+    """Optimiser steps of one round."""
+    knows: float = Field(default=0.95, ge=0, le=1)
+    """Share of each relation's statements that it must complete; rounds of training go on until it does."""
     batch_size: int = Field(default=16, ge=1)
     """Rows of one step."""
     learning_rate: float = Field(default=3e-3, gt=0)
@@ -201,6 +203,10 @@ class Ambiguous(Task):
         """How well the model knows the relations: share of statements whose last word it guesses first."""
         with measuring(model):
             return copying.completion_accuracy(model, corpus.probes(self.lexicon), tokenizer, self.config.batch_size)
+
+    def knows_enough(self, probe: dict[str, MetricValue]) -> bool:
+        """Every relation at least to the share that ``task.start.knows`` asks for."""
+        return all(known.value >= self.config.start.knows for known in probe.values())
 
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
         """Acc@k (joint, and cache-only where the head has it), rank and spectrum, two example prompts."""

@@ -14,7 +14,7 @@ from typing import Any
 from nextword.tasks.lexicon import Lexicon, Pair, Relation, data_text
 
 FACTS_PER_DOCUMENT = 3
-SHARES = {"facts": 0.4, "stories": 0.4, "lists": 0.2}
+SHARES = {"facts": 0.6, "stories": 0.3, "lists": 0.1}
 """Share of documents that state relations, tell a story, or read a list twice."""
 LIST_LENGTHS = (3, 4, 5, 6, 7)
 LIST_FRAME = "The list says {line}. I read it again: {line}."

@@ -90,5 +90,9 @@ class Task(ABC):
         """What the starting checkpoint already knows; measured once and stored beside the results."""
         return {}
 
+    def knows_enough(self, probe: dict[str, MetricValue]) -> bool:
+        """Whether a start that was probed so may be compared on; if not, it is trained for another round."""
+        return True
+
 
 registry: Registry[type[Task]] = Registry("task")

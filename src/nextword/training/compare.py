@@ -131,7 +131,7 @@ def _run(run: Run, setting: _Setting) -> RunRecord:
     model.eval()
     set_seed(run.seed)
     tuned: dict[str, float | None] = {}
-    if method.trained_as:
+    if method.is_tuned:
         with stages(run.name, "tuning"):
             tuned = setting.task.tune(model, setting.start.tokenizer)
     with stages(run.name, "evaluation") as advanced, torch.no_grad():

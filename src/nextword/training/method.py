@@ -30,6 +30,9 @@ class Method(BaseModel):
     """Name in tables and figures; made from the specs where not given."""
     trained_as: str | None = None
     """Head spec used in training, where ``head`` only acts at test time and takes its place afterwards."""
+    tune: bool | None = None
+    """Whether the head's evaluation-time settings (a cache's temperature and weight) are chosen on validation data; by
+    default only where the head was not trained."""
     note: str | None = None
     """What a reader of the report must know about this method."""
 
@@ -53,6 +56,11 @@ class Method(BaseModel):
     def slug(self) -> str:
         """The title as a folder name."""
         return slug(self.title)
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether evaluation-time settings are chosen on validation data."""
+        return self.trained_as is not None if self.tune is None else self.tune
 
     @property
     def trained_head(self) -> str:

@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 PLAIN_HEAD = "softmax"
 """What the task's own start is trained with."""
 
+MOST_ROUNDS = 4
+"""Rounds of training after which a start is taken as it is, however little it knows."""
+
 
 class StartRecord(Record):
     """Where the start comes from and what it is."""
@@ -128,14 +131,23 @@ def _trained(config: CompareConfig, task: Task, folder: Path, stages: Stages) ->
         set_seed(config.start.seed)
         backbone = AutoModelForCausalLM.from_config(start.model_config)
         _check_methods(backbone, config.methods)
-    with stages("start", "training") as advanced:
-        model = attached(backbone, PLAIN_HEAD, "mle", config.start.seed)
-        outcome = train(
-            model, start.dataset, settings, seed=config.start.seed, folder=folder / "training", progress=advanced
-        )
+    model = attached(backbone, PLAIN_HEAD, "mle", config.start.seed)
+    done: TrainingOutcome | None = None
+    for number in range(MOST_ROUNDS):
+        place, seed = folder / "training" / str(number), config.start.seed + number
+        with stages("start", "training" if number == 0 else f"training, round {number + 1}") as advanced:
+            outcome = train(model.train(), start.dataset, settings, seed=seed, folder=place, progress=advanced)
+        done = outcome if done is None else done.followed_by(outcome)
         _save(model.backbone, tokenizer, folder)
-    record = _described(f"trained for task {config.task}", model.backbone, tokenizer, task, folder)
-    return record.model_copy(update={"training": outcome})
+        record = _described(f"trained for task {config.task}", model.backbone, tokenizer, task, folder)
+        if task.knows_enough(record.probe):
+            break
+        logger.warning("the start does not know enough yet (%s)", _said(record.probe))
+    return record.model_copy(update={"training": done})
+
+
+def _said(probe: dict[str, MetricValue]) -> str:
+    return ", ".join(f"{name} {value.value:.3g}" for name, value in probe.items())
 
 
 def _described(

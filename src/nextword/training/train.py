@@ -39,6 +39,15 @@ class TrainingOutcome(Record):
     cost: Cost
     """Parameters, time and memory; see docs/compare.md for what each number means."""
 
+    def followed_by(self, later: TrainingOutcome) -> TrainingOutcome:
+        """This training and another of the same model after it, as one; the cost of a step is that of the later."""
+        last = self.curve[-1].step if self.curve else 0
+        seconds = [cost.train_seconds for cost in (self.cost, later.cost) if cost.train_seconds is not None]
+        return TrainingOutcome(
+            curve=[*self.curve, *(CurvePoint(step=last + point.step, loss=point.loss) for point in later.curve)],
+            cost=later.cost.model_copy(update={"train_seconds": sum(seconds)}),
+        )
+
 
 class _Identity(Record):
     """What must be the same for checkpoints to be continued."""
