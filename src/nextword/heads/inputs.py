@@ -107,7 +107,7 @@ class InputBlock(nn.Module):
         known = places >= 0
         row, places = context.row[:, None], places.clamp_min(0)
         known = known & valid[row, places]
-        window = stored[row, places] * known[..., None, None]  # (N, window, layers, width)
+        window = stored[row, places].masked_fill(~known[..., None, None], 0.0)  # (N, window, layers, width)
         merged = self.merge(window.transpose(1, 2).flatten(1).to(self.merge.weight.dtype))
         return torch.cat([context.states, F.gelu(merged, approximate="tanh").to(context.states.dtype)], -1)
 

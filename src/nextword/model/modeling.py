@@ -91,7 +91,7 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         if self.next_word_head.remembers and (self._is_stateful or "past_key_values" not in self._accepts):
             raise ValueError(
                 f"{type(self.backbone).__name__} keeps no KV cache that can carry what head "
-                f"'{head_spec(self.next_word_head.config)}' remembers; use a head without memory (softmax, sigsoftmax, mos)"
+                f"'{head_spec(self.next_word_head.config)}' remembers; use one without memory (softmax, mos)"
             )
 
     def _init_weights(self, module: nn.Module) -> None:
