@@ -77,7 +77,7 @@ def plant(backbone: GPT2LMHeadModel) -> Iterator[Callable[..., CheckReport]]:
             def streams(self, states: Tensor, layers: tuple[Tensor, ...]) -> dict[str, Tensor]:
                 return {"keys": states}
 
-            def forward(self, context: Context, mode: str = "joint") -> NextToken:
+            def forward(self, context: Context, mode: str | None = None) -> NextToken:
                 return make(context)
 
         return nw.check(nw.attach(on, "planted"), lengths=[6])

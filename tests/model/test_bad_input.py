@@ -127,6 +127,13 @@ def test_source_words_are_needed() -> None:
     torch.testing.assert_close(given, model(input_ids=ids, decoder_input_ids=target).logits)
 
 
+def test_an_asked_mode_wins_over_the_setting() -> None:
+    model, ids = nw.attach(gpt2(), {"head": "cache", "mode": "cache_only"}), torch.tensor([[3, 4, 3, 4]])
+    log_probs = {mode: model.distribution(ids, mode=mode).log_probs() for mode in (None, "joint", "cache_only")}
+    assert torch.equal(log_probs[None], log_probs["cache_only"])
+    assert not torch.equal(log_probs["joint"], log_probs["cache_only"])
+
+
 def test_settings_of_a_built_head() -> None:
     model = nw.attach(gpt2(), "cache")
     model.configure_head(temperature=2.0, weight=0.1)

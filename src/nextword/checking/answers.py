@@ -60,8 +60,8 @@ def _entropy(reader: Reader, case: Case) -> Iterator[Finding]:
 
 
 def _logits(reader: Reader, case: Case) -> Iterator[Finding]:
-    if reader.mode != "joint":
-        return  # forward returns the whole distribution only
+    if reader.mode != getattr(case.model.next_word_head.config, "mode", "joint"):
+        return  # forward returns what the head is set to
     batch = case.batch
     for name, labels in (("without labels", None), ("with labels", batch.ids)):
         out = case.model(**inputs_of(case.model, batch), labels=labels, return_logits=True)

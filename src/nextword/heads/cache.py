@@ -103,9 +103,9 @@ class CacheHead(Head):
         similarities = context.similarities(at_least_float32(context.states) / scale, at_least_float32(keys))
         return Entries(ids, context.row, similarities, visible)
 
-    def forward(self, context: Context, mode: str = "joint") -> NextToken:
+    def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The joint distribution, or one of its parts."""
-        mode = self.config.mode if mode == "joint" else mode
+        mode = mode or self.config.mode
         softmax = Scores(context.vocabulary, context.states)
         if mode == "lm_only":
             return softmax

@@ -76,12 +76,12 @@ class Head(nn.Module, ABC):
         return self.inputs.streams(layers)
 
     @abstractmethod
-    def forward(self, context: Context, mode: str = "joint") -> NextToken:
+    def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The distribution at every position of the context.
 
         Args:
             context: All that the head may look at.
-            mode: One of :attr:`modes`.
+            mode: One of :attr:`modes`; None for what the head is set to.
         """
 
     def logits(self, distribution: NextToken) -> Float[Tensor, "N V"]:

@@ -134,7 +134,7 @@ class MixtureOfSoftmaxes(Head):
         )
         self.gate = _GATES[config.gate](width, config.components)
 
-    def forward(self, context: Context, mode: str = "joint") -> NextToken:
+    def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The blend of K softmaxes."""
         inputs = self.inputs(context)
         vocabulary = context.vocabulary

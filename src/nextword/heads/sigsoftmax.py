@@ -54,7 +54,7 @@ class SigsoftmaxHead(Head):
         super().__init__(config, dimensions)
         self.project = Projection(self.inputs.width, dimensions.hidden, bias=config.bias)
 
-    def forward(self, context: Context, mode: str = "joint") -> NextToken:
+    def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """One softmax of bent scores."""
         projected = self.project(self.inputs(context))
         return Scores(context.vocabulary, projected, nonlinearity=sigmoid_bend, name="sigsoftmax")

@@ -77,7 +77,7 @@ class SoftmaxHead(Head):
             nn.Identity() if self.is_identity else Projection(self.inputs.width, dimensions.hidden, bias=config.bias)
         )
 
-    def forward(self, context: Context, mode: str = "joint") -> NextToken:
+    def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """One softmax."""
         return Scores(context.vocabulary, self.project(self.inputs(context)))
 

@@ -195,7 +195,7 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         attention_mask: Tensor | None = None,
         *,
         positions: Bool[Tensor, "B T"] | None = None,
-        mode: str = "joint",
+        mode: str | None = None,
         **inputs: Any,
     ) -> NextToken:
         """The next-word distribution, as an object to ask.
@@ -205,14 +205,14 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
             attention_mask: 1 for tokens, 0 for padding.
             positions: Which positions to keep, in row-major order; all B * T by default. The distribution at a
                 position is that of the token after it.
-            mode: What to evaluate, one of the head's ``modes``.
+            mode: What to evaluate, one of the head's ``modes``; by default what the head is set to.
             **inputs: Further arguments of :meth:`forward`, such as ``decoder_input_ids``.
 
         Raises:
             ValueError: Unknown mode, or inputs that do not fit.
         """
         modes = self.next_word_head.modes
-        if mode not in modes:
+        if mode is not None and mode not in modes:
             raise ValueError(f"mode '{mode}': head '{self.next_word_head.config.head}' has {', '.join(modes)}")
         self._prove_once()
         seen = observe(self, dict(input_ids=input_ids, attention_mask=attention_mask, **inputs))

@@ -190,7 +190,7 @@ class Ambiguous(Task):
         return _examples(self.prompts["validation"], tokenizer)
 
     def training_defaults(self) -> dict[str, Any]:
-        """The same for every method (docs/tasks/ambiguous.md says how they were chosen); pretrained models want 1e-5."""
+        """The same for every method; docs/tasks/ambiguous.md says how they were chosen. Pretrained models want 1e-5."""
         return {"steps": 600, "batch_size": 32, "learning_rate": 3e-3, "freeze_output_embeddings": True}
 
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
