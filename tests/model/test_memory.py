@@ -1,0 +1,62 @@
+"""Training never holds an (N, V) tensor: every tensor of a step is watched as it is made, backward pass included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import GPT2Config, GPT2LMHeadModel
+
+import nextword as nw
+
+V, D, B, T = 5000, 16, 2, 33
+POSITIONS = B * (T - 1)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Number of elements of the largest tensor that any operation returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        sizes = [leaf.numel() for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor)]
+        self.elements = max(self.elements, *sizes, 0)
+        return made
+
+
+def largest_in_a_step(head: str, objective: str, mebibytes: float) -> int:
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=V, n_embd=D, n_layer=2, n_head=2, n_positions=T, bos_token_id=0, eos_token_id=0, use_cache=False
+    )
+    model = nw.attach(GPT2LMHeadModel(config), head, objective).train()
+    ids = torch.randint(0, 50, (B, T))
+    watched = LargestTensor()
+    with nw.score_memory(mebibytes), watched:
+        model(input_ids=ids, labels=ids).loss.backward()
+    return watched.elements
+
+
+@pytest.mark.parametrize(
+    ("head", "objective"),
+    [
+        ("softmax", "mle"),
+        ("softmax+mi:2x3", "mle"),
+        ("sigsoftmax", "mle"),
+        ("mos:3", "mle"),
+        ("cache", "mle"),
+        ("cache", "histalign"),
+    ],
+)
+def test_no_tensor_is_positions_times_vocabulary(head: str, objective: str) -> None:
+    assert largest_in_a_step(head, objective, mebibytes=1) < POSITIONS * V / 2
+
+
+def test_the_watch_sees_one_where_the_budget_allows_it() -> None:
+    assert largest_in_a_step("softmax", "mle", mebibytes=256) >= POSITIONS * V
