@@ -53,8 +53,11 @@ class _Identity(Record):
     """What must be the same for checkpoints to be continued."""
 
     seed: int
+    """Order of the batches and dropout."""
     settings: TrainingSettings
+    """How it is trained."""
     model: dict[str, JsonValue]
+    """Class, head and shapes."""
 
 
 def train(
