@@ -113,8 +113,12 @@ class Context:
         return self.layout.row
 
     def similarities(self, queries: Float[Tensor, "N D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "N S"]:
-        """Dot product of each position's query with every key of its own sequence."""
-        return self.layout.unpack(self.layout.pack(queries) @ keys.transpose(1, 2))
+        """Dot product of each position's query with every key of its own sequence, in the precision of its inputs.
+
+        Autocast would round it to half precision again, too coarse for exponents and ranks.
+        """
+        with torch.autocast(queries.device.type, enabled=False):
+            return self.layout.unpack(self.layout.pack(queries) @ keys.transpose(1, 2))
 
     def with_label_values(self) -> Context:
         """The same context with labels as the tokens in memory (TRIME as released); places keep their validity."""

@@ -117,7 +117,7 @@ class CurvePoint(Record):
     step: int = Field(ge=0)
     """Optimiser steps done."""
     loss: float
-    """Training loss at that step, nats per token."""
+    """Training loss at that step, nats per token; for an objective of several terms, their weighted sum."""
 
 
 class TopWord(Record):

@@ -134,6 +134,47 @@ def test_sample_follows_the_distribution(base: Scores, entries: Entries) -> None
     torch.testing.assert_close(shares, distribution.probs(), rtol=0, atol=0.02)
 
 
+def test_sample_of_the_whole_nucleus_cuts_nothing() -> None:
+    vocabulary = LinearVocabulary(torch.randn(200_000, 1, generator=torch.Generator().manual_seed(0)) * 3)
+    flat = Scores(vocabulary, torch.ones(1, 1))
+    seeds = [torch.Generator().manual_seed(1) for _ in range(2)]
+    draws = [flat.sample(seed, num_samples=500, top_p=top_p) for seed, top_p in zip(seeds, (None, 1.0), strict=True)]
+    assert torch.equal(*draws)
+
+
+@pytest.mark.parametrize("offset", [0.0, -100.0, 1e4, -1e5])
+def test_large_scores_keep_the_digits_that_log_softmax_keeps(offset: float, entries: Entries) -> None:
+    scores = (randn(N, 1000) * 3 + offset).float()
+    stored = Entries(
+        entries.ids, entries.row, (entries.scores.detach() + offset).float(), torch.ones(N, S, dtype=torch.bool)
+    )
+    ids = torch.randint(0, 1000, (N, 20), generator=torch.Generator().manual_seed(1))
+    ids[:, :5] = stored.ids
+    for held in ({}, {"cache": stored}):
+        ours = Scores(lambda_vocabulary(scores), scores, stored=held)
+        wide = Scores(
+            lambda_vocabulary(scores.double()),
+            scores.double(),
+            stored={name: Entries(e.ids, e.row, e.scores.double(), e.visible) for name, e in held.items()},
+        )
+        reference = (scores.log_softmax(-1).double() - scores.double().log_softmax(-1)).abs().max()
+        assert (ours.log_prob(ids).double() - wide.log_prob(ids)).abs().max() <= reference + 2e-6
+        assert (ours.log_probs().double() - wide.log_probs()).abs().max() <= reference + 2e-6
+        torch.testing.assert_close(sum(ours.sources(ids).values()), ours.log_prob(ids).exp(), rtol=1e-5, atol=1e-6)
+
+
+def lambda_vocabulary(scores: torch.Tensor):
+    """A vocabulary whose states are its scores."""
+
+    class Given:
+        size = scores.shape[-1]
+
+        def __call__(self, states: torch.Tensor) -> torch.Tensor:
+            return states
+
+    return Given()
+
+
 def test_sample_cuts(base: Scores) -> None:
     generator = torch.Generator().manual_seed(0)
     _, best = base.top_k(2)
@@ -157,6 +198,7 @@ def test_one_position_and_none(base: Scores) -> None:
         (lambda d: d.top_k(12), "k = 12 asked of a vocabulary of 11"),
         (lambda d: d.sample(temperature=0.0), "must be positive"),
         (lambda d: d.sample(top_p=1.5), "0 < top_p <= 1"),
+        (lambda d: d.sample(top_k=0), "top_k 0 given, at least 1"),
         (lambda d: d.log_prob(torch.zeros(2, 1, dtype=torch.long)), r"\(7, K\) is needed"),
         (lambda d: d.sources(torch.zeros(2, 1, dtype=torch.long)), r"\(7, K\) is needed"),
     ],

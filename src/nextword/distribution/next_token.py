@@ -103,14 +103,18 @@ class NextToken(ABC):
             raise ValueError(f"sample: temperature {temperature} given, it must be positive; greedy is top_k(1)")
         if top_p is not None and not 0 < top_p <= 1:
             raise ValueError(f"sample: top_p {top_p} given, 0 < top_p <= 1 is needed")
+        if top_k is not None and top_k < 1:
+            raise ValueError(f"sample: top_k {top_k} given, at least 1 is needed; None draws among all tokens")
 
         def draw(rows: slice) -> Tensor:
             log_probs, ids = (self[rows]._log_probs() / temperature).sort(-1, descending=True)
             if top_k is not None:
                 log_probs, ids = log_probs[:, :top_k], ids[:, :top_k]
             probs = log_probs.softmax(-1)
-            if top_p is not None:
-                probs = probs.masked_fill(probs.cumsum(-1) - probs >= top_p, 0.0)
+            if top_p is not None and top_p < 1:
+                # in float64: in float32 the sum over a large vocabulary passes top_p too early
+                before = probs.double().cumsum(-1) - probs
+                probs = probs.masked_fill(before >= top_p, 0.0)
             return ids.gather(1, torch.multinomial(probs, num_samples, replacement=True, generator=generator))
 
         return concatenate_chunks(draw, self._chunks())

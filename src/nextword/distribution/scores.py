@@ -142,31 +142,41 @@ class Scores(NextToken):
             scores = edit.apply(scores)
         return scores
 
-    def _normaliser(self, scores: Float[Tensor, "N V"]) -> Float[Tensor, "N"]:
-        total = scores.logsumexp(-1)
+    def _lowered(self) -> tuple[Tensor, dict[str, Entries], Tensor]:
+        """Dense scores and entries relative to the largest of each row, and the log of their common normaliser.
+
+        Relative to the peak, the normaliser is a small number; a difference of two large ones would lose digits.
+        """
+        scores = self.dense()
+        peak = scores.detach().amax(-1)
         for entries in self.stored.values():
+            peak = torch.maximum(peak, entries.peak().to(peak.dtype))
+        scores = scores - peak[:, None]
+        stored = {name: entries.lowered(peak) for name, entries in self.stored.items()}
+        total = scores.logsumexp(-1)
+        for entries in stored.values():
             total = torch.logaddexp(total, entries.log_mass().to(total.dtype))
-        return total
+        return scores, stored, total[:, None]
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
-        scores = self.dense()
         if not self.stored:
-            return scores.log_softmax(-1)
-        total = self._normaliser(scores)
-        for entries in self.stored.values():
+            return self.dense().log_softmax(-1)
+        scores, stored, total = self._lowered()
+        for entries in stored.values():
             scores = log_add_exp(scores, entries.scatter(self.vocab_size).to(scores.dtype))
-        return scores - total[:, None]
+        return scores - total
 
     def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        scores = self.dense()
+        if not self.stored:
+            return self.dense().log_softmax(-1).gather(1, ids)
+        scores, stored, total = self._lowered()
         asked = scores.gather(1, ids)
-        for entries in self.stored.values():
+        for entries in stored.values():
             asked = log_add_exp(asked, entries.log_mass_of(ids, self.vocab_size).to(scores.dtype))
-        return asked - self._normaliser(scores)[:, None]
+        return asked - total
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
-        scores = self.dense()
-        total = self._normaliser(scores)[:, None]
+        scores, stored, total = self._lowered()
         dense = scores.gather(1, ids) - total
         shares: dict[str, Tensor] = {}
         untaken = torch.ones_like(ids, dtype=torch.bool)
@@ -176,6 +186,6 @@ class Scores(NextToken):
             share = dense.masked_fill(~own, -torch.inf)
             shares[edit.source] = log_add_exp(shares[edit.source], share) if edit.source in shares else share
         shares[self.name] = dense.masked_fill(~untaken, -torch.inf)
-        for name, entries in self.stored.items():
+        for name, entries in stored.items():
             shares[name] = entries.log_mass_of(ids, self.vocab_size).to(total.dtype) - total
         return dict(reversed(shares.items()))

@@ -39,6 +39,16 @@ class Entries:
         """Whether a position sees any entry at all."""
         return self.visible.any(-1)
 
+    def peak(self) -> Float[Tensor, "N"]:
+        """Largest visible score, without gradient; ``-inf`` where no entry is visible."""
+        if self.scores.shape[-1] == 0:
+            return self.scores.new_full((len(self.scores),), -torch.inf)
+        return self.scores.detach().masked_fill(~self.visible, -torch.inf).amax(-1)
+
+    def lowered(self, by: Float[Tensor, "N"]) -> Entries:
+        """The same entries with ``by`` taken from every score of a position."""
+        return Entries(self.ids, self.row, self.scores - by[:, None], self.visible)
+
     def log_mass(self) -> Float[Tensor, "N"]:
         """Log of the summed mass of all visible entries; ``-inf`` where there is none."""
         return masked_logsumexp(self.scores, self.visible)

@@ -316,9 +316,8 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         if self.config.is_encoder_decoder:
             targets = labels
         else:
-            # the state at a place predicts the token after it; a state at padding predicts nothing
+            # the state at a place predicts the token after it
             targets = nn.functional.pad(labels[:, 1:], (0, 1), value=_IGNORED_LABEL)
-            targets = targets.masked_fill(~seen.inputs.valid, _IGNORED_LABEL)
         counted = targets != _IGNORED_LABEL
         context = self._context_at(seen.with_labels(labels), counted)
         loss = self.objective(self.next_word_head, context, targets[counted])

@@ -157,6 +157,8 @@ def _history(model: Any, inputs: dict[str, Any]) -> History | None:
         wanted = inputs.get("use_cache", getattr(config, "use_cache", True)) and not model.training
         if not wanted:
             return History()
+        if model.config.is_encoder_decoder:
+            config = model.get_decoder().config  # the model's own counts the encoder's layers
         kv_cache = new_cache(config)
         if model.config.is_encoder_decoder:
             kv_cache = EncoderDecoderCache(kv_cache, DynamicCache(config=config))

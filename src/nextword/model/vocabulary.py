@@ -195,4 +195,8 @@ def _ratio(states: Tensor, hidden: Tensor) -> float:
     if states.shape != hidden.shape:
         return 1.0
     ratio = ((states * hidden).sum() / hidden.square().sum()).item()
-    return ratio if torch.allclose(states, ratio * hidden, rtol=1e-2, atol=1e-3) else 1.0
+    if not torch.allclose(states, ratio * hidden, rtol=1e-2, atol=1e-3):
+        return 1.0
+    # measured in half precision the factor has few digits, so one that is known is taken exactly
+    known = [exact for exact in (1.0, hidden.shape[-1] ** -0.5) if abs(ratio / exact - 1) < 1e-2]
+    return known[0] if known else ratio

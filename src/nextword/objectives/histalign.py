@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from nextword.context import Context
 from nextword.functional.entries import Entries
+from nextword.functional.logspace import at_least_float32
 from nextword.heads.head import Head, RemembersTokens
 from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, registry
 from nextword.objectives.ranking import REDUCTIONS, RankedMemory
@@ -63,10 +64,15 @@ class HistAlign(Objective):
     Config = HistAlignConfig
 
     def check(self, head: Head) -> None:
-        """Only heads with stored tokens have anything to align."""
+        """Only heads with stored tokens have anything to align, and only the decoder's have labels."""
         if not isinstance(head, RemembersTokens):
             raise ValueError(
                 f"histalign: head '{head.config.head}' stores no tokens, so there is nothing to align; use 'cache'"
+            )
+        if self.config.memory_values == "labels" and not head.remembers:
+            raise ValueError(
+                f"histalign.memory_values: head '{head.config.head}' stores the source's tokens on this model, which "
+                "have no labels; use 'inputs'"
             )
 
     def __call__(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
@@ -77,7 +83,7 @@ class HistAlign(Objective):
         token_loss = -head(seen, mode=mode).log_prob(targets[:, None]).sum()
         entries = head.entries(context)
         memory = RankedMemory(
-            scores=entries.scores,
+            scores=at_least_float32(entries.scores),
             holds_target=entries.ids[entries.row] == targets[:, None],
             visible=entries.visible,
             ranks=ranks_by_embedding(context, entries, targets, among_visible=self.config.ranks == "valid"),
@@ -105,12 +111,12 @@ def ranks_by_embedding(
         among_visible: Rank the visible entries only, before all others.
     """
     assert context.input_embedding is not None
-    embedding = context.input_embedding.detach()
-    embedding = embedding if embedding.dtype == torch.float64 else embedding.float()
+    embedding = at_least_float32(context.input_embedding.detach())
     # one product for each pair of distinct tokens, so that equal tokens tie to the last bit
     wanted, wanted_at = torch.unique(targets, return_inverse=True)
     stored, stored_at = torch.unique(entries.ids.clamp_min(0), return_inverse=True)
-    table = F.normalize(embedding[wanted], dim=-1) @ F.normalize(embedding[stored], dim=-1).T
+    with torch.autocast(embedding.device.type, enabled=False):
+        table = F.normalize(embedding[wanted], dim=-1) @ F.normalize(embedding[stored], dim=-1).T
     cosine = table[wanted_at[:, None], stored_at[entries.row]]
     cosine = cosine.masked_fill(entries.ids[entries.row] == targets[:, None], 2.0)
     if among_visible:

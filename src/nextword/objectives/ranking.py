@@ -17,7 +17,7 @@ class RankedMemory:
     """Stored entries as seen from N positions that each have a target.
 
     Args:
-        scores: Similarity of each entry.
+        scores: Similarity of each entry, in float32 or more: pairs are counted in the same precision.
         holds_target: Whether an entry holds the target's token.
         visible: Whether the position may see the entry.
         ranks: Rank of each entry; those that hold the target come before all others.

@@ -109,7 +109,7 @@ def curves(methods: Sequence[Method]) -> str | None:
             for run in method.runs:
                 _line(panel, method, [point.step for point in run.curve], [point.loss for point in run.curve])
         panel.set_xlabel("optimiser steps")
-        panel.set_ylabel("training loss (nats per token)")
+        panel.set_ylabel("training loss (own objective, nats)")
         _line_legend(drawn, drawable)
         return svg.inline(drawn, "curves", "Training loss over steps, a line for every method")
 

@@ -35,7 +35,7 @@ class TrainingOutcome(Record):
     curve: list[CurvePoint]
     """Training loss, nats per token, each point the mean since the one before."""
     validation_curve: list[CurvePoint] = Field(default=[])
-    """Validation loss, nats per token; empty without ``evaluate_every``."""
+    """Validation loss, nats per token, as Trainer averages it (over batches); empty without ``evaluate_every``."""
     cost: Cost
     """Parameters, time and memory; see docs/compare.md for what each number means."""
 
