@@ -39,6 +39,7 @@ def t5(width: int = 8) -> T5ForConditionalGeneration:
     ("head", "objective", "message"),
     [
         ("softmx", "mle", "Did you mean 'softmax'"),
+        ("", "mle", "unknown head ''"),
         ("softmax+m", "mle", "Did you mean 'mi'"),
         ("cache+mi", "mle", "takes no '\\+mi'"),
         ("mos:0", "mle", "greater than or equal to 1"),
@@ -154,7 +155,7 @@ class TestLoad:
         return folder
 
     def test_missing(self, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match="no model folder"):
+        with pytest.raises(ValueError, match="no such folder"):
             nw.load(tmp_path / "nowhere")
 
     def test_empty(self, tmp_path: Path) -> None:

@@ -32,8 +32,9 @@ def run_comparison(config: CompareConfig, out: Path) -> None:
     try:
         with watching(console) as progress:
             results = compare(config, out, progress, command)
-    except ComparisonInterrupted as interruption:
-        complain(str(interruption), kind="interrupted")
+    except KeyboardInterrupt as interruption:
+        finished = str(interruption) if isinstance(interruption, ComparisonInterrupted) else "nothing was begun yet"
+        complain(finished, kind="interrupted")
         Console(stderr=True, soft_wrap=True).print(f"To go on: {command}", markup=False, highlight=False)
         raise typer.Exit(INTERRUPTED) from None
     console.print(results_table(results))

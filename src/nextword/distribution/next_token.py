@@ -29,6 +29,9 @@ class NextToken(ABC):
     vocab_size: int
     device: torch.device
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} positions, {self.vocab_size} tokens)"
+
     @abstractmethod
     def __len__(self) -> int:
         """N, the number of positions."""

@@ -80,7 +80,10 @@ def load(
     Raises:
         ValueError: No such folder, a folder without a model, or one that was only half written.
     """
-    folder = Path(path)
+    folder = Path(path).expanduser()
+    if not folder.exists() and str(path).startswith(("/", ".", "~")):
+        raise ValueError(f"{path}: no such folder")
+    path = folder if folder.exists() else path
     if folder.exists() and not (folder / "config.json").is_file():
         raise ValueError(f"{path}: no config.json in it, so this is no saved model (was saving interrupted?)")
     try:

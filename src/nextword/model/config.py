@@ -42,8 +42,8 @@ class NextWordConfig(PreTrainedConfig):
         """Takes over what generation and training look for on the outermost configuration."""
         super().__post_init__(**kwargs)
         backbone: Any = self.text_config
-        self.head = parse_head(self.head or "softmax").model_dump()
-        self.objective = parse_objective(self.objective or "mle").model_dump()
+        self.head = parse_head("softmax" if self.head is None else self.head).model_dump()
+        self.objective = parse_objective("mle" if self.objective is None else self.objective).model_dump()
         self.is_encoder_decoder = backbone.is_encoder_decoder
         self.tie_word_embeddings = getattr(backbone, "tie_word_embeddings", True)
         for key in _FROM_BACKBONE:

@@ -77,5 +77,5 @@ def too_long(config: Any, length: int) -> str | None:
         return None
     return (
         f"{length} places are more than the {limit} that the model has positions for; shorten the text, or score it in "
-        "sliding windows (task 'lm')"
+        "sliding windows (task 'lm' with a task.window and task.block that fit)"
     )

@@ -100,6 +100,8 @@ def spectrum(methods: Sequence[Method]) -> str | None:
 
 def curves(methods: Sequence[Method]) -> str | None:
     """Training loss over steps, a line for each run."""
+    from matplotlib.ticker import MaxNLocator
+
     drawable = [method for method in methods if any(run.curve for run in method.runs)]
     if not drawable:
         return None
@@ -109,6 +111,7 @@ def curves(methods: Sequence[Method]) -> str | None:
             for run in method.runs:
                 _line(panel, method, [point.step for point in run.curve], [point.loss for point in run.curve])
         panel.set_xlabel("optimiser steps")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set_ylabel("training loss (own objective, nats)")
         _line_legend(drawn, drawable)
         return svg.inline(drawn, "curves", "Training loss over steps, a line for every method")

@@ -191,13 +191,17 @@ class Ambiguous(Task):
 
     def training_defaults(self) -> dict[str, Any]:
         """The same for every method; docs/tasks/ambiguous.md says how they were chosen. Pretrained models want 1e-5."""
-        return {"steps": 600, "batch_size": 32, "learning_rate": 3e-3, "freeze_output_embeddings": True}
+        return {"steps": 600, "batch_size": 32, "learning_rate": 6e-3, "freeze_output_embeddings": True}
 
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of both words of the validation prompts."""
         encoded = copying.encode(self.prompts["validation"], tokenizer)
         with measuring(model):
             return tune_cache(model, lambda: copying.mean_nll(model, encoded, self.config.batch_size))
+
+    def check_start(self, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """The tokenizer must tell the words of enough test prompts apart."""
+        copying.encode(self.prompts["test"], tokenizer)
 
     def probe_start(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
         """How well the model knows the relations: share of statements whose last word it guesses first."""

@@ -140,6 +140,14 @@ class LanguageModelling(Task):
         }  # fmt: skip
         return Start(architecture, self.training(tokenizer), settings)
 
+    def check_start(self, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """The model's positions must hold a window and a block."""
+        limit = getattr(config, "max_position_embeddings", None)
+        for name in ("window", "block"):
+            size = getattr(self.config, name)
+            if limit is not None and size > limit:
+                raise ValueError(f"task.{name} ({size}) is longer than the {limit} positions of the start model")
+
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
         """Contiguous blocks of the training text; a remainder shorter than a block is left out."""
         return self._blocks(tokenizer, self.parts.train, "training")

@@ -86,6 +86,9 @@ class Task(ABC):
         """Evaluation-time settings of a head, chosen on validation; the model is left with them. ``{}``: none."""
         return {}
 
+    def check_start(self, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:  # noqa: B027
+        """Raises ValueError where this task cannot be measured on such a model, before anything is trained."""
+
     def probe_start(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
         """What the starting checkpoint already knows; measured once and stored beside the results."""
         return {}

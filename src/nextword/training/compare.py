@@ -95,6 +95,8 @@ def compare(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("a comparison runs in one process; start it without torchrun")
     progress = progress or Silent()
+    for method in config.methods:
+        method.expect_known_names()
     task = build_task(config)
     settings = merged(task.training_defaults(), config.training, "training")
     place = ComparisonFolder(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
@@ -40,7 +40,7 @@ class CompareConfig(BaseModel):
     """Settings of the task, such as the files it reads; in a recipe ``task.key``."""
     methods: list[Method] = Field(min_length=1)
     """What is compared; tables keep this order."""
-    seeds: list[int] = Field(default=[0], min_length=1)
+    seeds: list[Annotated[int, Field(ge=0, lt=2**32)]] = Field(default=[0], min_length=1)
     """Each method is trained once with each; a seed sets batch order, dropout and the new parameters of a head."""
     start: StartConfig = StartConfig()
     """The common start."""

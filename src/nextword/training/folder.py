@@ -72,12 +72,14 @@ class ComparisonFolder:
         Raises:
             ValueError: The folder belongs to another comparison (says which keys differ) or holds other files.
         """
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"{self.path} is a file; --out names a folder")
         wanted = _fingerprint(config, task)
         path = self.path / CLAIM
         if not path.exists():
             if self.path.is_dir() and any(self.path.iterdir()):
                 raise ValueError(f"{self.path} is not empty and holds no comparison; choose another folder (--out)")
-        else:
+        elif self._has_begun():
             different = _differences(_read_claim(path), wanted)
             if different:
                 raise ValueError(
@@ -86,6 +88,10 @@ class ComparisonFolder:
                     + "\nChoose another folder (--out), or delete this one to start over."
                 )
         write_atomically(path, json.dumps({"nextword": nextword.__version__, **wanted}, indent=2) + "\n")
+
+    def _has_begun(self) -> bool:
+        """Whether there is more than the claim; a comparison that was refused at once leaves nothing to protect."""
+        return any(found.name != CLAIM for found in self.path.iterdir())
 
     def finished(self, method: Method, seed: int) -> RunRecord | None:
         """The record of a run, or ``None`` where it must be done. A record that cannot be read is moved aside."""

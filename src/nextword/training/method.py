@@ -41,8 +41,20 @@ class Method(BaseModel):
     def _short_form(cls, given: Any) -> Any:
         if not isinstance(given, str):
             return given
-        head, _, objective = given.partition("/")
-        return {"head": head.strip(), **({"objective": objective.strip()} if objective.strip() else {})}
+        head, slash, objective = given.partition("/")
+        return {"head": head.strip(), **({"objective": objective.strip()} if slash else {})}
+
+    def expect_known_names(self) -> None:
+        """Raises ValueError, with the nearest known name, where a head or objective does not exist."""
+        from nextword.heads import parse_head
+        from nextword.objectives import parse_objective
+
+        try:
+            parse_head(self.head)
+            parse_head(self.trained_head)
+            parse_objective(self.objective)
+        except ValueError as problem:
+            raise ValueError(f"method '{self.title}': {problem}") from None
 
     @property
     def title(self) -> str:

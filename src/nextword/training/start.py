@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import Field, JsonValue
-from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_seed
 
 import nextword as nw
 from nextword.records import MetricValue, Record
@@ -119,6 +119,7 @@ def _loaded(config: CompareConfig, task: Task, folder: Path, stages: Stages) -> 
         backbone = _plain_model(source)
         tokenizer = AutoTokenizer.from_pretrained(source)
         _check_methods(backbone, config.methods)
+        task.check_start(backbone.config, tokenizer)
         _save(backbone, tokenizer, folder)
     return _described(name, backbone, tokenizer, task, folder)
 
@@ -131,6 +132,7 @@ def _trained(config: CompareConfig, task: Task, folder: Path, stages: Stages) ->
         set_seed(config.start.seed)
         backbone = AutoModelForCausalLM.from_config(start.model_config)
         _check_methods(backbone, config.methods)
+        task.check_start(backbone.config, tokenizer)
     model = attached(backbone, PLAIN_HEAD, "mle", config.start.seed)
     done: TrainingOutcome | None = None
     for number in range(MOST_ROUNDS):
@@ -176,6 +178,10 @@ def _check_methods(backbone: PreTrainedModel, methods: list[Method]) -> None:
 
 
 def _plain_model(source: str) -> PreTrainedModel:
+    if source.startswith(("/", ".")) and not Path(source).exists():
+        raise ValueError(f"start.model: no such folder: {source}")
+    if getattr(AutoConfig.from_pretrained(source), "is_encoder_decoder", False):
+        raise ValueError(f"start.model: {source} is an encoder-decoder model; a comparison needs a decoder-only one")
     model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     if hasattr(model, "next_word_head"):
         raise ValueError(f"{source} already has a head of nextword; a comparison starts from a plain model")

@@ -1,0 +1,5 @@
+"""``python -m nextword`` is the command line."""
+
+from nextword.cli import app
+
+app()
