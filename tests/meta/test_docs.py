@@ -16,6 +16,7 @@ import torch
 import transformers
 
 import nextword as nw
+from nextword import tasks
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -210,3 +211,18 @@ def test_planted_wrong_command_is_found(words: str) -> None:
 def test_planted_commands_are_read() -> None:
     text = "see `nextword list heads`\n\n```console\n$ nextword compare --out x  # why\n$ make test\n```\n"
     assert list(command_lines(text)) == ["nextword compare --out x", "nextword list heads"]
+
+
+@pytest.mark.parametrize("name", tasks.registry.names())
+def test_task_pages_name_every_setting(name: str) -> None:
+    page = (ROOT / "docs" / "tasks" / f"{name}.md").read_text()
+
+    def keys(model: type, prefix: str) -> list[str]:
+        nested = {key: field.annotation for key, field in model.model_fields.items()}
+        return [
+            found
+            for key, kind in nested.items()
+            for found in (keys(kind, f"{prefix}{key}.") if hasattr(kind, "model_fields") else [prefix + key])
+        ]
+
+    assert [key for key in keys(tasks.registry.get(name).Config, "task.") if f"| `{key}` |" not in page] == []
