@@ -13,8 +13,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from nextword.config import Settings
 from nextword.records import Evaluation, MetricValue
 from nextword.tasks import copying, corpus
 from nextword.tasks.encoding import IGNORED, encode_answer, encode_prompt, measuring, start_id
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
 PARTS = ("train", "validation", "test")
 
 
-class StartConfig(BaseModel):
+class StartConfig(Settings):
     """The tiny GPT-2 that stands in for a pretrained model, and its training on generated text."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     n_layer: int = Field(default=2, ge=1)
     """Transformer layers."""
@@ -56,10 +55,8 @@ class StartConfig(BaseModel):
     """Highest learning rate."""
 
 
-class AmbiguousConfig(BaseModel):
+class AmbiguousConfig(Settings):
     """What can be set; the defaults need no file."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     analogies: str | None = None
     """Path of the Google analogy file questions-words.txt; None: the embedded lexicon."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from jaxtyping import Int
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from nextword.config import Settings
 from nextword.metrics.likelihood import Interval, LikelihoodSum
 from nextword.records import Evaluation, MetricValue
 from nextword.tasks.bpe import ids_and_bytes, token_ids, trained_tokenizer
@@ -29,10 +30,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-class LmStartConfig(BaseModel):
+class LmStartConfig(Settings):
     """The small GPT-2 that all methods start from where no pretrained model is given."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     n_layer: int = Field(default=3, ge=1)
     """Transformer layers."""
@@ -50,10 +49,8 @@ class LmStartConfig(BaseModel):
     """Highest learning rate."""
 
 
-class LmConfig(BaseModel):
+class LmConfig(Settings):
     """What can be set; ``data`` must be."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     data: str
     """A folder with train.txt, valid.txt and test.txt, or one text file, which is cut 90/5/5 % by line position."""

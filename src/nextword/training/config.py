@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, Field, JsonValue, model_validator
 
+from nextword.config import Settings
 from nextword.training.method import Method
 from nextword.training.validation import validated
 
@@ -16,27 +17,23 @@ if TYPE_CHECKING:
     from nextword.tasks import Task
 
 
-class StartConfig(BaseModel):
+class StartConfig(Settings):
     """The model that every method starts from."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     model: str | None = None
     """Folder or hub name of a causal language model. Without it the task's own small model is trained once."""
     seed: int = Field(default=0, ge=0)
     """Seed of that training."""
-    training: dict[str, JsonValue] = {}
+    training: dict[str, JsonValue] = Field(default={})
     """Settings of that training which differ from the task's."""
 
 
-class CompareConfig(BaseModel):
+class CompareConfig(Settings):
     """A whole comparison. The keys are those of a recipe; see docs/compare.md."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     task: str
     """Name of the task; ``nextword list tasks`` shows them. In a recipe a table: ``name`` and settings."""
-    task_settings: dict[str, JsonValue] = {}
+    task_settings: dict[str, JsonValue] = Field(default={})
     """Settings of the task, such as the files it reads; in a recipe ``task.key``."""
     methods: list[Method] = Field(min_length=1)
     """What is compared; tables keep this order."""
@@ -44,7 +41,7 @@ class CompareConfig(BaseModel):
     """Each method is trained once with each; a seed sets batch order, dropout and the new parameters of a head."""
     start: StartConfig = StartConfig()
     """The common start."""
-    training: dict[str, JsonValue] = {}
+    training: dict[str, JsonValue] = Field(default={})
     """Settings of the fine-tuning which differ from the task's, the same for every method."""
     threads: int | None = Field(default=None, gt=0)
     """CPU threads; torch's own choice by default."""

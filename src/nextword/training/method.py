@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from nextword.config import Settings
 
 TEST_TIME_OBJECTIVE = "mle"
 """Objective of a head that is only attached after training: it is never asked for a loss that is minimised."""
 
 
-class Method(BaseModel):
+class Method(Settings):
     """A head with its objective. Text is the short form, with ``/`` before an objective that is not ``mle``.
 
     >>> Method.model_validate("cache/histalign").objective
@@ -19,8 +21,6 @@ class Method(BaseModel):
     >>> Method(head="cache", trained_as="softmax").title
     'cache (trained as softmax)'
     """
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     head: str = Field(min_length=1)
     """Head spec, for instance ``mos:3`` or ``softmax+mi``; ``nextword list heads`` shows them."""

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from nextword.config import Settings
 from nextword.training.validation import validated
 
 LENGTHS = ("steps", "epochs")
 WARMUPS = ("warmup_steps", "warmup_ratio")
 
 
-class TrainingSettings(BaseModel):
+class TrainingSettings(Settings):
     """Settings of one training. Exactly one of ``steps`` and ``epochs`` says how long it is.
 
     >>> TrainingSettings(steps=100).learning_rate
     0.0005
     """
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     steps: int | None = Field(default=None, gt=0)
     """Optimiser steps."""
@@ -56,7 +55,7 @@ class TrainingSettings(BaseModel):
     """Steps between two checkpoints that an interrupted training resumes from; ``None`` saves none."""
     dataloader_workers: int = Field(default=0, ge=0)
     """Processes that prepare batches; 0 prepares them in the training process."""
-    report_to: list[str] = []
+    report_to: list[str] = Field(default=[])
     """Trackers of transformers to log to, for instance ``["tensorboard"]``."""
 
     @model_validator(mode="after")
