@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -62,7 +62,7 @@ def validated(model: type[M], values: Mapping[str, Any], where: str) -> M:
 def _explain(model: type[BaseModel], error: ErrorDetails, where: str) -> str:
     place = ".".join([where, *(str(step) for step in error["loc"])])
     if error["type"] == "extra_forbidden":
-        known = _fields_at(model, error["loc"][:-1])
+        known = fields_at(model, error["loc"][:-1])
         return f"{place}: unknown key.{did_you_mean(str(error['loc'][-1]), known)} Known: {', '.join(sorted(known))}."
     if error["type"] == "missing":
         return f"{place}: missing; it has no default."
@@ -70,17 +70,18 @@ def _explain(model: type[BaseModel], error: ErrorDetails, where: str) -> str:
     return f"{place}: {message} (given: {error['input']!r})."
 
 
-def _fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    """Names of the fields of the settings model nested in ``model`` at ``path``."""
+def fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """Names of the fields of the settings model nested in ``model`` at ``path``; places in lists are passed over."""
     for step in path:
         field = model.model_fields.get(str(step))
-        if field is None:
-            continue
-        nested = [t for t in (field.annotation, *getattr(field.annotation, "__args__", ())) if _is_model(t)]
-        if nested:
-            model = nested[0]
+        if field is not None:
+            model = _model_in(field.annotation) or model
     return list(model.model_fields)
 
 
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The first settings model in an annotation such as ``list[Method]`` or ``MultiInputConfig | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (_model_in(part) for part in get_args(annotation))
+    return next((part for part in found if part is not None), None)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import pydantic
 
+from nextword.config import fields_at
 from nextword.registry import did_you_mean
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
@@ -41,22 +41,7 @@ def validated(model: type[Model], values: Mapping[str, Any], where: str = "") ->
 def _explained(model: type[pydantic.BaseModel], at: Sequence[str | int], kind: str, message: str, where: str) -> str:
     key = ".".join(str(part) for part in ([where] if where else []) + list(at))
     if kind == "extra_forbidden":
-        known = sorted(_model_at(model, at[:-1]).model_fields)
+        known = sorted(fields_at(model, tuple(at[:-1])))
         return f"{key}: unknown key.{did_you_mean(str(at[-1]), known)} Known: {', '.join(known)}."
     message = message.removeprefix("Value error, ")
     return f"{key}: {message}" if key else message
-
-
-def _model_at(model: type[pydantic.BaseModel], path: Sequence[str | int]) -> type[pydantic.BaseModel]:
-    """The model that the table at ``path`` inside ``model`` is read into."""
-    for part in path:
-        if isinstance(part, str) and part in model.model_fields:
-            model = _model_in(model.model_fields[part].annotation) or model
-    return model
-
-
-def _model_in(annotation: Any) -> type[pydantic.BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
-        return annotation
-    found = (_model_in(part) for part in typing.get_args(annotation))
-    return next((part for part in found if part is not None), None)
