@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from nextword.context import Context, Layout, Memory, Source
+from nextword.context import Context, Layout, Source
 from nextword.heads import Dimensions, Head, parse_head, registry
+from nextword.history import History
 
 
 @dataclass
@@ -24,6 +25,10 @@ class LinearVocabulary:
 
     def __call__(self, states: Tensor) -> Tensor:
         return torch.nn.functional.linear(states, self.weight, self.bias)
+
+    def scores_of(self, states: Tensor, ids: Tensor) -> Tensor:
+        scores = states @ self.weight[ids].mT
+        return scores if self.bias is None else scores + self.bias[ids][:, None]
 
 
 def build_head(spec: object, width: int, vocab_size: int, *, layers: int = 3, source: int | None = None) -> Head:
@@ -44,14 +49,20 @@ def decoder_context(
     counted: Tensor | None = None,
     embedding: Tensor | None = None,
     labels: Tensor | None = None,
+    source: Source | None = None,
 ) -> Context:
-    """The context of a decoder-only model; ``counted`` (B, T) picks positions, all by default."""
+    """The context of a decoder; ``counted`` (B, T) picks positions, all by default."""
     counted = torch.ones_like(ids, dtype=torch.bool) if counted is None else counted
     valid = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
     row, place = counted.nonzero(as_tuple=True)
-    memory = Memory(ids, valid, head.streams(states, layers[: head.layers]), labels) if head.remembers else None
+    history = History()
+    inputs = head.inputs(states, layers[: head.layers], valid, history)
+    memory, _ = history.append(ids, valid, head.streams(states, inputs))
+    memory = replace(memory, labels=labels) if head.remembers else None
+    if source is not None:
+        source = replace(source, streams=head.source_streams(source.states))
     layout = Layout(row, len(ids))
-    return Context(states[row, place], place, layout, vocabulary, memory, None, embedding)
+    return Context(states[row, place], inputs[row, place], place, layout, vocabulary, memory, source, embedding)
 
 
 def seq2seq_context(
@@ -59,10 +70,20 @@ def seq2seq_context(
     vocabulary: LinearVocabulary,
     source: Source,
     *,
+    head: Head | None = None,
+    ids: Tensor | None = None,
+    mask: Tensor | None = None,
+    layers: tuple[Tensor, ...] = (),
     counted: Tensor | None = None,
     embedding: Tensor | None = None,
 ) -> Context:
-    """The context of an encoder-decoder model for a head without decoder memory."""
+    """The context of an encoder-decoder model; without ``head`` that of one without decoder memory."""
+    if head is not None:
+        ids = torch.zeros(states.shape[:2], dtype=torch.long) if ids is None else ids
+        return decoder_context(
+            head, states, ids, vocabulary, layers=layers, mask=mask, counted=counted, embedding=embedding, source=source
+        )
     counted = torch.ones(states.shape[:2], dtype=torch.bool) if counted is None else counted
     row, place = counted.nonzero(as_tuple=True)
-    return Context(states[row, place], place, Layout(row, len(states)), vocabulary, None, source, embedding)
+    read = states[row, place]
+    return Context(read, read, place, Layout(row, len(states)), vocabulary, None, source, embedding)

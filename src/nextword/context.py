@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.distribution.scores import Vocabulary
+from nextword.distribution.vocabulary import Vocabulary
+from nextword.functional.logspace import at_least_float32
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,13 @@ class Source:
         ids: Source tokens.
         valid: False at padding.
         states: Last hidden state of the encoder.
+        streams: What the head keeps of each position, by name: (B, E, ...) each.
     """
 
     ids: Int[Tensor, "B E"]
     valid: Bool[Tensor, "B E"]
-    states: Float[Tensor, "B E D"]
+    states: Float[Tensor, "B E _"]
+    streams: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class Layout:
@@ -91,6 +94,7 @@ class Context:
 
     Args:
         states: What the backbone feeds its output layer at each position.
+        inputs: What the head's projections and gates read there: the states, or wider with multiple inputs.
         position: Place of each position within the memory of its sequence.
         layout: Which sequence each position belongs to.
         vocabulary: The backbone's output layer with all that belongs to it.
@@ -100,6 +104,7 @@ class Context:
     """
 
     states: Float[Tensor, "N D"]
+    inputs: Float[Tensor, "N Q"]
     position: Int[Tensor, "N"]
     layout: Layout
     vocabulary: Vocabulary
@@ -119,6 +124,11 @@ class Context:
         """
         with torch.autocast(queries.device.type, enabled=False):
             return self.layout.unpack(self.layout.pack(queries) @ keys.transpose(1, 2))
+
+    def word_scores(self, queries: Float[Tensor, "N D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "N K"]:
+        """Score in the vocabulary of K words of each sequence, for each position's query."""
+        packed = self.vocabulary.scores_of(self.layout.pack(queries), ids)
+        return at_least_float32(self.layout.unpack(packed))
 
     def with_label_values(self) -> Context:
         """The same context with labels as the tokens in memory (TRIME as released); places keep their validity."""

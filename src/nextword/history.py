@@ -21,15 +21,25 @@ from nextword.context import Memory
 
 _IDS, _VALID = "ids", "valid"
 
+_CROPPABLE = 64
+"""Places beyond its window that a windowed stream keeps, so that rejected candidates can be taken back."""
+
 
 class History:
-    """Per-sequence streams (B, S, ...) that grow with every forward pass: token ids, validity, what the head keeps."""
+    """What is kept for each sequence between forward passes.
+
+    - Streams (B, S, ...) that grow with every pass: token ids, validity, what the head keeps of each place.
+    - Windowed streams, of which only the last places are ever read again.
+    - What the head keeps of the source, made once.
+    """
 
     is_compileable = False
     is_croppable = True
 
     def __init__(self, unseen: int = 0) -> None:
         self._streams: dict[str, Tensor] = {}
+        self._windows: dict[str, Tensor] = {}
+        self._source: dict[str, Tensor] = {}
         self._unseen = unseen
         """Places that were in the KV cache before this history was attached; nothing is known of them."""
 
@@ -63,17 +73,55 @@ class History:
         )
         return past
 
+    def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
+        """New places of a windowed stream with those just before them, zeros before the start.
+
+        Args:
+            name: Of the stream.
+            new: What the head computes from each new place (B, T, ...).
+            places: How many earlier places come back in front of them.
+
+        Returns:
+            (B, places + T, ...).
+
+        Raises:
+            ValueError: The cache was cropped back beyond what is kept of this stream.
+        """
+        kept = self._windows.get(name)
+        if kept is None:
+            kept = new.new_zeros(new.shape[0], places, *new.shape[2:])
+        if kept.shape[1] < places:
+            raise ValueError(
+                f"the cache was cropped by more than {_CROPPABLE} places, and the head kept no more of the states that "
+                "it reads; crop less at a time, or run the model on the text again"
+            )
+        joined = torch.cat([kept, new], 1)
+        self._windows[name] = joined[:, -(places + max(_CROPPABLE, new.shape[1])) :]
+        return joined[:, -(places + new.shape[1]) :]
+
+    def of_source(self, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+        """What the head keeps of the source (B, E, ...): made at the first pass, the same ever after."""
+        if not self._source:
+            self._source = dict(make())
+        return self._source
+
     def reserve(self, places: int) -> None:
         """Makes sure that so many places fit; this kind grows by itself."""
 
     def reset(self) -> None:
         """Forgets everything."""
-        self._streams, self._unseen = {}, 0
+        self._streams, self._windows, self._source, self._unseen = {}, {}, {}, 0
 
     def crop(self, change: int) -> None:
         """Forgets the last ``-change`` places; transformers gives a negative number, or 0 for none."""
-        if change < 0:
-            self._apply(lambda stream: stream[:, :change])
+        if change >= 0:
+            return
+        if not self._streams:
+            self._unseen = max(0, self._unseen + change)
+        elif self.length + change <= 0:
+            self._streams, self._windows, self._unseen = {}, {}, 0
+        for streams in (self._streams, self._windows):
+            streams.update({name: stream[:, :change] for name, stream in streams.items()})
 
     def reorder(self, index: Tensor) -> None:
         """Sequence i becomes what sequence ``index[i]`` was."""
@@ -84,7 +132,8 @@ class History:
         self._apply(lambda stream: stream.repeat_interleave(repeats, 0))
 
     def _apply(self, change: Callable[[Tensor], Tensor]) -> None:
-        self._streams = {name: change(stream) for name, stream in self._streams.items()}
+        for streams in (self._streams, self._windows, self._source):
+            streams.update({name: change(stream) for name, stream in streams.items()})
 
 
 def _unknown(like: Tensor, places: int) -> Tensor:
@@ -106,6 +155,7 @@ class StaticHistory(History):
         super().__init__()
         self._max_length = max_length
         self._next = torch.zeros((), dtype=torch.long)
+        self._knows_source = False
 
     @property
     def length(self) -> int | Tensor:
@@ -117,18 +167,13 @@ class StaticHistory(History):
         missing = places - self._max_length
         if missing > 0:
             self._max_length = places
-            self._allocate({name: torch.cat([s, _unknown(s, missing)], 1) for name, s in self._streams.items()})
-
-    def _allocate(self, streams: dict[str, Tensor]) -> None:
-        self._streams = streams
-        if not is_torchdynamo_compiling():
-            for buffer in (*streams.values(), self._next):
-                torch._dynamo.mark_static_address(buffer)
+            self._streams = _fixed({name: torch.cat([s, _unknown(s, missing)], 1) for name, s in self._streams.items()})
 
     def _extend(self, new: dict[str, Tensor]) -> int | Tensor:
         if not self._streams:
             self._next = self._next.to(new[_IDS].device)
-            self._allocate({name: _unknown(stream, self._max_length) for name, stream in new.items()})
+            _fixed({"next": self._next})
+            self._streams = _fixed({name: _unknown(stream, self._max_length) for name, stream in new.items()})
         past = self._next.clone()
         places = past + torch.arange(new[_IDS].shape[1], device=past.device)
         for name, stream in new.items():
@@ -136,11 +181,31 @@ class StaticHistory(History):
         self._next.add_(len(places))
         return past
 
+    def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
+        """As for the growing history; the window has a fixed place and nothing beyond it is kept."""
+        if name not in self._windows:
+            self._windows |= _fixed({name: new.new_zeros(new.shape[0], places, *new.shape[2:])})
+        kept = self._windows[name]
+        joined = torch.cat([kept.to(new.dtype), new], 1)
+        kept.copy_(joined[:, -places:].detach())
+        return joined
+
+    def of_source(self, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+        """As for the growing history, at fixed places."""
+        if not self._knows_source:
+            for name, made in make().items():
+                if name not in self._source or self._source[name].shape != made.shape:
+                    self._source |= _fixed({name: torch.empty_like(made)})
+                self._source[name].copy_(made.detach())
+            self._knows_source = True
+        return self._source
+
     def reset(self) -> None:
         """Forgets everything, in place."""
-        for stream in self._streams.values():
+        for stream in (*self._streams.values(), *self._windows.values()):
             stream.fill_(-1 if stream.dtype == torch.long else 0)
         self._next.zero_()
+        self._knows_source = False
 
     def crop(self, change: int) -> None:
         """Not possible in place; transformers asks ``is_croppable`` first."""
@@ -148,11 +213,19 @@ class StaticHistory(History):
             raise ValueError("a static cache cannot be cropped; use the dynamic cache for assisted decoding")
 
     def _apply(self, change: Callable[[Tensor], Tensor]) -> None:
-        for stream in self._streams.values():
+        for stream in (*self._streams.values(), *self._windows.values(), *self._source.values()):
             changed = change(stream)
             if changed.shape != stream.shape:
                 raise ValueError("a static cache cannot change its number of sequences; use the dynamic cache")
             stream.copy_(changed)
+
+
+def _fixed(buffers: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same buffers, whose addresses a compiled step may rely on."""
+    if not is_torchdynamo_compiling():
+        for buffer in buffers.values():
+            torch._dynamo.mark_static_address(buffer)
+    return buffers
 
 
 class CacheWithHistory(Cache):

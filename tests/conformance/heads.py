@@ -20,7 +20,27 @@ SPECS: dict[str, Any] = {
     "mos:2+mi": "mos:2+mi",
     "cache": "cache",
     "cache,weight=0.3": {"head": "cache", "weight": 0.3},
-}
+    "softmax+c": "softmax+c",
+    "softmax+p": "softmax+p",
+    "softmax+r:3": "softmax+r:3",
+    "softmax+cpr:3,8+mi": "softmax+cpr:3,8+mi",
+    "softmax+cpr:3,8,add": {
+        "head": "softmax",
+        "partition": {
+            "context": True, "pointer": True, "rerank": [3, 8], "mode": "add", "rerank_mode": "add",
+            "candidates": "initial", "include_current": True,
+        },
+    },
+    "softmax+e": "softmax+e",
+    "softmax+cepr:3+mi": "softmax+cepr:3+mi",
+    "mos:2+cpr:3,8+mi": "mos:2+cpr:3,8+mi",
+    "copynet": "copynet",
+    "copynet+mi": "copynet+mi",
+    "pg": "pg",
+    "pg+mi": "pg+mi",
+    "ps": "ps",
+    "ps+mi": "ps+mi",
+}  # fmt: skip
 """A head that is registered and stands here under no spec is checked under its bare name."""
 
 
@@ -32,13 +52,18 @@ def specs() -> dict[str, Any]:
 
 def pairs(*families: str) -> list[tuple[str, str]]:
     """Every family (or those named) with every head that it can carry."""
+    refused = set(refused_pairs())
     found = [(family, head) for family in families or FAMILIES for head in specs()]
-    return [pair for pair in found if pair not in refused_pairs()]
+    return [pair for pair in found if pair not in refused]
 
 
 def refused_pairs() -> list[tuple[str, str]]:
-    """Pairs that make no sense."""
-    return [(NARROW, head) for head, spec in specs().items() if getattr(nw.heads.parse_head(spec), "mi", None)]
+    """Pairs that make no sense: several layers side by side of another width, words of a source that is not there."""
+    configs = {head: nw.heads.parse_head(spec) for head, spec in specs().items()}
+    wide = [head for head, config in configs.items() if getattr(config, "mi", None)]
+    of_source = [head for head, config in configs.items() if getattr(getattr(config, "partition", None), "encoder", 0)]
+    decoders = [family for family in FAMILIES if not tiny(family).config.is_encoder_decoder]
+    return [(NARROW, head) for head in wide] + [(family, head) for family in decoders for head in of_source]
 
 
 def with_head(

@@ -29,7 +29,7 @@ def test_distributions_pass_the_checker(family: str, head: str) -> None:
 
 @pytest.mark.parametrize(("family", "head"), refused_pairs())
 def test_pair_that_makes_no_sense_is_refused(family: str, head: str) -> None:
-    with pytest.raises(ValueError, match=r"\+mi: .* wide"):
+    with pytest.raises(ValueError, match=r"\+mi: .* wide|partition e: .* decoder-only"):
         nw.attach(tiny(family), HEADS[head])
 
 
@@ -139,7 +139,8 @@ def test_every_objective_is_taken_by_some_head_and_mle_by_all() -> None:
                 continue
             taken.append(head)
         assert taken
-        assert objective != "mle" or taken == list(HEADS)
+        refused = {head for family, head in refused_pairs() if family == "gpt2"}
+        assert objective != "mle" or taken == [head for head in HEADS if head not in refused]
 
 
 @pytest.mark.parametrize(("family", "head"), pairs(*ONE_OF_EACH_KIND))

@@ -1,10 +1,26 @@
 """The NextToken distribution and its five kinds."""
 
+from nextword.distribution.edits import Add, Change, Edit, OnWords, Replace, Rerank
 from nextword.distribution.factorized import Factorized
 from nextword.distribution.interpolated import Interpolated
 from nextword.distribution.mixture import Mixture
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.on_memory import OnMemory
-from nextword.distribution.scores import Add, Edit, Replace, Scores
+from nextword.distribution.scores import Scores
+from nextword.distribution.vocabulary import Vocabulary
 
-__all__ = ["Add", "Edit", "Factorized", "Interpolated", "Mixture", "NextToken", "OnMemory", "Replace", "Scores"]
+__all__ = [
+    "Add",
+    "Change",
+    "Edit",
+    "Factorized",
+    "Interpolated",
+    "Mixture",
+    "NextToken",
+    "OnMemory",
+    "OnWords",
+    "Replace",
+    "Rerank",
+    "Scores",
+    "Vocabulary",
+]

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
-from nextword.distribution.scores import Vocabulary
+from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
 

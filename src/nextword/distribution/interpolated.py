@@ -67,3 +67,7 @@ class Interpolated(NextToken):
         generated = self.base._log_sources(ids)
         shares = {source: share + self.log_gate[:, None] for source, share in generated.items()}
         return shares | {self.name: self._attended(self.attention.log_mass_of(ids, self.vocab_size))}
+
+    def _log_places(self) -> dict[str, Tensor]:
+        generated = {name: shares + self.log_gate[:, None] for name, shares in self.base._log_places().items()}
+        return generated | {self.name: self._attended(self.attention.by_place())}

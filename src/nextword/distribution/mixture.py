@@ -48,9 +48,15 @@ class Mixture(NextToken):
         return logsumexp_finite(parts + self.log_weights[:, None, :])
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
+        return self._weighted([part._log_sources(ids) for part in self.parts])
+
+    def _log_places(self) -> dict[str, Tensor]:
+        return self._weighted([part._log_places() for part in self.parts])
+
+    def _weighted(self, of_parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         shares: dict[str, Tensor] = {}
-        for part, log_weight in zip(self.parts, self.log_weights.unbind(-1), strict=True):
-            for source, share in part._log_sources(ids).items():
+        for of_part, log_weight in zip(of_parts, self.log_weights.unbind(-1), strict=True):
+            for name, share in of_part.items():
                 weighted = share + log_weight[:, None]
-                shares[source] = log_add_exp(shares[source], weighted) if source in shares else weighted
+                shares[name] = log_add_exp(shares[name], weighted) if name in shares else weighted
         return shares

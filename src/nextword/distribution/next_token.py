@@ -131,6 +131,19 @@ class NextToken(ABC):
         chunks = [self[rows]._log_sources(ids[rows]) for rows in self._chunks()]
         return {name: torch.cat([chunk[name] for chunk in chunks]).exp() for name in chunks[0]}
 
+    def places(self) -> dict[str, Float[Tensor, "N S"]]:
+        """For each component that points at places, the probability at each position that came from each place.
+
+        Places are those of the decoder's sequence (padding included), for an encoder-decoder model those of the source.
+        Over the places that hold a token they add up to what :meth:`sources` says of it; components that point at
+        nothing are not there.
+        """
+        chunks = [self[rows]._log_places() for rows in self._chunks()]
+        return {name: torch.cat([chunk[name] for chunk in chunks]).exp() for name in chunks[0]}
+
+    def _log_places(self) -> dict[str, Tensor]:
+        return {}
+
     def _chunks(self) -> list[slice]:
         return row_chunks(len(self), self.vocab_size * 4 * _DENSE_COPIES, self.device) or [slice(0, 0)]
 

@@ -53,3 +53,9 @@ class OnMemory(NextToken):
             source: share.masked_fill(seen, -torch.inf) for source, share in self.fallback._log_sources(ids).items()
         }
         return shares | {self.name: self._log_prob(ids).masked_fill(~seen, -torch.inf)}
+
+    def _log_places(self) -> dict[str, Tensor]:
+        seen = self.entries.any_visible()
+        total = torch.where(seen, self.entries.log_mass(), 0.0)
+        fallback = {name: s.masked_fill(seen[:, None], -torch.inf) for name, s in self.fallback._log_places().items()}
+        return fallback | {self.name: self.entries.by_place() - total[:, None]}

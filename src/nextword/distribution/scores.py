@@ -2,84 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.distribution.edits import Edit, Touched
 from nextword.distribution.next_token import NextToken
+from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32, log_add_exp
-
-
-@runtime_checkable
-class Vocabulary(Protocol):
-    """What turns states into a score for every token: an output embedding with all that belongs to it."""
-
-    @property
-    def size(self) -> int:
-        """V."""
-        ...
-
-    def __call__(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
-        """A score for every token."""
-        ...
-
-
-@dataclass(frozen=True)
-class Edit(ABC):
-    """A change of the scores of few tokens a position, made in place of nothing else.
-
-    Args:
-        source: Name under which ``sources`` reports the probability of the changed tokens.
-        ids: Tokens to change. A token that occurs twice in a row must have the same value both times.
-        values: New or added score of each.
-        present: Which of them are changed at all.
-    """
-
-    source: str
-    ids: Int[Tensor, "N K"]
-    values: Float[Tensor, "N K"]
-    present: Bool[Tensor, "N K"]
-
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Edit:
-        """The change at some of the positions."""
-        return replace(self, ids=self.ids[rows], values=self.values[rows], present=self.present[rows])
-
-    def touched(self, vocab_size: int) -> Bool[Tensor, "N V"]:
-        """Which tokens are changed."""
-        rows, columns = self._where()
-        touched = torch.zeros(len(self.ids), vocab_size, dtype=torch.bool, device=self.ids.device)
-        return touched.index_put((rows, columns), torch.ones((), dtype=torch.bool, device=touched.device))
-
-    @abstractmethod
-    def apply(self, scores: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-        """The changed scores."""
-
-    def _where(self) -> tuple[Int[Tensor, "M"], Int[Tensor, "M"]]:
-        rows, entries = self.present.nonzero(as_tuple=True)
-        return rows, self.ids[rows, entries]
-
-
-class Replace(Edit):
-    """The score becomes the value (partitions, rerankers)."""
-
-    def apply(self, scores: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-        """The scores with the values in place of the old ones, which get no gradient."""
-        return scores.index_put(self._where(), self.values[self.present].to(scores.dtype))
-
-
-class Add(Edit):
-    """The value is added to the score (pointers in add mode)."""
-
-    def apply(self, scores: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-        """The scores with the values added."""
-        where = self._where()
-        return scores.index_put(where, scores[where] + self.values[self.present].to(scores.dtype))
 
 
 class Scores(NextToken):
@@ -135,19 +68,24 @@ class Scores(NextToken):
 
     def dense(self) -> Float[Tensor, "N V"]:
         """Unnormalised scores after the edits, without the stored entries."""
+        return self._edited()[0]
+
+    def _edited(self) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+        """The dense scores after the edits, and which tokens each edit changed."""
         scores = at_least_float32(self.vocabulary(self.states))
         if self.nonlinearity is not None:
             scores = self.nonlinearity(scores)
+        touched: list[Touched] = []
         for edit in self.edits:
-            scores = edit.apply(scores)
-        return scores
+            scores, now = edit.apply(scores, self.vocabulary)
+            touched += now
+        return scores, touched
 
-    def _lowered(self) -> tuple[Tensor, dict[str, Entries], Tensor]:
+    def _lowered(self, scores: Float[Tensor, "N V"]) -> tuple[Tensor, dict[str, Entries], Tensor]:
         """Dense scores and entries relative to the largest of each row, and the log of their common normaliser.
 
         Relative to the peak, the normaliser is a small number; a difference of two large ones would lose digits.
         """
-        scores = self.dense()
         peak = scores.detach().amax(-1)
         for entries in self.stored.values():
             peak = torch.maximum(peak, entries.peak().to(peak.dtype))
@@ -161,7 +99,7 @@ class Scores(NextToken):
     def _log_probs(self) -> Float[Tensor, "N V"]:
         if not self.stored:
             return self.dense().log_softmax(-1)
-        scores, stored, total = self._lowered()
+        scores, stored, total = self._lowered(self.dense())
         for entries in stored.values():
             scores = log_add_exp(scores, entries.scatter(self.vocab_size).to(scores.dtype))
         return scores - total
@@ -169,19 +107,20 @@ class Scores(NextToken):
     def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         if not self.stored:
             return self.dense().log_softmax(-1).gather(1, ids)
-        scores, stored, total = self._lowered()
+        scores, stored, total = self._lowered(self.dense())
         asked = scores.gather(1, ids)
         for entries in stored.values():
             asked = log_add_exp(asked, entries.log_mass_of(ids, self.vocab_size).to(scores.dtype))
         return asked - total
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
-        scores, stored, total = self._lowered()
+        scores, touched = self._edited()
+        scores, stored, total = self._lowered(scores)
         dense = scores.gather(1, ids) - total
         shares: dict[str, Tensor] = {}
         untaken = torch.ones_like(ids, dtype=torch.bool)
-        for edit in reversed(self.edits):
-            own = edit.touched(self.vocab_size).gather(1, ids) & untaken
+        for edit in reversed(touched):  # the latest change of a token is the one that stands
+            own = edit.holds(ids, self.vocab_size) & untaken
             untaken = untaken & ~own
             share = dense.masked_fill(~own, -torch.inf)
             shares[edit.source] = log_add_exp(shares[edit.source], share) if edit.source in shares else share
@@ -189,3 +128,9 @@ class Scores(NextToken):
         for name, entries in stored.items():
             shares[name] = entries.log_mass_of(ids, self.vocab_size).to(total.dtype) - total
         return dict(reversed(shares.items()))
+
+    def _log_places(self) -> dict[str, Tensor]:
+        if not self.stored:
+            return {}
+        _, stored, total = self._lowered(self.dense())
+        return {name: entries.by_place() - total for name, entries in stored.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,16 +24,19 @@ class Entries:
         row: Which sequence each position belongs to.
         scores: Log of the (unnormalised) mass of each entry as seen from each position.
         visible: Which entries each position may see; the others count nowhere.
+        first_place: Place in its sequence, or in the source, of the token that the first entry stands for; the others
+            follow it.
     """
 
     ids: Int[Tensor, "B S"]
     row: Int[Tensor, "N"]
     scores: Float[Tensor, "N S"]
     visible: Bool[Tensor, "N S"]
+    first_place: int = 0
 
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Entries:
         """The entries as seen from some of the positions."""
-        return Entries(self.ids, self.row[rows], self.scores[rows], self.visible[rows])
+        return replace(self, row=self.row[rows], scores=self.scores[rows], visible=self.visible[rows])
 
     def any_visible(self) -> Bool[Tensor, "N"]:
         """Whether a position sees any entry at all."""
@@ -47,11 +50,16 @@ class Entries:
 
     def lowered(self, by: Float[Tensor, "N"]) -> Entries:
         """The same entries with ``by`` taken from every score of a position."""
-        return Entries(self.ids, self.row, self.scores - by[:, None], self.visible)
+        return replace(self, scores=self.scores - by[:, None])
 
     def log_mass(self) -> Float[Tensor, "N"]:
         """Log of the summed mass of all visible entries; ``-inf`` where there is none."""
         return masked_logsumexp(self.scores, self.visible)
+
+    def by_place(self) -> Float[Tensor, "N S"]:
+        """Log-mass of the entry at each place of the sequence; ``-inf`` where there is none or it is not visible."""
+        scores = self.scores.masked_fill(~self.visible, -torch.inf)
+        return torch.nn.functional.pad(scores, (self.first_place, 0), value=-torch.inf)
 
     def log_mass_of(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
         """Log of the summed mass of the visible entries that hold each asked token; ``-inf`` where none does."""

@@ -83,7 +83,7 @@ class CacheHead(Head):
         """An encoder-decoder model's memory is its source."""
         return self.dimensions.is_encoder_decoder
 
-    def streams(self, states: Float[Tensor, "B T D"], layers: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """Every state is a key once the token after it is known."""
         return {_STREAM: states}
 
@@ -92,16 +92,18 @@ class CacheHead(Head):
         if context.source is not None:
             ids, keys = context.source.ids, context.source.states
             visible = context.source.valid[context.row]
+            first_place = 0
         else:
             assert context.memory is not None
             memory = context.memory
             ids, keys = memory.ids[:, 1:], memory.streams[_STREAM][:, :-1]
             place = torch.arange(1, memory.ids.shape[1], device=ids.device)
+            first_place = 1  # what is stored is the token after each state
             stored = memory.valid[:, 1:] & memory.valid[:, :-1]
             visible = stored[context.row] & (place <= context.position[:, None])
         scale = math.sqrt(self.dimensions.hidden) * self.config.temperature
         similarities = context.similarities(at_least_float32(context.states) / scale, at_least_float32(keys))
-        return Entries(ids, context.row, similarities, visible)
+        return Entries(ids, context.row, similarities, visible, first_place)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The joint distribution, or one of its parts."""

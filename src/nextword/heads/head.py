@@ -24,12 +24,33 @@ class HeadConfig(SpecSettings):
     """Registered name of the head."""
 
 
+class Keeper(nn.Module):
+    """A part of a head that looks at earlier places or at the source, and says what to keep of them.
+
+    Whatever depends on one place alone is computed once, when the place is new, and kept until the end.
+    """
+
+    remembers: bool = False
+    """Whether it looks at earlier places of the decoder's sequence, or keeps something of the source."""
+    reads_source: bool = False
+    """Whether it looks at the encoder's words and states."""
+
+    def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
+        """What to keep of each place, by name, (B, T, ...) each."""
+        return {}
+
+    def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
+        """What to keep of each source position, by name, (B, E, ...) each."""
+        return {}
+
+
 class Head(nn.Module, ABC):
     """Turns hidden states and what it remembers into a :class:`~nextword.distribution.NextToken` distribution.
 
     A concrete head is final (nobody inherits from it), stands in one file of ``nextword/heads`` with its ``Config``,
-    and is found through ``@registry.register("name")``. What its projections and gates read is
-    ``self.inputs(context)``, which a config field ``mi`` widens to several layers and positions.
+    and is found through ``@registry.register("name")``. What its projections and gates read is ``context.inputs``,
+    which a config field ``mi`` widens to several layers and positions. What looks at other places is a
+    :class:`Keeper`: an attribute of the head, found here.
 
     Args:
         config: The head's settings.
@@ -52,28 +73,40 @@ class Head(nn.Module, ABC):
         self.inputs = InputBlock(getattr(config, "mi", None), dimensions)
 
     @property
+    def _keepers(self) -> list[Keeper]:
+        return [part for part in self.children() if isinstance(part, Keeper)]
+
+    @property
     def layers(self) -> int:
-        """How many of the last decoder hidden states :meth:`streams` reads."""
+        """How many of the last decoder hidden states :attr:`inputs` reads."""
         return self.inputs.layers
 
     @property
     def remembers(self) -> bool:
-        """Whether the head looks at earlier places of the decoder's sequence; multiple inputs do."""
-        return self.inputs.layers > 0
+        """Whether the head looks at earlier places, or keeps something of the source, between decoding steps."""
+        return self.inputs.before > 0 or any(keeper.remembers for keeper in self._keepers)
 
     @property
     def reads_source(self) -> bool:
         """Whether the head looks at the encoder's words and states."""
-        return False
+        return any(keeper.reads_source for keeper in self._keepers)
 
-    def streams(self, states: Float[Tensor, "B T D"], layers: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """What to keep of each place for later steps, by name, (B, T, ...) each; the token ids are kept anyway.
 
         Args:
             states: What the backbone feeds its output layer.
-            layers: The last ``self.layers`` decoder hidden states, the very last one first.
+            inputs: ``q_t`` of :attr:`inputs`.
         """
-        return self.inputs.streams(layers)
+        return {name: kept for keeper in self._keepers for name, kept in keeper.streams(inputs).items()}
+
+    def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
+        """What to keep of each source position for all steps, by name, (B, E, ...) each.
+
+        Args:
+            states: Last hidden state of the encoder.
+        """
+        return {name: kept for keeper in self._keepers for name, kept in keeper.source_streams(states).items()}
 
     @abstractmethod
     def forward(self, context: Context, mode: str | None = None) -> NextToken:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nextword.config import Settings
-from nextword.context import Context
 from nextword.heads.dimensions import Dimensions
-from nextword.heads.modifiers import modifiers
-
-_STREAM = "layers"
+from nextword.heads.modifiers import Modifier, modifiers
+from nextword.history import History
 
 
 class MultiInputConfig(Settings):
@@ -31,13 +29,15 @@ class MultiInputConfig(Settings):
 
 
 @modifiers.register("mi")
-class MultiInputModifier:
+class MultiInputModifier(Modifier):
     """``+mi`` or ``+mi:LAYERSxWINDOW``."""
 
     field: ClassVar[str] = "mi"
+    names: ClassVar[tuple[str, ...]] = ("mi",)
+    usage: ClassVar[str] = "+mi or +mi:LAYERSxWINDOW"
 
     @staticmethod
-    def parse(arguments: list[str]) -> dict[str, Any]:
+    def parse(name: str, arguments: list[str]) -> dict[str, Any]:
         """``["3x3"]`` as settings."""
         if not arguments:
             return {}
@@ -47,11 +47,11 @@ class MultiInputModifier:
         return {"layers": int(sizes[0]), "window": int(sizes[1])}
 
     @staticmethod
-    def write(value: MultiInputConfig | None) -> list[str] | None:
-        """Settings as ``["3x3"]``."""
+    def write(value: MultiInputConfig | None) -> tuple[str, list[str]] | None:
+        """Settings as ``("mi", ["3x3"])``."""
         if value is None:
             return None
-        return [] if value.layers is None else [f"{value.layers}x{value.window}"]
+        return "mi", [] if value.layers is None else [f"{value.layers}x{value.window}"]
 
 
 class InputBlock(nn.Module):
@@ -77,7 +77,7 @@ class InputBlock(nn.Module):
     def __init__(self, config: MultiInputConfig | None, dimensions: Dimensions) -> None:
         super().__init__()
         self.width = dimensions.hidden
-        self.layers = 0
+        self.layers, self.window = 0, 1
         if config is None:
             return
         self.layers = config.layers or (1 if dimensions.is_encoder_decoder else 3)
@@ -93,33 +93,64 @@ class InputBlock(nn.Module):
         self.merge = nn.Linear(dimensions.layer * self.layers * self.window, hidden)
         self.width += hidden
 
-    def streams(self, layers: tuple[Tensor, ...]) -> dict[str, Tensor]:
-        """The layers to keep of each place; nothing without multiple inputs."""
-        return {_STREAM: torch.stack(layers, 2)} if self.layers else {}
+    @property
+    def before(self) -> int:
+        """How many places before the current one are read."""
+        return self.window - 1 if self.layers else 0
 
-    def forward(self, context: Context) -> Float[Tensor, "N Q"]:
-        """``q_t`` at every position of the context."""
+    def forward(
+        self,
+        states: Float[Tensor, "B T D"],
+        layers: tuple[Tensor, ...],
+        valid: Bool[Tensor, "B T"],
+        history: History | None,
+    ) -> Float[Tensor, "B T Q"]:
+        """``q_t`` at every new place.
+
+        Args:
+            states: What the backbone feeds its output layer.
+            layers: The last ``self.layers`` decoder hidden states, the very last one first.
+            valid: False at padding.
+            history: Gives the places just before the new ones; may be None where none are read.
+        """
         if not self.layers:
-            return context.states
-        assert context.memory is not None
-        stored, valid = context.memory.streams[_STREAM], context.memory.valid
-        places = context.position[:, None] - torch.arange(self.window, device=stored.device)
-        known = places >= 0
-        row, places = context.row[:, None], places.clamp_min(0)
-        known = known & valid[row, places]
-        window = stored[row, places].masked_fill(~known[..., None, None], 0.0)  # (N, window, layers, width)
-        merged = self.merge(window.transpose(1, 2).flatten(1).to(self.merge.weight.dtype))
-        return torch.cat([context.states, F.gelu(merged, approximate="tanh").to(context.states.dtype)], -1)
+            return states
+        read = torch.stack(layers, 2).masked_fill(~valid[..., None, None], 0.0)
+        if self.before:
+            assert history is not None
+            read = history.preceded("inputs", read, self.before)
+        length = states.shape[1]
+        # offset j of the first new place stands j places before place ``before``
+        at = [slice(self.before - j, self.before - j + length) for j in range(self.window)]
+        window = torch.cat([read[:, places, i] for i in range(self.layers) for places in at], -1)
+        merged = self.merge(window.to(self.merge.weight.dtype))
+        return torch.cat([states, F.gelu(merged, approximate="tanh").to(states.dtype)], -1)
 
 
 class Projection(nn.Linear):
     """A map from ``q_t`` to a query of the output embedding, the identity on ``h_t`` at the start.
 
     Attached to a pretrained model it therefore changes nothing before it is trained.
+
+    Args:
+        inputs: Width of ``q_t``.
+        outputs: D.
+        bias: Whether there is a bias; it starts at zero.
+        scale: Times the identity; next to nothing where a projection's product is added to something.
     """
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0) -> None:
+        self.scale = scale  # before the base class, which starts the weights
+        super().__init__(inputs, outputs, bias=bias)
 
     def reset_parameters(self) -> None:
         """Identity on the first coordinates, zero on the rest and in the bias."""
         nn.init.eye_(self.weight)
+        with torch.no_grad():
+            self.weight.mul_(self.scale)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
+
+
+FAINT = 1e-10
+"""Scale at which a projection starts whose product is added to a score (published)."""

@@ -2,74 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any, Literal
 
-import torch
-from jaxtyping import Float
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from nextword.context import Context
 from nextword.distribution import Mixture, NextToken, Scores
-from nextword.functional.logspace import at_least_float32
 from nextword.heads.dimensions import Dimensions
+from nextword.heads.gate import DynamicGate, Gate, StaticGate, UniformGate
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.inputs import MultiInputConfig, Projection
-
-
-class Gate(nn.Module, ABC):
-    """Weights of K parts at each position, in log space.
-
-    Args:
-        width: Width of what the gate reads.
-        parts: K.
-    """
-
-    def __init__(self, width: int, parts: int) -> None:
-        super().__init__()
-        self.parts = parts
-
-    @abstractmethod
-    def forward(self, inputs: Float[Tensor, "N Q"]) -> Float[Tensor, "N K"]:
-        """Log-weights; each row sums to one in probability."""
-
-
-class DynamicGate(Gate):
-    """``softmax(G q_t + g)``: weights that depend on the position."""
-
-    def __init__(self, width: int, parts: int) -> None:
-        super().__init__(width, parts)
-        self.linear = nn.Linear(width, parts)
-
-    def forward(self, inputs: Float[Tensor, "N Q"]) -> Float[Tensor, "N K"]:
-        """Log-weights of each position."""
-        return at_least_float32(self.linear(inputs)).log_softmax(-1)
-
-
-class StaticGate(Gate):
-    """``softmax(r)``: learned weights, the same at every position."""
-
-    def __init__(self, width: int, parts: int) -> None:
-        super().__init__(width, parts)
-        self.scores = nn.Parameter(torch.ones(parts))
-
-    def reset_parameters(self) -> None:
-        """Equal weights."""
-        nn.init.ones_(self.scores)
-
-    def forward(self, inputs: Float[Tensor, "N Q"]) -> Float[Tensor, "N K"]:
-        """The same log-weights at each position."""
-        return at_least_float32(self.scores).log_softmax(-1).expand(len(inputs), -1)
-
-
-class UniformGate(Gate):
-    """``1 / K``."""
-
-    def forward(self, inputs: Float[Tensor, "N Q"]) -> Float[Tensor, "N K"]:
-        """Equal log-weights."""
-        return at_least_float32(inputs.new_zeros(len(inputs), self.parts)).log_softmax(-1)
-
+from nextword.heads.partition import Partition, PartitionConfig
 
 _GATES: dict[str, type[Gate]] = {"dynamic": DynamicGate, "static": StaticGate, "uniform": UniformGate}
 
@@ -82,6 +26,8 @@ class MixtureConfig(HeadConfig):
     """K, the number of softmaxes."""
     gate: Literal["dynamic", "static", "uniform"] = "dynamic"
     """Where the weights come from: each position, one learned vector, or 1 / K."""
+    partition: PartitionConfig | None = None
+    """Partitions of the first softmax; None: none."""
     mi: MultiInputConfig | None = None
     """Multiple input states; None reads the last state alone."""
     bias: bool = True
@@ -114,7 +60,9 @@ class MixtureOfSoftmaxes(Head):
     All projections start as the identity, so an attached pretrained model starts unchanged; the gate, started at
     random, is what makes the components part.
 
-    Source: Yang et al. 2018; Softmax-CPR, rows "MoS" and "MoS + Mi".
+    Partitions (``mos:3+cpr:20,100+mi``) edit the scores of the first component; the others are plain softmaxes.
+
+    Source: Yang et al. 2018; Softmax-CPR, rows "MoS", "MoS + Mi" and "MoS + CPR:20,100 + Mi".
 
     Differs from the published code: the blend is taken in log space, without epsilon.
 
@@ -132,11 +80,15 @@ class MixtureOfSoftmaxes(Head):
         self.project = nn.ModuleList(
             Projection(width, dimensions.hidden, bias=config.bias) for _ in range(config.components)
         )
+        self.partition = Partition(config.partition, width, dimensions, config.bias)
         self.gate = _GATES[config.gate](width, config.components)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The blend of K softmaxes."""
-        inputs = self.inputs(context)
-        vocabulary = context.vocabulary
-        parts = [Scores(vocabulary, f(inputs), name=f"softmax {i}") for i, f in enumerate(self.project, start=1)]
+        vocabulary, inputs = context.vocabulary, context.inputs
+        edits = [self.partition(context)] + [[]] * (len(self.project) - 1)
+        parts = [
+            Scores(vocabulary, projection(inputs), edits=own, name=f"softmax {number}")
+            for number, (projection, own) in enumerate(zip(self.project, edits, strict=True), start=1)
+        ]
         return Mixture(parts, self.gate(inputs))

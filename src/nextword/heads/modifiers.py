@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
-from nextword.registry import Registry
+from nextword.registry import Registry, UnknownNameError, did_you_mean
 
 
-class Modifier(Protocol):
-    """One ``+name:arguments`` part of a spec."""
+class Modifier(ABC):
+    """What fills one field of a head's config from a ``+name:arguments`` part of its spec."""
 
     field: ClassVar[str]
+    names: ClassVar[tuple[str, ...]]
+    """The names it goes by in a spec."""
+    usage: ClassVar[str]
+    """How to write it, for messages."""
 
     @staticmethod
-    def parse(arguments: list[str]) -> Any:
-        """The field's value for these arguments; raises ValueError where they do not fit."""
-        ...
+    @abstractmethod
+    def parse(name: str, arguments: list[str]) -> Any:
+        """The field's value; raises ValueError where the arguments do not fit."""
 
     @staticmethod
-    def write(value: Any) -> list[str] | None:
+    @abstractmethod
+    def write(value: Any) -> tuple[str, list[str]] | None:
         """The inverse of :meth:`parse`; None where the value is what stands without the modifier."""
-        ...
 
 
 modifiers: Registry[type[Modifier]] = Registry("head modifier")
-"""All modifiers by name."""
+"""All modifiers by the field they fill."""
+
+
+def modifier_named(name: str) -> type[Modifier]:
+    """The modifier that goes by this name in a spec.
+
+    Raises:
+        UnknownNameError: There is none; the message gives the nearest name and how all are written.
+    """
+    known = [modifiers.get(field) for field in modifiers.names()]
+    for modifier in known:
+        if name in modifier.names:
+            return modifier
+    near = did_you_mean(name, [known_name for modifier in known for known_name in modifier.names])
+    raise UnknownNameError(f"unknown part '{name}'.{near} Known: {', '.join(m.usage for m in known)}.")

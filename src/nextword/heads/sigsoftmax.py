@@ -56,7 +56,7 @@ class SigsoftmaxHead(Head):
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """One softmax of bent scores."""
-        projected = self.project(self.inputs(context))
+        projected = self.project(context.inputs)
         return Scores(context.vocabulary, projected, nonlinearity=sigmoid_bend, name="sigsoftmax")
 
 

@@ -12,26 +12,29 @@ from nextword.distribution import NextToken, Scores
 from nextword.heads.dimensions import Dimensions
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.inputs import MultiInputConfig, Projection
-from nextword.heads.modifiers import modifiers
+from nextword.heads.modifiers import Modifier, modifiers
+from nextword.heads.partition import Partition, PartitionConfig
 
 
 @modifiers.register("proj")
-class ProjectionModifier:
+class ProjectionModifier(Modifier):
     """``+proj``."""
 
     field: ClassVar[str] = "proj"
+    names: ClassVar[tuple[str, ...]] = ("proj",)
+    usage: ClassVar[str] = "+proj"
 
     @staticmethod
-    def parse(arguments: list[str]) -> bool:
+    def parse(name: str, arguments: list[str]) -> bool:
         """True; it takes no arguments."""
         if arguments:
             raise ValueError(f"'+proj' takes no arguments, {','.join(arguments)!r} given")
         return True
 
     @staticmethod
-    def write(value: bool) -> list[str] | None:
+    def write(value: bool) -> tuple[str, list[str]] | None:
         """No arguments where the projection is on."""
-        return [] if value else None
+        return ("proj", []) if value else None
 
 
 class SoftmaxConfig(HeadConfig):
@@ -39,7 +42,9 @@ class SoftmaxConfig(HeadConfig):
 
     head: Literal["softmax"] = "softmax"
     proj: bool = False
-    """Whether the state is projected first; multiple inputs always are."""
+    """Whether the state is projected first; with multiple inputs or partitions it always is."""
+    partition: PartitionConfig | None = None
+    """Words of the context, of the source or among the best candidates that get queries of their own; None: none."""
     mi: MultiInputConfig | None = None
     """Multiple input states; None reads the last state alone."""
     bias: bool = True
@@ -51,13 +56,17 @@ class SoftmaxHead(Head):
     """The backbone's own softmax; with ``+proj`` or ``+mi`` over a learned projection of its states.
 
     Formula: ``P(w) = softmax_w(f_t . e_w)`` with ``f_t = h_t``, or ``f_t = S q_t + b`` with ``+proj`` (``q_t = h_t``)
-    and ``+mi`` (``q_t`` of :class:`~nextword.heads.inputs.InputBlock`).
+    and ``+mi`` (``q_t`` of :class:`~nextword.heads.inputs.InputBlock`). With partitions such as ``+cpr:20,100`` the
+    scores of some words are those of :class:`~nextword.heads.partition.Partition` instead.
 
     Expresses: log-probability matrices of rank at most D + 1; ``+mi`` lets earlier layers and positions choose the
     query but does not lift that bound. Costs: nothing; one D x D product with ``+proj``; one more of width layers x
     window x D with ``+mi``.
 
-    Source: Softmax-CPR, rows "Softmax" (``softmax+proj``) and "Softmax + Mi".
+    Partitions lift it: context words, source words and candidates are scored by queries of their own.
+
+    Source: Softmax-CPR, rows "Softmax" (``softmax+proj``), "Softmax + Mi" and "Softmax + C", "+ P", "+ R", "+ E" with
+    their combinations.
 
     Differs from the published code: plain ``softmax`` adds no parameter and returns the backbone's own scores bit for
     bit; no gate of a one-component mixture is kept.
@@ -72,14 +81,15 @@ class SoftmaxHead(Head):
 
     def __init__(self, config: SoftmaxConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
-        self.is_identity = config.mi is None and not config.proj
+        self.is_identity = config.mi is None and config.partition is None and not config.proj
         self.project = (
             nn.Identity() if self.is_identity else Projection(self.inputs.width, dimensions.hidden, bias=config.bias)
         )
+        self.partition = Partition(config.partition, self.inputs.width, dimensions, config.bias)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        """One softmax."""
-        return Scores(context.vocabulary, self.project(self.inputs(context)))
+        """One softmax, of scores that the partitions have edited."""
+        return Scores(context.vocabulary, self.project(context.inputs), edits=self.partition(context))
 
     def logits(self, distribution: NextToken) -> Float[Tensor, "N V"]:
         """Log-probabilities; for plain ``softmax`` the backbone's own scores, as if nothing were attached."""

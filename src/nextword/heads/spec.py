@@ -12,8 +12,7 @@ from typing import Any
 
 from nextword.config import validated
 from nextword.heads.head import HeadConfig, registry
-from nextword.heads.modifiers import modifiers
-from nextword.registry import did_you_mean
+from nextword.heads.modifiers import modifier_named, modifiers
 
 
 @dataclass(frozen=True)
@@ -56,24 +55,19 @@ def _from_text(text: str) -> HeadConfig:
     try:
         values = {"head": first.name, **config.from_arguments(first.arguments)}
         for term in rest:
-            if term.name not in modifiers:
-                raise ValueError(
-                    f"unknown part '{term.name}'.{did_you_mean(term.name, modifiers.names())} "
-                    f"Known: {', '.join(modifiers.names())}."
-                )
-            modifier = modifiers.get(term.name)
+            modifier = modifier_named(term.name)
             if modifier.field not in config.model_fields:
                 raise ValueError(f"'{first.name}' takes no '+{term.name}'; {_taken(config)}")
             if modifier.field in values:
-                raise ValueError(f"'+{term.name}' is given twice")
-            values[modifier.field] = modifier.parse(term.arguments)
+                raise ValueError(f"'+{term.name}' stands beside another part of its kind; write both as one")
+            values[modifier.field] = modifier.parse(term.name, term.arguments)
     except ValueError as fault:
         raise ValueError(f"head spec '{text}': {fault}") from None
     return validated(config, values, f"head spec '{text}'")
 
 
 def _taken(config: type[HeadConfig]) -> str:
-    taken = [f"+{name}" for name in modifiers.names() if modifiers.get(name).field in config.model_fields]
+    taken = [modifiers.get(field).usage for field in config.model_fields if field in modifiers]
     return f"it takes {', '.join(taken)}" if taken else "it takes no modifier"
 
 
@@ -82,14 +76,14 @@ def head_spec(config: HeadConfig) -> str:
 
     >>> head_spec(parse_head("mos:3+mi:1x3"))
     'mos:3+mi:1x3'
+    >>> head_spec(parse_head("Softmax+Mi+CPR:100,20"))
+    'softmax+cpr:20,100+mi'
     """
     parts = [_write(config.head, config.arguments())]
-    for name in modifiers.names():
-        field = modifiers.get(name).field
-        if field in type(config).model_fields:
-            arguments = modifiers.get(name).write(getattr(config, field))
-            if arguments is not None:
-                parts.append(_write(name, arguments))
+    for field in type(config).model_fields:
+        written = modifiers.get(field).write(getattr(config, field)) if field in modifiers else None
+        if written is not None:
+            parts.append(_write(*written))
     return "+".join(parts)
 
 

@@ -167,6 +167,7 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
     def _context(self, seen: Observation, layout: Layout, places: Tensor) -> Context:
         return Context(
             states=seen.states[layout.row, places],
+            inputs=seen.inputs[layout.row, places],
             position=places + seen.past,
             layout=layout,
             vocabulary=OutputLayer(self.backbone),
@@ -308,10 +309,10 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         return outputs.to_tuple() if return_dict is False else outputs
 
     def _loss(self, seen: Observation, labels: Tensor, total_items: Any) -> Tensor:
-        if labels.shape != seen.inputs.ids.shape:
-            expected = tuple(seen.inputs.ids.shape)
+        if labels.shape != seen.decoder.ids.shape:
+            expected = tuple(seen.decoder.ids.shape)
             raise ValueError(f"labels: shape {tuple(labels.shape)}, expected that of the tokens, {expected}")
-        labels = labels.masked_fill(~seen.inputs.valid, _IGNORED_LABEL)
+        labels = labels.masked_fill(~seen.decoder.valid, _IGNORED_LABEL)
         expect_known_ids("labels", labels, OutputLayer(self.backbone).size, ignored=_IGNORED_LABEL)
         if self.config.is_encoder_decoder:
             targets = labels

@@ -22,8 +22,9 @@ class Observation:
 
     Args:
         outputs: The backbone's outputs, with logits of no position.
-        inputs: The decoder's new tokens.
+        decoder: The decoder's new tokens.
         states: What the output layer reads (B, T, D).
+        inputs: What the head's projections read (B, T, Q).
         past: Places before the first new token.
         memory: The sequences so far, where the head remembers.
         source: The encoder's side, where the head reads it.
@@ -31,8 +32,9 @@ class Observation:
     """
 
     outputs: Any
-    inputs: DecoderInputs
+    decoder: DecoderInputs
     states: Tensor
+    inputs: Tensor
     past: int | Tensor
     memory: Memory | None
     source: Source | None
@@ -82,14 +84,15 @@ def observe(model: Any, inputs: dict[str, Any]) -> Observation:
             raise
         raise ValueError(message) from fault
 
+    layers = _last_layers(model, outputs, head.layers, states)
+    read = head.inputs(states, layers, decoder.valid, history)
     past: int | Tensor = 0
     memory = None
     if history is not None:
-        streams = head.streams(states, _last_layers(model, outputs, head.layers, states))
-        memory, past = history.append(decoder.ids, decoder.valid, streams)
-    source = _source(model, outputs, inputs, source_ids) if head.reads_source else None
+        memory, past = history.append(decoder.ids, decoder.valid, head.streams(states, read))
+    source = _source(model, outputs, inputs, source_ids, history) if head.reads_source else None
     unwanted = {"logits"} | (_HIDDEN if head.layers and not kept_layers else set())
-    return Observation(outputs, decoder, states, past, memory, source, frozenset(unwanted))
+    return Observation(outputs, decoder, states, read, past, memory, source, frozenset(unwanted))
 
 
 _HIDDEN = frozenset({"hidden_states", "decoder_hidden_states", "encoder_hidden_states"})
@@ -182,7 +185,9 @@ def _last_layers(model: Any, outputs: Any, count: int, states: Tensor) -> tuple[
     return tuple((hidden[-1 - i] if scale == 1.0 else hidden[-1 - i] * scale).to(states.dtype) for i in range(count))
 
 
-def _source(model: Any, outputs: Any, inputs: dict[str, Any], source_ids: Tensor | None) -> Source:
+def _source(
+    model: Any, outputs: Any, inputs: dict[str, Any], source_ids: Tensor | None, history: History | None
+) -> Source:
     if source_ids is None:
         raise ValueError(
             f"head '{model.next_word_head.config.head}' reads the source's words: pass input_ids, or source_ids where "
@@ -194,4 +199,7 @@ def _source(model: Any, outputs: Any, inputs: dict[str, Any], source_ids: Tensor
     if mask is not None and mask.ndim != 2:
         raise ValueError("this head reads the source's words: pass the source's 2-D padding mask (batch, places)")
     valid = torch.ones_like(source_ids, dtype=torch.bool) if mask is None else mask.bool()
-    return Source(source_ids, valid, states)
+    if history is None:
+        return Source(source_ids, valid, states, model.next_word_head.source_streams(states))
+    kept = history.of_source(lambda: model.next_word_head.source_streams(states))
+    return Source(source_ids, valid, states, kept)

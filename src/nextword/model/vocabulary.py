@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -34,8 +34,13 @@ class Adjustment(ABC):
         """This adjustment as ``backbone`` makes it, None where it makes none."""
 
     @abstractmethod
-    def __call__(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
-        """The adjusted scores."""
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
+        """The adjusted scores.
+
+        Args:
+            scores: Of every token, or of few.
+            ids: Which tokens these are; None for every token in order.
+        """
 
 
 class _ByNumber(Adjustment):
@@ -58,7 +63,7 @@ class SoftCap(_ByNumber):
 
     name, key = "soft_cap", "final_logit_softcapping"
 
-    def __call__(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
         """Scores within plus or minus the cap."""
         return torch.tanh(scores / self.number) * self.number
 
@@ -68,7 +73,7 @@ class Multiply(_ByNumber):
 
     name, key = "multiply", "logit_scale"
 
-    def __call__(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
         """Scaled scores."""
         return scores * self.number
 
@@ -78,7 +83,7 @@ class Divide(_ByNumber):
 
     name, key = "divide", "logits_scaling"
 
-    def __call__(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
         """Scaled scores."""
         return scores / self.number
 
@@ -97,9 +102,10 @@ class AddBias(Adjustment):
         bias = getattr(backbone, "final_logits_bias", None)
         return None if bias is None else cls(bias.flatten())
 
-    def __call__(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
         """Scores with the bias."""
-        return scores + self.bias.to(scores.device)
+        bias = self.bias.to(scores.device)
+        return scores + (bias if ids is None else bias[ids])
 
 
 _KNOWN: tuple[type[Adjustment], ...] = (SoftCap, Multiply, Divide, AddBias)
@@ -132,6 +138,19 @@ class OutputLayer:
         scores: Tensor = self.layer(states)
         for adjustment in self.adjustments:
             scores = adjustment(scores)
+        return scores
+
+    def scores_of(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
+        """The scores of few tokens, the same as among those of every token."""
+        if type(self.layer) is nn.Linear:
+            scores = states @ nn.functional.embedding(ids, self.layer.weight).mT
+            if self.layer.bias is not None:
+                scores = scores + self.layer.bias[ids][:, None]
+        else:
+            # quantised, adapted or parametrised: only the layer itself knows its rows
+            scores = self.layer(states).gather(2, ids[:, None].expand(-1, states.shape[1], -1))
+        for adjustment in self.adjustments:
+            scores = adjustment(scores, ids[:, None])
         return scores
 
 

@@ -20,18 +20,24 @@ SMALLEST_VOCABULARY = 258
 """The 256 bytes and two special tokens."""
 
 
-def trained_tokenizer(text: str, vocabulary: int, cache: Path | None) -> PreTrainedTokenizerBase:
+def trained_tokenizer(
+    text: str, vocabulary: int, cache: Path | None, mask: str | None = None
+) -> PreTrainedTokenizerBase:
     """Byte-level BPE of ``vocabulary`` tokens; read from ``cache`` where this text and size were trained before.
 
-    Bytes are the base alphabet, so that no character is unknown and every text can be scored.
+    Bytes are the base alphabet, so that no character is unknown and every text can be scored. ``mask`` is one more
+    special token, where it is given.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    if vocabulary < SMALLEST_VOCABULARY:
+    special = [END, PAD, *([mask] if mask is not None else [])]
+    smallest = SMALLEST_VOCABULARY + len(special) - 2
+    if vocabulary < smallest:
         raise ValueError(
-            f"task.vocabulary: at least {SMALLEST_VOCABULARY} (256 bytes, 2 special tokens), got {vocabulary}"
+            f"task.vocabulary: at least {smallest} (256 bytes, {len(special)} special tokens), got {vocabulary}"
         )
-    key = hashlib.sha256(f"bpe/{vocabulary}/{text}".encode()).hexdigest()[:16]
+    masked = "" if mask is None else f"{mask}/"
+    key = hashlib.sha256(f"bpe/{masked}{vocabulary}/{text}".encode()).hexdigest()[:16]
     kept = None if cache is None else cache / f"bpe-{vocabulary}-{key}.json"
     if kept is not None and kept.is_file():
         tokenizer = Tokenizer.from_file(str(kept))
@@ -41,14 +47,14 @@ def trained_tokenizer(text: str, vocabulary: int, cache: Path | None) -> PreTrai
         tokenizer.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
             vocab_size=vocabulary,
-            special_tokens=[END, PAD],
+            special_tokens=special,
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
         tokenizer.train_from_iterator(_lines(text), trainer)
         if kept is not None:
             write_atomically(kept, tokenizer.to_str())
-    return for_transformers(tokenizer)
+    return for_transformers(tokenizer, mask=mask)
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel
 
 from nextword.registry import Registry
+from nextword.tasks.architecture import DECODER_ONLY, Architecture
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -29,7 +30,7 @@ class Start:
 
     Attributes:
         model_config: Architecture; the model is built from it with random weights.
-        dataset: What it is trained on with the plain likelihood; columns ``input_ids`` and ``labels``.
+        dataset: What it is trained on with the plain likelihood; columns as those of ``Task.training``.
         settings: ``steps``, ``batch_size``, ``learning_rate`` of that training.
     """
 
@@ -45,11 +46,13 @@ class Task(ABC):
         name: The registered name.
         version: Raised when examples or metrics change, so that numbers of two versions are never compared.
         Config: What the user can set.
+        architecture: That of the models it trains; others are refused.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
     Config: ClassVar[type[BaseModel]]
+    architecture: ClassVar[Architecture] = DECODER_ONLY
 
     @abstractmethod
     def __init__(self, config: Any) -> None: ...
@@ -68,7 +71,11 @@ class Task(ABC):
 
     @abstractmethod
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Columns ``input_ids`` and ``labels`` (unshifted, -100 ignored), of varying length."""
+        """Columns ``input_ids`` and ``labels`` (unshifted, -100 ignored), of varying length.
+
+        For a decoder-only model each label stands beside its input id; for an encoder-decoder model ``input_ids`` are
+        the source and ``labels`` the target.
+        """
 
     @abstractmethod
     def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:

@@ -33,20 +33,24 @@ class TextParts:
         return hashlib.sha256("\0".join((self.train, self.validation, self.test)).encode()).hexdigest()
 
 
-def read_parts(path: Path) -> TextParts:
+def read_parts(path: Path, where: str = "task.data") -> TextParts:
     """Reads a folder or a single file.
+
+    Args:
+        path: The folder or file.
+        where: Name of the setting that holds the path, for messages.
 
     Raises:
         ValueError: Nothing there, a part is missing or empty, not UTF-8, or too few lines to cut.
     """
     if path.is_dir():
-        texts = {part: _read(_find(path, part)) for part in NAMES}
+        texts = {part: _read(_find(path, part, where), where) for part in NAMES}
         return TextParts(**texts, source=path.name, split="files")
     if not path.exists():
         raise ValueError(
-            f"task.data: '{path}' does not exist. Give a text file, or a folder with train.txt, valid.txt and test.txt."
+            f"{where}: '{path}' does not exist. Give a text file, or a folder with train.txt, valid.txt and test.txt."
         )
-    lines = _read(path).splitlines(keepends=True)
+    lines = _read(path, where).splitlines(keepends=True)
     first = int(SINGLE_FILE_SHARES[0] * len(lines))
     second = first + int(SINGLE_FILE_SHARES[1] * len(lines))
     texts = {
@@ -57,28 +61,28 @@ def read_parts(path: Path) -> TextParts:
     for part, text in texts.items():
         if not text.strip():
             raise ValueError(
-                f"task.data: '{path}' has {len(lines)} lines, and the {part} part would be empty. Give at least 20 "
+                f"{where}: '{path}' has {len(lines)} lines, and the {part} part would be empty. Give at least 20 "
                 f"lines of text, or a folder with three files."
             )
     return TextParts(**texts, source=path.name, split="one file by line position, 90/5/5 %")
 
 
-def _find(folder: Path, part: str) -> Path:
+def _find(folder: Path, part: str, where: str) -> Path:
     for name in NAMES[part]:
         if (folder / name).is_file():
             return folder / name
-    raise ValueError(f"task.data: no {part} text in '{folder}'. Looked for: {', '.join(NAMES[part])}.")
+    raise ValueError(f"{where}: no {part} text in '{folder}'. Looked for: {', '.join(NAMES[part])}.")
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, where: str) -> str:
     try:
         # newline="" keeps \r\n as it is: bits per byte count the bytes of the file.
         with path.open(encoding="utf-8", newline="") as file:
             text = file.read()
     except UnicodeDecodeError as error:
-        raise ValueError(f"task.data: '{path}' is not UTF-8 text (byte {error.start}).") from None
+        raise ValueError(f"{where}: '{path}' is not UTF-8 text (byte {error.start}).") from None
     except OSError as error:
-        raise ValueError(f"task.data: cannot read '{path}' ({error.strerror or error}).") from None
+        raise ValueError(f"{where}: cannot read '{path}' ({error.strerror or error}).") from None
     if not text.strip():
-        raise ValueError(f"task.data: '{path}' is empty.")
+        raise ValueError(f"{where}: '{path}' is empty.")
     return text

@@ -18,6 +18,8 @@ class RightPadding:
 
     Args:
         pad_id: Which id is without effect, because mask and labels leave these positions out.
+        aligned: Whether each label stands beside an input id, as for decoder-only models. The labels of encoder-decoder
+            models are a sequence of their own, padded to its own longest length T' in place of T.
         without_logits: Put ``return_logits=False`` into the batch: our models then return a loss without
             building (B,T,V).
 
@@ -27,17 +29,22 @@ class RightPadding:
     """
 
     pad_id: int = 0
+    aligned: bool = True
     without_logits: bool = False
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """One batch of (B,T) tensors, T the longest length."""
+        """One batch of (B,T) tensors, T the longest length.
+
+        Raises:
+            ValueError: Aligned labels of another length than the input ids.
+        """
         ids = [_vector(example["input_ids"]) for example in examples]
         batch: dict[str, Any] = {
             "input_ids": _stacked(ids, self.pad_id),
             "labels": _stacked([_vector(example["labels"]) for example in examples], IGNORED),
             "attention_mask": _stacked([torch.ones_like(row) for row in ids], 0),
         }
-        if batch["labels"].shape != batch["input_ids"].shape:
+        if self.aligned and any(len(example["input_ids"]) != len(example["labels"]) for example in examples):
             lengths = [(len(example["input_ids"]), len(example["labels"])) for example in examples]
             raise ValueError(f"each example needs as many labels as input_ids; got lengths (ids, labels) {lengths}")
         if self.without_logits:

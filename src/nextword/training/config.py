@@ -21,7 +21,7 @@ class StartConfig(Settings):
     """The model that every method starts from."""
 
     model: str | None = None
-    """Folder or hub name of a causal language model. Without it the task's own small model is trained once."""
+    """Folder or hub name of a language model of the task's architecture. Without it the task's own is trained once."""
     seed: int = Field(default=0, ge=0)
     """Seed of that training."""
     training: dict[str, JsonValue] = Field(default={})

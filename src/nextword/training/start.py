@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import Field, JsonValue
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, set_seed
+from transformers import AutoConfig, AutoTokenizer, set_seed
 
 import nextword as nw
 from nextword.records import MetricValue, Record
+from nextword.tasks.architecture import Architecture, architecture_of
 from nextword.training.checkpoints import unreadable_weights
 from nextword.training.config import CompareConfig, is_folder
 from nextword.training.method import TEST_TIME_OBJECTIVE, Method
@@ -66,10 +67,11 @@ class CommonStart:
     folder: Path
     record: StartRecord
     tokenizer: PreTrainedTokenizerBase
+    architecture: Architecture
 
     def backbone(self) -> PreTrainedModel:
         """A new copy of the model, in float32."""
-        return _plain_model(str(self.folder / "model"))
+        return _plain_model(str(self.folder / "model"), self.architecture)
 
 
 def prepare_start(config: CompareConfig, task: Task, folder: Path, stages: Stages) -> CommonStart:
@@ -78,7 +80,8 @@ def prepare_start(config: CompareConfig, task: Task, folder: Path, stages: Stage
     Every method is attached once before anything is trained, so that a wrong spec costs seconds and not the training.
 
     Raises:
-        ValueError: A head or objective that does not exist or does not fit, or a start model that is no plain model.
+        ValueError: A head or objective that does not exist or does not fit, or a start model that is no plain model
+            of the task's architecture.
     """
     done = _complete(folder)
     if done is None:
@@ -87,7 +90,7 @@ def prepare_start(config: CompareConfig, task: Task, folder: Path, stages: Stage
         done = make(config, task, folder, stages)
         done.save(folder / "start.json")
         shutil.rmtree(folder / "training", ignore_errors=True)
-    return CommonStart(folder, done, AutoTokenizer.from_pretrained(folder / "model"))
+    return CommonStart(folder, done, AutoTokenizer.from_pretrained(folder / "model"), task.architecture)
 
 
 def attached(backbone: PreTrainedModel, head: str, objective: str, seed: int) -> Any:
@@ -116,7 +119,8 @@ def _loaded(config: CompareConfig, task: Task, folder: Path, stages: Stages) -> 
     name = str(config.start.model)
     with stages("start", "loading"):
         source = str(Path(name).expanduser()) if is_folder(name) else name
-        backbone = _plain_model(source)
+        _expect_architecture(source, task)
+        backbone = _plain_model(source, task.architecture)
         tokenizer = AutoTokenizer.from_pretrained(source)
         _check_methods(backbone, config.methods)
         task.check_start(backbone.config, tokenizer)
@@ -130,7 +134,7 @@ def _trained(config: CompareConfig, task: Task, folder: Path, stages: Stages) ->
         start = task.start(tokenizer, config.start.seed)
         settings = merged(start.settings, config.start.training, "start.training")
         set_seed(config.start.seed)
-        backbone = AutoModelForCausalLM.from_config(start.model_config)
+        backbone = task.architecture.new(start.model_config)
         _check_methods(backbone, config.methods)
         task.check_start(backbone.config, tokenizer)
     model = attached(backbone, PLAIN_HEAD, "mle", config.start.seed)
@@ -177,12 +181,16 @@ def _check_methods(backbone: PreTrainedModel, methods: list[Method]) -> None:
                 raise ValueError(f"method '{method.title}': {problem}") from problem
 
 
-def _plain_model(source: str) -> PreTrainedModel:
+def _expect_architecture(source: str, task: Task) -> None:
     if source.startswith(("/", ".")) and not Path(source).exists():
         raise ValueError(f"start.model: no such folder: {source}")
-    if getattr(AutoConfig.from_pretrained(source), "is_encoder_decoder", False):
-        raise ValueError(f"start.model: {source} is an encoder-decoder model; a comparison needs a decoder-only one")
-    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
+    found, wanted = architecture_of(AutoConfig.from_pretrained(source)), task.architecture
+    if found != wanted:
+        raise ValueError(f"start.model: {source} is {found.name}; task '{task.name}' needs {wanted.name}")
+
+
+def _plain_model(source: str, architecture: Architecture) -> PreTrainedModel:
+    model = architecture.load(source, dtype=torch.float32)
     if hasattr(model, "next_word_head"):
         raise ValueError(f"{source} already has a head of nextword; a comparison starts from a plain model")
     return model

@@ -14,6 +14,7 @@ from pydantic import Field, JsonValue
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from nextword.records import Cost, CurvePoint, Record
+from nextword.tasks.architecture import architecture_of
 from nextword.training.checkpoints import last_complete
 from nextword.training.collator import RightPadding
 from nextword.training.measure import MEASURED_STEP, Fraction, LastPoint, PeakMemory, StepClock
@@ -75,8 +76,8 @@ def train(
     Called again with the same folder after an interruption, it goes on from the last complete checkpoint.
 
     Args:
-        model: A model with labels in its ``forward``, ours or any causal one of transformers.
-        dataset: Columns ``input_ids`` and ``labels`` of any length.
+        model: A model with labels in its ``forward``, ours or any of transformers, decoder-only or encoder-decoder.
+        dataset: Columns ``input_ids`` and ``labels`` of any length; see ``Task.training``.
         settings: How to train.
         seed: Order of the batches and dropout. It does not depend on the model, so every method sees the same batches.
         folder: Where checkpoints are kept.
@@ -94,7 +95,7 @@ def train(
         trainer = Trainer(
             model=model,
             args=_arguments(settings, seed, folder),
-            data_collator=RightPadding(_pad_id(model), without_logits=_can_leave_logits_out(model)),
+            data_collator=_collator(model),
             train_dataset=dataset,
             eval_dataset=validation if settings.evaluate_every else None,
             callbacks=[clock, memory, LastPoint(), *([Fraction(progress)] if progress else [])],
@@ -227,6 +228,14 @@ def _parameters(model: PreTrainedModel) -> dict[str, int]:
 
 def _curve(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
     return [CurvePoint(step=int(entry["step"]), loss=float(entry[key])) for entry in log if key in entry]
+
+
+def _collator(model: PreTrainedModel) -> RightPadding:
+    return RightPadding(
+        _pad_id(model),
+        aligned=not architecture_of(model.config).has_encoder,
+        without_logits=_can_leave_logits_out(model),
+    )
 
 
 def _pad_id(model: PreTrainedModel) -> int:

@@ -1,0 +1,26 @@
+"""What a distribution needs of an output embedding."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+@runtime_checkable
+class Vocabulary(Protocol):
+    """What turns states into scores of tokens: an output embedding with all that belongs to it."""
+
+    @property
+    def size(self) -> int:
+        """V."""
+        ...
+
+    def __call__(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+        """A score for every token, in a new tensor that the caller may change."""
+        ...
+
+    def scores_of(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
+        """The scores of few tokens, the same for the Q states of a row, without those of all others."""
+        ...

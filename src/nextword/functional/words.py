@@ -1,0 +1,70 @@
+"""The distinct tokens of each sequence: what a partition scores once, however often a token occurs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Words:
+    """Distinct valid tokens of B sequences, in U columns; a sequence with fewer words leaves columns empty.
+
+    Args:
+        ids: Token of each column; 0 where the column is empty.
+        first: First place that holds it; S, past the last place, where the column is empty.
+        column: Column of the token at each place; 0 where the place is not valid.
+        valid: Which places count.
+    """
+
+    ids: Int[Tensor, "B U"]
+    first: Int[Tensor, "B U"]
+    column: Int[Tensor, "B S"]
+    valid: Bool[Tensor, "B S"]
+
+    @classmethod
+    def of(cls, ids: Int[Tensor, "B S"], valid: Bool[Tensor, "B S"]) -> Words:
+        """The words of sequences of tokens.
+
+        >>> words = Words.of(torch.tensor([[7, 3, 7, 9]]), torch.tensor([[True, True, True, False]]))
+        >>> words.ids, words.first, words.column
+        (tensor([[3, 7]]), tensor([[1, 0]]), tensor([[1, 0, 1, 0]]))
+        """
+        beyond = torch.iinfo(torch.long).max  # sorts places that do not count to the end
+        ordered, place = torch.where(valid, ids, beyond).sort(dim=1, stable=True)
+        starts = torch.ones_like(valid)
+        starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+        rank = starts.cumsum(1) - 1
+        known = ordered != beyond
+        # one column more than there can be words takes what does not count, and is cut off
+        size = ids.shape[1] if torch.compiler.is_compiling() else _most(rank, known)
+        target = torch.where(known, rank, size)
+        words = ids.new_zeros(len(ids), size + 1).scatter(1, target, ordered)
+        first = ids.new_full((len(ids), size + 1), ids.shape[1]).scatter_reduce(1, target, place, "amin")
+        column = torch.zeros_like(ids).scatter(1, place, rank.masked_fill(~known, 0))
+        return cls(words[:, :size], first[:, :size], column, valid)
+
+    def seen(self, row: Int[Tensor, "N"], before: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
+        """Which words occur in each position's sequence at a place smaller than ``before``."""
+        return self.first[row] < before[:, None]
+
+    def occurring(self, row: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
+        """Which words occur in each position's sequence at all."""
+        return (self.first < self.valid.shape[1])[row]
+
+    def mean(
+        self, scores: Float[Tensor, "N S"], visible: Bool[Tensor, "N S"], row: Int[Tensor, "N"]
+    ) -> Float[Tensor, "N U"]:
+        """Mean score over the visible places that hold each word; 0 where none does."""
+        column = self.column[row]
+        shape = (len(row), self.ids.shape[1])
+        total = scores.new_zeros(shape).scatter_add(1, column, scores.masked_fill(~visible, 0.0))
+        count = scores.new_zeros(shape).scatter_add(1, column, visible.to(scores.dtype))
+        return total / count.clamp_min(1.0)
+
+
+def _most(rank: Tensor, known: Tensor) -> int:
+    return int(rank.masked_fill(~known, -1).max()) + 1 if rank.numel() else 0

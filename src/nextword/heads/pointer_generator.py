@@ -1,0 +1,99 @@
+"""Pointer generator: a gate chooses between the softmax and attention over the text or source."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from nextword.context import Context
+from nextword.distribution import Interpolated, NextToken, Scores
+from nextword.functional.additive import additive_scores
+from nextword.functional.entries import Entries
+from nextword.functional.logspace import at_least_float32
+from nextword.heads.dimensions import Dimensions
+from nextword.heads.gate import ScalarGate
+from nextword.heads.head import Head, HeadConfig, registry
+from nextword.heads.inputs import MultiInputConfig, Projection
+from nextword.heads.local import LocalEmbeddings
+
+_COPY_LITTLE = 3.0
+"""Where the gate's bias starts in an encoder-decoder model (published), so that 95 % is generated at first."""
+
+
+class PointerGeneratorConfig(HeadConfig):
+    """Settings of the pointer generator."""
+
+    head: Literal["pg"] = "pg"
+    mi: MultiInputConfig | None = None
+    """Multiple input states for the projections; None reads the last state alone. The gate always reads that alone."""
+    bias: bool = True
+    """Whether the projections have a bias (published: GPT-2 yes, T5 no)."""
+    gate_bias: float | None = None
+    """Where the gate's bias starts; above 0 generates more. None: 0 for a decoder-only model and 3 for an
+    encoder-decoder, as published."""
+    include_current: bool = False
+    """Whether a position may point at its own token."""
+
+
+@registry.register("pg")
+class PointerGeneratorHead(Head):
+    """A gate between the softmax and additive attention over the past or the source.
+
+    Formula: with ``z = (S q_t + b) . w_v``, ``a = softmax_s(att . tanh(PD q_t + LD q_s + att_b))`` over the visible
+    places and ``g_t = sigmoid(w_g . h_t + b_g)``::
+
+        P(v) = g_t softmax(z)_v + (1 - g_t) sum_{s: x_s = v} a_s
+
+    Decoder-only models point at places ``s < t`` of their own text, encoder-decoder models into the source (``LE`` of
+    the encoder's states in place of ``LD q_s``). Padding is never pointed at; where nothing is visible ``g = 1``.
+
+    Expresses: copies whatever the output embedding says of a word. Costs: three D x D projections, and additive
+    attention in O(T T D) time, in chunks of memory.
+
+    Attached to a pretrained model it changes the distribution: attention starts uniform and the gate near one half
+    (0.95 for an encoder-decoder).
+
+    Source: See et al. 2017 (pointer generator); Softmax-CPR, rows "PG" and "PG + Mi".
+
+    Differs from the published code: attention is normalised over the places that are visible; there over all, those to
+    come included, so that rows did not sum to one and saw the future.
+
+    Example:
+        >>> from nextword.heads import parse_head
+        >>> parse_head("pg+mi").gate_bias is None
+        True
+    """
+
+    Config = PointerGeneratorConfig
+
+    def __init__(self, config: PointerGeneratorConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        width, source = self.inputs.width, dimensions.is_encoder_decoder
+        self.project = Projection(width, dimensions.hidden, bias=config.bias)
+        self.local = LocalEmbeddings(
+            width, dimensions, source=source, bias=config.bias, include_current=config.include_current
+        )
+        self.attention_vector = nn.Parameter(torch.zeros(dimensions.hidden))
+        self.attention_bias = nn.Parameter(torch.zeros(dimensions.hidden))
+        bias = config.gate_bias if config.gate_bias is not None else (_COPY_LITTLE if source else 0.0)
+        self.gate = ScalarGate(dimensions.hidden, bias)
+
+    def reset_parameters(self) -> None:
+        """Uniform attention."""
+        nn.init.zeros_(self.attention_vector)
+        nn.init.zeros_(self.attention_bias)
+
+    def forward(self, context: Context, mode: str | None = None) -> NextToken:
+        """Softmax and attention, weighed by the gate."""
+        ids, keys, visible = self.local.places(context)
+        queries = at_least_float32(self.local.query(context.inputs) + self.attention_bias)
+        with torch.autocast(queries.device.type, enabled=False):
+            vector = self.attention_vector.to(queries.dtype)
+            scores = additive_scores(context.layout.pack(queries), keys.to(queries.dtype), vector)
+        attention = Entries(ids, context.row, context.layout.unpack(scores), visible)
+        gate = self.gate(context.states)
+        softmax = Scores(context.vocabulary, self.project(context.inputs))
+        return Interpolated(softmax, attention, F.logsigmoid(gate), F.logsigmoid(-gate))

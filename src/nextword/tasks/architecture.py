@@ -1,0 +1,49 @@
+"""The two architectures of language models, and what a task and a training must know to tell them apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One of the two; tasks name the one whose models they train.
+
+    Attributes:
+        name: What a person calls it, with its article.
+        auto_class: The class of transformers that builds and loads such models.
+        has_encoder: Whether ``input_ids`` are a source that an encoder reads, and ``labels`` a target of its own
+            length; otherwise labels stand beside the input ids, one for one.
+    """
+
+    name: str
+    auto_class: str
+    has_encoder: bool
+
+    def new(self, config: PretrainedConfig) -> PreTrainedModel:
+        """A model with random weights."""
+        model: PreTrainedModel = self._class().from_config(config)
+        return model
+
+    def load(self, source: str, **kwargs: Any) -> PreTrainedModel:
+        """A pretrained model, from a folder or the hub."""
+        model: PreTrainedModel = self._class().from_pretrained(source, **kwargs)
+        return model
+
+    def _class(self) -> Any:
+        import transformers
+
+        return getattr(transformers, self.auto_class)
+
+
+DECODER_ONLY = Architecture("a decoder-only model", "AutoModelForCausalLM", has_encoder=False)
+ENCODER_DECODER = Architecture("an encoder-decoder model", "AutoModelForSeq2SeqLM", has_encoder=True)
+
+
+def architecture_of(config: PretrainedConfig) -> Architecture:
+    """The architecture of the model that a configuration describes."""
+    return ENCODER_DECODER if getattr(config, "is_encoder_decoder", False) else DECODER_ONLY

@@ -1,0 +1,194 @@
+"""Measurements on encoded pairs: likelihood of the targets, copying in generated outputs, example predictions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from nextword.metrics.copying import CopyingSum, words
+from nextword.metrics.likelihood import Interval, LikelihoodSum
+from nextword.records import ExamplePrediction, MetricValue, TopWord
+from nextword.tasks.encoding import IGNORED, batches, pad_right
+from nextword.tasks.pair_encoding import EncodedPair
+from nextword.tasks.task import Progress
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+SHOWN_WORDS = 60
+"""Words of a source that an example shows, around the gap or from its beginning."""
+
+GREEDY: dict[str, Any] = {
+    "do_sample": False, "num_return_sequences": 1, "early_stopping": False, "length_penalty": 1.0, "min_length": 0,
+    "no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
+}  # fmt: skip
+"""Against whatever a pretrained model's own generation settings say: every method is to answer in the same way."""
+
+
+def likelihood(
+    model: Any, pairs: Sequence[EncodedPair], pad: int, batch_size: int, progress: Progress | None = None
+) -> LikelihoodSum:
+    """Nats of every target token, the end of the sequence included; each pair is one block of the interval."""
+    total = LikelihoodSum()
+    done = 0
+    for part in batches(pairs, batch_size):
+        dist, labels = _ask(model, part, pad)
+        counted = labels != IGNORED
+        nats = -dist.log_prob(labels[counted][:, None])[:, 0].double().cpu()
+        for pair, block in zip(part, nats.split(counted.sum(dim=1).tolist()), strict=True):
+            total.add(float(block.sum()), len(block), len(pair.target.text.encode()))
+        done += len(part)
+        if progress is not None:
+            progress(done / len(pairs))
+    return total
+
+
+def likelihood_metrics(total: LikelihoodSum) -> dict[str, MetricValue]:
+    """Perplexity and nll per token of this tokenizer, and bits per byte of the targets, with bootstrap intervals."""
+    found = {
+        "nll": _value(total.nll(), "nats per target token", total.tokens, total.nll_interval()),
+        "bits_per_byte": _value(
+            total.bits_per_byte(), "bits per UTF-8 byte of targets", total.bytes, total.bits_per_byte_interval()
+        ),
+    }
+    # A perplexity too large for a float is left out; nll says the same and is there.
+    if math.isfinite(total.perplexity()):
+        found["perplexity"] = _value(
+            total.perplexity(), "per target token of this tokenizer", total.tokens, total.perplexity_interval()
+        )
+    return found
+
+
+def generate(
+    model: Any,
+    pairs: Sequence[EncodedPair],
+    tokenizer: PreTrainedTokenizerBase,
+    settings: dict[str, Any],
+    batch_size: int,
+    progress: Progress | None = None,
+) -> list[str]:
+    """What the model writes for each source.
+
+    Args:
+        model: An attached encoder-decoder model.
+        pairs: Their sources are read.
+        tokenizer: The model's.
+        settings: Arguments of ``generate``.
+        batch_size: Sources at a time.
+        progress: Told the share that is done.
+    """
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    found: list[str] = []
+    for part in batches(pairs, batch_size):
+        ids, mask = pad_right([pair.source.ids for pair in part], int(pad))
+        made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device), **GREEDY, **settings)
+        found += tokenizer.batch_decode(made, skip_special_tokens=True)
+        if progress is not None:
+            progress(len(found) / len(pairs))
+    return found
+
+
+def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozenset[str]) -> dict[str, MetricValue]:
+    """Copy recall and precision over all words and over rare ones; a share of nothing is left out.
+
+    Args:
+        examples: Source, reference, output.
+        frequent: The words that are not rare.
+    """
+    found: dict[str, MetricValue] = {}
+    for prefix, kind, leave_out in (("", "words", frozenset[str]()), ("rare_", "rare words", frequent)):
+        total = CopyingSum(leave_out)
+        for source, reference, output in examples:
+            total.add(source, reference, output)
+        recall, precision = total.recall(), total.precision()
+        if recall is not None:
+            unit = f"fraction of source {kind} in the reference"
+            found[f"{prefix}copy_recall"] = _value(recall, unit, total.wanted, total.recall_interval())
+        if precision is not None:
+            unit = f"fraction of source {kind} in the output"
+            found[f"{prefix}copy_precision"] = _value(precision, unit, total.copied, total.precision_interval())
+    return found
+
+
+def example_predictions(
+    model: Any,
+    pairs: Sequence[EncodedPair],
+    tokenizer: PreTrainedTokenizerBase,
+    frequent: frozenset[str],
+    count: int = 3,
+    k: int = 3,
+) -> list[ExamplePrediction]:
+    """The ``k`` first tokens where a rare word of the source comes next in the target, with the share of every source.
+
+    Shown for the first ``count`` pairs that have such a word behind the first one of their target.
+    """
+    pad = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id)
+    found: list[ExamplePrediction] = []
+    for pair in pairs:
+        place = _rare_copy(pair, frequent)
+        if place is None:
+            continue
+        dist, labels = _ask(model, [pair], pad)
+        log_probs, ids = dist.top_k(k)
+        sources = {name: part[place].tolist() for name, part in dist.sources(ids).items()}
+        top = [
+            TopWord(
+                word=str(tokenizer.decode([int(token)])).strip(),
+                probability=math.exp(log_prob),
+                sources={name: shares[number] for name, shares in sources.items()},
+            )
+            for number, (log_prob, token) in enumerate(zip(log_probs[place].tolist(), ids[place].tolist(), strict=True))
+            if log_prob > -math.inf
+        ]
+        wanted = str(tokenizer.decode([int(labels[0, place])])).strip()
+        begun = pair.target.text[: pair.target.starts[place]].strip()
+        shown = f"{_shortened(pair.source.text)} \N{RIGHTWARDS ARROW} {begun}"
+        found.append(ExamplePrediction(prompt=shown, expected=[wanted], setting="joint", top=top))
+        if len(found) == count:
+            break
+    return found
+
+
+def _ask(model: Any, pairs: Sequence[EncodedPair], pad: int) -> tuple[Any, Tensor]:
+    """Distribution at every target token, and the targets (B, T)."""
+    ids, mask = pad_right([pair.source.ids for pair in pairs], pad)
+    labels, _ = pad_right([pair.target.ids for pair in pairs], IGNORED)
+    ids, mask, labels = (tensor.to(model.device) for tensor in (ids, mask, labels))
+    dist = model.distribution(
+        ids,
+        attention_mask=mask,
+        decoder_input_ids=model.prepare_decoder_input_ids_from_labels(labels),
+        positions=labels != IGNORED,
+    )
+    return dist, labels
+
+
+def _rare_copy(pair: EncodedPair, frequent: frozenset[str]) -> int | None:
+    """Place of the first target token that begins a rare word of the source, after the first word."""
+    text = pair.target.text
+    given = set(words(pair.source.text)) - frequent
+    starts = pair.target.starts
+    for place, begin in enumerate(starts):
+        after = min((start for start in starts[place + 1 :] if start > begin), default=len(text))
+        if begin <= 0 or after <= begin:
+            continue
+        # From its token to the next white space: a word may have several tokens.
+        rest = text[begin:].lstrip()
+        begins_word = text[begin].isspace() or text[begin - 1].isspace()
+        spoken = words(rest.split()[0]) if rest else []
+        if begins_word and spoken and spoken[0] in given:
+            return place
+    return None
+
+
+def _shortened(text: str) -> str:
+    split = text.split()
+    return " ".join(split[:SHOWN_WORDS]) + (" \N{HORIZONTAL ELLIPSIS}" if len(split) > SHOWN_WORDS else "")
+
+
+def _value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
+    low, high = interval if interval is not None and all(map(math.isfinite, interval)) else (None, None)
+    return MetricValue(value=value, unit=unit, n=n, low=low, high=high)

@@ -1,0 +1,214 @@
+"""Pairs of a source and a target: read from JSON lines, or made from plain text by taking sentences out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nextword.tasks.gaps import GapConfig, Pair, gap_pairs
+from nextword.tasks.text import read_parts
+
+PARTS = ("train", "validation", "test")
+
+STEMS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test",),
+}
+"""Names of a part: of a file with ``.jsonl`` after it, and in a split field."""
+
+SUFFIXES = (".jsonl", ".ndjson", ".json")
+"""Files that hold one JSON object on each line; all others are plain text."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How pairs are found in files: fields of JSON lines, shares of a file that comes unsplit, gaps in plain text."""
+
+    source_field: str
+    target_field: str
+    split_field: str | None
+    validation_share: float
+    test_share: float
+    gaps: GapConfig
+    seed: int
+
+
+@dataclass(frozen=True)
+class PairParts:
+    """The pairs of each part, where they are from, how they were told apart, and how many had no text in them."""
+
+    train: list[Pair]
+    validation: list[Pair]
+    test: list[Pair]
+    source: str
+    split: str
+    empty: int = 0
+
+    @property
+    def sha256(self) -> str:
+        """Checksum over all pairs in order."""
+        digest = hashlib.sha256()
+        for part in (self.train, self.validation, self.test):
+            for pair in part:
+                digest.update(f"{pair.source}\0{pair.target}\0".encode())
+            digest.update(b"\0")
+        return digest.hexdigest()
+
+
+def read_pairs(path: Path, reading: Reading, where: str = "task.data") -> PairParts:
+    """Reads a folder or a file.
+
+    Args:
+        path: A folder with train, validation and test files (``.jsonl``, else ``.txt``), or one file of either kind.
+        reading: How.
+        where: Name of the setting that holds the path, for messages.
+
+    Raises:
+        ValueError: Nothing there, a part is missing or has no pairs, or a line is wrong (says which and why).
+    """
+    if not path.exists():
+        raise ValueError(
+            f"{where}: '{path}' does not exist. Give a .jsonl file, a folder with train.jsonl, validation.jsonl and "
+            f"test.jsonl, or plain text (train.txt, valid.txt, test.txt), in which sentences are taken out."
+        )
+    if path.is_dir() and any(_part_file(path, part) for part in PARTS):
+        found = _from_folder(path, reading, where)
+    elif path.is_file() and path.suffix.lower() in SUFFIXES:
+        found = _from_file(path, reading, where)
+    else:
+        found = _from_text(path, reading, where)
+    for part in PARTS:
+        if not getattr(found, part):
+            sizes = ", ".join(f"{len(getattr(found, name))} {name}" for name in PARTS)
+            raise ValueError(f"{where}: '{path}' gives no {part} pairs ({sizes}, split: {found.split}). {_hint(found)}")
+    return found
+
+
+def sample(pairs: Sequence[Pair], count: int | None, seed: int) -> list[Pair]:
+    """At most ``count`` pairs in their order, always the same ones for a seed.
+
+    >>> pairs = [Pair(str(number), "") for number in range(9)]
+    >>> sample(pairs, None, 0) == pairs, len(sample(pairs, 3, 0))
+    (True, 3)
+    """
+    if count is None or count >= len(pairs):
+        return list(pairs)
+    return [pairs[index] for index in sorted(random.Random(seed).sample(range(len(pairs)), count))]
+
+
+def _hint(found: PairParts) -> str:
+    if found.split == GAPS:
+        return "Pairs are made of paragraphs of at least task.gaps.min_sentences sentences; see task.gaps.paragraph."
+    return "Give more pairs, larger task.validation_share and task.test_share, or a folder with three files."
+
+
+GAPS = "files, a sentence taken out of each paragraph"
+
+
+def _from_text(path: Path, reading: Reading, where: str) -> PairParts:
+    texts = read_parts(path, where)
+    pairs = {part: list(gap_pairs(getattr(texts, part), reading.gaps, reading.seed)) for part in PARTS}
+    return PairParts(*_in_order(pairs), source=texts.source, split=GAPS)
+
+
+def _from_folder(path: Path, reading: Reading, where: str) -> PairParts:
+    pairs, empty = {}, 0
+    for part in PARTS:
+        file = _part_file(path, part)
+        if file is None:
+            names = ", ".join(f"{stem}.jsonl" for stem in STEMS[part])
+            raise ValueError(f"{where}: no {part} pairs in '{path}'. Looked for: {names}.")
+        rows = [_pair(row, reading, at) for row, at in _rows(file, where)]
+        pairs[part] = _with_text(rows)
+        empty += len(rows) - len(pairs[part])
+    return PairParts(*_in_order(pairs), source=path.name, split="files", empty=empty)
+
+
+def _from_file(path: Path, reading: Reading, where: str) -> PairParts:
+    pairs: dict[str, list[Pair]] = {part: [] for part in PARTS}
+    count = 0
+    for row, at in _rows(path, where):
+        pair = _pair(row, reading, at)
+        part = _part_by_hash(pair, reading) if reading.split_field is None else _part_named(row, reading, at)
+        pairs[part] += _with_text([pair])
+        count += 1
+    shares = (1 - reading.validation_share - reading.test_share, reading.validation_share, reading.test_share)
+    by_hash = f"one file by a hash of the source, {'/'.join(f'{100 * share:g}' for share in shares)} %"
+    split = by_hash if reading.split_field is None else f"one file by its field '{reading.split_field}'"
+    return PairParts(*_in_order(pairs), source=path.name, split=split, empty=count - sum(map(len, pairs.values())))
+
+
+def _part_file(folder: Path, part: str) -> Path | None:
+    files = (folder / f"{stem}{suffix}" for stem in STEMS[part] for suffix in SUFFIXES)
+    return next((file for file in files if file.is_file()), None)
+
+
+def _part_by_hash(pair: Pair, reading: Reading) -> str:
+    # Of the source, so that pairs that share one stay together.
+    digest = hashlib.sha256(f"{reading.seed}/{pair.source}".encode()).digest()
+    place = int.from_bytes(digest[:8], "big") / 2**64
+    if place < reading.test_share:
+        return "test"
+    return "validation" if place < reading.test_share + reading.validation_share else "train"
+
+
+def _part_named(row: dict[str, Any], reading: Reading, at: str) -> str:
+    name = _text(row, str(reading.split_field), at, "task.split_field")
+    for part, stems in STEMS.items():
+        if name.lower() in stems:
+            return part
+    known = ", ".join(stem for stems in STEMS.values() for stem in stems)
+    raise ValueError(f"{at}: field '{reading.split_field}' is '{name}'; known parts: {known}.")
+
+
+def _pair(row: dict[str, Any], reading: Reading, at: str) -> Pair:
+    return Pair(
+        _text(row, reading.source_field, at, "task.source_field"),
+        _text(row, reading.target_field, at, "task.target_field"),
+    )
+
+
+def _text(row: dict[str, Any], name: str, at: str, setting: str) -> str:
+    if name not in row:
+        raise ValueError(f"{at}: no field '{name}'; its fields are {', '.join(row) or 'none'}. Choose with {setting}.")
+    value = row[name]
+    if not isinstance(value, str):
+        raise ValueError(f"{at}: field '{name}' holds {json.dumps(value)[:40]}, expected text. Choose with {setting}.")
+    return value
+
+
+def _in_order(pairs: dict[str, list[Pair]]) -> tuple[list[Pair], list[Pair], list[Pair]]:
+    return pairs["train"], pairs["validation"], pairs["test"]
+
+
+def _with_text(pairs: Sequence[Pair]) -> list[Pair]:
+    return [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
+
+
+def _rows(path: Path, where: str) -> Iterator[tuple[dict[str, Any], str]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                at = f"{where}: '{path}', line {number}"
+                if line.strip():
+                    yield _object(line, at), at
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where}: '{path}' is not UTF-8 text (byte {error.start}).") from None
+    except OSError as error:
+        raise ValueError(f"{where}: cannot read '{path}' ({error.strerror or error}).") from None
+
+
+def _object(line: str, at: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{at}: not JSON ({error.msg}, column {error.colno}); each line is one JSON object.") from None
+    if not isinstance(row, dict):
+        raise ValueError(f"{at}: holds {line.strip()[:40]}, expected a JSON object with a source and a target.")
+    return row

@@ -1,0 +1,222 @@
+"""From a source to a target: likelihood of the targets, and whether a model copies what is to be copied.
+
+The pairs are your own, or sentences taken out of plain text as in the pre-training of PEGASUS (Zhang et al., 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nextword.metrics.copying import frequent_words
+from nextword.records import Evaluation
+from nextword.tasks import pair_measures
+from nextword.tasks.architecture import ENCODER_DECODER
+from nextword.tasks.bpe import trained_tokenizer
+from nextword.tasks.encoding import measuring
+from nextword.tasks.gaps import Pair
+from nextword.tasks.pair_encoding import PairEncoder
+from nextword.tasks.pairs import PairParts, Reading, read_pairs, sample
+from nextword.tasks.seq2seq_settings import Seq2SeqConfig
+from nextword.tasks.special import MASK
+from nextword.tasks.task import Progress, Start, Task, registry
+from nextword.tasks.tuning import tune_cache
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+LIKELIHOOD_SHARE = 0.25
+"""Share of an evaluation's time that goes into the likelihood, about; the rest is generation."""
+
+
+@registry.register("seq2seq")
+class SequenceToSequence(Task):
+    """Targets written from sources by encoder-decoder models; see docs/tasks/seq2seq.md."""
+
+    name = "seq2seq"
+    version = 1
+    Config = Seq2SeqConfig
+    architecture = ENCODER_DECODER
+
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        self.config = config
+        _check(config)
+        reading = Reading(
+            config.source_field, config.target_field, config.split_field, config.validation_share, config.test_share,
+            config.gaps, config.seed,
+        )  # fmt: skip
+        self.available = read_pairs(Path(config.data), reading)
+        self.train = sample(self.available.train, config.train_pairs, config.seed)
+        self.validate = sample(self.available.validation, config.validation_pairs, config.seed)
+        self.test = sample(self.available.test, config.test_pairs, config.seed)
+        self.pretraining: PairParts | None = None
+        if config.start.data is not None:
+            self.pretraining = read_pairs(Path(config.start.data), reading, "task.start.data")
+
+    def describe(self) -> dict[str, int | float | str]:
+        """Sizes, split, checksums, and how many test pairs have a source or target that training has too."""
+        found, used = self.available, (self.train, self.validate, self.test)
+        sizes: dict[str, int | float | str] = {}
+        for part, pairs in zip(("train", "validation", "test"), used, strict=True):
+            sizes[f"{part}_pairs"] = len(pairs)
+            sizes[f"{part}_pairs_available"] = len(getattr(found, part))
+        told: dict[str, int | float | str] = {
+            "source": found.source, "sha256": found.sha256, "split": found.split, **sizes,
+            "empty_pairs_left_out": found.empty, **_leaks(found.train, found.test, "leak"),
+        }  # fmt: skip
+        if self.pretraining is not None:
+            told |= {
+                "start_source": self.pretraining.source,
+                "start_sha256": self.pretraining.sha256,
+                "start_pairs": len(self.pretraining.train),
+                **_leaks(self.pretraining.train, found.test, "start_leak"),
+            }
+        return told
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer that was named, or a byte-level BPE trained on everything that models are trained on."""
+        return self._tokenizer
+
+    @cached_property
+    def _tokenizer(self) -> PreTrainedTokenizerBase:
+        from transformers import AutoTokenizer
+
+        if self.config.tokenizer is None:
+            cache = Path(self.config.cache) if self.config.cache is not None else None
+            text = "\n".join(pair.text for pair in (*self._start_pairs, *self.train))
+            return trained_tokenizer(text, self.config.vocabulary, cache, MASK)
+        try:
+            found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(self.config.tokenizer)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"task.tokenizer: cannot load '{self.config.tokenizer}': {error}") from None
+        return found
+
+    @property
+    def _start_pairs(self) -> Sequence[Pair]:
+        return () if self.pretraining is None else self.pretraining.train
+
+    def start(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Start:
+        """A small T5, trained on ``task.start.data`` or the training pairs."""
+        from transformers import T5Config
+
+        config = self.config.start
+        encoder = self._encoder(tokenizer)
+        architecture = T5Config(
+            vocab_size=len(tokenizer), d_model=config.d_model, d_kv=config.d_model // config.num_heads,
+            d_ff=config.d_ff, num_layers=config.num_layers, num_decoder_layers=config.num_decoder_layers,
+            num_heads=config.num_heads, feed_forward_proj=config.feed_forward, dropout_rate=config.dropout,
+            pad_token_id=encoder.pad, eos_token_id=tokenizer.eos_token_id,
+        )  # fmt: skip
+        architecture.decoder_start_token_id = encoder.pad  # as in every T5
+        settings = {
+            "steps": config.steps, "batch_size": config.batch_size, "learning_rate": config.learning_rate,
+        }  # fmt: skip
+        return Start(architecture, _examples(self._start_pairs or self.train, encoder), settings)
+
+    def check_start(self, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """The tokenizer must end sequences and mark gaps, and the model's positions hold sources and targets."""
+        limit = getattr(config, "max_position_embeddings", None)
+        for name in ("max_source_tokens", "max_target_tokens"):
+            size = getattr(self.config, name)
+            if limit is not None and size > limit:
+                raise ValueError(f"task.{name} ({size}) is longer than the {limit} positions of the start model")
+        self._encoder(tokenizer)(self.test[:1])
+
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """Sources as ``input_ids``, targets as ``labels``."""
+        return _examples(self.train, self._encoder(tokenizer))
+
+    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """As ``training``."""
+        return _examples(self.validate, self._encoder(tokenizer))
+
+    def training_defaults(self) -> dict[str, Any]:
+        """Sized for the small start on two CPU cores; a pretrained model wants a learning rate of 3e-5 to 1e-4."""
+        return {"steps": 300, "batch_size": 16, "learning_rate": 1e-3, "freeze_output_embeddings": False}
+
+    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+        """Temperature and weight of a cache, by the likelihood of the first validation targets."""
+        encoder = self._encoder(tokenizer)
+        encoded = encoder(self.validate[: self.config.tuning_pairs])
+        with measuring(model):
+            return tune_cache(
+                model,
+                lambda: pair_measures.likelihood(model, encoded, encoder.pad, self.config.batch_size).nll(),
+            )
+
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+        """Likelihood of the test targets, copying in generated outputs, example predictions."""
+        encoder = self._encoder(tokenizer)
+        encoded = encoder(self.test)
+        written = encoded[: self.config.generation.pairs]
+        size = self.config.batch_size
+        frequent = frequent_words((pair.target for pair in self.train), self.config.frequent_words)
+        with measuring(model):
+            total = pair_measures.likelihood(model, encoded, encoder.pad, size, _stage(progress, 0, LIKELIHOOD_SHARE))
+            settings = {
+                "num_beams": self.config.generation.beams,
+                "max_new_tokens": self.config.generation.max_new_tokens or self.config.max_target_tokens,
+            }
+            outputs = pair_measures.generate(
+                model, written, tokenizer, settings, size, _stage(progress, LIKELIHOOD_SHARE, 1)
+            )
+            examples = pair_measures.example_predictions(model, encoded, tokenizer, frequent)
+        copied = [
+            (encoder.seen(pair.source), pair.target.text, output) for pair, output in zip(written, outputs, strict=True)
+        ]
+        metrics = pair_measures.likelihood_metrics(total) | pair_measures.copying_metrics(copied, frequent)
+        return Evaluation(metrics=metrics, examples=examples)
+
+    def _encoder(self, tokenizer: PreTrainedTokenizerBase) -> PairEncoder:
+        config = self.config
+        return PairEncoder(
+            tokenizer, config.max_source_tokens, config.max_target_tokens, config.source_prefix, config.mask
+        )
+
+
+def _check(config: Seq2SeqConfig) -> None:
+    if config.validation_share + config.test_share >= 1:
+        raise ValueError(
+            f"task.validation_share + task.test_share is {config.validation_share + config.test_share:g}: it must stay "
+            "below 1 to leave a training set"
+        )
+    if config.gaps.min_sentences > config.gaps.max_sentences:
+        raise ValueError(
+            f"task.gaps.min_sentences ({config.gaps.min_sentences}) must not be more than task.gaps.max_sentences "
+            f"({config.gaps.max_sentences})"
+        )
+    if config.start.d_model % config.start.num_heads:
+        raise ValueError(
+            f"task.start.d_model ({config.start.d_model}) must be a multiple of task.start.num_heads "
+            f"({config.start.num_heads})"
+        )
+
+
+def _examples(pairs: Sequence[Pair], encoder: PairEncoder) -> Dataset:
+    from datasets import Dataset
+
+    encoded = encoder(pairs)
+    return Dataset.from_dict(
+        {"input_ids": [pair.source.ids for pair in encoded], "labels": [pair.target.ids for pair in encoded]}
+    )
+
+
+def _leaks(trained: Sequence[Pair], tested: Sequence[Pair], name: str) -> dict[str, int]:
+    sources, targets = {pair.source for pair in trained}, {pair.target for pair in trained}
+    return {
+        f"{name}_sources": sum(pair.source in sources for pair in tested),
+        f"{name}_targets": sum(pair.target in targets for pair in tested),
+    }
+
+
+def _stage(progress: Progress | None, begin: float, end: float) -> Progress:
+    """Progress of a part of the evaluation, as that of the whole."""
+
+    def report(share: float) -> None:
+        if progress is not None:
+            progress(begin + share * (end - begin))
+
+    return report
