@@ -89,6 +89,23 @@ class Case:
         )
 
 
+class Shown(Case):
+    """What the library is given in place of a case: padding is -1 or a token that the output layer lacks.
+
+    An embedding may have rows that the output layer does not (whose places are valid), and virtual tokens have no id.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.__dict__.update(case.__dict__)
+        place = torch.arange(case.ids.shape[1])
+        self.ids = torch.where(case.mask, case.ids, -1)
+        lacking = ~case.mask & (place % 2 == 1)
+        self.ids[lacking] = V + 3
+        self.mask = case.mask | lacking
+        self.source_ids = torch.where(case.source_mask, case.source_ids, V + 3)
+        self.source_mask = torch.ones_like(case.source_mask)
+
+
 def randomised(spec: object, *, over_source: bool = False) -> Head:
     """A head whose every parameter is random."""
     head = build_head(spec, D, V, layers=LAYERS, source=D if over_source else None)
@@ -143,6 +160,14 @@ class Comparison:
             torch.testing.assert_close(
                 left, right, rtol=atol, atol=atol, msg=lambda text, name=name: f"gradient of {name}: {text}"
             )
+
+    def check_foreign_tokens(self) -> None:
+        """Tokens that the output layer does not know are nowhere, like padding."""
+        shown = Comparison(self.head, Shown(self.case), self.expected)
+        shown.check_values(TINY)
+        for columns in (1, 12):
+            shown.check_gradients(columns, 256)
+        shown.check_answers()
 
     def check_answers(self) -> None:
         """Best tokens, entropy and shares agree with the log-probabilities."""

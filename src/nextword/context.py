@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from nextword.distribution.edits import Change
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.logspace import at_least_float32
 
@@ -125,9 +126,11 @@ class Context:
         with torch.autocast(queries.device.type, enabled=False):
             return self.layout.unpack(self.layout.pack(queries) @ keys.transpose(1, 2))
 
-    def word_scores(self, queries: Float[Tensor, "N D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "N K"]:
-        """Score in the vocabulary of K words of each sequence, for each position's query."""
-        packed = self.vocabulary.scores_of(self.layout.pack(queries), ids)
+    def word_scores(
+        self, queries: Float[Tensor, "N D"], ids: Int[Tensor, "B K"], change: Change
+    ) -> Float[Tensor, "N K"]:
+        """What each position's query of the output embedding gives to K words of its sequence."""
+        packed = change.scores_of(self.vocabulary, self.layout.pack(queries), ids)
         return at_least_float32(self.layout.unpack(packed))
 
     def with_label_values(self) -> Context:

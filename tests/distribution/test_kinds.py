@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from contexts import LinearVocabulary
 from reference import heads as textbook
 
 import nextword as nw
-from nextword.distribution import Add, Factorized, Interpolated, Mixture, OnMemory, Replace, Scores
+from nextword.distribution import Add, Factorized, Interpolated, Mixture, OnMemory, OnWords, Replace, Rerank, Scores
 from nextword.functional.entries import Entries
 
 N, D, V, S = 7, 4, 11, 5
@@ -43,17 +45,18 @@ def kinds(base: Scores, entries: Entries) -> dict:
         "on memory": OnMemory(entries, base),
         "mixture of kinds": Mixture([base, OnMemory(entries, base)], log_weights),
         "replaced": Scores(base.vocabulary, base.states, edits=[_edit(Replace), _edit(Add, seed=8)]),
+        "reranked": Scores(base.vocabulary, base.states, edits=[Rerank(randn(N, 2, D, seed=9), (4, 2), Replace())]),
         "stored twice": Scores(base.vocabulary, base.states, stored={"cache": entries, "pointer": entries}),
     }
 
 
-def _edit(kind: type, seed: int = 7):
+def _edit(kind: type, seed: int = 7) -> OnWords:
     ids = torch.stack([torch.randperm(V, generator=torch.Generator().manual_seed(seed + n))[:3] for n in range(N)])
     present = torch.rand(N, 3, generator=torch.Generator().manual_seed(seed)) < 0.7
-    return kind(kind.__name__.lower(), ids, randn(N, 3, seed=seed), present)
+    return OnWords(kind.__name__.lower(), Entries(ids, torch.arange(N), randn(N, 3, seed=seed), present), kind())
 
 
-NAMES = ["interpolated", "factorized", "on memory", "mixture of kinds", "replaced", "stored twice"]
+NAMES = ["interpolated", "factorized", "on memory", "mixture of kinds", "replaced", "reranked", "stored twice"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -71,6 +74,21 @@ def test_is_a_distribution_and_all_questions_agree(name: str, base: Scores, entr
     some = distribution[torch.tensor([4, 1])]
     assert len(some) == 2
     torch.testing.assert_close(some.log_probs(), log_probs[[4, 1]])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_places_add_up_to_sources(name: str, base: Scores, entries: Entries) -> None:
+    distribution = kinds(base, replace(entries, first_place=1))[name]
+    sources, places = distribution.sources(torch.arange(V).expand(N, -1)), distribution.places()
+    assert set(places) == {source for source in sources if source in ("pointer", "cache")}
+    for source, shares in places.items():
+        assert shares.shape == (N, 1 + S)
+        by_token = torch.zeros(N, V, dtype=torch.float64).index_add(1, entries.ids[0], shares[:, 1:])
+        torch.testing.assert_close(by_token, sources[source], rtol=0, atol=1e-12)
+        assert not shares[:, 0].any()
+    with nw.score_memory(1e-4):
+        for source, shares in distribution.places().items():
+            torch.testing.assert_close(shares, places[source])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -104,16 +122,16 @@ def test_factorized_is_the_textbook_form(base: Scores, entries: Entries) -> None
 
 
 def test_replace_overwrites_and_add_adds(base: Scores) -> None:
-    replace, add = _edit(Replace), _edit(Add, seed=8)
+    new, add = _edit(Replace), _edit(Add, seed=8)
     expected = base.dense().detach().clone()
     for n in range(N):
         for k in range(3):
-            if replace.present[n, k]:
-                expected[n, replace.ids[n, k]] = replace.values[n, k]
+            if new.words.visible[n, k]:
+                expected[n, new.words.ids[n, k]] = new.words.scores[n, k]
         for k in range(3):
-            if add.present[n, k]:
-                expected[n, add.ids[n, k]] += add.values[n, k]
-    edited = Scores(base.vocabulary, base.states, edits=[replace, add])
+            if add.words.visible[n, k]:
+                expected[n, add.words.ids[n, k]] += add.words.scores[n, k]
+    edited = Scores(base.vocabulary, base.states, edits=[new, add])
     torch.testing.assert_close(edited.dense(), expected)
 
 
@@ -151,9 +169,9 @@ def test_large_scores_keep_the_digits_that_log_softmax_keeps(offset: float, entr
     ids = torch.randint(0, 1000, (N, 20), generator=torch.Generator().manual_seed(1))
     ids[:, :5] = stored.ids
     for held in ({}, {"cache": stored}):
-        ours = Scores(lambda_vocabulary(scores), scores, stored=held)
+        ours = Scores(LinearVocabulary(torch.eye(scores.shape[-1], dtype=scores.dtype)), scores, stored=held)
         wide = Scores(
-            lambda_vocabulary(scores.double()),
+            LinearVocabulary(torch.eye(scores.shape[-1], dtype=torch.float64)),
             scores.double(),
             stored={name: Entries(e.ids, e.row, e.scores.double(), e.visible) for name, e in held.items()},
         )
@@ -161,18 +179,6 @@ def test_large_scores_keep_the_digits_that_log_softmax_keeps(offset: float, entr
         assert (ours.log_prob(ids).double() - wide.log_prob(ids)).abs().max() <= reference + 2e-6
         assert (ours.log_probs().double() - wide.log_probs()).abs().max() <= reference + 2e-6
         torch.testing.assert_close(sum(ours.sources(ids).values()), ours.log_prob(ids).exp(), rtol=1e-5, atol=1e-6)
-
-
-def lambda_vocabulary(scores: torch.Tensor):
-    """A vocabulary whose states are its scores."""
-
-    class Given:
-        size = scores.shape[-1]
-
-        def __call__(self, states: torch.Tensor) -> torch.Tensor:
-            return states
-
-    return Given()
 
 
 def test_sample_cuts(base: Scores) -> None:

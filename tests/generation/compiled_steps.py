@@ -19,6 +19,12 @@ CASES = {
     "gpt2 cache": ("gpt2", "cache", [0, 0]),
     "gpt2 cache, left-padded": ("gpt2", "cache", [0, 2]),
     "gpt2 mos:2+mi, left-padded": ("gpt2", "mos:2+mi", [0, 2]),
+    "gpt2 softmax+cpr:3,8+mi": ("gpt2", "softmax+cpr:3,8+mi", [0, 0]),
+    "gpt2 softmax+cpr:3,8+mi, left-padded": ("gpt2", "softmax+cpr:3,8+mi", [0, 2]),
+    "gpt2 mos:2+p": ("gpt2", "mos:2+p", [0, 0]),
+    "gpt2 copynet": ("gpt2", "copynet", [0, 0]),
+    "gpt2 pg": ("gpt2", "pg", [0, 0]),
+    "gpt2 ps+mi, left-padded": ("gpt2", "ps+mi", [0, 2]),
     "llama cache": ("llama", "cache", [0, 0]),
 }
 

@@ -40,15 +40,29 @@ HEADS: dict[str, Any] = {
     "softmax+mi": "softmax+mi",
     "mos:2+mi": "mos:2+mi",
     "softmax+mi:2x3": "softmax+mi:2x3",
+    "softmax+c": "softmax+c",
+    "softmax+cpr:3,8+mi": "softmax+cpr:3,8+mi",
+    "mos:2+p": {"head": "mos", "components": 2, "partition": {"pointer": True, "include_current": True}},
+    "copynet": "copynet",
+    "pg": "pg",
+    "ps+mi": "ps+mi",
+    "softmax+cepr:3+mi": "softmax+cepr:3+mi",
+    "pg+mi": "pg+mi",
 }
 DECODERS = {
-    "gpt2": ["softmax", "cache", "softmax+mi", "mos:2+mi", "softmax+mi:2x3"],
-    "llama": ["cache", "softmax+mi"],
-    "mistral": ["cache", "softmax+mi:2x3"],
+    "gpt2": [
+        "softmax", "cache", "softmax+mi", "mos:2+mi", "softmax+mi:2x3", "softmax+c", "softmax+cpr:3,8+mi", "mos:2+p",
+        "copynet", "pg", "ps+mi",
+    ],
+    "llama": ["cache", "softmax+mi", "pg"],
+    "mistral": ["cache", "softmax+mi:2x3", "softmax+cpr:3,8+mi"],
     "gemma2": ["cache", "mos:2+mi"],
-}
+}  # fmt: skip
 """Decoder-only families with the heads that every run tries on them; the other pairs are slow tests."""
-ENCODER_DECODERS = {family: ["softmax", "source cache", "softmax+mi"] for family in ("t5", "bart")}
+ENCODER_DECODERS = {
+    "t5": ["softmax", "source cache", "softmax+mi", "softmax+cepr:3+mi", "pg+mi"],
+    "bart": ["softmax", "source cache", "softmax+mi", "ps+mi"],
+}
 
 _ROTARY = {
     "vocab_size": VOCABULARY,
@@ -153,8 +167,10 @@ def headed(family: str, head: str, seed: int = 0) -> nw.NextWordModel:
     width = 1.5 / model.config.state_scale  # T5 gives its output layer small states
     torch.manual_seed(seed + 1)
     with torch.no_grad():
-        for parameter in model.next_word_head.parameters():
-            nn.init.normal_(parameter, std=width / parameter.shape[-1] ** 0.5 if parameter.ndim > 1 else 0.3)
+        for name, parameter in model.next_word_head.named_parameters():
+            # a score of local embeddings is a product of two projections, which would leave one word a position
+            spread = width if "local" not in name else width**0.5 / 2
+            nn.init.normal_(parameter, std=spread / parameter.shape[-1] ** 0.5 if parameter.ndim > 1 else 0.3)
     return model
 
 

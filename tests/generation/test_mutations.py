@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import DynamicCache
 from transformers.cache_utils import StaticCache
 
@@ -55,7 +55,8 @@ def test_crop_of_the_wrong_end(family: str, head: str, monkeypatch: pytest.Monke
     """The lengths agree, the places do not."""
 
     def crop(self: History, change: int) -> None:
-        self._apply(lambda stream: stream[:, -change:])
+        for streams in (self._streams, self._windows):
+            streams.update({name: stream[:, -change:] for name, stream in streams.items()})
 
     monkeypatch.setattr(History, "crop", crop)
     model, ids = headed(family, head), prompt(1)
@@ -99,7 +100,11 @@ def test_history_that_forgets_between_steps(family: str, head: str, monkeypatch:
         self._streams = {name: torch.cat([blank[name], new[name]], 1) if past else new[name] for name in new}
         return int(past)
 
+    def alone(self: History, name: str, new: Tensor, places: int) -> Tensor:
+        return nn.functional.pad(new, (0, 0, 0, 0, places, 0))
+
     monkeypatch.setattr(History, "_extend", forgetful)
+    monkeypatch.setattr(History, "preceded", alone)
     model, ids = headed(family, head), prompt()
     out = generated(model, ids, max_new_tokens=NEW)
     monkeypatch.undo()

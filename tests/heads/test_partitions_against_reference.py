@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -137,6 +138,14 @@ def test_some_positions_are_those_of_all(model: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "name"),
+    [("decoder", "p"), ("decoder", "cpr"), ("decoder", "cp, add"), ("both", "cepr"), ("both", "e, add")],
+)
+def test_tokens_that_the_output_layer_lacks(model: str, name: str) -> None:
+    compared(model, name).check_foreign_tokens()
+
+
+@pytest.mark.parametrize(
     ("model", "name"), [("decoder", "cpr, mi"), ("decoder", "cpr, current, mi"), ("both", "cepr, mi")]
 )
 def test_sequences_of_one_token(model: str, name: str) -> None:
@@ -146,33 +155,57 @@ def test_sequences_of_one_token(model: str, name: str) -> None:
     comparison.check_gradients(12, TINY)
 
 
-@pytest.mark.parametrize(("model", "name"), [("decoder", "cpr"), ("both", "cepr")])
-def test_the_vocabulary_bias_counts_in_every_partition(model: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "name", "in_partitions"),
+    [("decoder", "cpr", 1.0), ("both", "cepr", 1.0), ("decoder", "cpr, add, add", 0.0), ("both", "e, add", 0.0)],
+)
+def test_the_vocabulary_bias_counts_once(model: str, name: str, in_partitions: float) -> None:
+    """In a score that takes another's place, and not again in one that is added to it."""
     comparison = compared(model, name)
     head, case = comparison.head, Case(5)
     case.bias = torch.linspace(-2, 2, V, dtype=torch.float64).requires_grad_()
 
-    def widened(projection: partitions.Map | None) -> partitions.Map | None:
-        # one more coordinate, 1 in every query, meets the bias as one more column of the vocabulary
+    def widened(projection: partitions.Map | None, coordinate: float = in_partitions) -> partitions.Map | None:
+        # one more coordinate of every query meets the bias as one more column of the vocabulary
         if projection is None:
             return None
         weight, bias = projection
-        return torch.cat([weight, torch.zeros_like(weight[:1])]), torch.cat([bias, torch.ones_like(bias[:1])])
+        return torch.cat([weight, torch.zeros_like(weight[:1])]), torch.cat([bias, bias.new_tensor([coordinate])])
 
     parts = textbook_of(head)
-    parts = partitions.Partitions(
-        widened(parts.base),
-        {k: widened(step) for k, step in parts.rerankers.items()},
-        widened(parts.context),
-        widened(parts.encoder),
-        parts.local,
-        parts.source_local,
+    parts = replace(
+        parts,
+        base=widened(parts.base, 1.0),
+        rerankers={k: widened(step) for k, step in parts.rerankers.items()},
+        context=widened(parts.context),
+        encoder=widened(parts.encoder),
     )
     vocabulary = torch.cat([case.weight, case.bias[:, None]], 1)
     expected = partitions.log_partitioned(parts, case.text(head), vocabulary, case.source(head))
     comparison = Comparison(head, case, expected)
     comparison.check_values(256)
     comparison.check_gradients(12, TINY)
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "wanted"),
+    [
+        ("decoder", "p", {"local"}),
+        ("decoder", "cp", {"context", "local"}),
+        ("decoder", "r:9,2,5", {"rerankers"}),
+        ("both", "p of a decoder with a source", {"local"}),
+        ("both", "ep", {"encoder", "source_local"}),  # local embeddings are those of the words that are partitioned
+        ("both", "cep", {"context", "encoder", "local", "source_local"}),
+    ],
+)
+def test_projections_that_a_head_has(model: str, name: str, wanted: set[str]) -> None:
+    names = dict(compared(model, name).head.partition.named_parameters())
+    assert {own.split(".")[0] for own in names} == wanted
+    # published: the map of the encoder's states has no bias, every other has one
+    weights = [own for own in names if own.endswith("weight")]
+    assert [own for own in weights if own.removesuffix("weight") + "bias" not in names] == (
+        ["source_local.key.weight"] if "source_local" in wanted else []
+    )
 
 
 @pytest.mark.parametrize(("model", "name"), [("decoder", "cpr"), ("both", "cepr"), ("decoder", "r:9,2,5")])

@@ -85,6 +85,11 @@ def test_some_positions_are_those_of_all(model: str, name: str) -> None:
     compared(model, name).check_some_positions()
 
 
+@pytest.mark.parametrize(("model", "name"), [(model, name) for model, name in ALL if name in ("pg", "ps", "copynet")])
+def test_tokens_that_the_output_layer_lacks(model: str, name: str) -> None:
+    compared(model, name).check_foreign_tokens()
+
+
 @pytest.mark.parametrize(("model", "name"), [(model, name) for model, name in ALL if "mi" in name or "current" in name])
 def test_sequences_of_one_token(model: str, name: str) -> None:
     comparison = compared(model, name, length=1)

@@ -30,13 +30,22 @@ class LargestTensor(TorchDispatchMode):
         return made
 
 
-def largest_in_a_step(head: str, objective: str, mebibytes: float) -> int:
+def largest_in_a_step(
+    head: str, objective: str, mebibytes: float, *, vocabulary: int = V, width: int = D, length: int = T
+) -> int:
     torch.manual_seed(0)
     config = GPT2Config(
-        vocab_size=V, n_embd=D, n_layer=2, n_head=2, n_positions=T, bos_token_id=0, eos_token_id=0, use_cache=False
+        vocab_size=vocabulary,
+        n_embd=width,
+        n_layer=2,
+        n_head=2,
+        n_positions=length,
+        bos_token_id=0,
+        eos_token_id=0,
+        use_cache=False,
     )
     model = nw.attach(GPT2LMHeadModel(config), head, objective).train()
-    ids = torch.randint(0, 50, (B, T))
+    ids = torch.randint(0, 50, (B, length))
     watched = LargestTensor()
     with nw.score_memory(mebibytes), watched:
         model(input_ids=ids, labels=ids).loss.backward()
@@ -52,6 +61,14 @@ def largest_in_a_step(head: str, objective: str, mebibytes: float) -> int:
         ("mos:3", "mle"),
         ("cache", "mle"),
         ("cache", "histalign"),
+        ("softmax+c", "mle"),
+        ("softmax+p", "mle"),
+        ("softmax+r:20,100", "mle"),
+        ("softmax+cpr:20,100+mi:2x3", "mle"),
+        ("mos:3+cpr:20,100", "mle"),
+        ("copynet", "mle"),
+        ("pg", "mle"),
+        ("ps+mi:2x3", "mle"),
     ],
 )
 def test_no_tensor_is_positions_times_vocabulary(head: str, objective: str) -> None:
@@ -60,3 +77,14 @@ def test_no_tensor_is_positions_times_vocabulary(head: str, objective: str) -> N
 
 def test_the_watch_sees_one_where_the_budget_allows_it() -> None:
     assert largest_in_a_step("softmax", "mle", mebibytes=256) >= POSITIONS * V
+
+
+@pytest.mark.parametrize("head", ["cache", "softmax+cp", "softmax+p", "copynet", "pg", "ps"])
+def test_no_tensor_is_positions_times_places_times_width(head: str) -> None:
+    small = {"vocabulary": 100, "width": 64, "length": 64}
+    assert largest_in_a_step(head, "mle", mebibytes=0.1, **small) < B * 64 * 64 * 64 / 8
+
+
+def test_the_watch_sees_the_sums_of_additive_attention_where_the_budget_allows_them() -> None:
+    small = {"vocabulary": 100, "width": 64, "length": 64}
+    assert largest_in_a_step("pg", "mle", mebibytes=256, **small) >= B * 63 * 64 * 64

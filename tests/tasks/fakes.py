@@ -70,3 +70,26 @@ def copier(vocabulary: int, words: set[int], first: float = 5.0) -> Callable[[Te
         return base.masked_fill(~seen, -math.inf) if mode == "cache_only" else base
 
     return scores
+
+
+class FakeWriter(FakeModel):
+    """An encoder-decoder model: ``scores(decoder ids (B, T), mode)``; it writes what ``write(source ids)`` says."""
+
+    def __init__(self, scores: Callable[[Tensor, str], Tensor], write: Callable[[list[int]], list[int]]) -> None:
+        super().__init__(scores)
+        self.write = write
+        self.asked: dict[str, object] = {}
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        return torch.nn.functional.pad(labels, (1, -1), value=0).clamp(min=0)
+
+    def distribution(self, input_ids: Tensor, attention_mask: Tensor, **decoder: Tensor) -> FakeDistribution:
+        assert input_ids.shape == attention_mask.shape
+        return super().distribution(decoder["decoder_input_ids"], attention_mask, decoder["positions"])
+
+    def generate(self, input_ids: Tensor, attention_mask: Tensor, **asked: object) -> Tensor:
+        assert not self.training
+        self.asked = asked
+        rows = [self.write(row[seen.bool()].tolist()) for row, seen in zip(input_ids, attention_mask, strict=True)]
+        length = max(map(len, rows))
+        return torch.tensor([[*row, *[0] * (length - len(row))] for row in rows])

@@ -20,6 +20,12 @@ class Change(ABC):
     """How a value meets the score that stands: :class:`Replace` or :class:`Add`."""
 
     @abstractmethod
+    def scores_of(
+        self, vocabulary: Vocabulary, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]
+    ) -> Float[Tensor, "B Q K"]:
+        """The values that queries of the output embedding give to few tokens."""
+
+    @abstractmethod
     def write(
         self,
         scores: Float[Tensor, "N V"],
@@ -44,6 +50,12 @@ class Change(ABC):
 
 class Replace(Change):
     """The value takes the score's place ("assign")."""
+
+    def scores_of(
+        self, vocabulary: Vocabulary, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]
+    ) -> Float[Tensor, "B Q K"]:
+        """Scores as the vocabulary gives them."""
+        return vocabulary.scores_of(states, ids)
 
     def write(
         self,
@@ -70,6 +82,13 @@ class Replace(Change):
 
 class Add(Change):
     """The value is added to the score ("add")."""
+
+    def scores_of(
+        self, vocabulary: Vocabulary, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]
+    ) -> Float[Tensor, "B Q K"]:
+        """What the queries add to the scores of a zero query; a bias of the vocabulary stands in the score already."""
+        nothing = states.new_zeros(states.shape[0], 1, states.shape[2])
+        return vocabulary.scores_of(states, ids) - vocabulary.scores_of(nothing, ids)
 
     def write(
         self,
@@ -177,7 +196,7 @@ class Rerank(Edit):
     def apply(self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """All steps, and one write."""
         initial, ids = scores.detach().topk(min(sum(self.sizes), scores.shape[1]))
-        rescored = at_least_float32(vocabulary.scores_of(self.queries, ids))
+        rescored = at_least_float32(self.change.scores_of(vocabulary, self.queries, ids))
         values, present = torch.zeros_like(initial), torch.zeros_like(ids, dtype=torch.bool)
         touched = []
         for step, size in enumerate(self.sizes):

@@ -19,8 +19,8 @@ class Entries:
     """For each of N positions, scores of the S entries stored for its sequence; several entries may hold one token.
 
     Args:
-        ids: Token that each entry stands for, per sequence. A negative id stands for no token: its entry counts in
-            :meth:`log_mass` only.
+        ids: Token that each entry stands for, per sequence. An id outside the vocabulary stands for no token: its entry
+            counts in :meth:`log_mass` only.
         row: Which sequence each position belongs to.
         scores: Log of the (unnormalised) mass of each entry as seen from each position.
         visible: Which entries each position may see; the others count nowhere.
@@ -75,8 +75,8 @@ class Entries:
         The sum is taken relative to each token's own largest entry, so nothing underflows to zero.
         """
         stored = self.ids[self.row]
-        counted = self.visible & (stored >= 0)
-        index = stored.clamp_min(0)
+        counted = self.visible & (stored >= 0) & (stored < vocab_size)
+        index = stored.clamp(0, vocab_size - 1)
         scores = self.scores.masked_fill(~counted, -torch.inf)
         peak = scores.new_full((len(scores), vocab_size), -torch.inf)
         peak = peak.scatter_reduce(1, index, scores.detach(), "amax")

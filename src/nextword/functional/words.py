@@ -67,4 +67,5 @@ class Words:
 
 
 def _most(rank: Tensor, known: Tensor) -> int:
-    return int(rank.masked_fill(~known, -1).max()) + 1 if rank.numel() else 0
+    """Columns that are needed, at least one."""
+    return int(rank.masked_fill(~known, 0).max()) + 1 if rank.numel() else 1

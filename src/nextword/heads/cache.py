@@ -16,6 +16,7 @@ from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
 from nextword.heads.dimensions import Dimensions
 from nextword.heads.head import Head, HeadConfig, registry
+from nextword.heads.local import source_places
 
 _STREAM = "keys"
 
@@ -91,7 +92,7 @@ class CacheHead(Head):
         """The stored tokens with their similarities."""
         if context.source is not None:
             ids, keys = context.source.ids, context.source.states
-            visible = context.source.valid[context.row]
+            visible = source_places(context)
             first_place = 0
         else:
             assert context.memory is not None
@@ -99,7 +100,7 @@ class CacheHead(Head):
             ids, keys = memory.ids[:, 1:], memory.streams[_STREAM][:, :-1]
             place = torch.arange(1, memory.ids.shape[1], device=ids.device)
             first_place = 1  # what is stored is the token after each state
-            stored = memory.valid[:, 1:] & memory.valid[:, :-1]
+            stored = memory.valid[:, 1:] & memory.valid[:, :-1] & (ids < context.vocabulary.size)
             visible = stored[context.row] & (place <= context.position[:, None])
         scale = math.sqrt(self.dimensions.hidden) * self.config.temperature
         similarities = context.similarities(at_least_float32(context.states) / scale, at_least_float32(keys))

@@ -22,6 +22,7 @@ from nextword.heads.local import LocalEmbeddings, past_places, source_places
 from nextword.heads.modifiers import Modifier, modifiers
 
 Mode = Literal["assign", "add"]
+_CHANGES: dict[Mode, Change] = {"assign": Replace(), "add": Add()}
 
 
 def _ascending(sizes: Any) -> Any:
@@ -132,7 +133,7 @@ class Partition(Keeper):
         if config.rerank and config.rerank[-1] > dimensions.vocab_size:
             given = config.rerank[-1]
             raise ValueError(f"partition r: {given} candidates asked of a vocabulary of {dimensions.vocab_size} tokens")
-        self._changes: dict[Mode, Change] = {"assign": Replace(), "add": Add()}
+        self._rerank_change, self._change = _CHANGES[config.rerank_mode], _CHANGES[config.word_mode]
 
         def projection(mode: Mode) -> Projection:
             return Projection(width, dimensions.hidden, bias=bias, scale=1.0 if mode == "assign" else FAINT)
@@ -168,16 +169,15 @@ class Partition(Keeper):
         edits: list[Edit] = []
         if config.rerank:
             queries = torch.stack([reranker(context.inputs) for reranker in self.rerankers], 1)
-            change, initial = self._changes[config.rerank_mode], config.candidates == "initial"
-            edits.append(Rerank(queries, config.rerank[::-1], change, initial))
-        change = self._changes[config.word_mode]
+            from_initial = config.candidates == "initial"
+            edits.append(Rerank(queries, config.rerank[::-1], self._rerank_change, from_initial))
         if config.encoder:
             assert context.source is not None
             visible = source_places(context)
             words = Words.of(context.source.ids, context.source.valid & (context.source.ids < context.vocabulary.size))
             values = self._values(context, words, self.encoder, self.source_local, visible)
             present = words.occurring(context.row)
-            edits.append(OnWords("encoder", Entries(words.ids, context.row, values, present), change))
+            edits.append(OnWords("encoder", Entries(words.ids, context.row, values, present), self._change))
         if config.context or self.local is not None:
             assert context.memory is not None
             memory, visible = context.memory, past_places(context, config.include_current)
@@ -185,7 +185,7 @@ class Partition(Keeper):
             values = self._values(context, words, self.context, self.local, visible)
             present = words.seen(context.row, context.position + config.include_current)
             name = "context" if config.context else "pointer"
-            edits.append(OnWords(name, Entries(words.ids, context.row, values, present), change))
+            edits.append(OnWords(name, Entries(words.ids, context.row, values, present), self._change))
         return edits
 
     def _values(
@@ -199,7 +199,7 @@ class Partition(Keeper):
         """What the partition says of each word: its score, the mean over its places, or both."""
         said = []
         if projection is not None:
-            said.append(context.word_scores(projection(context.inputs), words.ids))
+            said.append(context.word_scores(projection(context.inputs), words.ids, self._change))
         if local is not None:
             said.append(words.mean(local.entries(context).scores, visible, context.row))
         return said[0] if len(said) == 1 else said[0] + said[1]

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 SHOWN_WORDS = 60
 """Words of a source that an example shows, around the gap or from its beginning."""
 
-GREEDY: dict[str, Any] = {
+PLAIN_SEARCH: dict[str, Any] = {
     "do_sample": False, "num_return_sequences": 1, "early_stopping": False, "length_penalty": 1.0, "min_length": 0,
-    "no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
+    "min_new_tokens": None, "max_new_tokens": None, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
 }  # fmt: skip
-"""Against whatever a pretrained model's own generation settings say: every method is to answer in the same way."""
+"""Instead of whatever a pretrained model's own generation settings say: what a model writes is its distribution's."""
 
 
 def likelihood(
@@ -66,8 +66,9 @@ def generate(
     model: Any,
     pairs: Sequence[EncodedPair],
     tokenizer: PreTrainedTokenizerBase,
-    settings: dict[str, Any],
     batch_size: int,
+    tokens: int,
+    beams: int = 1,
     progress: Progress | None = None,
 ) -> list[str]:
     """What the model writes for each source.
@@ -76,15 +77,18 @@ def generate(
         model: An attached encoder-decoder model.
         pairs: Their sources are read.
         tokenizer: The model's.
-        settings: Arguments of ``generate``.
         batch_size: Sources at a time.
+        tokens: Longest output.
+        beams: Beams; 1 is greedy.
         progress: Told the share that is done.
     """
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    # Not max_new_tokens, which gives one more where a model has a default length; the start token counts here.
+    settings = {**PLAIN_SEARCH, "max_length": tokens + 1, "num_beams": beams}
     found: list[str] = []
     for part in batches(pairs, batch_size):
         ids, mask = pad_right([pair.source.ids for pair in part], int(pad))
-        made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device), **GREEDY, **settings)
+        made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device), **settings)
         found += tokenizer.batch_decode(made, skip_special_tokens=True)
         if progress is not None:
             progress(len(found) / len(pairs))
@@ -99,16 +103,16 @@ def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozense
         frequent: The words that are not rare.
     """
     found: dict[str, MetricValue] = {}
-    for prefix, kind, leave_out in (("", "words", frozenset[str]()), ("rare_", "rare words", frequent)):
+    for prefix, kind, leave_out in (("", "source words", frozenset[str]()), ("rare_", "rare source words", frequent)):
         total = CopyingSum(leave_out)
         for source, reference, output in examples:
             total.add(source, reference, output)
         recall, precision = total.recall(), total.precision()
         if recall is not None:
-            unit = f"fraction of source {kind} in the reference"
+            unit = f"fraction of {kind} in the reference"
             found[f"{prefix}copy_recall"] = _value(recall, unit, total.wanted, total.recall_interval())
         if precision is not None:
-            unit = f"fraction of source {kind} in the output"
+            unit = f"fraction of {kind} in the output"
             found[f"{prefix}copy_precision"] = _value(precision, unit, total.copied, total.precision_interval())
     return found
 
@@ -123,7 +127,7 @@ def example_predictions(
 ) -> list[ExamplePrediction]:
     """The ``k`` first tokens where a rare word of the source comes next in the target, with the share of every source.
 
-    Shown for the first ``count`` pairs that have such a word behind the first one of their target.
+    Shown for the first ``count`` pairs in which such a word is one token and not the first of the target.
     """
     pad = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id)
     found: list[ExamplePrediction] = []
@@ -167,19 +171,14 @@ def _ask(model: Any, pairs: Sequence[EncodedPair], pad: int) -> tuple[Any, Tenso
 
 
 def _rare_copy(pair: EncodedPair, frequent: frozenset[str]) -> int | None:
-    """Place of the first target token that begins a rare word of the source, after the first word."""
-    text = pair.target.text
+    """Place of the first target token, behind the first word, that is a whole rare word of the source."""
+    text, starts = pair.target.text, pair.target.starts
     given = set(words(pair.source.text)) - frequent
-    starts = pair.target.starts
     for place, begin in enumerate(starts):
-        after = min((start for start in starts[place + 1 :] if start > begin), default=len(text))
-        if begin <= 0 or after <= begin:
-            continue
-        # From its token to the next white space: a word may have several tokens.
-        rest = text[begin:].lstrip()
-        begins_word = text[begin].isspace() or text[begin - 1].isspace()
-        spoken = words(rest.split()[0]) if rest else []
-        if begins_word and spoken and spoken[0] in given:
+        end = next((start for start in starts[place + 1 :] if start >= 0), len(text))
+        inside_word = text[begin : begin + 1].isalnum() and text[begin - 1 : begin].isalnum()
+        is_cut = text[end : end + 1].isalnum() and text[end - 1 : end].isalnum()
+        if begin > 0 and not inside_word and not is_cut and given.issuperset(words(text[begin:end]) or [""]):
             return place
     return None
 

@@ -117,13 +117,18 @@ class SequenceToSequence(Task):
         return Start(architecture, _examples(self._start_pairs or self.train, encoder), settings)
 
     def check_start(self, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The tokenizer must end sequences and mark gaps, and the model's positions hold sources and targets."""
+        """The tokenizer must end sequences and mark gaps; the model must hold the lengths and begin targets."""
+        if all(getattr(config, name, None) is None for name in ("decoder_start_token_id", "bos_token_id")):
+            raise ValueError(
+                "the start model's config.json says neither decoder_start_token_id nor bos_token_id, so nobody knows "
+                "what its targets begin with; set decoder_start_token_id (in T5 the padding token)"
+            )
         limit = getattr(config, "max_position_embeddings", None)
         for name in ("max_source_tokens", "max_target_tokens"):
             size = getattr(self.config, name)
             if limit is not None and size > limit:
                 raise ValueError(f"task.{name} ({size}) is longer than the {limit} positions of the start model")
-        self._encoder(tokenizer)(self.test[:1])
+        self._encoder(tokenizer)([next((pair for pair in self.test if MASK in pair.source), self.test[0])])
 
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
         """Sources as ``input_ids``, targets as ``labels``."""
@@ -134,8 +139,8 @@ class SequenceToSequence(Task):
         return _examples(self.validate, self._encoder(tokenizer))
 
     def training_defaults(self) -> dict[str, Any]:
-        """Sized for the small start on two CPU cores; a pretrained model wants a learning rate of 3e-5 to 1e-4."""
-        return {"steps": 300, "batch_size": 16, "learning_rate": 1e-3, "freeze_output_embeddings": False}
+        """Sized for the small start on two CPU cores; a pretrained model wants a learning rate of 1e-5 to 1e-4."""
+        return {"steps": 300, "batch_size": 16, "learning_rate": 2e-3, "freeze_output_embeddings": False}
 
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of the first validation targets."""
@@ -156,12 +161,14 @@ class SequenceToSequence(Task):
         frequent = frequent_words((pair.target for pair in self.train), self.config.frequent_words)
         with measuring(model):
             total = pair_measures.likelihood(model, encoded, encoder.pad, size, _stage(progress, 0, LIKELIHOOD_SHARE))
-            settings = {
-                "num_beams": self.config.generation.beams,
-                "max_new_tokens": self.config.generation.max_new_tokens or self.config.max_target_tokens,
-            }
             outputs = pair_measures.generate(
-                model, written, tokenizer, settings, size, _stage(progress, LIKELIHOOD_SHARE, 1)
+                model,
+                written,
+                tokenizer,
+                size,
+                tokens=self.config.generation.max_new_tokens or self.config.max_target_tokens,
+                beams=self.config.generation.beams,
+                progress=_stage(progress, LIKELIHOOD_SHARE, 1),
             )
             examples = pair_measures.example_predictions(model, encoded, tokenizer, frequent)
         copied = [

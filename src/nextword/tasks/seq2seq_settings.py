@@ -33,7 +33,7 @@ class Seq2SeqStartConfig(Settings):
     """Optimiser steps."""
     batch_size: int = Field(default=16, ge=1)
     """Pairs of one step."""
-    learning_rate: float = Field(default=3e-3, gt=0)
+    learning_rate: float = Field(default=5e-3, gt=0)
     """Highest learning rate."""
 
 
