@@ -170,7 +170,8 @@ def test_check_of_a_missing_folder_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("heads", ["softmax", "cache", "docs/heads/cache.md"]),
+        ("heads", ["softmax", "cache", "docs/heads/cache.md", "pg", "docs/heads/ps.md"]),
+        ("heads", ["+c ", "+r:K", "softmax+cpr:20,100+mi", "docs/heads/cpr.md", "+proj", "After mos, softmax."]),
         ("objectives", ["mle", "histalign"]),
         ("tasks", ["ambiguous", "lm"]),
         ("recipes", ["quickstart", "wikitext2"]),

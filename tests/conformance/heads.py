@@ -57,9 +57,9 @@ def pairs(*families: str) -> list[tuple[str, str]]:
     return [pair for pair in found if pair not in refused]
 
 
-def refused_pairs() -> list[tuple[str, str]]:
+def refused_pairs(given: dict[str, Any] | None = None) -> list[tuple[str, str]]:
     """Pairs that make no sense: several layers side by side of another width, words of a source that is not there."""
-    configs = {head: nw.heads.parse_head(spec) for head, spec in specs().items()}
+    configs = {head: nw.heads.parse_head(spec) for head, spec in (given or specs()).items()}
     wide = [head for head, config in configs.items() if getattr(config, "mi", None)]
     of_source = [head for head, config in configs.items() if getattr(getattr(config, "partition", None), "encoder", 0)]
     decoders = [family for family in FAMILIES if not tiny(family).config.is_encoder_decoder]

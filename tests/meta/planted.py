@@ -71,6 +71,13 @@ class NegativeSource(Planted):
         return {name: share + 0.2 for name, share in shares.items()} | {"less": torch.full(ids.shape, -0.2)}
 
 
+class PlaceBeside(Scores):
+    """Credits the place after the one that a token was copied from."""
+
+    def places(self) -> dict[str, Tensor]:
+        return {name: shares.roll(1, 1) for name, shares in super().places().items()}
+
+
 class NotANumber(Planted):
     def _log_probs(self) -> Tensor:
         return super()._log_probs().index_fill(1, torch.tensor([7]), torch.nan)

@@ -134,6 +134,13 @@ def test_wrong_answer_fails_in_its_row(kind: type[Scores], rows: set[str], plant
     assert failed(report) - {"entropy"} == rows - {"entropy"}
 
 
+def test_wrong_place_is_found(plant: Callable[..., CheckReport]) -> None:
+    def make(context: Context) -> Scores:
+        return planted.PlaceBeside(context.vocabulary, context.states, stored={"cache": cached(context)})
+
+    assert failed(plant(make)) == {"places"}
+
+
 def test_dependence_on_chunks_is_found(plant: Callable[..., CheckReport]) -> None:
     assert "chunks" in failed(plant(of(planted.SumsOverRows)))
 
@@ -160,8 +167,8 @@ def test_leak_from_the_next_sequence_is_found(plant: Callable[..., CheckReport])
 
     found = failed(plant(make))
     assert "other sequences" in found
-    # whose padding shifts its places, and who has another neighbour after a reordering
-    assert found <= {"other sequences", "padding", "padding contents", "cache, reordered"}
+    # whose padding shifts its places, who has another neighbour after a reordering, and whose text is not the one asked
+    assert found <= {"other sequences", "padding", "padding contents", "cache, reordered", "places"}
 
 
 def test_leak_of_a_mean_over_the_batch_is_found(plant: Callable[..., CheckReport]) -> None:
@@ -244,8 +251,8 @@ def test_exception_is_a_finding_with_its_cause(plant: Callable[..., CheckReport]
             raise KeyError("no such source")
 
     report = plant(of(Refusing))
-    # shares are asked for at padding and in chunks as well
-    assert failed(report) == {"sources", "chunks", "padding contents"}
+    # shares are asked for at padding, in chunks and of all tokens as well
+    assert failed(report) == {"sources", "chunks", "padding contents", "places"}
     with pytest.raises(CheckFailedError, match="sources: raised KeyError: 'no such source'") as caught:
         report.raise_if_failed()
     assert isinstance(caught.value.__cause__, KeyError)

@@ -17,6 +17,8 @@ import transformers
 
 import nextword as nw
 from nextword import tasks
+from nextword.heads.modifiers import Part
+from nextword.heads.partition import PartitionConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -150,12 +152,34 @@ def test_readme_example_runs(ids: torch.Tensor) -> None:
     assert set(names["shares"]) == {"softmax", "cache"}
 
 
-def test_list_command_names_pages_that_exist() -> None:
+def listed_parts() -> list[tuple[str, Part]]:
+    """Every part that may follow a + in a head spec, with the field it fills."""
+    fields = nw.heads.modifiers.names()
+    return [(field, part) for field in fields for part in nw.heads.modifiers.get(field).parts]
+
+
+def test_list_command_names_every_page_and_no_other() -> None:
     from nextword.cli.list import page
 
     for kind, registry in {"heads": nw.heads.registry, "objectives": nw.objectives.registry}.items():
-        pages = {name: ROOT / "docs" / kind / f"{page(registry.get(name), name)}.md" for name in registry.names()}
-        assert not [name_of(path) for path in pages.values() if not path.exists()]
+        listed = {page(registry.get(name), name) for name in registry.names()}
+        if kind == "heads":
+            listed |= {part.page for _, part in listed_parts()}
+        assert listed == {path.stem for path in (ROOT / "docs" / kind).glob("*.md")}
+
+
+@pytest.mark.parametrize(("field", "part"), listed_parts(), ids=lambda given: getattr(given, "name", given))
+def test_examples_of_listed_parts_use_them(field: str, part: Part) -> None:
+    config = nw.heads.parse_head(part.example)
+    assert getattr(config, field)
+    assert nw.heads.head_spec(config) == part.example
+    assert part.name[:2] in part.example
+
+
+def test_every_setting_of_partitions_is_explained() -> None:
+    page = (ROOT / "docs" / "heads" / "cpr.md").read_text(encoding="utf-8")
+    first_cells = " ".join(re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE))
+    assert set(PartitionConfig.model_fields) <= set(re.findall(r"`(\w+)`", first_cells))
 
 
 @pytest.mark.parametrize("page", PARTS, ids=name_of)
@@ -191,6 +215,20 @@ def test_classes_of_the_papers_exist() -> None:
     classes = re.findall(r"`([a-z]+(?:\.[a-z]+)+)\.([A-Z]\w+)`", text)
     assert len(classes) > 5
     assert not [name for module, name in classes if not hasattr(importlib.import_module(f"nextword.{module}"), name)]
+
+
+def test_sizes_of_the_papers_rows() -> None:
+    """The rows of Softmax-CPR's table with a size: that of the spec's head on GPT-2 small."""
+    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [^|]+ \| `([^`]+)` \| ([\d.]+) M \|$", text, re.MULTILINE)
+    assert len(rows) == 15
+    backbone = 124_439_808
+    for spec, millions in rows:
+        config = nw.heads.parse_head(spec)
+        with torch.device("meta"):
+            head = nw.heads.registry.get(config.head)(config, nw.heads.Dimensions(768, 768, 12, 50257))
+        size = backbone + sum(parameter.numel() for parameter in head.parameters())
+        assert f"{size / 1e6:.1f}" == millions, spec
 
 
 def test_planted_broken_link_is_found(tmp_path: Path) -> None:

@@ -197,7 +197,8 @@ def test_every_registered_part_has_its_page(kind: str) -> None:
     pages = {page.stem for page in (ROOT / "docs" / kind).glob("*.md")}
     assert names
     assert set(names) - pages == set(), f"docs/{kind}: pages are missing"
-    assert pages - set(names) == set(), f"docs/{kind}: pages of nothing"
+    if kind != "heads":  # what follows a + has pages there too; tests/meta/test_docs.py holds both to the list
+        assert pages - set(names) == set(), f"docs/{kind}: pages of nothing"
 
 
 def test_planted_long_function_is_found() -> None:

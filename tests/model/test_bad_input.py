@@ -41,7 +41,24 @@ def t5(width: int = 8) -> T5ForConditionalGeneration:
         ("softmx", "mle", "Did you mean 'softmax'"),
         ("", "mle", "unknown head ''"),
         ("softmax+m", "mle", "Did you mean 'mi'"),
-        ("cache+mi", "mle", "takes no '\\+mi'"),
+        ("cache+mi", "mle", "takes no '\\+mi'; it takes no modifier"),
+        ("cache+c", "mle", "takes no '\\+c'"),
+        ("sigsoftmax+c", "mle", "it takes \\+mi"),
+        ("softmax+cpx", "mle", "unknown part 'cpx'. Did you mean 'cp'"),
+        ("softmax+r", "mle", "followed by numbers of candidates such as r:20,100"),
+        ("softmax+r:0", "mle", "followed by numbers of candidates"),
+        ("softmax+r:5,5", "mle", "different positive numbers"),
+        ("softmax+r:5,99", "mle", "99 candidates asked of a vocabulary of 30 tokens"),
+        ("softmax+c:5", "mle", "takes no arguments, '5' given; only r has sizes"),
+        ("softmax+c+r:5", "mle", "stands beside another part of its kind; write both as one"),
+        ("softmax+ce", "mle", "a decoder-only model has none; use c"),
+        ({"head": "softmax", "partition": {}}, "mle", "at least one of context, encoder, pointer and rerank"),
+        ({"head": "softmax", "partition": {"contxt": True}}, "mle", "head.partition.contxt: .* 'context'"),
+        ({"head": "softmax", "partition": {"context": True, "mode": "sum"}}, "mle", "head.partition.mode: .*'assign'"),
+        ("pg:3", "mle", "takes no arguments"),
+        ({"head": "pg", "tanh": True}, "mle", "head.tanh: unknown key"),
+        ("copynet", "histalign", "stores no tokens"),
+        ("softmax+c", "mle:labels", "no memory values"),
         ("mos:0", "mle", "greater than or equal to 1"),
         ("mos:3,sttic", "mle", "gates: dynamic, static, uniform"),
         ("softmax+mi:9x3", "mle", "9 layers asked for, the decoder has 2"),
@@ -67,7 +84,7 @@ def test_models_that_cannot_carry_a_head() -> None:
         nw.attach(bert, "softmax")
 
 
-@pytest.mark.parametrize("head", ["softmax", "cache", "softmax+mi:2x3"])
+@pytest.mark.parametrize("head", ["softmax", "cache", "softmax+mi:2x3", "softmax+cpr:3,5", "pg"])
 def test_inputs(head: str) -> None:
     model = nw.attach(gpt2(), head)
     with pytest.raises(ValueError, match="empty prompt"):
@@ -90,7 +107,10 @@ def test_inputs(head: str) -> None:
         model.distribution(torch.tensor([[1, 2]]), mode="cache")
 
 
-@pytest.mark.parametrize("head", ["softmax", "cache", "softmax+mi:2x3", "mos:2"])
+@pytest.mark.parametrize(
+    "head",
+    ["softmax", "cache", "softmax+mi:2x3", "mos:2", "softmax+c", "softmax+cpr:3,5", "softmax+p", "copynet", "pg", "ps"],
+)
 def test_defined_results(head: str) -> None:
     model = nw.attach(gpt2(), head)
     one = model.distribution(torch.tensor([[5]]))
@@ -110,16 +130,18 @@ def test_targets_at_padding_do_not_count() -> None:
     torch.testing.assert_close(model(ids, mask, labels=ids).loss, model(short, labels=short).loss)
 
 
-def test_nan_states_are_not_hidden() -> None:
-    model = nw.attach(gpt2(), "cache")
+@pytest.mark.parametrize("head", ["cache", "softmax+cpr:3,5", "copynet", "pg", "ps"])
+def test_nan_states_are_not_hidden(head: str) -> None:
+    model = nw.attach(gpt2(), head)
     model.backbone.transformer.ln_f.weight.data[0] = torch.nan
     ids = torch.tensor([[5, 6]])
     assert model(ids, labels=ids).loss.isnan()
     assert model.distribution(ids).log_probs().isnan().all()
 
 
-def test_source_words_are_needed() -> None:
-    model = nw.attach(t5(), "cache")
+@pytest.mark.parametrize("head", ["cache", "softmax+e", "softmax+cepr:3", "pg"])
+def test_source_words_are_needed(head: str) -> None:
+    model = nw.attach(t5(), head)
     ids, target = torch.tensor([[3, 4, 1]]), torch.tensor([[0, 3]])
     encoded = model.get_encoder()(ids)
     with pytest.raises(ValueError, match="reads the source's words: pass input_ids, or source_ids"):

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
+from nextword.functional import additive
 
 V, D, B, T = 5000, 16, 2, 33
 POSITIONS = B * (T - 1)
@@ -81,10 +82,14 @@ def test_the_watch_sees_one_where_the_budget_allows_it() -> None:
 
 @pytest.mark.parametrize("head", ["cache", "softmax+cp", "softmax+p", "copynet", "pg", "ps"])
 def test_no_tensor_is_positions_times_places_times_width(head: str) -> None:
-    small = {"vocabulary": 100, "width": 64, "length": 64}
-    assert largest_in_a_step(head, "mle", mebibytes=0.1, **small) < B * 64 * 64 * 64 / 8
+    small = {"vocabulary": 100, "width": 64, "length": 128}
+    assert largest_in_a_step(head, "mle", mebibytes=0.1, **small) < B * 128 * 128 * 64 / 8
 
 
-def test_the_watch_sees_the_sums_of_additive_attention_where_the_budget_allows_them() -> None:
-    small = {"vocabulary": 100, "width": 64, "length": 64}
-    assert largest_in_a_step("pg", "mle", mebibytes=256, **small) >= B * 63 * 64 * 64
+def test_the_watch_sees_the_sums_of_additive_attention_where_a_chunk_holds_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(additive._CHUNK_BYTES, "cpu", 2**30)
+    assert (
+        largest_in_a_step("pg", "mle", 0.1, vocabulary=100, width=64, length=128) >= B * 127 * 126 * 64
+    )  # the last of them sees 126 places

@@ -18,6 +18,10 @@ from nextword.tasks.gaps import GapConfig, Pair, by_overlap, gap_pairs, sentence
             "By J. R. R. Smith of the U.S. Army, i.e. him. Yes.",
             ["By J. R. R. Smith of the U.S. Army, i.e. him.", "Yes."],
         ),
+        (
+            "It was No. 1 of Vol. 2 for Mrs. Hay. St. Ives won. No",
+            ["It was No. 1 of Vol. 2 for Mrs. Hay.", "St. Ives won.", "No"],
+        ),
         ("3.5 m of it ... and so on. End", ["3.5 m of it ... and so on.", "End"]),
         ("一つ目です。二つ目です！「三つ目。」四", ["一つ目です。", "二つ目です！", "「三つ目。」", "四"]),
         ("  \n ", []),

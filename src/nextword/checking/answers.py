@@ -78,6 +78,16 @@ def _sources(reader: Reader, case: Case) -> Iterator[Finding]:
         yield name, max(deviation(total, probability), largest(-shares))
 
 
+def _places(reader: Reader, case: Case) -> Iterator[Finding]:
+    distribution, batch = reader.distribution(case.batch), case.batch
+    text = batch.ids if batch.source_ids is None else batch.source_ids
+    every = torch.arange(distribution.vocab_size, device=text.device).expand(len(batch.row), -1)
+    sources = distribution.sources(every)
+    for name, shares in distribution.places().items():
+        by_token = torch.zeros_like(sources[name]).scatter_add(1, text[batch.row], shares.to(sources[name].dtype))
+        yield f"'{name}'", max(largest((by_token - sources[name]).abs()), largest(-shares))
+
+
 def _chunks(reader: Reader, case: Case) -> Iterator[Finding]:
     whole = reader.distribution(case.batch)
     ids = _asked(case.batch, whole.vocab_size)["a few tokens"]
@@ -135,6 +145,12 @@ ANSWERS = (
         meaning="the shares of all sources are not negative and add up to the probability of each token",
         look_at="Look at _log_sources: a part without a name, or one that is counted twice.",
         measure=_sources,
+    ),
+    Property(
+        name="places",
+        meaning="the shares of the places that hold a token are not negative and add up to the share of their source",
+        look_at="Look at _log_places, and at first_place of the entries: the place in the text of the first of them.",
+        measure=_places,
     ),
     Property(
         name="chunks",

@@ -19,10 +19,17 @@ app = typer.Typer(help="Show the heads, objectives, tasks or recipes there are."
 @app.command()
 @plain_errors
 def heads() -> None:
-    """Heads: what --head takes."""
-    from nextword.heads import registry
+    """Heads, and the parts that may follow a + of theirs: what --head takes."""
+    from nextword.heads import modifiers, registry
 
     _show("head", registry, "heads")
+    parts = []
+    for field in modifiers.names():
+        after = [name for name in registry.names() if field in registry.get(name).Config.model_fields]
+        for part in modifiers.get(field).parts:
+            meaning = f"{part.meaning} After {', '.join(after)}."
+            parts.append((part.name, meaning, part.example, f"docs/heads/{part.page}.md"))
+    _print("part", parts)
 
 
 @app.command()

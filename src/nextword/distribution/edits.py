@@ -136,6 +136,9 @@ class Touched:
 class Edit(ABC):
     """A change to the scores of few tokens a position, made on the dense scores as earlier edits left them."""
 
+    row_bytes: int = 0
+    """Bytes that one position needs in :meth:`apply`, where they are worth counting."""
+
     @abstractmethod
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Edit:
         """The edit at some of the positions."""
@@ -188,6 +191,11 @@ class Rerank(Edit):
     sizes: Sequence[int]
     change: Change
     from_initial: bool = False
+
+    @property
+    def row_bytes(self) -> int:  # type: ignore[override]
+        """The candidates' embeddings."""
+        return sum(self.sizes) * self.queries.shape[-1] * self.queries.element_size()
 
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Rerank:
         """The edit at some of the positions."""

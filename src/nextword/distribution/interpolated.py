@@ -46,6 +46,11 @@ class Interpolated(NextToken):
     def __len__(self) -> int:
         return len(self.base)
 
+    @property
+    def row_bytes(self) -> int:
+        """That of the generating distribution."""
+        return self.base.row_bytes
+
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Interpolated:
         gate, rest = self.log_gate[rows], self.log_rest[rows]
         return Interpolated(self.base[rows], self.attention[rows], gate, rest, self.name)

@@ -56,6 +56,11 @@ class Scores(NextToken):
     def __len__(self) -> int:
         return len(self.states)
 
+    @property
+    def row_bytes(self) -> int:
+        """That of dense scores, and what the edits gather."""
+        return super().row_bytes + sum(edit.row_bytes for edit in self.edits)
+
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Scores:
         return Scores(
             self.vocabulary,
@@ -117,17 +122,17 @@ class Scores(NextToken):
         scores, touched = self._edited()
         scores, stored, total = self._lowered(scores)
         dense = scores.gather(1, ids) - total
-        shares: dict[str, Tensor] = {}
+        edited: dict[str, Tensor] = {}
         untaken = torch.ones_like(ids, dtype=torch.bool)
         for edit in reversed(touched):  # the latest change of a token is the one that stands
             own = edit.holds(ids, self.vocab_size) & untaken
             untaken = untaken & ~own
             share = dense.masked_fill(~own, -torch.inf)
-            shares[edit.source] = log_add_exp(shares[edit.source], share) if edit.source in shares else share
-        shares[self.name] = dense.masked_fill(~untaken, -torch.inf)
+            edited[edit.source] = log_add_exp(edited[edit.source], share) if edit.source in edited else share
+        shares = {self.name: dense.masked_fill(~untaken, -torch.inf), **dict(reversed(edited.items()))}
         for name, entries in stored.items():
             shares[name] = entries.log_mass_of(ids, self.vocab_size).to(total.dtype) - total
-        return dict(reversed(shares.items()))
+        return shares
 
     def _log_places(self) -> dict[str, Tensor]:
         if not self.stored:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from nextword.config import Settings
 from nextword.heads.dimensions import Dimensions
-from nextword.heads.modifiers import Modifier, modifiers
+from nextword.heads.modifiers import Modifier, Part, modifiers
 from nextword.history import History
 
 
@@ -35,6 +35,9 @@ class MultiInputModifier(Modifier):
     field: ClassVar[str] = "mi"
     names: ClassVar[tuple[str, ...]] = ("mi",)
     usage: ClassVar[str] = "+mi or +mi:LAYERSxWINDOW"
+    parts: ClassVar[tuple[Part, ...]] = (
+        Part("+mi", "Multiple inputs: states of several layers and positions are read.", "softmax+mi:3x3", "mi"),
+    )
 
     @staticmethod
     def parse(name: str, arguments: list[str]) -> dict[str, Any]:

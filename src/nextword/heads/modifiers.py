@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nextword.registry import Registry, UnknownNameError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Part:
+    """What may follow a ``+`` and has a page of its own; for whoever asks what there is.
+
+    Args:
+        name: How it is written.
+        meaning: What it is, in a sentence.
+        example: A whole spec with it.
+        page: Name of its page, beside those of the heads.
+    """
+
+    name: str
+    meaning: str
+    example: str
+    page: str
 
 
 class Modifier(ABC):
@@ -16,6 +34,8 @@ class Modifier(ABC):
     """The names it goes by in a spec."""
     usage: ClassVar[str]
     """How to write it, for messages."""
+    parts: ClassVar[tuple[Part, ...]]
+    """What ``nextword list heads`` shows of it."""
 
     @staticmethod
     @abstractmethod

@@ -19,7 +19,7 @@ from nextword.heads.dimensions import Dimensions
 from nextword.heads.head import Keeper
 from nextword.heads.inputs import FAINT, Projection
 from nextword.heads.local import LocalEmbeddings, past_places, source_places
-from nextword.heads.modifiers import Modifier, modifiers
+from nextword.heads.modifiers import Modifier, Part, modifiers
 
 Mode = Literal["assign", "add"]
 _CHANGES: dict[Mode, Change] = {"assign": Replace(), "add": Add()}
@@ -77,6 +77,13 @@ class PartitionModifier(Modifier):
     field: ClassVar[str] = "partition"
     names: ClassVar[tuple[str, ...]] = _letters()
     usage: ClassVar[str] = "+ any of the letters c, e, p, r, such as +cpr:20,100"
+    parts: ClassVar[tuple[Part, ...]] = (
+        Part("+c", "Context: words that occurred before are scored by a query of their own.", "softmax+c", "c"),
+        Part("+e", "Encoder: words of the source are scored by a query of their own.", "softmax+e", "e"),
+        Part("+p", "Pointer: places of the text or source have embeddings, and score their words.", "softmax+p", "p"),
+        Part("+r:K", "Reranker: the K best tokens are scored again by a query of their own.", "softmax+r:20,100", "r"),
+        Part("+cpr:K, ...", "Any of these letters together.", "softmax+cpr:20,100+mi", "cpr"),
+    )
 
     @staticmethod
     def parse(name: str, arguments: list[str]) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from torch import nn
+from jaxtyping import Int
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nextword.context import Context
@@ -53,8 +54,9 @@ class PointerGeneratorHead(Head):
     Expresses: copies whatever the output embedding says of a word. Costs: three D x D projections, and additive
     attention in O(T T D) time, in chunks of memory.
 
-    Attached to a pretrained model it changes the distribution: attention starts uniform and the gate near one half
-    (0.95 for an encoder-decoder).
+    Attached to a pretrained model it changes the distribution: attention starts uniform, and the gate with small random
+    weights around its bias. It learns slowly at first: what attention depends on is a product of three maps that all
+    start at (almost) zero.
 
     Source: See et al. 2017 (pointer generator); Softmax-CPR, rows "PG" and "PG + Mi".
 
@@ -92,8 +94,18 @@ class PointerGeneratorHead(Head):
         queries = at_least_float32(self.local.query(context.inputs) + self.attention_bias)
         with torch.autocast(queries.device.type, enabled=False):
             vector = self.attention_vector.to(queries.dtype)
-            scores = additive_scores(context.layout.pack(queries), keys.to(queries.dtype), vector)
+            scores = additive_scores(context.layout.pack(queries), keys.to(queries.dtype), vector, self._reach(context))
         attention = Entries(ids, context.row, context.layout.unpack(scores), visible)
         gate = self.gate(context.states)
         softmax = Scores(context.vocabulary, self.project(context.inputs))
         return Interpolated(softmax, attention, F.logsigmoid(gate), F.logsigmoid(-gate))
+
+    def _reach(self, context: Context) -> Int[Tensor, "Q"] | None:
+        """How many places the positions in each column of the layout see at most; None where it is no fewer than all.
+
+        A compiled step has one position a sequence, and may not look at it.
+        """
+        if self.local.reads_source or torch.compiler.is_compiling():
+            return None
+        last = context.position + self.config.include_current
+        return context.layout.pack(last[:, None].float()).amax((0, 2)).long()

@@ -12,7 +12,7 @@ from nextword.distribution import NextToken, Scores
 from nextword.heads.dimensions import Dimensions
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.inputs import MultiInputConfig, Projection
-from nextword.heads.modifiers import Modifier, modifiers
+from nextword.heads.modifiers import Modifier, Part, modifiers
 from nextword.heads.partition import Partition, PartitionConfig
 
 
@@ -23,6 +23,9 @@ class ProjectionModifier(Modifier):
     field: ClassVar[str] = "proj"
     names: ClassVar[tuple[str, ...]] = ("proj",)
     usage: ClassVar[str] = "+proj"
+    parts: ClassVar[tuple[Part, ...]] = (
+        Part("+proj", "A learned map of the state, before the output layer reads it.", "softmax+proj", "softmax"),
+    )
 
     @staticmethod
     def parse(name: str, arguments: list[str]) -> bool:

@@ -45,19 +45,23 @@ class GapConfig(Settings):
     """Longer paragraphs are cut into pieces of about equal length, each with a gap of its own."""
 
 
+# Look-behinds are of fixed width, so there is one for each: an initial, abbreviations that are followed by capitals.
+_ABBREVIATED = r"""(?<!\b[A-Z])(?<!\b(?:No|Mr|Ms|Dr|St|vs|Lt))(?<!\b(?:Mrs|Gen|Col|Rev|Sgt|Vol))(?<!\b(?:Prof|Capt))"""
 _END = re.compile(
-    r"""(?:(?<!\b[A-Z])[.!?\u2026]+["'\u2019\u201d)\]]*(?=\s+[^\sa-z])|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d]*)\s*"""
+    rf"""(?:(?=[.!?\u2026]){_ABBREVIATED}[.!?\u2026]+["'\u2019\u201d)\]]*(?=\s+[^\sa-z])"""
+    r"""|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d]*)\s*"""
 )
 
 
 def sentences(paragraph: str) -> list[str]:
-    """Sentences of a paragraph; a simple rule, without a list of abbreviations.
+    """Sentences of a paragraph, by a simple rule.
 
     A sentence ends at ``.``, ``!`` or ``?`` (and quotes or brackets that close after it) where white space and
-    something else than a small letter follows, but not after an initial; in Chinese and Japanese at full-width marks.
+    something else than a small letter follows, but not after an initial or one of a few abbreviations (titles, "No.");
+    in Chinese and Japanese at full-width marks.
 
-    >>> sentences('He met J. Smith. "Where?" she said . It was 3.5 miles, i.e. far.')
-    ['He met J. Smith.', '"Where?" she said .', 'It was 3.5 miles, i.e. far.']
+    >>> sentences('He met Dr. J. Smith. "Where?" she said . It was 3.5 miles, i.e. far.')
+    ['He met Dr. J. Smith.', '"Where?" she said .', 'It was 3.5 miles, i.e. far.']
     """
     parts, begin = [], 0
     for end in _END.finditer(paragraph):
