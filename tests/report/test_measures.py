@@ -15,6 +15,8 @@ from nextword.report.measures import measure, measures
         ("perplexity", "perplexity", "Likelihood", "joint", "", "lower"),
         ("bits_per_byte", "bits per byte", "Likelihood", "joint", "", "lower"),
         ("nll", "NLL", "Likelihood", "joint", "", "lower"),
+        ("copy_recall", "recall", "Copying", "joint", "", "higher"),
+        ("rare_copy_precision", "precision", "Copying, rare", "joint", "rare", "higher"),
         ("rank@1e-3", "at 1e-3", "Rank of log-probabilities", "joint", "", None),
         ("rank_undefined", "undefined", "Rank of log-probabilities", "joint", "", None),
         ("never_heard_of", "never_heard_of", "Other", "joint", "", None),

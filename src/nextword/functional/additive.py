@@ -45,8 +45,8 @@ def _chunks(queries: Tensor, widths: list[int]) -> Iterator[tuple[slice, int]]:
     budget = _CHUNK_BYTES.get(queries.device.type, _CHUNK_BYTES_ELSEWHERE)
     most = budget // (queries.shape[0] * queries.shape[2] * queries.element_size())
     start = 0
-    for end, width in enumerate([*widths[1:], most], start=1):  # the last query ends the last chunk
-        if (end + 1 - start) * width > most or end == len(widths):
+    for end in range(1, len(widths) + 1):
+        if end == len(widths) or (end + 1 - start) * widths[end] > most:
             yield slice(start, end), widths[end - 1]
             start = end
 

@@ -11,26 +11,20 @@ from torch import nn
 from nextword.context import Context
 from nextword.distribution import NextToken, Scores
 from nextword.heads.dimensions import Dimensions
-from nextword.heads.head import Head, HeadConfig, registry
-from nextword.heads.inputs import MultiInputConfig, Projection
-from nextword.heads.local import LocalEmbeddings
+from nextword.heads.head import Head, registry
+from nextword.heads.inputs import Projection
+from nextword.heads.local import LocalEmbeddings, PointerConfig
 
 
-class CopyNetConfig(HeadConfig):
+class CopyNetConfig(PointerConfig):
     """Settings of the CopyNet head."""
 
     head: Literal["copynet"] = "copynet"
-    mi: MultiInputConfig | None = None
-    """Multiple input states; None reads the last state alone."""
-    bias: bool = True
-    """Whether the projections have a bias (published: GPT-2 yes, T5 no)."""
     tanh: bool = True
     """Whether local embeddings pass through a tanh; without it this is the published "cache"."""
     initial_bias: float = 0.0
     """Where the bias of the copying scores starts. Negative values copy less at first: the scores start at 0, so a
     pretrained model whose scores are all far below that would do nothing but copy."""
-    include_current: bool = False
-    """Whether a position may copy its own token."""
 
 
 @registry.register("copynet")
@@ -67,14 +61,7 @@ class CopyNetHead(Head):
         super().__init__(config, dimensions)
         width = self.inputs.width
         self.project = Projection(width, dimensions.hidden, bias=config.bias)
-        self.local = LocalEmbeddings(
-            width,
-            dimensions,
-            source=dimensions.is_encoder_decoder,
-            bias=config.bias,
-            include_current=config.include_current,
-            activation=torch.tanh if config.tanh else None,
-        )
+        self.local = LocalEmbeddings.of_pointer(config, width, dimensions, torch.tanh if config.tanh else None)
         self.bias = nn.Parameter(torch.full((1,), config.initial_bias))
 
     def reset_parameters(self) -> None:

@@ -12,8 +12,8 @@ from nextword.context import Context
 from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
 from nextword.heads.dimensions import Dimensions
-from nextword.heads.head import Keeper
-from nextword.heads.inputs import FAINT, Projection
+from nextword.heads.head import HeadConfig, Keeper
+from nextword.heads.inputs import FAINT, MultiInputConfig, Projection
 
 
 def past_places(context: Context, include_current: bool) -> Bool[Tensor, "N S"]:
@@ -29,6 +29,17 @@ def source_places(context: Context) -> Bool[Tensor, "N E"]:
     """Which source positions each position sees: all but padding."""
     assert context.source is not None
     return (context.source.valid & (context.source.ids < context.vocabulary.size))[context.row]
+
+
+class PointerConfig(HeadConfig):
+    """Settings of every head that points at places of the text or source."""
+
+    mi: MultiInputConfig | None = None
+    """Multiple input states of the projections; None reads the last state alone."""
+    bias: bool = True
+    """Whether the projections have a bias (published: GPT-2 yes, T5 no)."""
+    include_current: bool = False
+    """Whether a position may point at its own token."""
 
 
 class LocalEmbeddings(Keeper):
@@ -67,6 +78,24 @@ class LocalEmbeddings(Keeper):
         read = dimensions.source if source else width
         assert read is not None
         self.key = Projection(read, dimensions.hidden, bias=bias and not source, scale=FAINT)
+
+    @classmethod
+    def of_pointer(
+        cls,
+        config: PointerConfig,
+        width: int,
+        dimensions: Dimensions,
+        activation: Callable[[Tensor], Tensor] | None = None,
+    ) -> LocalEmbeddings:
+        """Those of a head that points into the source where there is one, and else into its own past."""
+        return cls(
+            width,
+            dimensions,
+            source=dimensions.is_encoder_decoder,
+            bias=config.bias,
+            include_current=config.include_current,
+            activation=activation,
+        )
 
     def _embedded(self, states: Tensor) -> Tensor:
         embedded: Tensor = self.key(states)

@@ -16,27 +16,21 @@ from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
 from nextword.heads.dimensions import Dimensions
 from nextword.heads.gate import ScalarGate
-from nextword.heads.head import Head, HeadConfig, registry
-from nextword.heads.inputs import MultiInputConfig, Projection
-from nextword.heads.local import LocalEmbeddings
+from nextword.heads.head import Head, registry
+from nextword.heads.inputs import Projection
+from nextword.heads.local import LocalEmbeddings, PointerConfig
 
 _COPY_LITTLE = 3.0
 """Where the gate's bias starts in an encoder-decoder model (published), so that 95 % is generated at first."""
 
 
-class PointerGeneratorConfig(HeadConfig):
+class PointerGeneratorConfig(PointerConfig):
     """Settings of the pointer generator."""
 
     head: Literal["pg"] = "pg"
-    mi: MultiInputConfig | None = None
-    """Multiple input states for the projections; None reads the last state alone. The gate always reads that alone."""
-    bias: bool = True
-    """Whether the projections have a bias (published: GPT-2 yes, T5 no)."""
     gate_bias: float | None = None
     """Where the gate's bias starts; above 0 generates more. None: 0 for a decoder-only model and 3 for an
     encoder-decoder, as published."""
-    include_current: bool = False
-    """Whether a position may point at its own token."""
 
 
 @registry.register("pg")
@@ -73,14 +67,16 @@ class PointerGeneratorHead(Head):
 
     def __init__(self, config: PointerGeneratorConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
-        width, source = self.inputs.width, dimensions.is_encoder_decoder
+        width = self.inputs.width
         self.project = Projection(width, dimensions.hidden, bias=config.bias)
-        self.local = LocalEmbeddings(
-            width, dimensions, source=source, bias=config.bias, include_current=config.include_current
-        )
+        self.local = LocalEmbeddings.of_pointer(config, width, dimensions)
         self.attention_vector = nn.Parameter(torch.zeros(dimensions.hidden))
         self.attention_bias = nn.Parameter(torch.zeros(dimensions.hidden))
-        bias = config.gate_bias if config.gate_bias is not None else (_COPY_LITTLE if source else 0.0)
+        bias = (
+            config.gate_bias
+            if config.gate_bias is not None
+            else (_COPY_LITTLE if dimensions.is_encoder_decoder else 0.0)
+        )
         self.gate = ScalarGate(dimensions.hidden, bias)
 
     def reset_parameters(self) -> None:

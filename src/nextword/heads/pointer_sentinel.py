@@ -11,24 +11,17 @@ from nextword.context import Context
 from nextword.distribution import Interpolated, NextToken, Scores
 from nextword.heads.dimensions import Dimensions
 from nextword.heads.gate import ScalarGate
-from nextword.heads.head import Head, HeadConfig, registry
-from nextword.heads.inputs import MultiInputConfig, Projection
-from nextword.heads.local import LocalEmbeddings
+from nextword.heads.head import Head, registry
+from nextword.heads.inputs import Projection
+from nextword.heads.local import LocalEmbeddings, PointerConfig
 
 
-class PointerSentinelConfig(HeadConfig):
+class PointerSentinelConfig(PointerConfig):
     """Settings of the pointer sentinel."""
 
     head: Literal["ps"] = "ps"
-    mi: MultiInputConfig | None = None
-    """Multiple input states for the projections; None reads the last state alone. The sentinel always reads that
-    alone."""
-    bias: bool = True
-    """Whether the projections have a bias (published: GPT-2 yes, T5 no)."""
     gate_bias: float = 0.0
     """Where the sentinel's bias starts; the sentinel competes with as many places as are visible."""
-    include_current: bool = False
-    """Whether a position may point at its own token."""
 
 
 @registry.register("ps")
@@ -67,14 +60,7 @@ class PointerSentinelHead(Head):
         super().__init__(config, dimensions)
         width = self.inputs.width
         self.project = Projection(width, dimensions.hidden, bias=config.bias)
-        self.local = LocalEmbeddings(
-            width,
-            dimensions,
-            source=dimensions.is_encoder_decoder,
-            bias=config.bias,
-            include_current=config.include_current,
-            activation=torch.tanh,
-        )
+        self.local = LocalEmbeddings.of_pointer(config, width, dimensions, torch.tanh)
         self.gate = ScalarGate(dimensions.hidden, config.gate_bias)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:

@@ -84,6 +84,23 @@ _RULES = (
         "NLL: negative log-likelihood.",
     ),
     _Rule(
+        _PREFIX + r"copy_recall",
+        "recall",
+        "Copying",
+        "higher",
+        3,
+        "Copying, recall: of the source's words that the reference contains, the share that the output contains too.",
+    ),
+    _Rule(
+        _PREFIX + r"copy_precision",
+        "precision",
+        "Copying",
+        "higher",
+        3,
+        "Copying, precision: of the source's words that the output contains, the share that the reference contains "
+        "too.",
+    ),
+    _Rule(
         _PREFIX + r"rank@(?P<k>[^@]+)",
         "at {k}",
         "Rank of log-probabilities",
