@@ -35,9 +35,7 @@ SPECS: dict[str, Any] = {
     "softmax+cepr:3+mi": "softmax+cepr:3+mi",
     "mos:2+cpr:3,8+mi": "mos:2+cpr:3,8+mi",
     "copynet": "copynet",
-    "copynet+mi": "copynet+mi",
     "pg": "pg",
-    "pg+mi": "pg+mi",
     "ps": "ps",
     "ps+mi": "ps+mi",
 }  # fmt: skip

@@ -32,9 +32,16 @@ def test_histalign_under_autocast(reduction: str) -> None:
     torch.testing.assert_close(model.loss_parts["ranking_loss"], expected, rtol=2e-2, atol=0)
 
 
-@pytest.mark.parametrize("mode", ["joint", "cache_only"])
-def test_sums_to_one_under_autocast(mode: str) -> None:
-    model = nw.attach(gpt2(), "cache").eval()
+@pytest.mark.parametrize(
+    ("head", "mode"),
+    [("cache", "joint"), ("cache", "cache_only"), ("softmax+cpr:3,8", "joint"), ("copynet", "joint"), ("pg", "joint"),
+     ("ps", "joint")],
+)  # fmt: skip
+def test_sums_to_one_under_autocast(head: str, mode: str) -> None:
+    model = nw.attach(gpt2(), head).eval()
+    torch.manual_seed(2)
+    for parameter in model.next_word_head.parameters():
+        parameter.data += 0.3 * torch.randn_like(parameter)
     model.backbone.transformer.ln_f.weight.data *= 6  # large similarities
     ids = torch.randint(0, V, (2, 40), generator=torch.Generator().manual_seed(1))
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):

@@ -66,7 +66,18 @@ def losses(run: Trainer) -> list[float]:
 
 @pytest.mark.parametrize(
     ("make", "head", "objective"),
-    [(causal, "softmax", "mle"), (causal, "cache", "mle"), (causal, "mos:2+mi:1x2", "mle"), (seq2seq, "cache", "mle")],
+    [
+        (causal, "softmax", "mle"),
+        (causal, "cache", "mle"),
+        (causal, "mos:2+mi:1x2", "mle"),
+        (causal, "softmax+cpr:3,5+mi:1x2", "mle"),
+        (causal, "pg", "mle"),
+        (causal, "ps", "mle"),
+        (causal, "copynet", "mle"),
+        (seq2seq, "cache", "mle"),
+        (seq2seq, "softmax+cepr:3", "mle"),
+        (seq2seq, "pg", "mle"),
+    ],
 )
 def test_loss_does_not_depend_on_how_a_batch_is_cut(make, head: str, objective: str, tmp_path: Path) -> None:
     seen = []
@@ -108,7 +119,9 @@ def test_training_makes_no_logits() -> None:
     assert "logits" not in model(**batch, return_logits=False)
 
 
-@pytest.mark.parametrize(("head", "objective"), [("mos:2+mi:1x2", "mle"), ("cache", "histalign")])
+@pytest.mark.parametrize(
+    ("head", "objective"), [("mos:2+mi:1x2", "mle"), ("cache", "histalign"), ("mos:2+cpr:3", "mle"), ("ps", "mle")]
+)
 def test_resumed_training_is_bit_for_bit_the_uninterrupted_one(head: str, objective: str, tmp_path: Path) -> None:
     whole = causal(head, objective)
     trainer(whole, tmp_path / "whole", save_strategy="steps", save_steps=2).train()
