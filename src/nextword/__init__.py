@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from nextword.checker import check
     from nextword.distribution import NextToken
     from nextword.functional.rows import score_memory
-    from nextword.model import NextWordConfig, NextWordForCausalLM, NextWordForSeq2SeqLM, attach, load
+    from nextword.model import (
+        NextWordConfig,
+        NextWordForCausalLM,
+        NextWordForSeq2SeqLM,
+        NextWordSeq2SeqConfig,
+        attach,
+        load,
+    )
 
 __version__ = "0.1.0"
 
@@ -34,6 +41,7 @@ __all__ = [
     "NextWordConfig",
     "NextWordForCausalLM",
     "NextWordForSeq2SeqLM",
+    "NextWordSeq2SeqConfig",
     "attach",
     "check",
     "heads",
@@ -49,3 +57,7 @@ def __getattr__(name: str) -> Any:
     if name in ("heads", "objectives"):
         return importlib.import_module(f"nextword.{name}")
     raise AttributeError(f"module 'nextword' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -93,7 +93,8 @@ class History:
         if kept.shape[1] < places:
             raise ValueError(
                 f"the cache was cropped by more than {_CROPPABLE} places, and the head kept no more of the states that "
-                "it reads; crop less at a time, or run the model on the text again"
+                f"it reads (+mi). For assisted generation set num_assistant_tokens to at most {_CROPPABLE} and "
+                "num_assistant_tokens_schedule to 'constant'; otherwise crop less, or run the model on the text again"
             )
         joined = torch.cat([kept, new], 1)
         self._windows[name] = joined[:, -(places + max(_CROPPABLE, new.shape[1])) :]

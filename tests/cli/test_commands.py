@@ -18,8 +18,8 @@ SMALL = [
 COMPARE = ["compare", "--task", "ambiguous", "--head", "softmax", "--head", "cache/histalign"]
 
 
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200", "NEXTWORD_DEBUG": "0"})
+def run(*words, width=200):
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": str(width), "NEXTWORD_DEBUG": "0"})
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +107,10 @@ def test_report_of_nothing_is_an_error(tmp_path):
         (["compare", "quickstart", "sedes=[1]"], "sedes: unknown key. Did you mean 'seeds'?"),
         (["compare", "--task", "ambigous", "--head", "softmax"], "unknown task 'ambigous'. Did you mean 'ambiguous'?"),
         (["quickstart", "task.train_promts=3"], "task.train_promts: unknown key. Did you mean 'train_prompts'?"),
+        (
+            ["compare", "--task", "lm", "--head", "softmax"],
+            "task.data: missing; give task.data=VALUE. A folder with train.txt",
+        ),
         (["quickstart", "training.steps=0"], "training.steps: Input should be greater than 0"),
     ],
 )
@@ -148,17 +152,36 @@ def test_check_passes_a_good_model(compared):
     model = next(compared[0].glob("trained/cache-histalign-seed0/model"))
     done = run("check", model)
     assert done.exit_code == 0, done.output
+    assert done.output.count("passed") > 10
+    assert "source padding: not checked, a decoder-only model has no source" in done.output
 
 
-def test_check_fails_with_code_1(compared, monkeypatch):
-    from types import SimpleNamespace
-
+def checked(monkeypatch, *rows):
     from nextword import checker
+    from nextword.checking.report import CheckReport
 
-    monkeypatch.setattr(checker, "check", lambda model: SimpleNamespace(passed=False, table=lambda: "sums to 2"))
-    failed = run("check", next(compared[0].glob("trained/softmax-mle-seed0/model")))
+    monkeypatch.setattr(checker, "check", lambda model: CheckReport("GPT2LMHeadModel", "cache", "float32", rows))
+
+
+def test_check_fails_with_code_1_and_explains(compared, monkeypatch):
+    from nextword.checking.report import Row
+
+    good = Row("finite", "no NaN", 0.0, 1e-5, "joint", "Look there.")
+    bad = Row("sums to one", "they add up to 1", 1.0, 1e-5, "joint", "Look at the sum.")
+    checked(monkeypatch, good, bad)
+    model = next(compared[0].glob("trained/softmax-mle-seed0/model"))
+    failed = run("check", model)
     assert failed.exit_code == 1
-    assert "sums to 2" in failed.output
+    assert "sums to one: deviation 1, at most 1e-05 allowed (joint). Look at the sum." in failed.output
+    assert "they add up to 1" in failed.output
+    assert "no NaN" not in failed.output
+    assert "no NaN" in run("check", model, "--verbose").output
+
+
+def test_check_keeps_a_line_a_property_on_a_usual_terminal(compared):
+    model = next(compared[0].glob("trained/softmax-mle-seed0/model"))
+    lines = run("check", model, width=80).output.splitlines()
+    assert sum("passed" in line or "not checked" in line for line in lines) == len([*filter(None, lines[4:])])
 
 
 def test_check_of_a_missing_folder_is_an_error(tmp_path):
@@ -170,18 +193,20 @@ def test_check_of_a_missing_folder_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("heads", ["softmax", "cache", "docs/heads/cache.md", "pg", "docs/heads/ps.md"]),
-        ("heads", ["+c ", "+r:K", "softmax+cpr:20,100+mi", "docs/heads/cpr.md", "+proj", "After mos, softmax."]),
+        ("heads", ["softmax", " cache.md", "pg", " ps.md", "Pages are in docs/heads."]),
+        ("heads", ["+c ", "+r:K", "softmax+cpr:20,100+mi", " cpr.md", "+proj", "softmax."]),
         ("objectives", ["mle", "histalign"]),
-        ("tasks", ["ambiguous", "lm"]),
-        ("recipes", ["quickstart", "wikitext2"]),
+        ("tasks", ["ambiguous", "lm", "seq2seq.md"]),
+        ("recipes", ["quickstart", "wikitext2-heads", "seq2seq", "Page: docs/compare.md"]),
     ],
 )
-def test_list_shows_what_is_registered(kind, names):
-    shown = run("list", kind)
+@pytest.mark.parametrize("width", [80, 200])
+def test_list_shows_what_is_registered_and_breaks_no_name(kind, names, width):
+    shown = run("list", kind, width=width)
     assert shown.exit_code == 0
     for name in names:
         assert name in shown.output
+    assert all(len(line) <= width for line in shown.output.splitlines())
 
 
 @pytest.mark.parametrize(

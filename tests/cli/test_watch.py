@@ -39,5 +39,13 @@ def test_lines_where_there_is_no_terminal():
     ]
 
 
+def test_headline_has_the_first_of_every_group_of_measures():
+    names = ["nll", "bits_per_byte", "perplexity", "copy_recall", "copy_precision", "rare_copy_recall", "rank@1e-3"]
+    metrics = {name: MetricValue(value=1.0, unit="", n=1) for name in names}
+    record = RECORD.model_copy(update={"evaluation": Evaluation(metrics=metrics)})
+    shown = "nll 1, bits_per_byte 1, perplexity 1, copy_recall 1"
+    assert headline(record) == f"cache [x], seed 3: {shown}"
+
+
 def test_bars_on_a_terminal_keep_finished_runs():
     assert headline(RECORD) in watched(terminal=True)

@@ -145,6 +145,49 @@ def test_tiny_probabilities_survive_beside_huge_ones() -> None:
     torch.testing.assert_close(log_probs, torch.tensor([[-500.0, 0.0, -800.0]]))
 
 
+@pytest.mark.parametrize("level", [0.0, 1e4, -1e4, 1e6])
+def test_attention_of_large_scores_keeps_its_digits(level: float) -> None:
+    """Only differences of attention scores count, and they are exact here; the difference of two large sums is not."""
+    states, row = torch.randn(N, 3, generator=torch.Generator().manual_seed(0)), torch.zeros(N, dtype=torch.long)
+    softmax = Scores(LinearVocabulary(torch.eye(12, 3)), states)
+    scores, visible = torch.randint(-3, 4, (N, 9)) + level, torch.ones(N, 9, dtype=torch.bool)
+    entries = Entries(torch.arange(9)[None] % 5, row, scores, visible)
+    gate = torch.zeros(N)
+    for one in (
+        OnMemory(entries, softmax),
+        Interpolated(softmax, entries, torch.nn.functional.logsigmoid(gate), torch.nn.functional.logsigmoid(gate)),
+    ):
+        torch.testing.assert_close(one.probs().sum(-1), torch.ones(N), rtol=0, atol=2e-6)
+        assert sum(shares.sum(-1).max() for shares in one.places().values()) < 1 + 2e-6
+
+
+def test_added_scores_leave_out_what_the_vocabulary_rules_out(base: Scores) -> None:
+    bias = torch.zeros(V, dtype=torch.float64)
+    bias[3] = -torch.inf
+    vocabulary = LinearVocabulary(base.vocabulary.weight, bias)
+    ids = torch.arange(V).expand(N, -1)
+    values = Add().scores_of(vocabulary, base.states[:, None], ids)[:, 0]
+    words = Entries(ids, torch.arange(N), values, torch.ones_like(ids, dtype=torch.bool))
+    edits = [OnWords("words", words, Add()), Rerank(randn(N, 2, D, seed=9), (V, 4), Add())]
+    log_probs = Scores(vocabulary, base.states, edits=edits).log_probs()
+    assert (log_probs[:, 3] == -torch.inf).all()
+    log_probs.masked_fill(log_probs == -torch.inf, 0.0).sum().backward()
+    assert torch.isfinite(base.states.grad).all()
+
+
+def test_more_candidates_than_tokens_are_refused(base: Scores) -> None:
+    edits = [Rerank(randn(N, 1, D), (V + 1,), Replace())]
+    with pytest.raises(ValueError, match=f"{V + 1} candidates asked of a vocabulary of {V} tokens"):
+        Scores(base.vocabulary, base.states, edits=edits).log_probs()
+
+
+def test_ids_that_cannot_be_asked_for_are_refused(base: Scores) -> None:
+    with pytest.raises(ValueError, match=f"token id {V} is outside"):
+        base.sources(torch.full((N, 1), V))
+    with pytest.raises(ValueError, match="token id -1 is outside"):
+        base.log_prob(torch.full((N, 1), -1))
+
+
 def test_sample_follows_the_distribution(base: Scores, entries: Entries) -> None:
     distribution = kinds(base, entries)["interpolated"]
     draws = distribution.sample(torch.Generator().manual_seed(0), num_samples=20_000)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
     BertConfig,
@@ -150,6 +151,64 @@ def test_source_words_are_needed(head: str) -> None:
     torch.testing.assert_close(given, model(input_ids=ids, decoder_input_ids=target).logits)
 
 
+def test_source_words_fit_the_encoders_states() -> None:
+    model = nw.attach(t5(), "softmax+e")
+    encoded = model.get_encoder()(torch.tensor([[3, 4, 1]]))
+    with pytest.raises(ValueError, match=r"source_ids: shape \(1, 2\), expected .* \(1, 3\)"):
+        model(encoder_outputs=encoded, decoder_input_ids=torch.tensor([[0]]), source_ids=torch.tensor([[3, 4]]))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([[1, 2]], "a tensor of ids .* is needed, list given"),
+        (torch.tensor([1, 2]), r"shape \(2,\), \(batch, places\) is needed"),
+        (torch.tensor([[1.0, 2.0]]), "input_ids: torch.float32 given, whole numbers are needed"),
+    ],
+)
+def test_what_is_no_batch_of_tokens(given, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        nw.attach(gpt2(), "cache").distribution(given)
+    with pytest.raises(ValueError, match="a head spec such as 'cache' or its settings are needed, int given"):
+        nw.attach(gpt2(), 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("head", ["softmax+cpr:3", "cache", "pg", "ps", "copynet", "mos:2+c"])
+def test_ids_of_32_bits_are_ids(head: str) -> None:
+    model, ids = nw.attach(gpt2(), head), torch.tensor([[5, 6, 5, 6]])
+    expected = model(ids, labels=ids).loss
+    torch.testing.assert_close(model(ids.int(), labels=ids).loss, expected)
+
+
+def test_vocabulary_that_rules_out_a_token() -> None:
+    bare = gpt2()
+    bare.lm_head.bias = torch.nn.Parameter(torch.zeros(V).index_fill(0, torch.tensor([7]), -torch.inf))
+    ids = torch.tensor([[5, 7, 5, 7]])
+    for mode in ("assign", "add"):
+        partition = {"context": True, "pointer": True, "rerank": [3], "mode": mode, "rerank_mode": mode}
+        model = nw.attach(bare, {"head": "softmax", "partition": partition})
+        assert (model.distribution(ids).probs()[:, 7] == 0).all()
+        out = model(ids, labels=torch.tensor([[-100, -100, 5, -100]]))
+        out.loss.backward()
+        assert all(p.grad.isfinite().all() for name, p in model.next_word_head.named_parameters() if p.grad is not None)
+
+
+def test_an_output_layer_that_is_no_plain_matrix() -> None:
+    """Adapted or quantised layers are asked for all scores; the few that are wanted are picked out."""
+
+    class Adapted(torch.nn.Linear):
+        pass
+
+    plain, adapted = nw.attach(gpt2(), "softmax+cpr:3"), gpt2()
+    adapted.lm_head.__class__ = Adapted
+    model = nw.attach(adapted, "softmax+cpr:3")
+    model.next_word_head.load_state_dict(plain.next_word_head.state_dict())
+    ids = torch.tensor([[5, 6, 5, 6]])
+    for mebibytes in (64, 1e-4):
+        with nw.score_memory(mebibytes):
+            torch.testing.assert_close(model(ids, labels=ids).loss, plain(ids, labels=ids).loss)
+
+
 def test_an_asked_mode_wins_over_the_setting() -> None:
     model, ids = nw.attach(gpt2(), {"head": "cache", "mode": "cache_only"}), torch.tensor([[3, 4, 3, 4]])
     log_probs = {mode: model.distribution(ids, mode=mode).log_probs() for mode in (None, "joint", "cache_only")}
@@ -200,6 +259,36 @@ class TestLoad:
         config.write_text(config.read_text()[:40])
         with pytest.raises(ValueError, match=str(tmp_path)):
             nw.load(tmp_path)
+
+    def test_missing_weights_of_the_head(self, tmp_path: Path) -> None:
+        nw.attach(gpt2(), "softmax+cpr:3").save_pretrained(tmp_path)
+        weights = load_file(tmp_path / "model.safetensors")
+        kept = {name: value for name, value in weights.items() if "partition.local" not in name}
+        save_file(kept, tmp_path / "model.safetensors", {"format": "pt"})
+        with pytest.raises(ValueError, match=r"lacks 4 weights of its head .*names head 'softmax\+cpr:3'"):
+            nw.load(tmp_path)
+        assert nw.load(tmp_path, "pg").next_word_head.config.head == "pg"
+
+    def test_weights_of_another_head(self, tmp_path: Path) -> None:
+        config = self.saved(tmp_path) / "config.json"
+        config.write_text(json.dumps({k: v for k, v in json.loads(config.read_text()).items() if k != "head"}))
+        with pytest.raises(ValueError, match=r"has, unasked, .* names head 'softmax'"):
+            nw.load(tmp_path)
+
+    def test_trained_weights_stay_where_a_bias_is_added(self, tmp_path: Path) -> None:
+        """transformers starts a module anew whose weights are only partly there; those that are there stay."""
+        partition = {"context": True, "pointer": True}
+        model = nw.attach(gpt2(), {"head": "softmax", "partition": partition, "bias": False})
+        for parameter in model.next_word_head.parameters():
+            parameter.data.normal_()
+        model.save_pretrained(tmp_path)
+        config = json.loads((tmp_path / "config.json").read_text())
+        config["head"]["bias"] = True
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        loaded = AutoModelForCausalLM.from_pretrained(tmp_path).next_word_head
+        for name, value in model.next_word_head.state_dict().items():
+            assert torch.equal(loaded.state_dict()[name], value), name
+        assert not loaded.partition.local.query.bias.any()
 
     def test_unknown_head_in_config(self, tmp_path: Path) -> None:
         config = self.saved(tmp_path) / "config.json"

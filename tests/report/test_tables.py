@@ -62,8 +62,29 @@ def test_seeds_are_averaged_plainly_and_each_is_kept(sample: Sample) -> None:
 
 
 def test_best_is_judged_by_the_mean(sample: Sample) -> None:
-    runs = [run("a", 1, nll=number(0.0)), run("a", 2, nll=number(9.0)), run("b", 1, nll=number(1.0))]
+    runs = [run("a", 1, nll=number(0.0)), run("a", 2, nll=number(9.0)), *(run("b", s, nll=number(1.0)) for s in (1, 2))]
     assert [cell.best for cell in column(main_table(with_runs(sample(), *runs)), "NLL")] == [False, True]
+
+
+def test_a_value_that_lacks_seeds_says_so_and_is_never_best(sample: Sample) -> None:
+    means = {"lucky": (0.5,), "good": (1.0, 2.0), "bad": (3.0, 4.0)}
+    runs = [run(name, seed, nll=number(nll)) for name, values in means.items() for seed, nll in enumerate(values)]
+    runs.append(run("lucky", 1, perplexity=number(2.0)))  # its second run has no NLL
+    table = main_table(with_runs(sample(), *runs))
+    found = [(cell.best, cell.lacking) for cell in column(table, "NLL")]
+    assert found == [(False, "1 of 2 seeds"), (True, ""), (False, "")]
+    assert table.has_lacking
+    assert not main_table(sample(seeds=(1, 2))).has_lacking
+
+
+def test_columns_that_need_their_group_name_have_it(sample: Sample) -> None:
+    recall = number(0.5, "fraction of words")
+    alone = with_runs(sample(), run("a", copy_recall=recall, rare_copy_recall=recall))
+    assert [name for name, _ in subset_table(alone).groups] == ["Copying, rare"]
+    assert subset_table(alone).names_groups
+    assert not main_table(alone).names_groups
+    assert not cost_table(alone).names_groups
+    assert main_table(sample()).names_groups
 
 
 def test_shares_are_percentages_and_other_numbers_are_not(sample: Sample) -> None:

@@ -40,6 +40,18 @@ def test_seeds_are_told(sample: Sample) -> None:
     assert "seeds" not in printed(sample())
 
 
+def test_values_over_fewer_seeds_are_marked_and_explained(sample: Sample) -> None:
+    results = sample(seeds=(1, 2), methods=[("[a]", "softmax", "mle", None), ("b", "mos:3", "mle", None)])
+    poor = results.runs[0].evaluation
+    fewer = poor.model_copy(update={"metrics": {key: m for key, m in poor.metrics.items() if key != "nll"}})
+    runs = [results.runs[0].model_copy(update={"evaluation": fewer}), *results.runs[1:]]
+    text = printed(results.model_copy(update={"runs": runs}), width=120)
+    assert "† [a]: NLL, 1 of 2 seeds only" in text
+    assert text.count("†") == 2
+    assert "† b: 1 of 2 seeds only" in printed(results.model_copy(update={"runs": results.runs[:3]}), width=120)
+    assert "†" not in printed(results, width=120)
+
+
 @pytest.mark.parametrize("label", ["[bold]x[/bold]", "[/]", "서울"])
 def test_labels_are_no_markup(sample: Sample, label: str) -> None:
     assert label in printed(sample(methods=[(label, "softmax", "mle", None)]), width=120)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import torch
 from pydantic import BaseModel
 from torch import Tensor
+from transformers import GenerationConfig
 
 
 class FakeDistribution:
@@ -79,6 +80,7 @@ class FakeWriter(FakeModel):
         super().__init__(scores)
         self.write = write
         self.asked: dict[str, object] = {}
+        self.generation_config = GenerationConfig(no_repeat_ngram_size=3, max_new_tokens=1)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         return torch.nn.functional.pad(labels, (1, -1), value=0).clamp(min=0)
@@ -87,9 +89,9 @@ class FakeWriter(FakeModel):
         assert input_ids.shape == attention_mask.shape
         return super().distribution(decoder["decoder_input_ids"], attention_mask, decoder["positions"])
 
-    def generate(self, input_ids: Tensor, attention_mask: Tensor, **asked: object) -> Tensor:
+    def generate(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         assert not self.training
-        self.asked = asked
+        self.asked = self.generation_config.to_diff_dict()
         rows = [self.write(row[seen.bool()].tolist()) for row, seen in zip(input_ids, attention_mask, strict=True)]
         length = max(map(len, rows))
         return torch.tensor([[*row, *[0] * (length - len(row))] for row in rows])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -28,8 +29,8 @@ def heads() -> None:
         after = [name for name in registry.names() if field in registry.get(name).Config.model_fields]
         for part in modifiers.get(field).parts:
             meaning = f"{part.meaning} After {', '.join(after)}."
-            parts.append((part.name, meaning, part.example, f"docs/heads/{part.page}.md"))
-    _print("part", parts)
+            parts.append((part.name, meaning, part.example, f"{part.page}.md"))
+    _print("part", parts, "docs/heads")
 
 
 @app.command()
@@ -56,7 +57,7 @@ def recipes() -> None:
     """Built-in recipes: what 'nextword compare' takes."""
     from nextword.training.recipe import built_in
 
-    _print("recipe", [(name, line, f"nextword compare {name}", "docs/compare.md") for name, line in built_in().items()])
+    _print("recipe", [(name, line, name, "compare.md") for name, line in built_in().items()], "docs")
 
 
 def _show(kind: str, registry: Registry[Any], folder: str) -> None:
@@ -64,8 +65,8 @@ def _show(kind: str, registry: Registry[Any], folder: str) -> None:
     for name in registry.names():
         entry = registry.get(name)
         text = inspect.getdoc(entry) or ""
-        rows.append((name, first_sentence(text), example(entry, name), f"docs/{folder}/{page(entry, name)}.md"))
-    _print(kind, rows)
+        rows.append((name, first_sentence(text), example(entry, name), f"{page(entry, name)}.md"))
+    _print(kind, rows, f"docs/{folder}")
 
 
 def first_sentence(docstring: str) -> str:
@@ -96,14 +97,20 @@ def page(entry: Any, name: str) -> str:
     return given if isinstance(given, str) else name
 
 
-def _print(kind: str, rows: list[tuple[str, str, str, str]]) -> None:
+def _print(kind: str, rows: list[tuple[str, str, str, str]], folder: str) -> None:
+    """The rows as a table; names, specs and pages keep whole, so only the text is broken to fit the terminal."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table()
-    for heading in (kind, "what it is", "example", "page"):
-        table.add_column(heading, overflow="fold")
+    headings = (kind, "what it is", "example", "page")
+    # a column that says nothing, the name once more or everywhere the same page, is left out
+    told = [True, True, any(row[0] != row[2] for row in rows), len({row[3] for row in rows}) > 1]
+    where = f"Pages are in {folder}." if told[3] else f"Page: {folder}/{rows[0][3]}"
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, caption=where, caption_justify="left")
+    for heading in compress(headings, told):
+        table.add_column(heading, no_wrap=heading != "what it is", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(cell) for cell in compress(row, told)))
     Console().print(table)

@@ -94,7 +94,19 @@ class Bars:
 
 
 def headline(record: RunRecord, metrics: int = 3) -> str:
-    """One line about a finished run: its first ``metrics`` numbers."""
-    values = list(record.evaluation.metrics.items())[:metrics]
-    numbers = ", ".join(f"{name} {value.value:.4g}" for name, value in values)
+    """One line about a finished run: its first ``metrics`` numbers, and the first of each other group of measures.
+
+    A group of which no value is better than another (the rank) is left to the report, and so are parts of the cases.
+    """
+    from nextword.report.measures import measure
+
+    measured = record.evaluation.metrics
+    shown = list(measured)[:metrics]
+    groups = {measure(name).group for name in shown}
+    for name in measured:
+        one = measure(name)
+        if one.group not in groups and one.better and not one.subset and one.setting == "joint":
+            groups.add(one.group)
+            shown.append(name)
+    numbers = ", ".join(f"{name} {measured[name].value:.4g}" for name in shown)
     return f"{record.method}, seed {record.seed}: {numbers}"

@@ -87,8 +87,9 @@ class Add(Change):
         self, vocabulary: Vocabulary, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]
     ) -> Float[Tensor, "B Q K"]:
         """What the queries add to the scores of a zero query; a bias of the vocabulary stands in the score already."""
-        nothing = states.new_zeros(states.shape[0], 1, states.shape[2])
-        return vocabulary.scores_of(states, ids) - vocabulary.scores_of(nothing, ids)
+        nothing = vocabulary.scores_of(states.new_zeros(states.shape[0], 1, states.shape[2]), ids)
+        # a token that the vocabulary rules out stays out
+        return (vocabulary.scores_of(states, ids) - nothing).masked_fill(nothing == -torch.inf, 0.0)
 
     def write(
         self,
@@ -203,6 +204,8 @@ class Rerank(Edit):
 
     def apply(self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """All steps, and one write."""
+        if self.sizes[0] > scores.shape[1]:
+            raise ValueError(f"reranker: {self.sizes[0]} candidates asked of a vocabulary of {scores.shape[1]} tokens")
         initial, ids = scores.detach().topk(min(sum(self.sizes), scores.shape[1]))
         rescored = at_least_float32(self.change.scores_of(vocabulary, self.queries, ids))
         values, present = torch.zeros_like(initial), torch.zeros_like(ids, dtype=torch.bool)

@@ -37,7 +37,7 @@ class Interpolated(NextToken):
         self.base = base
         self.device = base.device
         self.vocab_size = base.vocab_size
-        self.attention = attention
+        self.attention, _ = attention.relative()
         seen = attention.any_visible()
         self.log_gate = torch.where(seen, log_gate, 0.0)
         self.log_rest = torch.where(seen, log_rest, -torch.inf)

@@ -156,5 +156,11 @@ class NextToken(ABC):
         return concatenate_chunks(lambda rows: compute(self[rows], rows), self._chunks())
 
     def _expect_rows(self, ids: Tensor) -> None:
-        if ids.ndim != 2 or len(ids) != len(self):
-            raise ValueError(f"ids of shape {tuple(ids.shape)} given, ({len(self)}, K) is needed: K tokens a position")
+        shape = tuple(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__
+        if not isinstance(ids, Tensor) or ids.ndim != 2 or len(ids) != len(self):
+            raise ValueError(f"ids of shape {shape} given, ({len(self)}, K) is needed: K tokens a position")
+        if ids.device.type == "cpu" and not torch.compiler.is_compiling() and ids.numel():
+            low, high = ids.aminmax()
+            if low < 0 or high >= self.vocab_size:
+                wrong = int(low if low < 0 else high)
+                raise ValueError(f"token id {wrong} is outside the vocabulary of {self.vocab_size} tokens")

@@ -23,7 +23,7 @@ class OnMemory(NextToken):
     """
 
     def __init__(self, entries: Entries, fallback: NextToken, name: str = "cache") -> None:
-        self.entries = entries
+        self.entries, _ = entries.relative()
         self.fallback = fallback
         self.device = fallback.device
         self.vocab_size = fallback.vocab_size

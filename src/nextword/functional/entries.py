@@ -48,6 +48,15 @@ class Entries:
             return self.scores.new_full((len(self.scores),), -torch.inf)
         return self.scores.detach().masked_fill(~self.visible, -torch.inf).amax(-1)
 
+    def relative(self) -> tuple[Entries, Float[Tensor, "N"]]:
+        """The same entries relative to the largest of each position, and that largest score.
+
+        Their masses are small numbers; the difference of two large ones would lose digits.
+        """
+        peak = self.peak()
+        peak = peak.masked_fill(peak == -torch.inf, 0.0)  # nothing visible
+        return self.lowered(peak), peak
+
     def lowered(self, by: Float[Tensor, "N"]) -> Entries:
         """The same entries with ``by`` taken from every score of a position."""
         return replace(self, scores=self.scores - by[:, None])

@@ -148,9 +148,9 @@ class Projection(nn.Linear):
 
     def reset_parameters(self) -> None:
         """Identity on the first coordinates, zero on the rest and in the bias."""
-        nn.init.eye_(self.weight)
-        with torch.no_grad():
-            self.weight.mul_(self.scale)
+        if not getattr(self.weight, "_is_hf_initialized", False):  # or it came from a checkpoint that lacks the bias
+            with torch.no_grad():
+                self.weight.copy_(self.scale * torch.eye(*self.weight.shape, device=self.weight.device))
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 

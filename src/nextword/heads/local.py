@@ -98,8 +98,12 @@ class LocalEmbeddings(Keeper):
         )
 
     def _embedded(self, states: Tensor) -> Tensor:
-        embedded: Tensor = self.key(states)
+        embedded = _mapped(self.key, states)
         return embedded if self.activation is None else self.activation(embedded)
+
+    def queries(self, context: Context) -> Float[Tensor, "N D"]:
+        """``p_t`` at each position."""
+        return _mapped(self.query, context.inputs)
 
     def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """The local embedding of each new place."""
@@ -121,7 +125,13 @@ class LocalEmbeddings(Keeper):
     def entries(self, context: Context) -> Entries:
         """The places with ``p_t . e_s`` as their scores."""
         ids, keys, visible = self.places(context)
-        queries = self.query(context.inputs)
-        return Entries(
-            ids, context.row, context.similarities(at_least_float32(queries), at_least_float32(keys)), visible
-        )
+        return Entries(ids, context.row, context.similarities(self.queries(context), at_least_float32(keys)), visible)
+
+
+def _mapped(projection: Projection, states: Tensor) -> Tensor:
+    """The projection, not under autocast to float16: that has no number as small as its weights at the start."""
+    device = states.device.type
+    if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is not torch.float16:
+        return at_least_float32(projection(states))
+    with torch.autocast(device, enabled=False):
+        return at_least_float32(projection(states.to(projection.weight.dtype)))

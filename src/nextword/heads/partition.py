@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import permutations, product
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -65,9 +65,10 @@ class PartitionConfig(Settings):
 
 
 def _letters() -> tuple[str, ...]:
-    """Every choice of letters, ``d`` being another name of ``c``."""
-    spelled = ("".join(choice) for choice in product(("", "c", "d"), ("", "e"), ("", "p"), ("", "r")))
-    return tuple(letters for letters in spelled if letters)
+    """Every choice of letters in any order, the usual one first; ``d`` is another name of ``c``."""
+    chosen = ["".join(choice) for choice in product(("", "c", "d"), ("", "e"), ("", "p"), ("", "r"))]
+    spelled = ["".join(letters) for choice in chosen if choice for letters in permutations(choice)]
+    return tuple(dict.fromkeys([*filter(None, chosen), *spelled]))
 
 
 @modifiers.register("partition")

@@ -13,7 +13,6 @@ from nextword.context import Context
 from nextword.distribution import Interpolated, NextToken, Scores
 from nextword.functional.additive import additive_scores
 from nextword.functional.entries import Entries
-from nextword.functional.logspace import at_least_float32
 from nextword.heads.dimensions import Dimensions
 from nextword.heads.gate import ScalarGate
 from nextword.heads.head import Head, registry
@@ -87,7 +86,7 @@ class PointerGeneratorHead(Head):
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """Softmax and attention, weighed by the gate."""
         ids, keys, visible = self.local.places(context)
-        queries = at_least_float32(self.local.query(context.inputs) + self.attention_bias)
+        queries = self.local.queries(context) + self.attention_bias
         with torch.autocast(queries.device.type, enabled=False):
             vector = self.attention_vector.to(queries.dtype)
             scores = additive_scores(context.layout.pack(queries), keys.to(queries.dtype), vector, self._reach(context))

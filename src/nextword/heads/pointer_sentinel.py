@@ -65,8 +65,8 @@ class PointerSentinelHead(Head):
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """Softmax and attention; how much each gets is decided by the sentinel."""
-        entries = self.local.entries(context)
-        sentinel = self.gate(context.states).to(entries.scores.dtype)
+        entries, peak = self.local.entries(context).relative()
+        sentinel = self.gate(context.states).to(peak.dtype) - peak
         # where nothing is visible Interpolated gives the softmax all; any finite number keeps its gradient out
         lead = sentinel - torch.where(entries.any_visible(), entries.log_mass(), 0.0)
         softmax = Scores(context.vocabulary, self.project(context.inputs))

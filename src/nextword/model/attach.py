@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
-from nextword.heads import HeadConfig
+from nextword.heads import HeadConfig, head_spec
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
 from nextword.model.vocabulary import prove_output_layer
 from nextword.objectives import ObjectiveConfig
@@ -43,6 +43,8 @@ def attach(model: PreTrainedModel, head: HeadSpec, objective: ObjectiveSpec = "m
     backbone = model.backbone if isinstance(model, NextWordModel) else model
     if not isinstance(backbone, PreTrainedModel):
         raise ValueError(f"attach: a transformers model is needed, {type(model).__name__} given")
+    if not isinstance(head, str | Mapping | HeadConfig):
+        raise ValueError(f"attach: a head spec such as 'cache' or its settings are needed, {type(head).__name__} given")
     scale = prove_output_layer(backbone)
     kind = NextWordForSeq2SeqLM if backbone.config.is_encoder_decoder else NextWordForCausalLM
     config: Any = kind.config_class(
@@ -89,20 +91,34 @@ def load(
     try:
         config = AutoConfig.from_pretrained(path)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        model = kind.from_pretrained(path, **kwargs)
+        loaded: Any = kind.from_pretrained(path, output_loading_info=True, **kwargs)
     except OSError as fault:
         raise ValueError(f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)})") from fault
     except Exception as fault:
         if type(fault).__name__ not in _UNREADABLE:
             raise
         raise ValueError(f"{path}: the checkpoint is damaged or half written ({_first_line(fault)})") from fault
+    model, read = loaded
     if not isinstance(model, NextWordModel):
         return attach(model, head or "softmax", objective or "mle")
     if head is not None:
         return attach(model, head, objective or model.objective.config)
+    _expect_the_whole_head(path, model, read)
     if objective is not None:
         model.set_objective(objective)
     return model
+
+
+def _expect_the_whole_head(path: str | Path, model: NextWordModel, read: dict[str, Any]) -> None:
+    """Raises ValueError where the weights in the folder are not those of the head that its configuration names."""
+    spec = head_spec(model.next_word_head.config)
+    for key, said in (("missing_keys", "lacks"), ("unexpected_keys", "has, unasked,")):
+        names = sorted(name for name in read.get(key, ()) if name.startswith("next_word_head."))
+        if names:
+            raise ValueError(
+                f"{path}: the checkpoint {said} {len(names)} weights of its head ({names[0]}, ...), and "
+                f"config.json names head '{spec}'. Damaged, or edited by hand? load(path, head=...) puts a new head on its backbone."
+            )
 
 
 _UNREADABLE = frozenset({"SafetensorError", "JSONDecodeError", "UnpicklingError", "EOFError"})

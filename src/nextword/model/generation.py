@@ -90,8 +90,8 @@ class HeadGeneration:
             # transformers writes -100 for the words where it is given the encoder's outputs alone
             if inputs_tensor.is_floating_point() or bool((inputs_tensor < 0).any()):
                 raise ValueError(
-                    f"head '{self.next_word_head.config.head}' reads the source's words: pass input_ids, or source_ids "
-                    "beside inputs_embeds or encoder_outputs"
+                    f"head '{head_spec(self.next_word_head.config)}' reads the source's words: pass input_ids, or "
+                    "source_ids beside inputs_embeds or encoder_outputs"
                 )
             model_kwargs["source_ids"] = inputs_tensor
         prepared: dict[str, Any]

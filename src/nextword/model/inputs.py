@@ -37,12 +37,21 @@ class DecoderInputs:
             ValueError: No tokens at all, or ids outside the vocabulary.
         """
         given = ids if ids is not None else embeds
+        if given is not None and not isinstance(given, Tensor):
+            raise ValueError(f"tokens: a tensor of ids (batch, places) is needed, {type(given).__name__} given")
+        if given is not None and given.ndim < 2:
+            raise ValueError(
+                f"tokens: shape {tuple(given.shape)}, (batch, places) is needed; add ids[None] for one row"
+            )
+        if ids is not None and ids.is_floating_point():
+            raise ValueError(f"input_ids: {ids.dtype} given, whole numbers are needed; embeddings go to inputs_embeds")
         if given is None:
             raise ValueError("no tokens: pass input_ids (for an encoder-decoder model decoder_input_ids or labels)")
         if given.shape[1] == 0:
             raise ValueError("empty prompt: at least one token is needed; start with the model's bos token")
         if ids is not None:
             expect_known_ids("input_ids", ids, backbone.get_input_embeddings().weight.shape[0])
+            ids = ids.long()  # embeddings take int32 as well
         else:
             ids = torch.full(given.shape[:2], -1, dtype=torch.long, device=given.device)
         if isinstance(mask, Tensor) and mask.ndim == 2:

@@ -214,7 +214,7 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         """
         modes = self.next_word_head.modes
         if mode is not None and mode not in modes:
-            raise ValueError(f"mode '{mode}': head '{self.next_word_head.config.head}' has {', '.join(modes)}")
+            raise ValueError(f"mode '{mode}': head '{head_spec(self.next_word_head.config)}' has {', '.join(modes)}")
         self._prove_once()
         seen = observe(self, dict(input_ids=input_ids, attention_mask=attention_mask, **inputs))
         if positions is not None and positions.shape != seen.states.shape[:2]:

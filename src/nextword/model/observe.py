@@ -11,6 +11,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.context import Memory, Source
+from nextword.heads import head_spec
 from nextword.history import History, StaticHistory, attach_history, history_of, kv_length, new_cache
 from nextword.model.inputs import DecoderInputs, expect_known_ids, too_long
 from nextword.model.tap import run_tapped
@@ -190,11 +191,16 @@ def _source(
 ) -> Source:
     if source_ids is None:
         raise ValueError(
-            f"head '{model.next_word_head.config.head}' reads the source's words: pass input_ids, or source_ids where "
-            "encoder_outputs are given"
+            f"head '{head_spec(model.next_word_head.config)}' reads the source's words: pass input_ids, or "
+            "source_ids where encoder_outputs are given"
         )
     expect_known_ids("source_ids", source_ids, model.get_input_embeddings().weight.shape[0])
-    states = outputs.encoder_last_hidden_state
+    source_ids, states = source_ids.long(), outputs.encoder_last_hidden_state
+    if source_ids.shape != states.shape[:2]:
+        raise ValueError(
+            f"source_ids: shape {tuple(source_ids.shape)}, expected that of the encoder's states, "
+            f"{tuple(states.shape[:2])}: one token for each"
+        )
     mask = inputs.get("attention_mask")
     if mask is not None and mask.ndim != 2:
         raise ValueError("this head reads the source's words: pass the source's 2-D padding mask (batch, places)")

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from nextword.context import Context
 from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
+from nextword.heads import head_spec
 from nextword.heads.head import Head, RemembersTokens
 from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, registry
 from nextword.objectives.ranking import REDUCTIONS, RankedMemory
@@ -67,12 +68,13 @@ class HistAlign(Objective):
         """Only heads with stored tokens have anything to align, and only the decoder's have labels."""
         if not isinstance(head, RemembersTokens):
             raise ValueError(
-                f"histalign: head '{head.config.head}' stores no tokens, so there is nothing to align; use 'cache'"
+                f"histalign: head '{head_spec(head.config)}' stores no tokens, so there is nothing to align; "
+                "use 'cache'"
             )
         if self.config.memory_values == "labels" and not head.remembers:
             raise ValueError(
-                f"histalign.memory_values: head '{head.config.head}' stores the source's tokens on this model, which "
-                "have no labels; use 'inputs'"
+                f"histalign.memory_values: head '{head_spec(head.config)}' stores the source's tokens on this model, "
+                "which have no labels; use 'inputs'"
             )
 
     def __call__(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:

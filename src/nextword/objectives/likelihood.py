@@ -8,6 +8,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from nextword.context import Context
+from nextword.heads import head_spec
 from nextword.heads.head import Head, RemembersTokens
 from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, registry
 
@@ -58,7 +59,7 @@ class Likelihood(Objective):
         """Values from labels need a head that stores the decoder's tokens."""
         if self.config.memory_values == "labels" and not (isinstance(head, RemembersTokens) and head.remembers):
             raise ValueError(
-                f"mle:labels: head '{head.config.head}' stores no tokens of the decoder on this model, "
+                f"mle:labels: head '{head_spec(head.config)}' stores no tokens of the decoder on this model, "
                 "so there are no memory values to take from labels; use 'mle'"
             )
 

@@ -85,20 +85,19 @@ _RULES = (
     ),
     _Rule(
         _PREFIX + r"copy_recall",
-        "recall",
+        "copy recall",
         "Copying",
         "higher",
         3,
-        "Copying, recall: of the source's words that the reference contains, the share that the output contains too.",
+        "Copy recall: of the source's words that the reference contains, the share that the output contains too.",
     ),
     _Rule(
         _PREFIX + r"copy_precision",
-        "precision",
+        "copy precision",
         "Copying",
         "higher",
         3,
-        "Copying, precision: of the source's words that the output contains, the share that the reference contains "
-        "too.",
+        "Copy precision: of the source's words that the output contains, the share that the reference contains too.",
     ),
     _Rule(
         _PREFIX + r"rank@(?P<k>[^@]+)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from statistics import fmean
@@ -62,6 +62,8 @@ class Cell:
     text: str
     seeds: tuple[SeedValue, ...]
     best: bool = False
+    lacking: str = ""
+    """How many seeds it has, where these are not all; such a value is never called the best."""
 
     @property
     def interval(self) -> str:
@@ -95,6 +97,16 @@ class Table:
         return [i == 0 or self.columns[i - 1].group != column.group for i, column in enumerate(self.columns)]
 
     @property
+    def names_groups(self) -> bool:
+        """Whether the columns cannot be told by their titles alone: several groups, or a part of the cases."""
+        return len(self.groups) > 1 or any(", " in name for name, _ in self.groups)
+
+    @property
+    def has_lacking(self) -> bool:
+        """Whether any value lacks some of its seeds."""
+        return any(cell.lacking for row in self.rows for cell in row.cells)
+
+    @property
     def has_best(self) -> bool:
         """Whether any value is marked as the best of its column."""
         return any(cell.best for row in self.rows for cell in row.cells)
@@ -117,7 +129,8 @@ def cost_table(results: Results) -> Table:
 
 def _table(results: Results, columns: Sequence[Column]) -> Table:
     found = methods(results)
-    by_column = [_mark_best([_cell(method, column) for method in found], column.better) for column in columns]
+    seeds = len(results.seeds)
+    by_column = [_mark_best([_cell(method, column, seeds) for method in found], column.better) for column in columns]
     rows = [Row(method, tuple(cells[i] for cells in by_column)) for i, method in enumerate(found)]
     return Table(tuple(columns), tuple(rows))
 
@@ -180,12 +193,14 @@ def _cost(cost: _CostColumn, run: RunRecord) -> MetricValue | None:
     return None if number is None else MetricValue(value=float(number), unit=cost.unit, n=1)
 
 
-def _cell(method: Method, column: Column) -> Cell:
+def _cell(method: Method, column: Column, expected: int) -> Cell:
     found = [(run.seed, value) for run in method.runs if (value := column.read(run)) is not None]
     if not found:
         return Cell(None, formats.NOTHING, ())
     mean = fmean(value.value for _, value in found)
-    return Cell(mean, column.show(mean), tuple(_seed_value(seed, value, column) for seed, value in found))
+    values = tuple(_seed_value(seed, value, column) for seed, value in found)
+    lacking = f"{len(found)} of {expected} seeds" if len(found) < expected else ""
+    return Cell(mean, column.show(mean), values, lacking=lacking)
 
 
 def _seed_value(seed: int, value: MetricValue, column: Column) -> SeedValue:
@@ -196,8 +211,8 @@ def _seed_value(seed: int, value: MetricValue, column: Column) -> SeedValue:
 
 
 def _mark_best(cells: list[Cell], better: Better | None) -> list[Cell]:
-    means = [cell.mean for cell in cells if cell.mean is not None]
+    means = [cell.mean for cell in cells if cell.mean is not None and not cell.lacking]
     if better is None or len(means) < 2 or min(means) == max(means):
         return cells  # one method, or all alike: nothing to point out
     top = max(means) if better == "higher" else min(means)
-    return [Cell(cell.mean, cell.text, cell.seeds, best=cell.mean == top) for cell in cells]
+    return [replace(cell, best=cell.mean == top and not cell.lacking) for cell in cells]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import compress
 
 from rich import box
@@ -10,9 +11,13 @@ from rich.text import Text
 
 from nextword.records import Results
 from nextword.report.tables import Cell, Column, cost_table, main_table
+from nextword.report.tables import Table as Numbers
 
 LONGEST_UNIT = 5
 """Characters of a unit that a column of the terminal has room for."""
+
+FEWER = "\N{DAGGER}"
+"""Marks a value over fewer seeds than were asked for."""
 
 
 def results_table(results: Results) -> Table:
@@ -22,7 +27,7 @@ def results_table(results: Results) -> Table:
     shown = [column.main for column in columns]
     table = Table(
         title=f"{results.task} (version {results.task_version})",
-        caption=_caption(results, metrics.has_best) or None,
+        caption=_caption(results, metrics, costs) or None,
         box=box.SIMPLE_HEAD,
         padding=(0, 0),
         pad_edge=False,
@@ -37,10 +42,27 @@ def results_table(results: Results) -> Table:
     return table
 
 
-def _caption(results: Results, has_best: bool) -> str:
+def _caption(results: Results, metrics: Numbers, costs: Numbers) -> Text:
     seeds = len({run.seed for run in results.runs})
     said = [f"mean over {seeds} seeds"] if seeds > 1 else []
-    return "; ".join([*said, "* best of its column"] if has_best else said)
+    first = "; ".join([*said, "* best of its column"] if metrics.has_best else said)
+    return Text("\n".join([*([first] if first else []), *_lacking(metrics, costs)]))
+
+
+def _lacking(metrics: Numbers, costs: Numbers) -> Iterator[str]:
+    """A line for each method with values over fewer seeds: which values, and how many seeds."""
+    columns = (*metrics.columns, *costs.columns)
+    for metric_row, cost_row in zip(metrics.rows, costs.rows, strict=True):
+        cells = (*metric_row.cells, *cost_row.cells)
+        shown = [(column, cell) for column, cell in zip(columns, cells, strict=True) if column.main and cell.seeds]
+        found: dict[str, list[str]] = {}
+        for column, cell in shown:
+            if cell.lacking:
+                setting = column.group.partition(", ")[2]
+                found.setdefault(cell.lacking, []).append(f"{setting} {column.title}".strip())
+        for count, titles in found.items():
+            which = "" if len(titles) == len(shown) else f"{', '.join(titles)}, "
+            yield f"{FEWER} {metric_row.method.label}: {which}{count} only"
 
 
 def _heading(column: Column) -> Text:
@@ -52,5 +74,5 @@ def _heading(column: Column) -> Text:
 
 
 def _value(cell: Cell) -> Text:
-    # The place of the star is kept free, so that the digits stay under each other.
-    return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text} ")
+    # The place of the mark is kept free, so that the digits stay under each other.
+    return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text}{FEWER if cell.lacking else ' '}")

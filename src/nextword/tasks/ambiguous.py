@@ -82,7 +82,7 @@ class AmbiguousConfig(Settings):
 
 @registry.register("ambiguous")
 class Ambiguous(Task):
-    """Two words in, either may come next; see the module's text and docs/tasks/ambiguous.md.
+    """Two words of the prompt may come next, their neighbours in the embedding may not. See docs/tasks/ambiguous.md.
 
     >>> task = Ambiguous(AmbiguousConfig())
     >>> task.describe()["leak_pairs"], task.describe()["leak_prompts"]

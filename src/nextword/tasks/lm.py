@@ -78,7 +78,7 @@ class LmConfig(Settings):
 
 @registry.register("lm")
 class LanguageModelling(Task):
-    """Next-token likelihood of a text; see docs/tasks/lm.md."""
+    """Next-token likelihood of a text of your own. See docs/tasks/lm.md."""
 
     name = "lm"
     version = 1

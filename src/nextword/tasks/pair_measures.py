@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
 SHOWN_WORDS = 60
 """Words of a source that an example shows, around the gap or from its beginning."""
 
-PLAIN_SEARCH: dict[str, Any] = {
-    "do_sample": False, "num_return_sequences": 1, "early_stopping": False, "length_penalty": 1.0, "min_length": 0,
-    "min_new_tokens": None, "max_new_tokens": None, "no_repeat_ngram_size": 0, "repetition_penalty": 1.0,
-}  # fmt: skip
-"""Instead of whatever a pretrained model's own generation settings say: what a model writes is its distribution's."""
+SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+"""All that is taken over from a pretrained model's generation settings: what it writes is its distribution's."""
 
 
 def likelihood(
@@ -84,15 +82,32 @@ def generate(
     """
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     # Not max_new_tokens, which gives one more where a model has a default length; the start token counts here.
-    settings = {**PLAIN_SEARCH, "max_length": tokens + 1, "num_beams": beams}
     found: list[str] = []
-    for part in batches(pairs, batch_size):
-        ids, mask = pad_right([pair.source.ids for pair in part], int(pad))
-        made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device), **settings)
-        found += tokenizer.batch_decode(made, skip_special_tokens=True)
-        if progress is not None:
-            progress(len(found) / len(pairs))
+    with _plain_search(model, max_length=tokens + 1, num_beams=beams):
+        for part in batches(pairs, batch_size):
+            ids, mask = pad_right([pair.source.ids for pair in part], int(pad))
+            made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device))
+            found += tokenizer.batch_decode(made, skip_special_tokens=True)
+            if progress is not None:
+                progress(len(found) / len(pairs))
     return found
+
+
+@contextmanager
+def _plain_search(model: Any, **settings: int) -> Iterator[None]:
+    """Within this block the model generates without any constraint of its own generation settings.
+
+    They are put aside rather than overridden: generate fills up from them whatever it is not told.
+    """
+    from transformers import GenerationConfig
+
+    own = model.generation_config
+    special = {name: getattr(own, name, None) for name in SPECIAL_TOKENS}
+    model.generation_config = GenerationConfig(do_sample=False, **special, **settings)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        model.generation_config = own
 
 
 def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozenset[str]) -> dict[str, MetricValue]:

@@ -34,7 +34,7 @@ LIKELIHOOD_SHARE = 0.25
 
 @registry.register("seq2seq")
 class SequenceToSequence(Task):
-    """Targets written from sources by encoder-decoder models; see docs/tasks/seq2seq.md."""
+    """Targets written from sources by encoder-decoder models: likelihood, and copying. See docs/tasks/seq2seq.md."""
 
     name = "seq2seq"
     version = 1

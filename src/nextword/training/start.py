@@ -184,7 +184,15 @@ def _check_methods(backbone: PreTrainedModel, methods: list[Method]) -> None:
 def _expect_architecture(source: str, task: Task) -> None:
     if source.startswith(("/", ".")) and not Path(source).exists():
         raise ValueError(f"start.model: no such folder: {source}")
-    found, wanted = architecture_of(AutoConfig.from_pretrained(source)), task.architecture
+    try:
+        config = AutoConfig.from_pretrained(source)
+    except OSError as problem:
+        first = next(iter(str(problem).splitlines()), type(problem).__name__)
+        raise ValueError(
+            f"start.model: '{source}' is neither a folder with a model here, nor a name on the hub that could be reached "
+            f"({first}). Give the path of a folder, or fetch the model while there is a network."
+        ) from problem
+    found, wanted = architecture_of(config), task.architecture
     if found != wanted:
         raise ValueError(f"start.model: {source} is {found.name}; task '{task.name}' needs {wanted.name}")
 

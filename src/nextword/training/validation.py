@@ -43,5 +43,13 @@ def _explained(model: type[pydantic.BaseModel], at: Sequence[str | int], kind: s
     if kind == "extra_forbidden":
         known = sorted(fields_at(model, tuple(at[:-1])))
         return f"{key}: unknown key.{did_you_mean(str(at[-1]), known)} Known: {', '.join(known)}."
+    if kind == "missing":
+        return f"{key}: missing; give {key}=VALUE.{_described(model, at)}"
     message = message.removeprefix("Value error, ")
     return f"{key}: {message}" if key else message
+
+
+def _described(model: type[pydantic.BaseModel], at: Sequence[str | int]) -> str:
+    """What the missing setting is, as far as its own text says so."""
+    field = model.model_fields.get(str(at[0])) if len(at) == 1 else None
+    return f" {field.description}" if field is not None and field.description else ""
