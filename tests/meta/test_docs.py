@@ -17,6 +17,7 @@ import transformers
 
 import nextword as nw
 from nextword import tasks
+from nextword.heads.inputs import MultiInputConfig
 from nextword.heads.modifiers import Part
 from nextword.heads.partition import PartitionConfig
 
@@ -176,10 +177,27 @@ def test_examples_of_listed_parts_use_them(field: str, part: Part) -> None:
     assert part.name[:2] in part.example
 
 
-def test_every_setting_of_partitions_is_explained() -> None:
-    page = (ROOT / "docs" / "heads" / "cpr.md").read_text(encoding="utf-8")
-    first_cells = " ".join(re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE))
-    assert set(PartitionConfig.model_fields) <= set(re.findall(r"`(\w+)`", first_cells))
+def settings_in_tables(page: str) -> set[str]:
+    """What stands in backticks in the first cells of the tables of settings of a head's page."""
+    text = (ROOT / "docs" / "heads" / f"{page}.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| setting \| default \| meaning \|\n(?:\|.*\n)+", text, re.MULTILINE)
+    first_cells = " ".join(re.findall(r"^\| ([^|]+) \|", "".join(tables), re.MULTILINE))
+    return set(re.findall(r"`(\w+)`", first_cells))
+
+
+SETTINGS = [
+    *((name, set(nw.heads.registry.get(name).Config.model_fields)) for name in nw.heads.registry.names()),
+    ("cpr", set(PartitionConfig.model_fields)),
+    ("mi", set(MultiInputConfig.model_fields)),
+]
+
+
+@pytest.mark.parametrize(("page", "fields"), SETTINGS, ids=lambda given: given if isinstance(given, str) else "")
+def test_every_setting_of_heads_is_explained(page: str, fields: set[str]) -> None:
+    explained = settings_in_tables(page)
+    with_pages = {"mi", "partition"}  # parts with a page of their own; a table may name them or not
+    assert fields - {"head"} - with_pages <= explained
+    assert explained <= fields, "a setting that the head does not have"
 
 
 @pytest.mark.parametrize("page", PARTS, ids=name_of)

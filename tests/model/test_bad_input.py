@@ -57,6 +57,7 @@ def t5(width: int = 8) -> T5ForConditionalGeneration:
         ({"head": "softmax", "partition": {"contxt": True}}, "mle", "head.partition.contxt: .* 'context'"),
         ({"head": "softmax", "partition": {"context": True, "mode": "sum"}}, "mle", "head.partition.mode: .*'assign'"),
         ("pg:3", "mle", "takes no arguments"),
+        ({"head": "pg", "gate_bias": float("inf")}, "mle", "head.gate_bias: .*finite"),
         ({"head": "pg", "tanh": True}, "mle", "head.tanh: unknown key"),
         ("copynet", "histalign", "stores no tokens"),
         ("softmax+c", "mle:labels", "no memory values"),

@@ -27,7 +27,7 @@ class CacheConfig(HeadConfig):
     head: Literal["cache"] = "cache"
     mode: Literal["joint", "cache_only", "lm_only"] = "joint"
     """Which distribution the model uses: both parts, what is stored alone, or the softmax alone."""
-    temperature: float = Field(default=1.0, gt=0)
+    temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Divides the similarities (not the softmax scores); above 1 flattens the cache."""
     weight: float | None = Field(default=None, ge=0, le=1)
     """None normalises softmax and cache together (eq. 3). A number is the share of the cache in a linear

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from nextword.context import Context
@@ -22,7 +23,7 @@ class CopyNetConfig(PointerConfig):
     head: Literal["copynet"] = "copynet"
     tanh: bool = True
     """Whether local embeddings pass through a tanh; without it this is the published "cache"."""
-    initial_bias: float = 0.0
+    initial_bias: float = Field(default=0.0, allow_inf_nan=False)
     """Where the bias of the copying scores starts. Negative values copy less at first: the scores start at 0, so a
     pretrained model whose scores are all far below that would do nothing but copy."""
 

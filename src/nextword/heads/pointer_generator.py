@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 from jaxtyping import Int
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -27,7 +28,7 @@ class PointerGeneratorConfig(PointerConfig):
     """Settings of the pointer generator."""
 
     head: Literal["pg"] = "pg"
-    gate_bias: float | None = None
+    gate_bias: float | None = Field(default=None, allow_inf_nan=False)
     """Where the gate's bias starts; above 0 generates more. None: 0 for a decoder-only model and 3 for an
     encoder-decoder, as published."""
 

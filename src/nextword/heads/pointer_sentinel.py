@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch.nn import functional as F
 
 from nextword.context import Context
@@ -20,7 +21,7 @@ class PointerSentinelConfig(PointerConfig):
     """Settings of the pointer sentinel."""
 
     head: Literal["ps"] = "ps"
-    gate_bias: float = 0.0
+    gate_bias: float = Field(default=0.0, allow_inf_nan=False)
     """Where the sentinel's bias starts; the sentinel competes with as many places as are visible."""
 
 

@@ -117,7 +117,7 @@ def _expect_the_whole_head(path: str | Path, model: NextWordModel, read: dict[st
         if names:
             raise ValueError(
                 f"{path}: the checkpoint {said} {len(names)} weights of its head ({names[0]}, ...), and "
-                f"config.json names head '{spec}'. Damaged, or edited by hand? load(path, head=...) puts a new head on its backbone."
+                f"config.json names head '{spec}'. Damaged? load(path, head=...) puts a new head on its backbone."
             )
 
 

@@ -189,8 +189,8 @@ def _expect_architecture(source: str, task: Task) -> None:
     except OSError as problem:
         first = next(iter(str(problem).splitlines()), type(problem).__name__)
         raise ValueError(
-            f"start.model: '{source}' is neither a folder with a model here, nor a name on the hub that could be reached "
-            f"({first}). Give the path of a folder, or fetch the model while there is a network."
+            f"start.model: '{source}' is neither a folder with a model here, nor a name on the hub that could be "
+            f"reached ({first}). Give the path of a folder, or fetch the model while there is a network."
         ) from problem
     found, wanted = architecture_of(config), task.architecture
     if found != wanted:
