@@ -122,6 +122,19 @@ def test_mistakes_are_one_red_line_and_code_2(words, message, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_start_model_that_is_nowhere_is_named(tmp_path, monkeypatch):
+    import transformers
+
+    def unreachable(name):
+        raise OSError("We couldn't connect.\nCheck your connection.")
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", unreachable)
+    refused = run(*COMPARE, "--out", tmp_path, *SMALL, "start.model=gtp2")
+    assert refused.exit_code == 2
+    assert "start.model: 'gtp2' is neither a folder" in refused.output
+    assert "(We couldn't connect.)" in refused.output
+
+
 def test_debug_keeps_the_traceback(monkeypatch):
     refused = CliRunner().invoke(app, ["compare", "quickstrat"], env={"NEXTWORD_DEBUG": "1"})
     assert isinstance(refused.exception, ValueError)

@@ -153,6 +153,38 @@ def test_readme_example_runs(ids: torch.Tensor) -> None:
     assert set(names["shares"]) == {"softmax", "cache"}
 
 
+def test_encoder_decoder_example_runs(monkeypatch: pytest.MonkeyPatch, ids: torch.Tensor) -> None:
+    text = (ROOT / "docs" / "generation.md").read_text(encoding="utf-8")
+    (example,) = (body for body in blocks(text, "python") if "AutoModelForSeq2SeqLM" in body)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 50}
+    special = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
+    torch.manual_seed(0)
+    backbone = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, **special)).eval()
+    encoded = transformers.BatchEncoding({"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+    tokenizer = lambda text, return_tensors: encoded  # noqa: E731
+    monkeypatch.setattr(transformers.AutoModelForSeq2SeqLM, "from_pretrained", lambda name: backbone)
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda name: tokenizer)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert torch.isfinite(names["loss"])
+    assert names["written"].shape[0] == 1
+    decoder = names["model"].prepare_decoder_input_ids_from_labels(names["labels"])
+    assert len(names["model"].distribution(**names["source"], decoder_input_ids=decoder).log_probs()) == ids.numel()
+
+
+def test_heads_of_the_settings_sections_are_built(backbone: transformers.GPT2LMHeadModel) -> None:
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "heads").glob("*.md")]
+    calls = [call for text in pages for call in re.findall(r"`(nw\.attach\(backbone, \{.*?\}\))`", text)]
+    assert len(calls) >= 5
+    for call in calls:
+        assert eval(call, {"nw": nw, "backbone": backbone}).next_word_head is not None
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert dir(nw) == sorted([*nw.__all__, "__version__"])
+    assert all(getattr(nw, name) is not None for name in dir(nw))
+
+
 def listed_parts() -> list[tuple[str, Part]]:
     """Every part that may follow a + in a head spec, with the field it fills."""
     fields = nw.heads.modifiers.names()
