@@ -73,6 +73,8 @@ def with_head(
     """
     model = nw.attach(tiny(family, dtype), spec, objective=objective)
     generator = torch.Generator().manual_seed(5)
-    for parameter in model.next_word_head.parameters():
-        parameter.data += spread * torch.randn(parameter.shape, generator=generator).to(parameter)
+    for name, parameter in model.next_word_head.named_parameters():
+        # local embeddings are products of two projections; on large states they would leave single precision behind
+        own = spread / 2 if "partition.local" in name else spread
+        parameter.data += own * torch.randn(parameter.shape, generator=generator).to(parameter)
     return model

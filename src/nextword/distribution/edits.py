@@ -137,8 +137,9 @@ class Touched:
 class Edit(ABC):
     """A change to the scores of few tokens a position, made on the dense scores as earlier edits left them."""
 
-    row_bytes: int = 0
-    """Bytes that one position needs in :meth:`apply`, where they are worth counting."""
+    def row_bytes(self) -> int:
+        """Bytes that one position needs in :meth:`apply`, where they are worth counting."""
+        return 0
 
     @abstractmethod
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Edit:
@@ -193,8 +194,7 @@ class Rerank(Edit):
     change: Change
     from_initial: bool = False
 
-    @property
-    def row_bytes(self) -> int:  # type: ignore[override]
+    def row_bytes(self) -> int:
         """The candidates' embeddings."""
         return sum(self.sizes) * self.queries.shape[-1] * self.queries.element_size()
 

@@ -46,10 +46,9 @@ class Interpolated(NextToken):
     def __len__(self) -> int:
         return len(self.base)
 
-    @property
     def row_bytes(self) -> int:
         """That of the generating distribution."""
-        return self.base.row_bytes
+        return self.base.row_bytes()
 
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Interpolated:
         gate, rest = self.log_gate[rows], self.log_rest[rows]

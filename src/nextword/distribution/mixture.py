@@ -31,10 +31,9 @@ class Mixture(NextToken):
     def __len__(self) -> int:
         return len(self.log_weights)
 
-    @property
     def row_bytes(self) -> int:
         """That of the largest part; they are computed one after the other."""
-        return max(part.row_bytes for part in self.parts)
+        return max(part.row_bytes() for part in self.parts)
 
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Mixture:
         return Mixture([part[rows] for part in self.parts], self.log_weights[rows])

@@ -144,13 +144,12 @@ class NextToken(ABC):
     def _log_places(self) -> dict[str, Tensor]:
         return {}
 
-    @property
     def row_bytes(self) -> int:
         """Bytes that one row needs while it is computed."""
         return self.vocab_size * 4 * _DENSE_COPIES
 
     def _chunks(self) -> list[slice]:
-        return row_chunks(len(self), self.row_bytes, self.device) or [slice(0, 0)]
+        return row_chunks(len(self), self.row_bytes(), self.device) or [slice(0, 0)]
 
     def _in_chunks(self, compute: Callable[[NextToken, slice], Tensor]) -> Tensor:
         return concatenate_chunks(lambda rows: compute(self[rows], rows), self._chunks())

@@ -56,10 +56,9 @@ class Scores(NextToken):
     def __len__(self) -> int:
         return len(self.states)
 
-    @property
     def row_bytes(self) -> int:
         """That of dense scores, and what the edits gather."""
-        return super().row_bytes + sum(edit.row_bytes for edit in self.edits)
+        return super().row_bytes() + sum(edit.row_bytes() for edit in self.edits)
 
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Scores:
         return Scores(
