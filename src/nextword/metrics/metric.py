@@ -1,0 +1,149 @@
+"""The contract of a metric: it reads samples one after another and then says what it measured."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from nextword.config import SpecSettings, validated
+from nextword.metrics.sample import Sample
+from nextword.metrics.statistic import Statistic
+from nextword.metrics.units import Unit, Words
+from nextword.records import Measure
+from nextword.registry import Registry
+
+
+class MetricConfig(SpecSettings):
+    """Settings that every metric has."""
+
+    metric: str
+    """Registered name of the metric."""
+
+
+class UndefinedError(ValueError):
+    """These samples have no such value, for example the Self-BLEU of a single text; the message says why."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a metric is given besides the samples."""
+
+    unit: Unit = field(default_factory=Words)
+    """How texts are cut into tokens."""
+    cache: Path | None = None
+    """Folder in which features are kept, beside the samples; None: nowhere."""
+    device: str = "cpu"
+    """Where models that a metric asks are run."""
+    batch_size: int = 32
+    """Texts that such a model sees at once."""
+    progress: Callable[[str, int, int], None] = lambda stage, done, total: None
+    """Told what is going on in a long computation: a name, how many are done, of how many."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measured value."""
+
+    measure: Measure
+    """What it is."""
+    value: float
+    """In ``measure.unit``."""
+    n: int
+    """How many cases (texts, tokens, bytes) it comes from."""
+    statistic: Statistic | None = None
+    """What each sample, in order, adds to it, for intervals and tests; None for what does not fall into samples."""
+
+    @classmethod
+    def of(cls, measure: Measure, statistic: Statistic, n: int) -> Score:
+        """The value of a statistic.
+
+        Raises:
+            UndefinedError: It is not a number: no sample has one.
+        """
+        value = statistic.value
+        if value != value:
+            raise UndefinedError(f"{measure.title}: no sample has a value")
+        return cls(measure, value, n, statistic)
+
+
+class Metric(ABC):
+    """Reads the samples of one system once, in order, and keeps no more of them than its definition asks for.
+
+    Args:
+        config: The metric's settings.
+        setup: Unit of counting, cache, device.
+    """
+
+    Config: ClassVar[type[MetricConfig]]
+    needs: ClassVar[tuple[str, ...]]
+    """Fields of a sample without which there is nothing to measure; "tokens" stands for ``token_ids`` or ``text``,
+    "reference_tokens" and "prompt_tokens" alike."""
+    packages: ClassVar[tuple[str, ...]] = ()
+    """Modules that must be importable and are not installed with the library itself."""
+    votes: ClassVar[tuple[str, ...]] = ()
+    """Keys of ``result`` that count in a table of wins, if they are there; none: the first key."""
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        self.config: Any = config
+        self.setup = setup
+
+    @abstractmethod
+    def add(self, sample: Sample) -> None:
+        """Reads one sample.
+
+        Raises:
+            MissingFieldError: The sample lacks a field; the message names file, line and field.
+        """
+
+    @abstractmethod
+    def result(self) -> dict[str, Score]:
+        """What was measured, by key (lower case, for example "self-bleu-3"), in reading order.
+
+        Raises:
+            UndefinedError: The samples have no such value.
+        """
+
+
+registry: Registry[type[Metric]] = Registry("metric")
+
+
+def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
+    """The typed config of a metric spec such as ``self-bleu:2,3``, of a config written out in full, or of a config.
+
+    Raises:
+        ValueError: An unknown name (with the nearest known one), or settings that do not fit.
+    """
+    if isinstance(spec, MetricConfig):
+        return spec
+    if isinstance(spec, str):
+        name, colon, rest = spec.strip().partition(":")
+        config = registry.get(name.strip()).Config
+        try:
+            values = config.from_arguments([part.strip() for part in rest.split(",")] if colon else [])
+        except ValueError as fault:
+            raise ValueError(f"metric spec '{spec}': {fault}") from None
+        return validated(config, {"metric": name.strip().lower(), **values}, f"metric spec '{spec}'")
+    if "metric" not in spec:
+        raise ValueError(f"metric: missing; it names the metric. Known: {', '.join(registry.names())}.")
+    return validated(registry.get(str(spec["metric"])).Config, spec, str(spec["metric"]))
+
+
+class OrdersConfig(MetricConfig):
+    """Settings of a metric over n-grams: a spec such as ``distinct:1,2`` names the orders."""
+
+    n: tuple[int, ...]
+    """The lengths n of the n-grams."""
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
+        """``distinct:1,2`` asks for n = 1 and n = 2."""
+        if not all(argument.isdigit() and int(argument) > 0 for argument in arguments):
+            raise ValueError(f"lengths of n-grams must be whole numbers from 1, got {','.join(arguments)!r}")
+        return {"n": tuple(int(argument) for argument in arguments)} if arguments else {}
+
+    def arguments(self) -> list[str]:
+        """The lengths."""
+        return [str(n) for n in self.n]

@@ -1,0 +1,156 @@
+"""A comparison: what every method measured and cost, with every seed."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, JsonValue, model_validator
+
+from nextword.records.environment import Environment
+from nextword.records.files import SCHEMA_VERSION, Record, non_finite
+from nextword.records.values import MetricValue
+
+
+class Cost(Record):
+    """What a run cost."""
+
+    parameters: int = Field(ge=0)
+    """Parameters of the whole model, shared weights counted once."""
+    trained_parameters: int = Field(ge=0)
+    """Of these, the ones that training changed; 0 for a head that only acts at test time."""
+    ms_per_step: float | None = None
+    """Milliseconds per optimiser step; None where nothing was trained."""
+    peak_memory_mib: float | None = None
+    """Highest memory use in MiB; None where it was not measured."""
+    train_seconds: float | None = None
+    """Seconds of training in all; None where nothing was trained."""
+
+
+class CurvePoint(Record):
+    """One point of a learning curve."""
+
+    step: int = Field(ge=0)
+    """Optimiser steps done."""
+    loss: float
+    """Training loss at that step, nats per token; for an objective of several terms, their weighted sum."""
+
+
+class TopWord(Record):
+    """One of a method's most probable next words."""
+
+    word: str
+    """The token as text."""
+    probability: float = Field(ge=0)
+    """Its probability."""
+    sources: dict[str, float]
+    """Share of the probability by where it came from (softmax, cache, context, ...); they add up to it."""
+
+
+class ExamplePrediction(Record):
+    """What a method says after one prompt, to be read by a person."""
+
+    prompt: str
+    """The text before the predicted word."""
+    expected: list[str]
+    """The words that would be right."""
+    setting: str
+    """Which distribution was asked: "joint" or "cache_only"."""
+    top: list[TopWord]
+    """The most probable words, best first."""
+
+
+class Evaluation(Record):
+    """Everything measured of one trained model."""
+
+    metrics: dict[str, MetricValue]
+    """By name: "acc@1", "cache_only_acc@2", "rank@1e-3", "rank@default", "perplexity", "bits_per_byte", "nll", ..."""
+    spectrum: list[float] | None = None
+    """Singular values of the log-probability matrix, relative to the largest, in falling order; None: not taken."""
+    examples: list[ExamplePrediction] = Field(default=[])
+    """A few predictions to read."""
+    tuned: dict[str, float | None] = Field(default={})
+    """Evaluation-time settings chosen on validation data, for example the cache's temperature and weight."""
+
+
+class RunRecord(Record):
+    """One method trained and measured with one seed."""
+
+    method: str
+    """Label of the method in the comparison."""
+    head: str
+    """Head spec, for example "softmax+cpr:20,100+mi"."""
+    objective: str
+    """Objective spec, for example "mle"."""
+    seed: int
+    """Seed of this run."""
+    evaluation: Evaluation
+    """What was measured."""
+    cost: Cost
+    """What it cost."""
+    curve: list[CurvePoint] = Field(default=[])
+    """Training loss over steps; empty where nothing was trained."""
+    settings: dict[str, JsonValue] = Field(default={})
+    """Everything needed to repeat the run: head, objective and training settings in full."""
+    note: str | None = None
+    """What a reader must know, for example "the paper's broken baseline"."""
+
+    @model_validator(mode="after")
+    def _all_finite(self) -> Self:
+        wrong = "; ".join(non_finite(self.model_dump()))
+        if wrong:
+            raise ValueError(f"run '{self.method}' (seed {self.seed}): {wrong}; only finite numbers are recorded")
+        return self
+
+
+class Results(Record):
+    """A whole comparison: the content of results.json."""
+
+    schema_version: int = SCHEMA_VERSION
+    """Version of the file format."""
+    kind: Literal["compare"] = "compare"
+    """What sort of run this is."""
+    task: str
+    """Name of the task."""
+    task_version: int
+    """Version of the task; numbers of different versions must not be compared."""
+    command: str
+    """The command that makes these results again."""
+    data: dict[str, int | float | str]
+    """Sizes, split, sources and checksums of the data."""
+    start: dict[str, JsonValue]
+    """The model all methods started from."""
+    seeds: list[int]
+    """Seeds every method was run with."""
+    runs: list[RunRecord]
+    """One per method and seed."""
+    environment: Environment
+    """Where and when."""
+    settings: dict[str, JsonValue] = Field(default={})
+    """The comparison's own settings in full."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _schema_is_known(cls, content: Any) -> Any:
+        # Before all fields, so that a newer file is called newer instead of wrong in thirty places.
+        version = content.get("schema_version", SCHEMA_VERSION) if isinstance(content, dict) else SCHEMA_VERSION
+        if not isinstance(version, int) or version < 1:
+            raise ValueError(f"schema_version is {version!r}, expected a whole number from 1 to {SCHEMA_VERSION}")
+        if version > SCHEMA_VERSION:
+            raise ValueError(
+                f"schema_version is {version}, this nextword reads up to {SCHEMA_VERSION}: "
+                "it was written by a newer nextword; upgrade to read it"
+            )
+        return content
+
+    @model_validator(mode="after")
+    def _runs_are_distinct(self) -> Self:
+        wrong = "; ".join(non_finite({"data": self.data, "start": self.start, "settings": self.settings}))
+        if wrong:
+            raise ValueError(f"{wrong}; only finite numbers are recorded")
+        seen: set[tuple[str, int]] = set()
+        for run in self.runs:
+            key = (run.method, run.seed)
+            if key in seen:
+                raise ValueError(f"two runs are called '{run.method}' with seed {run.seed}: give one another label")
+            seen.add(key)
+        return self
