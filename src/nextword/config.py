@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_args
 
@@ -42,32 +44,59 @@ class SettingsError(ValueError):
     """Settings that cannot be used; the message has one line for each fault."""
 
 
-def validated(model: type[M], values: Mapping[str, Any], where: str) -> M:
-    """``model`` filled with ``values``.
+def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
+    """``model`` filled with ``values`` from Python, TOML or JSON.
+
+    They pass through JSON, so that what TOML and JSON cannot write (tuples, paths) is accepted in the form they can.
 
     Args:
         model: The settings class.
         values: What the user gave.
-        where: Name of the part of the settings these values stand in, for messages.
+        where: Name of the part of the settings these values stand in, put before each key in messages.
 
     Raises:
-        SettingsError: Something does not fit, for example ``head.componets: unknown key. Did you mean 'components'?``.
+        SettingsError: Something does not fit, for example ``head.componets: unknown key. Did you mean 'components'?``;
+            one line for each fault.
     """
     try:
-        return model.model_validate(dict(values))
-    except ValidationError as fault:
-        raise SettingsError("\n".join(_explain(model, error, where) for error in fault.errors())) from None
+        text = json.dumps(dict(values), default=_plain)
+    except (TypeError, ValueError) as fault:
+        raise SettingsError(f"{where or model.__name__}: cannot be written as JSON: {fault}") from None
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as faults:
+        raise SettingsError("\n".join(_explain(model, error, where) for error in faults.errors())) from None
+
+
+def _plain(value: Any) -> Any:
+    """What JSON cannot write by itself: settings within settings, and paths."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_unset=True)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"{type(value).__name__} is no plain value")
 
 
 def _explain(model: type[BaseModel], error: ErrorDetails, where: str) -> str:
-    place = ".".join([where, *(str(step) for step in error["loc"])])
+    at = error["loc"]
+    place = ".".join(str(step) for step in ([where] if where else []) + list(at))
     if error["type"] == "extra_forbidden":
-        known = fields_at(model, error["loc"][:-1])
-        return f"{place}: unknown key.{did_you_mean(str(error['loc'][-1]), known)} Known: {', '.join(sorted(known))}."
+        known = sorted(fields_at(model, at[:-1]))
+        return f"{place}: unknown key.{did_you_mean(str(at[-1]), known)} Known: {', '.join(known)}."
     if error["type"] == "missing":
-        return f"{place}: missing; it has no default."
+        return f"{place}: missing; give {place}=VALUE.{_described(model, at)}"
     message = error["msg"].removeprefix("Value error, ")
-    return f"{place}: {message} (given: {error['input']!r})."
+    if not place:
+        return message
+    given = error["input"]
+    # A check of several settings together has all of them as its input, which would drown the message.
+    return f"{place}: {message}" if isinstance(given, dict) else f"{place}: {message} (given: {given!r})"
+
+
+def _described(model: type[BaseModel], at: tuple[int | str, ...]) -> str:
+    """What the missing setting is, as far as its own text says so."""
+    field = model.model_fields.get(str(at[0])) if len(at) == 1 else None
+    return f" {field.description}" if field is not None and field.description else ""
 
 
 def fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

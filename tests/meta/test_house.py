@@ -23,7 +23,7 @@ WIDE_SIGNATURES = {"forward", "prepare_inputs_for_generation"}
 # A room may import from itself and from the rooms on the lines above its own; "" is the package with its public names.
 ORDER = (
     {"registry", "functional", "records"},
-    {"config", "distribution", "report"},
+    {"config", "distribution", "overrides", "report"},
     {"context", "metrics"},
     {"history", "judges"},
     {"heads", "evaluation"},

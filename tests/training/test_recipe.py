@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.training.recipe import built_in, configured, overridden, read, read_value
+from nextword.overrides import overridden, read_value
+from nextword.training.recipe import built_in, configured, read
 
 RECIPE = {
     "task": {"name": "lm", "train": "a.txt"},

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from nextword.config import validated
 from nextword.training.settings import TrainingSettings, merged
-from nextword.training.validation import validated
 
 
 def test_an_override_of_steps_replaces_default_epochs():

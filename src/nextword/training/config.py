@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
-from nextword.config import Settings
+from nextword.config import Settings, validated
 from nextword.training.method import Method
-from nextword.training.validation import validated
 
 if TYPE_CHECKING:
     from nextword.tasks import Task

@@ -7,8 +7,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from nextword.config import Settings
-from nextword.training.validation import validated
+from nextword.config import Settings, validated
 
 LENGTHS = ("steps", "epochs")
 WARMUPS = ("warmup_steps", "warmup_ratio")
