@@ -9,9 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nextword import heads, objectives
+    from nextword import heads, judges, metrics, objectives
     from nextword.checker import check
     from nextword.distribution import NextToken
+    from nextword.evaluation import evaluate
     from nextword.functional.rows import score_memory
     from nextword.model import (
         NextWordConfig,
@@ -32,6 +33,7 @@ _HOME = {
     "NextWordSeq2SeqConfig": "nextword.model",
     "attach": "nextword.model",
     "check": "nextword.checker",
+    "evaluate": "nextword.evaluation",
     "load": "nextword.model",
     "score_memory": "nextword.functional.rows",
 }
@@ -44,8 +46,11 @@ __all__ = [
     "NextWordSeq2SeqConfig",
     "attach",
     "check",
+    "evaluate",
     "heads",
+    "judges",
     "load",
+    "metrics",
     "objectives",
     "score_memory",
 ]
@@ -54,7 +59,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    if name in ("heads", "objectives"):
+    if name in ("heads", "judges", "metrics", "objectives"):
         return importlib.import_module(f"nextword.{name}")
     raise AttributeError(f"module 'nextword' has no attribute '{name}'")
 

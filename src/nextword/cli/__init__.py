@@ -12,6 +12,7 @@ import typer
 
 from nextword.cli.check import check
 from nextword.cli.compare import compare
+from nextword.cli.evaluate import evaluate
 from nextword.cli.list import app as list_app
 from nextword.cli.quickstart import quickstart
 from nextword.cli.report import report
@@ -49,6 +50,7 @@ def main(
 
 app.command()(quickstart)
 app.command()(compare)
+app.command()(evaluate)
 app.command()(check)
 app.command()(report)
 app.add_typer(list_app, name="list")

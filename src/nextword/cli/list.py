@@ -14,7 +14,7 @@ from nextword.cli.errors import plain_errors
 if TYPE_CHECKING:
     from nextword.registry import Registry
 
-app = typer.Typer(help="Show the heads, objectives, tasks or recipes there are.", no_args_is_help=True)
+app = typer.Typer(help="Show the heads, objectives, metrics, tasks or recipes there are.", no_args_is_help=True)
 
 
 @app.command()
@@ -40,6 +40,16 @@ def objectives() -> None:
     from nextword.objectives import registry
 
     _show("objective", registry, "objectives")
+
+
+@app.command()
+@plain_errors
+def metrics() -> None:
+    """Metrics: what --metrics of 'nextword evaluate' takes."""
+    import nextword.judges  # noqa: F401  (registers its metrics)
+    from nextword.metrics import registry
+
+    _show("metric", registry, "metrics")
 
 
 @app.command()

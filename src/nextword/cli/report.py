@@ -1,4 +1,4 @@
-"""``nextword report``: the page of a comparison, made again from its results."""
+"""``nextword report``: the page of a comparison or an evaluation, made again from its results."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from nextword.cli.errors import plain_errors
 
 @plain_errors
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder of a comparison, or its results.json.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a comparison or an evaluation, or its results.json.")],
     out: Annotated[Path | None, typer.Option(help="File to write; report.html beside the results by default.")] = None,
 ) -> None:
     """Write report.html from results.json and print the table."""
     from rich.console import Console
 
-    from nextword.records import Results
-    from nextword.report import results_table, write_report
+    from nextword.records import EvaluationResults, Results, kind_of
+    from nextword.report import evaluation_tables, results_table, write_report
 
     path = folder / "results.json" if folder.is_dir() else folder
-    results = Results.load(path)
     page = out or path.with_name("report.html")
-    write_report(results, page)
     console = Console()
-    console.print(results_table(results))
+    if kind_of(path) == "evaluate":
+        evaluation = EvaluationResults.load(path)
+        write_report(evaluation, page)
+        for table in evaluation_tables(evaluation):
+            console.print(table)
+    else:
+        results = Results.load(path)
+        write_report(results, page)
+        console.print(results_table(results))
     console.print(f"Report: {page.resolve()}", soft_wrap=True, highlight=False, markup=False)

@@ -16,10 +16,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+from pydantic import field_validator
 
-from nextword.metrics.intervals import bootstrap_ratio
-
-Interval = tuple[float, float] | None
+from nextword.metrics import groups
+from nextword.metrics.intervals import Interval, bootstrap_intervals
+from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
+from nextword.metrics.sample import Sample
+from nextword.metrics.statistic import Statistic
+from nextword.records import Measure
 
 _MARKUP = re.compile(r"<[^<>\s]*>")
 _WORD = re.compile(r"[^\W_]+")
@@ -85,18 +89,90 @@ class CopyingSum:
         """Share of the copied words that are wanted; None where none is copied."""
         return sum(self._right) / self.copied if self.copied else None
 
+    def recall_statistic(self) -> Statistic:
+        """What each example adds to the recall."""
+        return _shares(self._right, self._wanted)
+
+    def precision_statistic(self) -> Statistic:
+        """What each example adds to the precision."""
+        return _shares(self._right, self._copied)
+
     def recall_interval(self) -> Interval:
         """95 % bootstrap interval over examples."""
-        return _interval(self._right, self._wanted)
+        return bootstrap_intervals([self.recall_statistic()])[0]
 
     def precision_interval(self) -> Interval:
         """95 % bootstrap interval over examples."""
-        return _interval(self._right, self._copied)
+        return bootstrap_intervals([self.precision_statistic()])[0]
 
 
-def _interval(right: list[int], total: list[int]) -> Interval:
+def _shares(right: list[int], total: list[int]) -> Statistic:
     # An example without such words adds nothing to either sum, but takes part in the draws like any other.
-    with np.errstate(invalid="ignore"):
-        found = bootstrap_ratio(np.array(right, dtype=np.float64), np.array(total, dtype=np.float64))
-    # A draw in which nothing is counted has no share, and then the interval is not known.
-    return found if found is not None and np.isfinite(found).all() else None
+    return Statistic.ratio(np.array(right, dtype=np.float64), np.array(total, dtype=np.float64))
+
+
+class CopyingConfig(MetricConfig):
+    """Settings of copy recall and precision."""
+
+    leave_out: tuple[str, ...] = ()
+    """Words that do not count anywhere, in lower case, for example the frequent ones."""
+
+    @field_validator("leave_out")
+    @classmethod
+    def _are_words(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = [word for word in given if words(word) != [word]]
+        if wrong:
+            raise ValueError(f"'{wrong[0]}' is no word; words are runs of letters and digits in lower case")
+        return given
+
+
+@registry.register("copying")
+class Copying(Metric):
+    """Copy recall and precision: words of the source that are copied, and rightly copied. Example: ``copying``."""
+
+    Config = CopyingConfig
+    needs = ("source", "references", "text")
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._total = CopyingSum(frozenset(self.config.leave_out))
+
+    def add(self, sample: Sample) -> None:
+        """Reads source, first reference and text."""
+        source, references, text = (sample.need(field, "copying") for field in self.needs)
+        self._total.add(source, references[0], text)
+
+    def result(self) -> dict[str, Score]:
+        """``copy_recall`` and ``copy_precision``, each where it has something to be a share of."""
+        total = self._total
+        found = {}
+        if total.wanted:
+            found["copy_recall"] = Score.of(self._measure(*_RECALL), total.recall_statistic(), total.wanted)
+        if total.copied:
+            found["copy_precision"] = Score.of(self._measure(*_PRECISION), total.precision_statistic(), total.copied)
+        if not found:
+            raise UndefinedError("copying: no word of a source is in its reference or text")
+        return found
+
+    def _measure(self, title: str, where: str, meaning: str) -> Measure:
+        left_out = f" ({len(set(self.config.leave_out))} words left out)" if self.config.leave_out else ""
+        return Measure(
+            title=title,
+            group=groups.SUMMARY,
+            unit=f"fraction of distinct source words in the {where}{left_out}",
+            goal="higher",
+            decimals=1,
+            meaning=meaning,
+        )
+
+
+_RECALL = (
+    "copy recall",
+    "reference",
+    "Copy recall: of the source's words that the reference contains, the share that the output contains too.",
+)
+_PRECISION = (
+    "copy precision",
+    "output",
+    "Copy precision: of the source's words that the output contains, the share that the reference contains too.",
+)

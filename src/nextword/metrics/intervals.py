@@ -1,13 +1,20 @@
-"""95 % intervals: Wilson for shares, bootstrap for ratios of sums."""
+"""95 % intervals: Wilson for shares, bootstrap for what is made of sums over samples, t over seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
+from nextword.metrics.statistic import Statistic
+
 CONFIDENCE = 0.95
+RESAMPLES = 2000
+DRAWN_AT_ONCE = 4_000_000
+"""Counts of draws held in memory at once."""
+
+Interval = tuple[float, float] | None
 
 
 def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -27,20 +34,76 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[floa
     return float(interval.low), float(interval.high)
 
 
+def bootstrap_values(
+    statistics: Sequence[Statistic], resamples: int = RESAMPLES, seed: int = 0
+) -> Float[np.ndarray, "S R"]:
+    """Each statistic on ``resamples`` draws of the N samples with replacement (Efron & Tibshirani, 1993, ch. 13).
+
+    All statistics see the same draws, so that the difference of two rows is a paired bootstrap (Koehn, 2004).
+
+    Args:
+        statistics: Of one number N of samples each, in the same order.
+        resamples: R.
+        seed: Of the draws.
+
+    Returns:
+        Their values; NaN where a draw has none.
+
+    Raises:
+        ValueError: They have different numbers of samples, or fewer than two.
+    """
+    sizes = {len(statistic.parts) for statistic in statistics}
+    if len(sizes) != 1:
+        raise ValueError(f"bootstrap: the statistics have {sorted(sizes)} samples, they need one number")
+    (n,) = sizes
+    if n < 2:
+        raise ValueError(f"bootstrap: {n} samples, at least 2 are needed")
+    rng = np.random.default_rng(seed)
+    stacked = np.concatenate([statistic.parts for statistic in statistics], axis=1)
+    ends = np.cumsum([statistic.parts.shape[1] for statistic in statistics])
+    at_once = max(1, DRAWN_AT_ONCE // n)
+    blocks = []
+    for start in range(0, resamples, at_once):
+        # Drawing n samples with replacement = multinomial counts: one product instead of n gathered values.
+        draws = rng.multinomial(n, np.full(n, 1 / n), size=min(at_once, resamples - start)).astype(np.float64)
+        sums = np.split(draws @ stacked, ends[:-1], axis=1)
+        blocks.append([s.combine(total) for s, total in zip(statistics, sums, strict=True)])
+    values: Float[np.ndarray, "S R"] = np.concatenate([np.stack(block) for block in blocks], axis=1)
+    return values
+
+
+def percentiles(values: Float[np.ndarray, "R"], confidence: float = CONFIDENCE) -> Interval:
+    """The middle ``confidence`` of drawn values; None where a draw has no value, so that none can be given.
+
+    >>> percentiles(np.arange(101.0), 0.5)
+    (25.0, 75.0)
+    """
+    if not np.isfinite(values).all():
+        return None
+    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def bootstrap_intervals(statistics: Sequence[Statistic], resamples: int = RESAMPLES, seed: int = 0) -> list[Interval]:
+    """Percentile bootstrap interval of each statistic; None with fewer than two samples."""
+    if not statistics or len(statistics[0].parts) < 2:
+        return [None for _ in statistics]
+    return [percentiles(values) for values in bootstrap_values(statistics, resamples, seed)]
+
+
 def bootstrap_ratio(
     sums: Float[np.ndarray, "N"],
     counts: Float[np.ndarray, "N"],
-    transform: Callable[[Float[np.ndarray, "K"]], Float[np.ndarray, "K"]] = lambda ratio: ratio,
-    resamples: int = 2000,
+    transform: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]] = lambda ratio: ratio,
+    resamples: int = RESAMPLES,
     confidence: float = CONFIDENCE,
     seed: int = 0,
-) -> tuple[float, float] | None:
-    """Percentile bootstrap over blocks of ``transform(sum(sums) / sum(counts))`` (Efron & Tibshirani, 1993, ch. 13).
-
-    Whole blocks are drawn with replacement and both sums taken over the draw, so that no mean of means arises.
+) -> Interval:
+    """Percentile bootstrap over blocks of ``transform(sum(sums) / sum(counts))``.
 
     Returns:
-        Lower and upper end; ``None`` with fewer than two blocks, where nothing can be said.
+        Lower and upper end; ``None`` with fewer than two blocks, where nothing can be said, and where some draw counts
+        nothing.
 
     >>> low, high = bootstrap_ratio(np.array([1.0, 3.0, 2.0, 2.0]), np.ones(4))
     >>> bool(1.0 <= low < 2.0 < high <= 3.0)
@@ -50,11 +113,27 @@ def bootstrap_ratio(
         raise ValueError(
             f"bootstrap: sums and counts must be two lists of one length, got {sums.shape}, {counts.shape}"
         )
-    n = len(sums)
-    if n < 2:
+    if len(sums) < 2:
         return None
-    # Drawing n blocks with replacement = multinomial counts per block: one product instead of n gathered values.
-    draws = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples).astype(np.float64)
-    values = transform((draws @ sums) / (draws @ counts))
-    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
+    values = bootstrap_values([Statistic.ratio(sums, counts, transform)], resamples, seed)
+    return percentiles(values[0], confidence)
+
+
+def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, Interval]:
+    """Mean over seeds, and Student's t interval of it; None with one seed.
+
+    The interval speaks of training again with another seed, not of other test data.
+
+    >>> mean, (low, high) = over_seeds([1.0, 2.0, 3.0])
+    >>> round(low, 3), mean, round(high, 3)
+    (-0.484, 2.0, 4.484)
+    """
+    from scipy.stats import t
+
+    if not values:
+        raise ValueError("over seeds: no value")
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, None
+    half = float(t.ppf((1 + confidence) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    return mean, (mean - half, mean + half)

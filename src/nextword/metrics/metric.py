@@ -90,6 +90,11 @@ class Metric(ABC):
         self.config: Any = config
         self.setup = setup
 
+    @classmethod
+    def on_request(cls) -> str | None:
+        """Why this metric is measured only where it is named, for instance because it asks a large model; else None."""
+        return None
+
     @abstractmethod
     def add(self, sample: Sample) -> None:
         """Reads one sample.

@@ -16,22 +16,31 @@ from nextword.records.comparison import (
     TopWord,
 )
 from nextword.records.environment import Environment
-from nextword.records.files import SCHEMA_VERSION, Record, write_atomically
+from nextword.records.evaluation import Duel, EvaluationResults, PairRecord, Place, SampleFile, SystemRecord, Wins
+from nextword.records.files import SCHEMA_VERSION, Record, kind_of, write_atomically
 from nextword.records.values import Goal, Measure, MetricValue
 
 __all__ = [
     "SCHEMA_VERSION",
     "Cost",
     "CurvePoint",
+    "Duel",
     "Environment",
     "Evaluation",
+    "EvaluationResults",
     "ExamplePrediction",
     "Goal",
     "Measure",
     "MetricValue",
+    "PairRecord",
+    "Place",
     "Record",
     "Results",
     "RunRecord",
+    "SampleFile",
+    "SystemRecord",
     "TopWord",
+    "Wins",
+    "kind_of",
     "write_atomically",
 ]

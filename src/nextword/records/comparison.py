@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
 from nextword.records.environment import Environment
-from nextword.records.files import SCHEMA_VERSION, Record, non_finite
+from nextword.records.files import SCHEMA_VERSION, Record, VersionedRecord, non_finite
 from nextword.records.values import MetricValue
 
 
@@ -102,7 +102,7 @@ class RunRecord(Record):
         return self
 
 
-class Results(Record):
+class Results(VersionedRecord):
     """A whole comparison: the content of results.json."""
 
     schema_version: int = SCHEMA_VERSION
@@ -127,20 +127,6 @@ class Results(Record):
     """Where and when."""
     settings: dict[str, JsonValue] = Field(default={})
     """The comparison's own settings in full."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _schema_is_known(cls, content: Any) -> Any:
-        # Before all fields, so that a newer file is called newer instead of wrong in thirty places.
-        version = content.get("schema_version", SCHEMA_VERSION) if isinstance(content, dict) else SCHEMA_VERSION
-        if not isinstance(version, int) or version < 1:
-            raise ValueError(f"schema_version is {version!r}, expected a whole number from 1 to {SCHEMA_VERSION}")
-        if version > SCHEMA_VERSION:
-            raise ValueError(
-                f"schema_version is {version}, this nextword reads up to {SCHEMA_VERSION}: "
-                "it was written by a newer nextword; upgrade to read it"
-            )
-        return content
 
     @model_validator(mode="after")
     def _runs_are_distinct(self) -> Self:

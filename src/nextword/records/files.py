@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 SCHEMA_VERSION = 1
 """Version of the format of results.json; docs/report.md says when it is raised."""
@@ -62,6 +62,37 @@ class Record(BaseModel):
         except ValidationError as error:
             wrong = "\n".join(f"  {_place(line['loc'], content)}{_plain(line['msg'])}" for line in error.errors())
             raise ValueError(f"{path} is no valid {cls.__name__} record:\n{wrong}") from None
+
+
+class VersionedRecord(Record):
+    """A record that is a whole file and says in ``schema_version`` which version of its format that is."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _schema_is_known(cls, content: Any) -> Any:
+        # Before all fields, so that a newer file is called newer instead of wrong in thirty places.
+        version = content.get("schema_version", SCHEMA_VERSION) if isinstance(content, dict) else SCHEMA_VERSION
+        if not isinstance(version, int) or version < 1:
+            raise ValueError(f"schema_version is {version!r}, expected a whole number from 1 to {SCHEMA_VERSION}")
+        if version > SCHEMA_VERSION:
+            raise ValueError(
+                f"schema_version is {version}, this nextword reads up to {SCHEMA_VERSION}: "
+                "it was written by a newer nextword; upgrade to read it"
+            )
+        return content
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """What sort of run wrote a results.json: "compare" or "evaluate".
+
+    Raises:
+        ValueError: No such file, not JSON, or it does not say.
+    """
+    content = _read_json(Path(path))
+    kind = content.get("kind") if isinstance(content, dict) else None
+    if not isinstance(kind, str):
+        raise ValueError(f"{path} does not say what kind of results it holds")
+    return kind
 
 
 def _read_json(path: Path) -> Any:

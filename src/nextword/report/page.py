@@ -6,18 +6,18 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
-import jinja2
 from markupsafe import Markup
 
-from nextword.records import Results, write_atomically
+from nextword.records import EvaluationResults, Results, write_atomically
 from nextword.report import figures, formats
+from nextword.report.evaluation_page import render_evaluation
 from nextword.report.examples import examples
 from nextword.report.measures import measures
 from nextword.report.methods import Method, methods
 from nextword.report.tables import Table, cost_table, main_table, subset_table
+from nextword.report.template import packaged, template
 
 SHORT = 48
 """Longest value that is told in the opening facts; a checksum waits for the tables at the end."""
@@ -45,25 +45,24 @@ class Tuned:
     settings: dict[str, str]
 
 
-def write_report(results: Results, path: str | os.PathLike[str]) -> None:
+def write_report(results: Results | EvaluationResults, path: str | os.PathLike[str]) -> None:
     """Write ``results`` as one self-contained HTML page: no script, no font and no picture from elsewhere.
 
     Args:
-        results: What a comparison found.
+        results: What a comparison or an evaluation found.
         path: The file to write, usually report.html beside results.json. Replaced as a whole.
     """
-    write_atomically(path, render(results))
+    page = render(results) if isinstance(results, Results) else render_evaluation(results)
+    write_atomically(path, page)
 
 
 def render(results: Results) -> str:
     """The page as text."""
-    page = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    ).from_string(_packaged("page.html.j2"))
+    page = template("page.html.j2")
     found = methods(results)
     table = main_table(results)
     return page.render(
-        style=Markup(_packaged("page.css")),
+        style=Markup(packaged("page.css")),
         results=results,
         summary=_summary(results, found),
         facts=_facts(results),
@@ -81,10 +80,6 @@ def render(results: Results) -> str:
         settings=_settings(results, found),
         several=_several_seeds(table),
     )
-
-
-def _packaged(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _summary(results: Results, found: Sequence[Method]) -> str:

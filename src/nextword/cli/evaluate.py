@@ -1,0 +1,148 @@
+"""``nextword evaluate``: what the texts of one system or several measure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nextword.cli.errors import plain_errors
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nextword.records import EvaluationResults
+
+
+@plain_errors
+def evaluate(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NAME=]FILE...",
+            help="Samples files, one JSON object a line. Several files of one NAME are its seeds; without a NAME, the "
+            "file's own name is taken.",
+        ),
+    ],
+    metrics: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A metric ('nextword list metrics'), for instance self-bleu:2,3. May be repeated. 'all', the default: "
+            "every metric that the samples have fields for and that asks no large model."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A setting of a metric, for instance mauve.model=gpt2, or of the evaluation: human=false, "
+            "paired=false, wins=[...], device=cuda, batch_size=64, resamples=5000, seed=1.",
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="Count tokens of this tokenizer (path or hub name) where samples bring no ids along."),
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=KEY", help="The files call a field otherwise, for instance text=prediction."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results.json and report.html.")] = Path("evaluation"),
+) -> None:
+    """Measure generated texts: likelihood, diversity, repetition, closeness to human text, summaries, topics.
+
+    Reads samples files, never a model. Writes results.json and report.html, with intervals, the human row, paired
+    tests and a ranking.
+
+    nextword evaluate samples.jsonl --metrics distinct --metrics self-bleu:2,3
+
+    nextword evaluate mle=mle-0.jsonl mle=mle-1.jsonl f2=f2-0.jsonl f2=f2-1.jsonl --tokenizer gpt2
+    """
+    from rich.console import Console
+
+    from nextword.cli.run import this_command
+    from nextword.config import validated
+    from nextword.evaluation import EvaluateConfig
+    from nextword.overrides import overridden
+    from nextword.report import write_report
+
+    of_metrics = [one for one in settings or [] if "." in one.partition("=")[0]]
+    content = {
+        "systems": _systems(files),
+        "metrics": _with_settings(metrics or ["all"], of_metrics),
+        "tokenizer": tokenizer,
+        "fields": dict(_pair(one, "--field", "text=prediction") for one in field or []),
+    }
+    config = validated(EvaluateConfig, overridden(content, [one for one in settings or [] if one not in of_metrics]))
+    console = Console()
+    results = _watched(config, console, this_command())
+    results.save(out / "results.json")
+    write_report(results, out / "report.html")
+    _show(results, console, out)
+
+
+def _systems(files: list[str]) -> dict[str, list[str]]:
+    systems: dict[str, list[str]] = {}
+    for given in files:
+        name, equals, path = given.partition("=")
+        if not equals or Path(given).exists():
+            name, path = Path(given).stem, given
+        systems.setdefault(name, []).append(path)
+    return systems
+
+
+def _pair(given: str, option: str, example: str) -> tuple[str, str]:
+    left, equals, right = given.partition("=")
+    if not (left and equals and right):
+        raise ValueError(f"{option} {given}: write it like {option} {example}")
+    return left, right
+
+
+def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str, Any]]:
+    """The metrics with single settings changed; a metric that has a setting is measured, also beside "all"."""
+    import nextword.judges  # noqa: F401  (registers its metrics)
+    from nextword.metrics import parse_metric, registry
+    from nextword.overrides import overridden
+
+    named: dict[str, dict[str, Any]] = {}
+    for spec in specs:
+        if spec != "all":
+            config = parse_metric(spec)
+            if config.metric in named:
+                raise ValueError(f"metric '{config.metric}' is asked for twice; write its settings in one")
+            named[config.metric] = config.model_dump(mode="json", exclude_unset=True)
+    for one in settings:
+        name = one.partition(".")[0]
+        registry.get(name)  # an unknown name is answered with the nearest known one
+        if name not in named and "all" not in specs:
+            raise ValueError(f"--set {one}: '{name}' is not measured; add --metrics {name}")
+        named.setdefault(name, {"metric": name})
+    changed = overridden(named, settings)
+    return [*changed.values(), *(["all"] if "all" in specs else [])]
+
+
+def _watched(config: Any, console: Console, command: str) -> EvaluationResults:
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from nextword.evaluation import evaluate
+
+    if not console.is_terminal:
+        return evaluate(config, command=command)
+    text = TextColumn("{task.description}", markup=False)
+    with Progress(SpinnerColumn(), text, BarColumn(), TimeElapsedColumn(), console=console, transient=True) as bars:
+        task = bars.add_task("reading", total=None)
+
+        def watch(stage: str, done: int, total: int) -> None:
+            bars.update(task, description=stage, completed=done, total=total or None)
+
+        return evaluate(config, watch, command)
+
+
+def _show(results: EvaluationResults, console: Console, out: Path) -> None:
+    from nextword.report import evaluation_tables
+
+    for table in evaluation_tables(results):
+        console.print(table)
+    console.print(f"Report: {(out / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,84 @@
+"""Which metrics are measured: those asked for, or all that can be."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import Any
+
+import nextword.judges  # noqa: F401  (registers its metrics)
+from nextword.evaluation.config import ALL
+from nextword.metrics.metric import Metric, MetricConfig, parse_metric, registry
+from nextword.metrics.sample import Sample
+
+EITHER = {
+    "tokens": ("token_ids", "text"),
+    "prompt_tokens": ("prompt_token_ids", "prompt"),
+    "reference_tokens": ("reference_token_ids", "references"),
+}
+"""Needs that one of two fields meets."""
+
+
+def lacking(metric: type[Metric], sample: Sample) -> list[str]:
+    """What the metric needs and the sample has not, in words."""
+    needs = [EITHER.get(need, (need,)) for need in metric.needs]
+    return [" or ".join(either) for either in needs if not any(_has(sample, name) for name in either)]
+
+
+def _has(sample: Sample, field: str) -> bool:
+    value = getattr(sample, field)
+    return bool(value) if field in ("references", "reference_token_ids") else value is not None
+
+
+def missing_packages(metric: type[Metric]) -> list[str]:
+    """Modules that the metric needs and that are not installed."""
+    return [package for package in metric.packages if importlib.util.find_spec(package) is None]
+
+
+def chosen(asked: Sequence[str | dict[str, Any]], sample: Sample) -> tuple[list[MetricConfig], dict[str, str]]:
+    """The metrics to measure, and those that "all" leaves out, with the reason.
+
+    Args:
+        asked: Specs, settings in full, or "all".
+        sample: The first sample, which shows what there is.
+
+    Raises:
+        ValueError: Unknown names or settings, the same metric twice, or one asked for by name that cannot be measured.
+    """
+    configs: dict[str, MetricConfig] = {}
+    for one in asked:
+        if one == ALL:
+            continue
+        config = parse_metric(one)
+        if config.metric in configs:
+            raise ValueError(f"metric '{config.metric}' is asked for twice; write its settings in one")
+        _require(registry.get(config.metric), config.metric, sample)
+        configs[config.metric] = config
+    left_out: dict[str, str] = {}
+    if ALL in asked:
+        for name in registry.names():
+            if name not in configs:
+                reason = _why_not(registry.get(name), sample)
+                if reason is None:
+                    configs[name] = parse_metric(name)
+                else:
+                    left_out[name] = reason
+    return list(configs.values()), left_out
+
+
+def _require(metric: type[Metric], name: str, sample: Sample) -> None:
+    absent = missing_packages(metric)
+    if absent:
+        raise ValueError(f"{name} needs {', '.join(absent)}, not installed here: pip install 'nextword[metrics]'")
+    for field in lacking(metric, sample):
+        sample.need(field.partition(" or ")[0], name)
+
+
+def _why_not(metric: type[Metric], sample: Sample) -> str | None:
+    fields = lacking(metric, sample)
+    if fields:
+        return f"the samples have no {' and no '.join(fields)}"
+    absent = missing_packages(metric)
+    if absent:
+        return f"needs {', '.join(absent)}, not installed: pip install 'nextword[metrics]'"
+    return metric.on_request()

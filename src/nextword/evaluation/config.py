@@ -1,0 +1,55 @@
+"""Settings of an evaluation."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from nextword.config import Settings
+from nextword.metrics.intervals import RESAMPLES
+from nextword.metrics.paired import PERMUTATIONS
+
+ALL = "all"
+"""In the place of metrics: all that the samples have fields for."""
+
+
+class EvaluateConfig(Settings):
+    """Which samples are measured, by what, and how."""
+
+    systems: dict[str, list[str]] = Field(min_length=1)
+    """Samples files of each system by its name, one file a seed."""
+    metrics: list[str | dict[str, Any]] = [ALL]  # noqa: RUF012  (pydantic copies it)
+    """Specs such as "self-bleu:2,3", or settings in full with the name under "metric"; "all" stands for every metric
+    that the samples have fields for and that asks no model."""
+    tokenizer: str | None = None
+    """Path or hub name of the tokenizer whose tokens are counted; none: the samples' own token ids, else words."""
+    fields: dict[str, str] = Field(default={})
+    """Names that the files use for fields of a sample, for instance {"text": "prediction"}."""
+    human: bool = True
+    """Whether the first references are scored as if a system had written them."""
+    paired: bool = True
+    """Whether systems are tested against each other, which needs the same prompts in the same order."""
+    wins: list[str] | None = None
+    """Keys that vote in the table of wins; none: the first of each metric, or those it names."""
+    resamples: int = Field(default=RESAMPLES, ge=100)
+    """Draws of the bootstrap."""
+    permutations: int = Field(default=PERMUTATIONS, ge=100)
+    """Draws of the permutation test."""
+    seed: int = 0
+    """Of both."""
+    device: str = "cpu"
+    """Where models that a metric asks are run."""
+    batch_size: int = Field(default=32, ge=1)
+    """Texts that such a model sees at once."""
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        for name, files in self.systems.items():
+            if not files:
+                raise ValueError(f"system '{name}' has no samples file")
+            if not name.strip():
+                raise ValueError("a system needs a name")
+        if "human" in self.systems and self.human:
+            raise ValueError("'human' is the row of the references; give the system another name, or human = false")
+        return self

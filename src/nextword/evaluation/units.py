@@ -1,0 +1,59 @@
+"""The unit of an evaluation: token ids of the samples, tokens of a tokenizer, or words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Int
+
+from nextword.metrics.sample import Sample
+from nextword.metrics.units import GivenIds, Unit, Words, as_ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class Tokens(Unit):
+    """Tokens of a Hugging Face tokenizer, without special tokens.
+
+    Args:
+        tokenizer: The tokenizer.
+        name: What it is called in reports.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+        self._tokenizer = tokenizer
+        self.name = f"tokens of {name}"
+        self.size = len(tokenizer)
+        self.special = frozenset(tokenizer.all_special_ids)
+
+    @classmethod
+    def load(cls, path: str) -> Tokens:
+        """The tokenizer at a path or of a hub name.
+
+        Raises:
+            ValueError: It cannot be loaded.
+        """
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(path)
+        except (OSError, ValueError) as fault:
+            raise ValueError(f"tokenizer: cannot load '{path}': {fault}") from None
+        return cls(tokenizer, path.rstrip("/").rpartition("/")[2])
+
+    def ids(self, text: str) -> Int[np.ndarray, "T"]:
+        """The token ids of ``text``."""
+        # verbose=False: a text longer than a model's limit is no fault where only its tokens are counted.
+        return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def unit_for(sample: Sample, tokenizer: str | None) -> Unit:
+    """The unit: that of the tokenizer where one is named, the samples' own ids where they have some, else words.
+
+    Ids that the samples bring along are used as they are also where a tokenizer is named.
+    """
+    if tokenizer is not None:
+        return Tokens.load(tokenizer)
+    return GivenIds() if sample.token_ids is not None or sample.reference_token_ids is not None else Words()

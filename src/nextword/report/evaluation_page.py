@@ -1,0 +1,38 @@
+"""The page of an evaluation: one HTML file that needs no network."""
+
+from __future__ import annotations
+
+import json
+
+from markupsafe import Markup
+
+from nextword.records import EvaluationResults
+from nextword.report import formats
+from nextword.report.evaluations import grouped, tests, tests_note
+from nextword.report.template import packaged, template
+
+
+def render_evaluation(results: EvaluationResults) -> str:
+    """The page as text."""
+    groups = grouped(results)
+    names = [system.name for system in results.systems]
+    title = names[0] if len(names) == 1 else f"{len(names)} systems"
+    meanings = dict.fromkeys(row.measure.meaning for group in groups for row in group.rows)
+    files = [file for system in results.systems for file in system.files]
+    return template("evaluation.html.j2").render(
+        style=Markup(packaged("page.css")),
+        results=results,
+        title=title,
+        groups=groups,
+        names=names,
+        samples=sorted({file.samples for file in files}),
+        several=any(len(system.files) > 1 for system in results.systems),
+        meanings=list(meanings),
+        tests=tests(results),
+        tests_note=tests_note(results),
+        undefined=[(system.name, file.file, file.undefined) for system in results.systems for file in system.files]
+        + ([("human", results.human.file, results.human.undefined)] if results.human is not None else []),
+        titles={key: measure.title for key, measure in results.measures.items()},
+        environment=[(formats.setting(k), formats.plain(v)) for k, v in results.environment.model_dump().items()],
+        settings=json.dumps(results.settings, ensure_ascii=False, indent=2),
+    )

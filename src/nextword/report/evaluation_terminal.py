@@ -1,0 +1,86 @@
+"""An evaluation in the terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nextword.records import EvaluationResults, Wins
+from nextword.report.evaluations import HUMAN, Cell, grouped, tests
+
+LONGEST_UNIT = 28
+"""Characters of a unit for which the terminal has room."""
+
+
+def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
+    """The values, the ranking and, in words, what was left out."""
+    tables: list[RenderableType] = [_values(results)]
+    if results.wins is not None and len(results.systems) > 1:
+        tables.append(_ranking(results.wins))
+    told = [*_undefined(results), *(f"{name}: not measured, {reason}" for name, reason in results.left_out.items())]
+    clear = [test for test in tests(results) if test.significant]
+    if results.tests:
+        told.append(
+            f"{len(clear)} of {len(results.tests)} paired differences hold after Holm's correction: see the report"
+        )
+    elif results.untested:
+        told.append(f"no paired tests: {results.untested}")
+    return [*tables, Text("\n".join(told), style="dim")] if told else tables
+
+
+def _values(results: EvaluationResults) -> Table:
+    samples = {file.samples for system in results.systems for file in system.files}
+    counted = " to ".join(str(count) for count in sorted({min(samples), max(samples)}))
+    several = any(len(system.files) > 1 for system in results.systems)
+    caption = ["* best", "\N{RIGHTWARDS ARROW} the closer to human the better"] if len(results.systems) > 1 else []
+    caption += ["mean over seeds"] if several else []
+    table = Table(
+        title=f"{counted} samples, {results.unit}",
+        caption="; ".join(caption) or None,
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("measure", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for system in results.systems:
+        table.add_column(Text(system.name), justify="right", overflow="fold")
+    if results.human is not None:
+        table.add_column(HUMAN, justify="right")
+    table.add_column("unit", style="dim", overflow="fold")
+    for group in grouped(results):
+        table.add_section()
+        for row in group.rows:
+            cells = [_cell(cell) for cell in row.cells]
+            human = [Text(row.human.text)] if row.human is not None else []
+            unit = row.unit if len(row.unit) <= LONGEST_UNIT else "%" if row.unit.startswith("%") else ""
+            table.add_row(Text(row.measure.title), row.arrow, *cells, *human, Text(unit))
+    return table
+
+
+def _cell(cell: Cell) -> Text:
+    # The place of the star is kept free, so that the digits stay under each other.
+    return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text} ")
+
+
+def _ranking(wins: Wins) -> Table:
+    table = Table(
+        title=f"Ranking by majority of {len(wins.measures)} measures",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    for heading in ("rank", "system", "wins", "losses"):
+        table.add_column(heading, justify="left" if heading == "system" else "right")
+    for place in wins.ranking:
+        table.add_row(str(place.rank), Text(place.name), str(place.wins), str(place.losses))
+    return table
+
+
+def _undefined(results: EvaluationResults) -> list[str]:
+    columns = [(system.name, file) for system in results.systems for file in system.files]
+    if results.human is not None:
+        columns.append((HUMAN, results.human))
+    return [f"{name}: no {metric}: {reason}" for name, file in columns for metric, reason in file.undefined.items()]

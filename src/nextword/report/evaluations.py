@@ -1,0 +1,175 @@
+"""The numbers of an evaluation as a table: one row a measure, one column a system, the human texts beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from nextword.records import EvaluationResults, Measure, MetricValue
+from nextword.report import formats
+
+SIGNIFICANT = 0.05
+HUMAN = "human"
+
+ARROWS = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}", "human": "\N{RIGHTWARDS ARROW}"}
+"""What a goal looks like beside a title; the arrow to the right points at the column of the human texts."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A measure of one system."""
+
+    text: str
+    interval: str = ""
+    seeds: tuple[str, ...] = ()
+    best: bool = False
+    reason: str = ""
+    """Why there is no value, where there is none."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measure."""
+
+    key: str
+    measure: Measure
+    cells: tuple[Cell, ...]
+    human: Cell | None
+
+    @property
+    def arrow(self) -> str:
+        """Which way is good."""
+        return ARROWS[self.measure.goal] if self.measure.goal else ""
+
+    @property
+    def unit(self) -> str:
+        """The unit, as it is shown."""
+        return formats.unit_name(self.measure.unit)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Measures under one heading."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Test:
+    """A paired test, as text."""
+
+    title: str
+    unit: str
+    first: str
+    second: str
+    difference: str
+    interval: str
+    p_bootstrap: str
+    p_permutation: str
+    p_holm: str
+    significant: bool
+
+
+def grouped(results: EvaluationResults) -> list[Group]:
+    """All measures, under their headings."""
+    rows = [_row(results, key, measure) for key, measure in results.measures.items()]
+    return [Group(title, tuple(members)) for title, members in groupby(rows, key=lambda row: row.measure.group)]
+
+
+def _row(results: EvaluationResults, key: str, measure: Measure) -> Row:
+    human = results.human.values.get(key) if results.human is not None else None
+    values = {system.name: system.values[key] for system in results.systems if key in system.values}
+    best = best_of(measure, {name: value.value for name, value in values.items()}, human.value if human else None)
+    cells = []
+    for system in results.systems:
+        if system.name not in values:
+            cells.append(Cell(formats.NOTHING, reason="; ".join(_reasons(system.files[0].undefined, key))))
+            continue
+        per_seed = [file.values[key].value for file in system.files if key in file.values]
+        seeds = tuple(_number(measure, value) for value in per_seed) if len(system.files) > 1 else ()
+        cells.append(_cell(measure, values[system.name], system.name in best, seeds))
+    of_humans = None
+    if results.human is not None:
+        of_humans = _cell(measure, human) if human is not None else Cell(formats.NOTHING)
+    return Row(key, measure, tuple(cells), of_humans)
+
+
+def _reasons(undefined: Mapping[str, str], key: str) -> list[str]:
+    return [reason for name, reason in undefined.items() if key.startswith(name)]
+
+
+def _cell(measure: Measure, value: MetricValue, best: bool = False, seeds: tuple[str, ...] = ()) -> Cell:
+    interval = ""
+    if value.low is not None and value.high is not None:
+        interval = formats.interval(_number(measure, value.low), _number(measure, value.high))
+    return Cell(_number(measure, value.value), interval, seeds, best)
+
+
+def _number(measure: Measure, value: float) -> str:
+    return formats.value(value, measure.unit, measure.decimals)
+
+
+def best_of(measure: Measure, values: Mapping[str, float], human: float | None) -> set[str]:
+    """The systems with the best value; none with fewer than two systems, all alike, or no goal."""
+    if measure.goal is None or len(values) < 2 or (measure.goal == "human" and human is None):
+        return set()
+    costs = {name: _cost(measure, value, human) for name, value in values.items()}
+    least = min(costs.values())
+    found = {name for name, cost in costs.items() if cost == least}
+    return set() if len(found) == len(values) else found
+
+
+def _cost(measure: Measure, value: float, human: float | None) -> float:
+    if measure.goal == "human" and human is not None:
+        return abs(value - human)
+    return value if measure.goal == "lower" else -value
+
+
+def tests(results: EvaluationResults) -> list[Test]:
+    """The paired tests."""
+    return [
+        Test(
+            title=results.measures[one.measure].title,
+            unit=formats.unit_name(results.measures[one.measure].unit),
+            first=one.first,
+            second=one.second,
+            difference=_signed(results.measures[one.measure], one.difference),
+            interval=""
+            if one.low is None or one.high is None
+            else formats.interval(
+                _signed(results.measures[one.measure], one.low), _signed(results.measures[one.measure], one.high)
+            ),
+            p_bootstrap=p_value(one.p_bootstrap),
+            p_permutation=p_value(one.p_permutation),
+            p_holm=p_value(one.p_holm),
+            significant=one.p_holm < SIGNIFICANT,
+        )
+        for one in results.tests
+    ]
+
+
+def _signed(measure: Measure, value: float) -> str:
+    text = _number(measure, value)
+    return text if text.startswith("-") else f"+{text}"
+
+
+def p_value(p: float) -> str:
+    """A p-value with two digits.
+
+    >>> p_value(0.5), p_value(0.0312), p_value(0.00012)
+    ('0.50', '0.031', '0.0001')
+    """
+    return f"{p:.2f}" if p >= 0.1 else f"{p:.3f}" if p >= 0.001 else f"{p:.4f}"
+
+
+def tests_note(results: EvaluationResults) -> str:
+    """What a reader must know about so many tests."""
+    count = len(results.tests)
+    expected = SIGNIFICANT * count
+    return (
+        f"{count} tests: of so many, about {expected:.0f} would fall below {SIGNIFICANT} by chance alone, so read the "
+        f"column p (Holm), which is corrected for their number. They ask whether other prompts like these would show "
+        "the difference, not whether training again would: for that, compare seeds."
+    )
