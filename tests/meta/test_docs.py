@@ -16,7 +16,9 @@ import torch
 import transformers
 
 import nextword as nw
+import nextword.judges
 from nextword import tasks
+from nextword.evaluation import EvaluateConfig
 from nextword.heads.inputs import MultiInputConfig
 from nextword.heads.modifiers import Part
 from nextword.heads.partition import PartitionConfig
@@ -24,11 +26,22 @@ from nextword.heads.partition import PartitionConfig
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PARTS = sorted([*(ROOT / "docs" / "heads").glob("*.md"), *(ROOT / "docs" / "objectives").glob("*.md")])
+METRICS = sorted((ROOT / "docs" / "metrics").glob("*.md"))
 
 TEMPLATE = {
     "heads": "What it can express",
     "objectives": "What it teaches",
 }
+METRIC_SECTIONS = [
+    "Idea",
+    "Definition",
+    "How to read it",
+    "When not to",
+    "Cost",
+    "Where it differs",
+    "Example",
+    "Source",
+]
 SECTIONS = ("Idea", "Formula", "", "When to use it", "When not to", "Cost", "Where it differs from the published code")
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -91,6 +104,8 @@ def command_faults(line: str) -> Iterator[str]:
     for position, word in enumerate(words):
         if word.startswith("--") and word.split("=")[0] not in options:
             yield f"{line}: {words[0]} has no option {word}"
+        if word in ("--metrics", "--set"):
+            yield from metric_faults(line, word, words[position + 1])
         if word == "--head":
             try:
                 method = Method.model_validate(words[position + 1])
@@ -98,6 +113,22 @@ def command_faults(line: str) -> Iterator[str]:
                 nw.objectives.parse_objective(method.objective)
             except ValueError as fault:
                 yield f"{line}: {fault}"
+
+
+def metric_faults(line: str, option: str, given: str) -> Iterator[str]:
+    """Of a metric spec, of ``metric.setting=value`` or of a setting of the evaluation."""
+    name, _, setting = given.partition("=")[0].partition(".") if option == "--set" else (given, "", "")
+    if option == "--set" and not setting:
+        if name not in EvaluateConfig.model_fields:
+            yield f"{line}: an evaluation has no setting {name}"
+        return
+    try:
+        settings = type(nw.metrics.parse_metric(name)).model_fields if name != "all" else {}
+    except ValueError as fault:
+        yield f"{line}: {fault}"
+        return
+    if setting and setting not in settings:
+        yield f"{line}: {name} has no setting {setting}"
 
 
 @pytest.fixture
@@ -240,6 +271,34 @@ def test_page_examples_run(page: Path, backbone: transformers.GPT2LMHeadModel, i
         exec(example, {"nw": nw, "backbone": backbone, "ids": ids, "labels": ids})
 
 
+@pytest.mark.parametrize("page", METRICS, ids=name_of)
+def test_metric_pages_follow_the_template(page: Path) -> None:
+    assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE) == METRIC_SECTIONS
+
+
+def test_every_metric_has_a_page_in_the_table_of_all() -> None:
+    table = (ROOT / "docs" / "evaluate.md").read_text(encoding="utf-8")
+    assert {page.stem for page in METRICS} >= set(nw.metrics.registry.names())
+    assert {page.stem for page in METRICS} == set(re.findall(r"\(metrics/([\w-]+)\.md\)", table))
+
+
+@pytest.mark.parametrize("name", sorted(nw.metrics.registry.names()))
+def test_every_setting_of_metrics_is_explained(name: str) -> None:
+    text = (ROOT / "docs" / "metrics" / f"{name}.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| setting \| default \| meaning \|\n(?:\|.*\n)+", text, re.MULTILINE)
+    explained = set(re.findall(r"^\| `(\w+)` \|", "".join(tables), re.MULTILINE))
+    assert explained == set(nw.metrics.registry.get(name).Config.model_fields) - {"metric"}
+
+
+@pytest.mark.parametrize("page", [*METRICS, ROOT / "docs" / "evaluate.md"], ids=name_of)
+def test_metric_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = blocks(page.read_text(encoding="utf-8"), "python")
+    assert examples
+    for example in examples:
+        exec(example, {"nw": nw})
+
+
 def test_worked_head_of_contributing_is_a_head(
     backbone: transformers.GPT2LMHeadModel, ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +349,17 @@ def test_planted_broken_link_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["comparre", "compare --haed softmax", "compare --head sotfmax", "compare --head cache/mlee"]
+    "words",
+    [
+        "comparre",
+        "compare --haed softmax",
+        "compare --head sotfmax",
+        "compare --head cache/mlee",
+        "evaluate x --metrics distinkt",
+        "evaluate x --set distinct.m=3",
+        "evaluate x --set distinkt.n=3",
+        "evaluate x --set hunam=false",
+    ],
 )
 def test_planted_wrong_command_is_found(words: str) -> None:
     assert len(list(command_faults(f"nextword {words}"))) == 1

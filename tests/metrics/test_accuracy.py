@@ -3,7 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.accuracy import acc_at_k, hits_at_k
+from tests.metrics.measuring import measured, values
 
 
 def test_by_sets() -> None:
@@ -37,3 +39,43 @@ def test_errors() -> None:
         hits_at_k(np.array([[1]]), np.array([[1], [2]]), 1)
     with pytest.raises(ValueError, match="no rows"):
         acc_at_k(np.empty((0, 3), int), np.empty((0, 2), int), 2)
+
+
+def test_samples_give_the_same_as_the_arrays() -> None:
+    rng = np.random.default_rng(2)
+    ranked = np.array([rng.permutation(30) for _ in range(60)])
+    wanted = np.array([rng.permutation(30)[:2] for _ in range(60)])
+    samples = [
+        {"ranked_token_ids": r, "right_token_ids": w} for r, w in zip(ranked.tolist(), wanted.tolist(), strict=True)
+    ]
+    scores = measured("acc", samples)
+    assert {key: score.value for key, score in scores.items()} == pytest.approx(
+        {f"acc@{k}": acc_at_k(ranked, wanted, k) for k in (1, 2, 5, 10, 25)}
+    )
+    assert {score.n for score in scores.values()} == {60}
+
+
+def test_samples_by_hand() -> None:
+    first = {"ranked_token_ids": [4, 7, 9], "right_token_ids": [7, 4]}
+    second = {"ranked_token_ids": [4, -1, -1], "right_token_ids": [4, 8]}
+    third = {"ranked_token_ids": [5, 6, 1], "right_token_ids": [1, 6]}
+    assert values("acc:1,2,3", [first, second, third]) == pytest.approx(
+        {"acc@1": 2 / 3, "acc@2": 1 / 3, "acc@3": 2 / 3}
+    )
+
+
+def test_sample_errors() -> None:
+    with pytest.raises(ValueError, match="line 1: ranked_token_ids has 2 entries, Acc@5 looks at 5"):
+        measured("acc:1,5", [{"ranked_token_ids": [1, 2], "right_token_ids": [1, 2]}])
+    for right in ([1], [1, 1], [1, 2, 3]):
+        with pytest.raises(ValueError, match="line 1: right_token_ids must be two different tokens"):
+            measured("acc:1", [{"ranked_token_ids": [1], "right_token_ids": right}])
+    with pytest.raises(MissingFieldError, match="line 1: no 'right_token_ids', which acc needs"):
+        measured("acc:1", [{"ranked_token_ids": [1]}])
+    with pytest.raises(UndefinedError, match="no prompt"):
+        measured("acc", [])
+    for spec in ("acc:0", "acc:x"):
+        with pytest.raises(ValueError, match="k must be whole numbers from 1"):
+            measured(spec, [])
+    with pytest.raises(ValueError, match="at least 1 item"):
+        measured({"metric": "acc", "k": ()}, [])

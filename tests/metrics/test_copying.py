@@ -3,7 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.copying import CopyingSum, frequent_words, words
+from tests.metrics.measuring import KOREAN, measured, values
 
 
 def test_words_are_runs_of_letters_and_digits():
@@ -73,3 +75,47 @@ def test_interval_with_examples_without_such_words():
         total.add("a", "a" if number % 4 == 0 else "", "a" if number % 8 == 0 else "")
     low, high = total.recall_interval()
     assert 0 <= low < total.recall() == 0.5 < high <= 1
+
+
+def sample(source: str, reference: str, text: str) -> dict[str, str]:
+    return {"source": source, "reference": reference, "text": text}
+
+
+def test_samples_give_the_same_as_examples():
+    samples = [sample("a b c", "a b x", "a a y"), sample("d e f", "d", "d e f")]
+    scores = measured("copying", samples)
+    assert {key: (score.value, score.n) for key, score in scores.items()} == {
+        "copy_recall": (pytest.approx(2 / 3), 3),
+        "copy_precision": (pytest.approx(2 / 4), 4),
+    }
+    assert len(scores["copy_recall"].statistic.parts) == 2
+
+
+def test_only_the_first_reference_counts():
+    several = {"source": "a b", "references": ["a", "b"], "text": "a"}
+    assert values("copying", [several]) == {"copy_recall": 1.0, "copy_precision": 1.0}
+    # People, against the second reference: "a" is not in it, and "b" is not copied.
+    assert values("copying", [several], human=True) == {"copy_recall": 0.0, "copy_precision": 0.0}
+
+
+def test_words_can_be_left_out_of_samples():
+    setting = {"metric": "copying", "leave_out": ("the",)}
+    scores = measured(setting, [sample("The fox saw the hen", "the hen", "the fox hen")])
+    assert {key: score.value for key, score in scores.items()} == {"copy_recall": 1.0, "copy_precision": 0.5}
+    assert "1 words left out" in scores["copy_recall"].measure.unit
+    with pytest.raises(ValueError, match="'The' is no word"):
+        measured({"metric": "copying", "leave_out": ("The",)}, [])
+
+
+def test_korean_samples_are_copied_by_people():
+    found = values("copying", [sample(text + " 그리고", text, "") for text in KOREAN], human=True)
+    assert found == {"copy_recall": 1.0, "copy_precision": 1.0}
+
+
+def test_a_share_of_nothing_is_left_out():
+    assert values("copying", [sample("a", "a", "z")]) == {"copy_recall": 0.0}
+    assert values("copying", [sample("a", "z", "a")]) == {"copy_precision": 0.0}
+    with pytest.raises(UndefinedError, match="no word of a source"):
+        measured("copying", [sample("a", "b", "")])
+    with pytest.raises(MissingFieldError, match="line 1: no 'source', which copying needs"):
+        measured("copying", [{"text": "a", "reference": "a"}])

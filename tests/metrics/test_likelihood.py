@@ -3,8 +3,11 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
+from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.likelihood import LikelihoodSum
+from tests.metrics.measuring import measured, values
 
 
 def test_by_hand_and_sums_are_divided_once() -> None:
@@ -41,3 +44,59 @@ def test_errors() -> None:
         LikelihoodSum().bits_per_byte()
     with pytest.raises(ValueError, match="makes no sense"):
         LikelihoodSum().add(nats=math.nan, tokens=1, text_bytes=1)
+
+
+def test_samples_against_cross_entropy() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = [torch.randn(length, 11, generator=generator, dtype=torch.float64) for length in (3, 1, 0, 7)]
+    targets = [torch.randint(11, (len(rows),), generator=generator) for rows in logits]
+    samples = [
+        {"log_probs": rows.log_softmax(-1).gather(1, right[:, None])[:, 0].tolist(), "target_bytes": 4 * len(right)}
+        for rows, right in zip(logits, targets, strict=True)
+    ]
+    nll = torch.nn.functional.cross_entropy(torch.cat(logits), torch.cat(targets)).item()
+    scores = measured("likelihood", samples)
+    assert scores["nll"].value == pytest.approx(nll, rel=1e-12)
+    assert scores["perplexity"].value == pytest.approx(math.exp(nll), rel=1e-12)
+    assert scores["bits_per_byte"].value == pytest.approx(nll / (4 * math.log(2)), rel=1e-12)
+    assert {key: score.n for key, score in scores.items()} == {"perplexity": 11, "nll": 11, "bits_per_byte": 44}
+    assert all(score.statistic is not None and len(score.statistic.parts) == 4 for score in scores.values())
+
+
+def test_samples_give_the_same_as_blocks() -> None:
+    total = LikelihoodSum()
+    total.add(nats=10.0, tokens=1, text_bytes=2)
+    total.add(nats=2.0, tokens=5, text_bytes=18)
+    samples = [{"log_probs": [-10.0], "target_bytes": 2}, {"log_probs": [-0.4] * 5, "target_bytes": 18}]
+    found = values("likelihood", samples)
+    expected = {"perplexity": total.perplexity(), "nll": total.nll(), "bits_per_byte": total.bits_per_byte()}
+    assert found == pytest.approx(expected)
+
+
+def test_bytes_are_given_by_all_or_none() -> None:
+    assert set(values("likelihood", [{"log_probs": [-1.0]}])) == {"perplexity", "nll"}
+    with pytest.raises(MissingFieldError, match=r"line 2: no 'target_bytes', which x\.jsonl, line 1 has"):
+        measured("likelihood", [{"log_probs": [-1.0], "target_bytes": 3}, {"log_probs": [-1.0]}])
+    with pytest.raises(ValueError, match="line 1: target_bytes is -3"):
+        measured("likelihood", [{"log_probs": [-1.0], "target_bytes": -3}])
+
+
+def test_certain_targets() -> None:
+    # Rounding may lift the logarithm of 1 a little above 0.
+    assert values("likelihood", [{"log_probs": [0.0, 1e-7]}])["perplexity"] == pytest.approx(1.0)
+
+
+def test_no_such_value() -> None:
+    with pytest.raises(UndefinedError, match="2 of 4 targets have probability 0, so it is infinite"):
+        measured("likelihood", [{"log_probs": [-1.0, -math.inf]}, {"log_probs": [-math.inf, -2.0]}])
+    with pytest.raises(UndefinedError, match=r"exp\(800\) is too large"):
+        measured("likelihood", [{"log_probs": [-800.0]}])
+    for nothing in ([], [{"log_probs": []}]):
+        with pytest.raises(UndefinedError, match="NLL: no sample has a value"):
+            measured("likelihood", nothing)
+
+
+@pytest.mark.parametrize(("wrong", "shown"), [(math.nan, "nan"), (0.01, "0.01"), (math.inf, "inf")])
+def test_what_is_no_log_probability(wrong: float, shown: str) -> None:
+    with pytest.raises(ValueError, match=rf"line 2: log_probs\[1\] is {shown}; the logarithm of a probability"):
+        measured("likelihood", [{"log_probs": [-1.0]}, {"log_probs": [-1.0, wrong, wrong]}])

@@ -15,6 +15,7 @@ EITHER = {
     "tokens": ("token_ids", "text"),
     "prompt_tokens": ("prompt_token_ids", "prompt"),
     "reference_tokens": ("reference_token_ids", "references"),
+    "predictions": ("target_ranks", "predicted_token_ids"),
 }
 """Needs that one of two fields meets."""
 
@@ -71,7 +72,7 @@ def _require(metric: type[Metric], name: str, sample: Sample) -> None:
     if absent:
         raise ValueError(f"{name} needs {', '.join(absent)}, not installed here: pip install 'nextword[metrics]'")
     for field in lacking(metric, sample):
-        sample.need(field.partition(" or ")[0], name)
+        sample.need(field.rpartition(" or ")[2], name)
 
 
 def _why_not(metric: type[Metric], sample: Sample) -> str | None:

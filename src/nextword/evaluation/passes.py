@@ -70,7 +70,7 @@ class Column:
             taken = found.keys() & scores.keys()
             assert not taken, f"{name} gives {taken}, which another metric gave before"
             scores |= found
-            votes += [key for key in (metric.votes or list(found)[:1]) if key in found]
+            votes += [key for key in metric.votes if key in found] or list(found)[:1]
         return Measured(scores, undefined, self._samples, tuple(votes))
 
 
@@ -87,9 +87,7 @@ def measure_file(
     prompts: list[bytes] = []
     for number, sample in enumerate(read_samples(path, setup.unit, fields)):
         if number == 0 and human and _has_references(sample):
-            first = sample.as_human()
-            able = [config for config in configs if not lacking(registry.get(config.metric), first)]
-            references = Column(able, setup)
+            references = Column(_of_people(configs, sample.as_human()), setup)
         column.add(sample)
         if references is not None:
             references.add(sample.as_human())
@@ -100,6 +98,12 @@ def measure_file(
     if references is not None:
         of_humans = references.result(lambda name, done, count: watch(f"human, {name}", done, count))
     return Pass(path, _sha256(path), system, of_humans, prompts)
+
+
+def _of_people(configs: Sequence[MetricConfig], first: Sample) -> list[MetricConfig]:
+    """The metrics that a human row has: those for which references are texts like any other."""
+    metrics = [(config, registry.get(config.metric)) for config in configs]
+    return [config for config, metric in metrics if metric.scores_people and not lacking(metric, first)]
 
 
 def _has_references(sample: Sample) -> bool:

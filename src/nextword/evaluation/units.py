@@ -26,7 +26,9 @@ class Tokens(Unit):
         self._tokenizer = tokenizer
         self.name = f"tokens of {name}"
         self.size = len(tokenizer)
-        self.special = frozenset(tokenizer.all_special_ids)
+        # An unknown or masked token stands for text; these three do not.
+        ends = (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
+        self.special = frozenset(token for token in ends if token is not None)
 
     @classmethod
     def load(cls, path: str) -> Tokens:

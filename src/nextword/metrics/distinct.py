@@ -6,11 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
+from pydantic import Field
 
 from nextword.metrics import groups
-from nextword.metrics.metric import Metric, MetricConfig, OrdersConfig, Score, Setup, registry
-from nextword.metrics.ngrams import TokenTexts
+from nextword.metrics.metric import Metric, MetricConfig, OrdersConfig, Score, Setup, UndefinedError, registry
+from nextword.metrics.ngram_lengths import ngrams_up_to
+from nextword.metrics.ngrams import NGrams, TokenTexts
+from nextword.metrics.orders import Order
 from nextword.metrics.sample import Sample
+from nextword.metrics.special import before_special
 from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
@@ -24,18 +28,30 @@ def distinct(texts: Iterable[Sequence[int]] | TokenTexts, n: int) -> Float[np.nd
     >>> distinct([[1, 2, 1, 2], [3]], 2)
     array([0.66666667,        nan])
     """
-    grams = (texts if isinstance(texts, TokenTexts) else TokenTexts.of(texts)).ngrams(n)
+    texts = texts if isinstance(texts, TokenTexts) else TokenTexts.of(texts)
+    return _shares(*distinct_and_all(texts.ngrams(n)))
+
+
+def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
+    """How many different n-grams each text has, and how many in all.
+
+    >>> [counts.tolist() for counts in distinct_and_all(TokenTexts.of([[1, 2, 1, 2], [3]]).ngrams(2))]
+    [[2, 0], [3, 0]]
+    """
     owner, _, _ = grams.counts()
-    found: Int[np.ndarray, "N"] = np.bincount(owner, minlength=grams.number_of_texts)
+    return np.bincount(owner, minlength=grams.number_of_texts), grams.totals()
+
+
+def _shares(found: Int[np.ndarray, "N"], total: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
     with np.errstate(invalid="ignore"):
-        shares: Float[np.ndarray, "N"] = found / grams.totals()
+        shares: Float[np.ndarray, "N"] = found / total
     return shares
 
 
 class DistinctConfig(OrdersConfig):
     """Settings of Distinct-n."""
 
-    n: tuple[int, ...] = (1, 2, 3)
+    n: tuple[Order, ...] = Field(default=(1, 2, 3), min_length=1)
     """The lengths n of the n-grams."""
 
 
@@ -52,21 +68,25 @@ class Distinct(Metric):
 
     def add(self, sample: Sample) -> None:
         """Reads the written text."""
-        self._texts.append(sample.tokens)
+        self._texts.append(before_special(sample.tokens, sample.unit.special))
 
     def result(self) -> dict[str, Score]:
-        """``distinct-n`` for every n."""
-        texts = TokenTexts.of(self._texts)
-        return {f"distinct-{n}": self._score(texts, n) for n in self.config.n}
+        """``distinct-n`` for every n that some text is long enough for."""
+        by_length = list(ngrams_up_to(TokenTexts.of(self._texts), max(self.config.n)))
+        found = {n: _shares(*distinct_and_all(by_length[n - 1])) for n in self.config.n}
+        known = {n: shares for n, shares in found.items() if not np.isnan(shares).all()}
+        if not known:
+            raise UndefinedError(f"Distinct-n: no text has {min(self.config.n)} tokens")
+        return {f"distinct-{n}": _score(n, shares) for n, shares in known.items()}
 
-    def _score(self, texts: TokenTexts, n: int) -> Score:
-        shares = distinct(texts, n)
-        measure = Measure(
-            title=f"Distinct-{n}",
-            group=groups.DIVERSITY,
-            unit=f"fraction of {n}-grams of a text",
-            goal="human",
-            decimals=1,
-            meaning="Distinct-n: different n-grams over n-grams within each text, averaged over texts.",
-        )
-        return Score.of(measure, Statistic.mean(shares), int((~np.isnan(shares)).sum()))
+
+def _score(n: int, shares: Float[np.ndarray, "N"]) -> Score:
+    measure = Measure(
+        title=f"Distinct-{n}",
+        group=groups.DIVERSITY,
+        unit=f"fraction of {n}-grams of a text",
+        goal="human",
+        decimals=1,
+        meaning=f"Distinct-{n}: different {n}-grams over {n}-grams within each text, averaged over texts.",
+    )
+    return Score.of(measure, Statistic.mean(shares), int((~np.isnan(shares)).sum()))

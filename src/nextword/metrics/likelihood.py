@@ -7,9 +7,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nextword.metrics.intervals import bootstrap_ratio
+from nextword.metrics import groups
+from nextword.metrics.given import AllOrNone
+from nextword.metrics.intervals import Interval, bootstrap_ratio
+from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
+from nextword.metrics.sample import Sample
+from nextword.metrics.statistic import Statistic
+from nextword.records import Measure
 
-Interval = tuple[float, float] | None
+ABOVE_ZERO = 1e-6
+"""What rounding may add to a log-probability; one further above 0 is none."""
 
 
 @dataclass
@@ -75,3 +82,82 @@ class LikelihoodSum:
     def bits_per_byte_interval(self) -> Interval:
         """95 % bootstrap interval over blocks."""
         return bootstrap_ratio(np.array(self._nats) / math.log(2), np.array(self._bytes, dtype=np.float64))
+
+
+@registry.register("likelihood")
+class Likelihood(Metric):
+    """Perplexity, negative log-likelihood and bits per byte of held-out tokens. Example: ``likelihood``."""
+
+    Config = MetricConfig
+    needs = ("log_probs",)
+    votes = ("perplexity",)
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._nats: list[float] = []
+        self._tokens: list[int] = []
+        self._bytes: list[int] = []
+        self._impossible = 0
+        self._bytes_given = AllOrNone("target_bytes")
+
+    def add(self, sample: Sample) -> None:
+        """Reads the log-probabilities of one sample, and the bytes that its targets cover."""
+        log_probs = np.array(sample.need("log_probs", "likelihood"), dtype=np.float64)
+        wrong = np.flatnonzero(np.isnan(log_probs) | (log_probs > ABOVE_ZERO))
+        if len(wrong):
+            raise ValueError(
+                f"{sample.place}: log_probs[{wrong[0]}] is {log_probs[wrong[0]]:g}; the logarithm of a probability is "
+                "a number, and not above 0"
+            )
+        text_bytes = sample.target_bytes
+        if self._bytes_given.has(sample, text_bytes is not None):
+            if text_bytes is None or text_bytes < 0:
+                raise ValueError(f"{sample.place}: target_bytes is {text_bytes}; it counts bytes, from 0")
+            self._bytes.append(text_bytes)
+        self._impossible += int(np.isneginf(log_probs).sum())
+        self._nats.append(-float(log_probs.sum()))
+        self._tokens.append(len(log_probs))
+
+    def result(self) -> dict[str, Score]:
+        """``perplexity``, ``nll`` and, where every sample gives its bytes, ``bits_per_byte``."""
+        tokens = sum(self._tokens)
+        if self._impossible:
+            raise UndefinedError(
+                f"perplexity: {self._impossible} of {tokens} targets have probability 0, so it is infinite"
+            )
+        nats, counts = np.array(self._nats, dtype=np.float64), np.array(self._tokens, dtype=np.float64)
+        nll = Score.of(_NLL, Statistic.ratio(nats, counts), tokens)
+        if nll.value > math.log(np.finfo(np.float64).max):
+            raise UndefinedError(f"perplexity: exp({nll.value:g}) is too large for a number")
+        found = {"perplexity": Score.of(_PERPLEXITY, Statistic.ratio(nats, counts, np.exp), tokens), "nll": nll}
+        if self._bytes:
+            text_bytes = np.array(self._bytes, dtype=np.float64)
+            bits = Statistic.ratio(nats / math.log(2), text_bytes)
+            found["bits_per_byte"] = Score.of(_BITS_PER_BYTE, bits, sum(self._bytes))
+        return found
+
+
+_PERPLEXITY = Measure(
+    title="perplexity",
+    group=groups.LIKELIHOOD,
+    unit="per target token of the model's tokenizer",
+    goal="lower",
+    decimals=2,
+    meaning="Perplexity: exp of the negative log-likelihood per token; only comparable with the same tokenizer.",
+)
+_NLL = Measure(
+    title="NLL",
+    group=groups.LIKELIHOOD,
+    unit="nats per target token of the model's tokenizer",
+    goal="lower",
+    decimals=3,
+    meaning="NLL: negative log-likelihood per token.",
+)
+_BITS_PER_BYTE = Measure(
+    title="bits per byte",
+    group=groups.LIKELIHOOD,
+    unit="bits per UTF-8 byte of the targets",
+    goal="lower",
+    decimals=3,
+    meaning="Bits per byte: negative log-likelihood over the bytes of the text; comparable between tokenizers.",
+)

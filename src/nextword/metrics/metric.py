@@ -80,9 +80,11 @@ class Metric(ABC):
     Config: ClassVar[type[MetricConfig]]
     needs: ClassVar[tuple[str, ...]]
     """Fields of a sample without which there is nothing to measure; "tokens" stands for ``token_ids`` or ``text``,
-    "reference_tokens" and "prompt_tokens" alike."""
+    "reference_tokens" and "prompt_tokens" alike, "predictions" for ``target_ranks`` or ``predicted_token_ids``."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Modules that must be importable and are not installed with the library itself."""
+    scores_people: ClassVar[bool] = True
+    """Whether the human row has it; not where people would be asked what they predict."""
     votes: ClassVar[tuple[str, ...]] = ()
     """Keys of ``result`` that count in a table of wins, if they are there; none: the first key."""
 

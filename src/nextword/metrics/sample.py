@@ -173,9 +173,10 @@ class Sample(BaseModel):
         """The first reference as if a system had written it, with the others as its references.
 
         With a single reference it keeps itself as reference: closeness to human text is then perfect by construction.
+        Held-out tokens are their own prediction: how often people repeat themselves is asked in the same way.
         """
-        texts, ids = self.references, self.reference_token_ids
-        if not texts and not ids:
+        texts, ids, targets = self.references, self.reference_token_ids, self.target_token_ids
+        if not texts and not ids and targets is None:
             self.need("references", "the human row")
         human = Sample.model_construct(
             id=self.id,
@@ -187,5 +188,7 @@ class Sample(BaseModel):
             references=(texts[1:] or texts) if texts else None,
             token_ids=ids[0] if ids else None,
             reference_token_ids=(ids[1:] or ids) if ids else None,
+            target_token_ids=targets,
+            predicted_token_ids=targets,
         )
         return human.bound(f"{self._place}, reference", self._unit)

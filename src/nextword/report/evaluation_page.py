@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from nextword.records import EvaluationResults
 from nextword.report import formats
-from nextword.report.evaluations import grouped, tests, tests_note
+from nextword.report.evaluations import grouped, note_on_tests, paired_rows
 from nextword.report.template import packaged, template
 
 
@@ -28,8 +28,8 @@ def render_evaluation(results: EvaluationResults) -> str:
         samples=sorted({file.samples for file in files}),
         several=any(len(system.files) > 1 for system in results.systems),
         meanings=list(meanings),
-        tests=tests(results),
-        tests_note=tests_note(results),
+        tests=paired_rows(results),
+        tests_note=note_on_tests(results),
         undefined=[(system.name, file.file, file.undefined) for system in results.systems for file in system.files]
         + ([("human", results.human.file, results.human.undefined)] if results.human is not None else []),
         titles={key: measure.title for key, measure in results.measures.items()},

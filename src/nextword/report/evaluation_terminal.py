@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nextword.records import EvaluationResults, Wins
-from nextword.report.evaluations import HUMAN, Cell, grouped, tests
+from nextword.report.evaluations import HUMAN, Cell, grouped, paired_rows
 
 LONGEST_UNIT = 28
 """Characters of a unit for which the terminal has room."""
@@ -20,7 +20,7 @@ def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
     if results.wins is not None and len(results.systems) > 1:
         tables.append(_ranking(results.wins))
     told = [*_undefined(results), *(f"{name}: not measured, {reason}" for name, reason in results.left_out.items())]
-    clear = [test for test in tests(results) if test.significant]
+    clear = [test for test in paired_rows(results) if test.significant]
     if results.tests:
         told.append(
             f"{len(clear)} of {len(results.tests)} paired differences hold after Holm's correction: see the report"

@@ -127,7 +127,7 @@ def _cost(measure: Measure, value: float, human: float | None) -> float:
     return value if measure.goal == "lower" else -value
 
 
-def tests(results: EvaluationResults) -> list[Test]:
+def paired_rows(results: EvaluationResults) -> list[Test]:
     """The paired tests."""
     return [
         Test(
@@ -164,7 +164,7 @@ def p_value(p: float) -> str:
     return f"{p:.2f}" if p >= 0.1 else f"{p:.3f}" if p >= 0.001 else f"{p:.4f}"
 
 
-def tests_note(results: EvaluationResults) -> str:
+def note_on_tests(results: EvaluationResults) -> str:
     """What a reader must know about so many tests."""
     count = len(results.tests)
     expected = SIGNIFICANT * count

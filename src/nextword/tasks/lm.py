@@ -16,7 +16,8 @@ from jaxtyping import Int
 from pydantic import Field
 
 from nextword.config import Settings
-from nextword.metrics.likelihood import Interval, LikelihoodSum
+from nextword.metrics.intervals import Interval
+from nextword.metrics.likelihood import LikelihoodSum
 from nextword.records import Evaluation, MetricValue
 from nextword.tasks.bpe import ids_and_bytes, token_ids, trained_tokenizer
 from nextword.tasks.encoding import batches, measuring, start_id

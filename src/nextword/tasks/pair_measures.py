@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from nextword.metrics.copying import CopyingSum, words
-from nextword.metrics.likelihood import Interval, LikelihoodSum
+from nextword.metrics.intervals import Interval
+from nextword.metrics.likelihood import LikelihoodSum
 from nextword.records import ExamplePrediction, MetricValue, TopWord
 from nextword.tasks.encoding import IGNORED, batches, pad_right
 from nextword.tasks.pair_encoding import EncodedPair

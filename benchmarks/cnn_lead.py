@@ -1,0 +1,64 @@
+"""Samples files of two summarisers that need no model: the first three sentences of an article, and three random ones.
+
+Reads pairs of articles and highlights (a JSON object a line with ``id``, ``split``, ``article``, ``highlights``,
+``bullets``) and writes one samples file for each summariser. Sentences end at a full stop, question or exclamation mark
+before a space and something that begins a sentence; in the references, bullets are sentences, one a line, as ROUGE-Lsum
+wants them.
+
+    python benchmarks/cnn_lead.py PAIRS.jsonl --split test --out runs/cnn
+    nextword evaluate runs/cnn/lead-3.jsonl runs/cnn/random-3.jsonl --metrics rouge --metrics bleu --metrics cider
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+_END = re.compile(r"([.!?][\"'’”)]*)\s+(?=[\"'‘“(`]*[A-Z0-9])")
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of ``text``.
+
+    >>> sentences("He left. She stayed! Why? 3 dogs barked")
+    ['He left.', 'She stayed!', 'Why?', '3 dogs barked']
+    """
+    return [part.strip() for part in _END.sub(r"\1\n", text).splitlines() if part.strip()]
+
+
+def sample(pair: dict[str, Any], chosen: list[str]) -> dict[str, Any]:
+    """One line of a samples file."""
+    reference = "\n".join(pair["bullets"] or sentences(pair["highlights"]))
+    return {"id": pair["id"], "source": pair["article"], "text": "\n".join(chosen), "reference": reference}
+
+
+def main() -> None:
+    """Reads, chooses and writes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pairs", type=Path)
+    parser.add_argument("--out", type=Path, required=True, help="folder for the samples files")
+    parser.add_argument("--split", help="only pairs of this split")
+    given = parser.parse_args()
+    pairs = [json.loads(line) for line in given.pairs.read_text(encoding="utf-8").splitlines()]
+    pairs = [pair for pair in pairs if given.split in (None, pair["split"])]
+    chance = random.Random(0)
+    split = [sentences(pair["article"]) for pair in pairs]
+    choices = {
+        "lead-3": [found[:3] for found in split],
+        "random-3": [
+            [found[i] for i in sorted(chance.sample(range(len(found)), min(3, len(found))))] for found in split
+        ],
+    }
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name, chosen in choices.items():
+        lines = [json.dumps(sample(*one), ensure_ascii=False) for one in zip(pairs, chosen, strict=True)]
+        (given.out / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{len(pairs)} articles, {len(choices)} summarisers in {given.out}")
+
+
+if __name__ == "__main__":
+    main()

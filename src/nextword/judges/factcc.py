@@ -1,0 +1,37 @@
+"""FactCC: does a summary agree with its document, asked of a classifier trained on changed sentences."""
+
+from __future__ import annotations
+
+from nextword.judges.classifier import Question
+from nextword.judges.entailment import ClassifierConfig, Entailment
+from nextword.judges.sentences import sentences_of
+from nextword.metrics import Sample, registry
+
+
+class FactccConfig(ClassifierConfig):
+    """Settings of FactCC."""
+
+    model: str | None = "manueldeprada/FactCC"
+    """Folder or hub name of the classifier; the default is the authors' checkpoint in the form of transformers."""
+    sentences: bool = False
+    """Whether each sentence of a summary is a claim of its own; the summary is consistent if all of them are."""
+
+
+@registry.register("factcc")
+class Factcc(Entailment):
+    """FactCC: share of summaries that a classifier takes to agree with the document. Example: ``factcc``."""
+
+    Config = FactccConfig
+    needs = ("source", "text")
+    title = "FactCC"
+    asks = "says that they agree with the document"
+
+    def questions(self, sample: Sample) -> list[Question]:
+        """Document and summary, or document and each sentence."""
+        document, text = sample.need("source", "factcc"), sample.need("text", "factcc")
+        claims = sentences_of(text) if self.config.sentences else [text]
+        return [(document, claim) for claim in claims if claim.strip() and document.strip()]
+
+    def described(self) -> str:
+        """Model, output and length, and what a claim is."""
+        return f"{super().described()}, {'each sentence' if self.config.sentences else 'the whole text'} as the claim"

@@ -1,0 +1,140 @@
+"""MAUVE: how close the distribution of generated texts is to that of human texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field
+
+from nextword.judges.last_token import LastTokenFeatures
+from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, groups, registry
+from nextword.records import Measure
+
+ENOUGH = 5000
+"""Texts from which on the authors advise to trust the value; half that is the least."""
+
+
+class MauveConfig(MetricConfig):
+    """Settings of MAUVE; the defaults are those of mauve-text."""
+
+    model: str = "gpt2-large"
+    """Folder or hub name of the language model whose states are compared."""
+    max_length: int = Field(default=1024, ge=1)
+    """Tokens of a text that are read, from its beginning; fewer where the model has a lower limit."""
+    include_prompt: bool = False
+    """Whether the prompt stands before both texts."""
+    buckets: Literal["auto"] | int = "auto"
+    """Clusters that the states are sorted into; "auto": a tenth of the number of texts, at least 2."""
+    scaling: float = Field(default=5.0, gt=0)
+    """The constant c of the divergence curve."""
+    explained_variance: float = Field(default=0.9, gt=0, lt=1)
+    """Share of the variance that the principal components keep before clustering."""
+    restarts: int = Field(default=5, ge=1)
+    """Runs of k-means, of which the best counts."""
+    iterations: int = Field(default=500, ge=1)
+    """Steps of k-means at most."""
+    curve_points: int = Field(default=25, ge=2)
+    """Points of the divergence curve."""
+    seed: int = 25
+    """Of the clustering."""
+
+
+def mauve_of(
+    human: Float[np.ndarray, "N D"], generated: Float[np.ndarray, "M D"], config: MauveConfig | None = None
+) -> float:
+    """MAUVE of two sets of features, one row a text; 1 where both are the same.
+
+    The area under the curve of exp(-c KL(Q|R)) over exp(-c KL(P|R)) for all mixtures R of P and Q, where P and Q are
+    the histograms of human and generated texts over clusters of their features. Computed by mauve-text.
+
+    Raises:
+        UndefinedError: There are fewer than two texts on one side.
+
+    Source: Pillutla et al. (2021).
+    """
+    config = config or MauveConfig(metric="mauve")
+    if min(len(human), len(generated)) < 2:
+        raise UndefinedError(
+            f"MAUVE: {len(generated)} generated and {len(human)} human texts; clusters need two of each at least"
+        )
+    if human.shape == generated.shape and np.array_equal(human, generated):
+        return 1.0  # both histograms are the same, however the clusters fall: the whole square is under the curve
+    from mauve import compute_mauve
+
+    found = compute_mauve(
+        p_features=human,
+        q_features=generated,
+        num_buckets=config.buckets,
+        kmeans_explained_var=config.explained_variance,
+        kmeans_num_redo=config.restarts,
+        kmeans_max_iter=config.iterations,
+        divergence_curve_discretization_size=config.curve_points,
+        mauve_scaling_factor=config.scaling,
+        seed=config.seed,
+    )
+    return float(found.mauve)
+
+
+@registry.register("mauve")
+class Mauve(Metric):
+    """MAUVE: closeness of the distributions of generated and human texts, by a language model. Example: ``mauve``."""
+
+    Config = MauveConfig
+    needs = ("text", "references")
+    packages = ("mauve",)
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._features = LastTokenFeatures(self.config.model, self.config.max_length, setup, "mauve.model")
+        self._human: list[str] = []
+        self._generated: list[str] = []
+
+    @classmethod
+    def on_request(cls) -> str | None:
+        """It asks a large language model."""
+        return "asks a language model (mauve.model, gpt2-large by default): name it to have it measured"
+
+    def add(self, sample: Sample) -> None:
+        """Reads the text and the first reference, and the prompt if it counts."""
+        prompt = sample.need("prompt", "mauve with include_prompt") if self.config.include_prompt else ""
+        for texts, text in (
+            (self._generated, sample.need("text", "mauve")),
+            (self._human, sample.need("references", "mauve")[0]),
+        ):
+            if text.strip():  # as mauve-text does, empty texts are left out
+                texts.append(_after(prompt, text))
+
+    def result(self) -> dict[str, Score]:
+        """``mauve``."""
+        if not self._generated or not self._human:
+            raise UndefinedError("MAUVE: no text" if not self._generated else "MAUVE: no human text")
+        rows = self._features.of([*self._human, *self._generated])
+        human, generated = rows[: len(self._human)], rows[len(self._human) :]
+        value = mauve_of(human, generated, self.config)
+        return {"mauve": Score(self._measure(), value, len(generated))}
+
+    def _measure(self) -> Measure:
+        config: MauveConfig = self.config
+        buckets = "a tenth of the texts in clusters" if config.buckets == "auto" else f"{config.buckets} clusters"
+        prompt = "prompt included" if config.include_prompt else "without prompt"
+        return Measure(
+            title="MAUVE",
+            group=groups.CLOSENESS,
+            unit="area, 0 to 1",
+            goal="higher",
+            decimals=3,
+            meaning=(
+                f"MAUVE: closeness of the distributions of generated and human texts, from the last token's state in "
+                f"{Path(config.model).name} ({prompt}, at most {config.max_length} tokens, {buckets}, "
+                f"c = {config.scaling:g}, seed {config.seed}); unreliable with fewer than {ENOUGH:,} texts."
+            ),
+        )
+
+
+def _after(prompt: str, text: str) -> str:
+    """Both in one; a space between them where neither brings one along."""
+    glue = " " if prompt and not prompt[-1].isspace() and not text[0].isspace() else ""
+    return prompt + glue + text

@@ -1,0 +1,45 @@
+"""NLI accuracy: does a text follow from its table or document, asked of an entailment model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from nextword.judges.classifier import Question
+from nextword.judges.entailment import ClassifierConfig, Entailment
+from nextword.judges.tables import is_empty, row_form, sentence_form, tapex_form
+from nextword.metrics import Sample, Table, registry
+
+FORMS: dict[str, Callable[[Table], str]] = {"sentences": sentence_form, "rows": row_form, "tapex": tapex_form}
+"""How a table is written down."""
+
+
+class NliConfig(ClassifierConfig):
+    """Settings of NLI accuracy."""
+
+    evidence: Literal["table", "source"] | None = None
+    """The field that the text should follow from; None: the table of a sample that has one, else its source."""
+    table_form: Literal["sentences", "rows", "tapex"] = "sentences"
+    """How a table is written down: as LogicNLG describes it, as its NLI model reads it, or as TAPEX reads it."""
+
+
+@registry.register("nli")
+class Nli(Entailment):
+    """NLI-Acc: share of texts that an entailment model takes to follow from table or source. Example: ``nli``."""
+
+    Config = NliConfig
+    needs = ("text",)
+    title = "NLI-Acc"
+    asks = "says that they follow from the evidence"
+
+    def questions(self, sample: Sample) -> list[Question]:
+        """Evidence as premise, text as hypothesis."""
+        field = self.config.evidence or ("table" if sample.table is not None else "source")
+        evidence, text = sample.need(field, "nli"), sample.need("text", "nli")
+        if isinstance(evidence, Table):
+            evidence = "" if is_empty(evidence) else FORMS[self.config.table_form](evidence)
+        return [(evidence, text)] if evidence.strip() and text.strip() else []
+
+    def described(self) -> str:
+        """Model, output, length and form of tables."""
+        return f"{super().described()}, tables in the form '{self.config.table_form}'"

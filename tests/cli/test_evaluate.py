@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from nextword.cli import app
+from nextword.records import EvaluationResults
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def samples(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.jsonl"
+    lines = [{"prompt": str(i), "output": f"a b {i} a", "reference": f"a c {i} b"} for i in range(5)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_evaluates_prints_and_writes(samples: Path, tmp_path: Path) -> None:
+    done = run(
+        "evaluate", samples, "--field", "text=output", "--metrics", "distinct:1,2", "--set", "distinct.n=[1]",
+        "--set", "resamples=200", "--out", tmp_path / "out",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "Distinct-1" in done.output
+    assert "Distinct-2" not in done.output
+    results = EvaluationResults.load(tmp_path / "out" / "results.json")
+    assert results.systems[0].name == "mine"
+    assert results.settings["resamples"] == 200
+    assert (tmp_path / "out" / "report.html").exists()
+    again = run("report", tmp_path / "out", "--out", tmp_path / "again.html")
+    assert again.exit_code == 0
+    assert (tmp_path / "again.html").read_text() == (tmp_path / "out" / "report.html").read_text()
+
+
+def test_files_of_one_name_are_seeds(samples: Path, tmp_path: Path) -> None:
+    done = run(
+        "evaluate", f"x={samples}", f"x={samples}", "--field", "text=output", "--metrics", "distinct", "--out", tmp_path
+    )
+    assert done.exit_code == 0, done.output
+    assert len(EvaluationResults.load(tmp_path / "results.json").systems[0].files) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--metrics", "distinct"], "mine.jsonl, line 1: no 'text', which distinct needs"),
+        (["--metrics", "distinkt"], "unknown metric 'distinkt'. Did you mean 'distinct'"),
+        (["--field", "text"], "--field text: write it like --field text=prediction"),
+        (
+            ["--field", "text=out", "--metrics", "distinct"],
+            "no 'out', which --field text=out asks for. Did you mean 'output'",
+        ),
+        (["--metrics", "distinct", "--set", "zipf.ranks=3"], "'zipf' is not measured; add --metrics zipf"),
+        (["--set", "zipff.ranks=3"], "unknown metric 'zipff'. Did you mean 'zipf'"),
+        (["--field", "text=output", "--metrics", "distinct", "--set", "distinct.m=3"], "distinct.m: unknown key"),
+        (["--set", "hunam=false"], "hunam: unknown key. Did you mean 'human'"),
+    ],
+)
+def test_mistakes_are_one_line_and_code_2(words: list[str], message: str, samples: Path, tmp_path: Path) -> None:
+    done = run("evaluate", samples, *words, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert done.output.startswith("error: ")
+    assert message in " ".join(done.output.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_list_names_every_metric() -> None:
+    from nextword.metrics import registry
+
+    listed = run("list", "metrics").output
+    assert all(name in listed for name in registry.names())

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+from scipy import stats
+
+import nextword as nw
+from nextword.metrics import registry
+from nextword.metrics.distinct import distinct
+from nextword.records import EvaluationResults
+from nextword.tasks.special import for_transformers
+
+
+def rows(system: str, count: int = 12, words: int = 9) -> list[dict[str, Any]]:
+    made = []
+    for number in range(count):
+        own, common = random.Random(f"{system} {number}"), random.Random(number)
+        made.append(
+            {
+                "prompt": f"prompt {number}",
+                "text": " ".join(own.choice("abcdefghijkl") for _ in range(words)),
+                "references": [" ".join(common.choice("abcdefghijkl") for _ in range(9))],
+            }
+        )
+    return made
+
+
+def written(folder: Path, name: str, content: list[dict[str, Any]]) -> str:
+    path = folder / f"{name}.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in content), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> dict[str, list[str]]:
+    return {name: [written(tmp_path, name, rows(name))] for name in ("one", "two")}
+
+
+def test_values_are_those_of_the_functions(two: dict[str, list[str]]) -> None:
+    found = nw.evaluate({"systems": two, "metrics": ["distinct:2"]})
+    texts = [[ord(word) for word in row["text"].split()] for row in rows("one")]
+    value = found.systems[0].values["distinct-2"]
+    assert value.value == pytest.approx(distinct(texts, 2).mean(), abs=1e-15)
+    assert value.n == 12
+    assert value.low is not None
+    assert value.high is not None
+    assert value.low <= value.value <= value.high
+
+
+def test_the_human_row_is_a_system_that_wrote_the_references(tmp_path: Path, two: dict[str, list[str]]) -> None:
+    humans = [{**row, "text": row["references"][0]} for row in rows("one")]
+    file = written(tmp_path, "people", humans)
+    row = nw.evaluate({"systems": {"one": two["one"]}}).human
+    as_system = nw.evaluate({"systems": {"people": [file]}}).systems[0]
+    assert row is not None
+    assert row.values.keys() == as_system.values.keys()
+    assert len(row.values) > 20
+    for key, value in as_system.values.items():
+        assert row.values[key].value == pytest.approx(value.value, abs=1e-12), key
+
+
+def test_all_measures_what_the_samples_have_fields_for(two: dict[str, list[str]]) -> None:
+    found = nw.evaluate({"systems": {"one": two["one"]}})
+    measured = {entry["metric"] for entry in found.settings["metrics"]}
+    assert {"distinct", "self-bleu", "rouge", "unigram-kl"} <= measured
+    assert "target_token_ids" in found.left_out["token-repetition"]
+    assert measured | found.left_out.keys() == set(registry.names())
+
+
+def test_seeds_are_averaged_and_have_students_interval(tmp_path: Path) -> None:
+    files = [written(tmp_path, f"s{seed}", rows("one", words=6 + seed)) for seed in range(3)]
+    found = nw.evaluate({"systems": {"one": files}, "metrics": ["distinct:1"]})
+    single = [nw.evaluate({"systems": {"x": [file]}, "metrics": ["distinct:1"]}).systems[0].values for file in files]
+    values = [one["distinct-1"].value for one in single]
+    mean = found.systems[0].values["distinct-1"]
+    assert mean.value == pytest.approx(np.mean(values), abs=1e-15)
+    low, high = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
+    assert (mean.low, mean.high) == pytest.approx((low, high), abs=1e-12)
+
+
+def test_systems_are_tested_on_the_same_prompts(two: dict[str, list[str]]) -> None:
+    found = nw.evaluate({"systems": two, "metrics": ["distinct:1,2", "unigram-kl"]})
+    assert [test.measure for test in found.tests] == ["distinct-1", "distinct-2"]  # a divergence has no samples
+    a, b = (distinct([[ord(w) for w in row["text"].split()] for row in rows(name)], 1) for name in two)
+    assert found.tests[0].difference == pytest.approx(a.mean() - b.mean(), abs=1e-15)
+    assert all(test.p_holm >= test.p_permutation for test in found.tests)
+    assert found.wins is not None
+    assert {place.name for place in found.wins.ranking} == {"one", "two"}
+
+
+def test_different_prompts_or_counts_are_refused_unless_unpaired(tmp_path: Path, two: dict[str, list[str]]) -> None:
+    short = {**two, "three": [written(tmp_path, "three", rows("three", 11))]}
+    with pytest.raises(ValueError, match=r"three\.jsonl has 11 samples, one\.jsonl has 12"):
+        nw.evaluate({"systems": short, "metrics": ["distinct"]})
+    found = nw.evaluate({"systems": short, "metrics": ["distinct"], "paired": False})
+    assert not found.tests
+    assert found.untested is not None
+    moved = rows("three")
+    moved[3], moved[4] = moved[4], moved[3]
+    with pytest.raises(ValueError, match=r"three\.jsonl, line 4: another id, prompt or reference than in line 4"):
+        nw.evaluate({"systems": {**two, "three": [written(tmp_path, "three", moved)]}, "metrics": ["distinct"]})
+
+
+def test_undefined_values_are_told_not_dropped(tmp_path: Path) -> None:
+    file = written(tmp_path, "single", rows("one", 1))
+    found = nw.evaluate({"systems": {"one": [file]}, "metrics": ["self-bleu", "distinct"]})
+    assert found.systems[0].files[0].undefined.keys() == {"self-bleu"}
+    assert "distinct-1" in found.systems[0].values
+    assert found.systems[0].values["distinct-1"].low is None  # one sample has no interval
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metrics": ["distinkt"]}, "unknown metric 'distinkt'. Did you mean 'distinct'"),
+        ({"metrics": ["distinct", "distinct:2"]}, "'distinct' is asked for twice"),
+        ({"metrics": ["distinct:0"]}, "whole numbers from 1"),
+        ({"metrics": [{"metric": "distinct", "m": [1]}]}, "distinct.m: unknown key"),
+        (
+            {"metrics": ["likelihood"]},
+            "line 1: no 'log_probs', which likelihood needs. The line has: prompt",
+        ),
+        ({"systems": {}}, "systems"),
+        ({"systems": {"a": []}}, "'a' has no samples file"),
+        ({"systems": {"human": ["x"]}}, "'human' is the row of the references"),
+        ({"wins": ["distinct-9"], "metrics": ["distinct"]}, "wins: distinct-9 was not measured; measured: distinct-1"),
+        ({"tokenizer": "no/such/folder/at/all", "metrics": ["distinct"]}, "tokenizer: cannot load"),
+        ({"meterics": ["distinct"]}, "meterics: unknown key. Did you mean 'metrics'"),
+    ],
+)
+def test_mistakes(change: dict[str, Any], message: str, two: dict[str, list[str]]) -> None:
+    with pytest.raises(ValueError, match=message):
+        nw.evaluate({"systems": two, **change})
+
+
+def test_a_line_without_a_field_is_named(tmp_path: Path) -> None:
+    content = rows("one")
+    content[5]["refrences"] = content[5].pop("references")
+    file = written(tmp_path, "one", content)
+    with pytest.raises(ValueError, match=r"one.jsonl, line 6: no 'references', .*Did you mean 'refrences'"):
+        nw.evaluate({"systems": {"one": [file]}, "metrics": ["rouge"]})
+
+
+def test_tokens_of_a_tokenizer_are_counted(tmp_path: Path, two: dict[str, list[str]]) -> None:
+    vocabulary = {word: number for number, word in enumerate(["<eos>", "<pad>", "<unk>", *"abcdefghijkl"])}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<unk>"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    for_transformers(made, "<unk>").save_pretrained(tmp_path / "tiny")
+    by_words = nw.evaluate({"systems": two, "metrics": ["distinct"]})
+    by_tokens = nw.evaluate({"systems": two, "metrics": ["distinct"], "tokenizer": str(tmp_path / "tiny")})
+    assert (by_words.unit, by_tokens.unit) == ("words", "tokens of tiny")
+    for a, b in zip(by_words.systems, by_tokens.systems, strict=True):
+        assert {k: v.value for k, v in a.values.items()} == {k: v.value for k, v in b.values.items()}
+
+
+def test_given_ids_are_counted_and_mixed_samples_refused(tmp_path: Path) -> None:
+    content = [
+        {"token_ids": [1, 2, 1], "reference_token_ids": [[1, 2, 3]]},
+        {"token_ids": [4, 4], "reference_token_ids": [[4]]},
+    ]
+    found = nw.evaluate({"systems": {"a": [written(tmp_path, "a", content)]}, "metrics": ["distinct:1"]})
+    assert found.unit == "token ids of the samples"
+    assert found.systems[0].values["distinct-1"].value == pytest.approx((2 / 3 + 1 / 2) / 2)
+    assert found.human is not None
+    assert found.human.values["distinct-1"].value == 1.0
+    mixed = [content[0], {"text": "no ids", "reference_token_ids": [[1]]}]
+    with pytest.raises(ValueError, match=r"b\.jsonl, line 2: some texts have token ids and others have not"):
+        nw.evaluate({"systems": {"a": [written(tmp_path, "b", mixed)]}, "metrics": ["distinct:1"]})
+
+
+def test_results_are_kept_whole(tmp_path: Path, two: dict[str, list[str]]) -> None:
+    found = nw.evaluate({"systems": two})
+    found.save(tmp_path / "results.json")
+    assert EvaluationResults.load(tmp_path / "results.json") == found
+
+
+def test_the_same_evaluation_gives_the_same_record(two: dict[str, list[str]]) -> None:
+    first, second = (nw.evaluate({"systems": two}) for _ in range(2))
+    assert first.model_dump(exclude={"environment"}) == second.model_dump(exclude={"environment"})

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nextword.evaluation import read_samples
+from nextword.metrics.units import Words
+
+
+def write(path: Path, *lines: Any) -> Path:
+    file = path / "samples.jsonl"
+    file.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines), "utf-8")
+    return file
+
+
+def test_lines_become_samples(tmp_path: Path) -> None:
+    path = write(tmp_path, {"id": 1, "text": "it is", "reference": "it was", "model": "x"}, {"id": 2, "text": ""})
+    first, second = read_samples(path, Words())
+    assert (first.text, first.references, first.place) == ("it is", ["it was"], "samples.jsonl, line 1")
+    assert first.tokens.tolist() == [0, 1]
+    assert second.tokens.tolist() == []
+
+
+def test_names_of_fields_may_differ(tmp_path: Path) -> None:
+    path = write(tmp_path, {"prediction": "a", "highlights": "b"})
+    (sample,) = read_samples(path, Words(), {"text": "prediction", "references": "highlights"})
+    assert (sample.text, sample.references) == ("a", ["b"])
+
+
+def test_last_line_needs_no_newline_and_a_byte_order_mark_is_no_content(tmp_path: Path) -> None:
+    path = tmp_path / "samples.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + b'{"text": "a"}\r\n{"text": "b"}')
+    assert [sample.text for sample in read_samples(path, Words())] == ["a", "b"]
+
+
+GOOD = '{"text": "a"}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ((GOOD, '{"text": '), "samples.jsonl, line 2: not JSON: Expecting value at column"),
+        (('[{"text": "a"},',), "line 1: not JSON.*a JSON array"),
+        ((GOOD, "[1]"), "line 2: expected a JSON object, got list"),
+        ((GOOD, "", GOOD), "line 2: empty line"),
+        ((GOOD, '{"text": 5}'), "line 2: 'text': Input should be a valid string.*given: 5"),
+        (('{"token_ids": [1, "2"]}',), "line 1: 'token_ids.1': Input should be a valid integer"),
+        (('{"log_probs": [0.1], "target_token_ids": [1, 2]}',), "'log_probs' has 1 entries, 'target_token_ids' has 2"),
+        (('{"references": ["a"], "reference_token_ids": [[1], [2]]}',), "'reference_token_ids' has 2 entries"),
+        (('{"references": ["a"], "reference": "b"}',), "give 'reference' or 'references', not both"),
+        (('{"table": {"header": ["a"], "rows": [["1", "2"]]}}',), "row 1 of the table has 2 cells"),
+        (('{"id": 3}', '{"id": 3}'), "line 2: id 3 is that of line 1 too"),
+        ((), "is empty"),
+    ],
+)
+def test_faults_name_the_line(lines: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        list(read_samples(write(tmp_path, *lines), Words()))
+
+
+def test_other_faults(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not exist"):
+        list(read_samples(tmp_path / "gone.jsonl", Words()))
+    with pytest.raises(ValueError, match="is a folder"):
+        list(read_samples(tmp_path, Words()))
+    with pytest.raises(ValueError, match=r"unknown field 'txet'\. Did you mean 'text'"):
+        list(read_samples(write(tmp_path, GOOD), Words(), {"txet": "a"}))
+    with pytest.raises(ValueError, match=r"line 1: no 'txt', which --field text=txt asks for\. Did you mean 'text'"):
+        list(read_samples(write(tmp_path, GOOD), Words(), {"text": "txt"}))
+    broken = tmp_path / "latin.jsonl"
+    broken.write_bytes(b'{"text": "a"}\n{"text": "\xe9"}\n')
+    with pytest.raises(ValueError, match=r"latin\.jsonl, line 2: not UTF-8"):
+        list(read_samples(broken, Words()))
+
+
+def test_a_broken_line_is_found_when_it_is_reached(tmp_path: Path) -> None:
+    reader = read_samples(write(tmp_path, GOOD, GOOD, "{"), Words())
+    assert next(reader).text == "a"
+    assert next(reader).text == "a"
+    with pytest.raises(ValueError, match="line 3"):
+        next(reader)

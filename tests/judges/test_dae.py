@@ -1,0 +1,144 @@
+"""DAE-style entailment with a small trained parser, and SP-Acc with parsers by import path."""
+
+from __future__ import annotations
+
+import math
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from judges.tiny import GAMES, KOREAN, metric, parts, sample, scores
+from nextword.judges.dae import arcs_of
+from nextword.metrics import Table, UndefinedError
+from nextword.metrics.sample import MissingFieldError
+
+spacy = pytest.importorskip("spacy")
+
+TRAINING = [
+    ("The cat saw a dog .", [1, 2, 2, 4, 2, 2], ["det", "nsubj", "ROOT", "det", "dobj", "punct"]),
+    ("Ann bought Rome .", [1, 1, 1, 1], ["nsubj", "ROOT", "dobj", "punct"]),
+    ("Rain fell .", [1, 1, 1], ["nsubj", "ROOT", "punct"]),
+]
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A spaCy pipeline whose parser knows three sentences by heart."""
+    from spacy.training import Example
+    from spacy.util import fix_random_seed
+
+    fix_random_seed(0)
+    nlp = spacy.blank("en")
+    nlp.add_pipe("parser", config={"min_action_freq": 1})  # relations are not to become "dep"
+    examples = [
+        Example.from_dict(nlp.make_doc(text), {"heads": heads, "deps": relations})
+        for text, heads, relations in TRAINING
+    ]
+    optimizer = nlp.initialize(lambda: examples)
+    for _ in range(25):
+        nlp.update(examples, sgd=optimizer)
+    folder = tmp_path_factory.mktemp("pipeline")
+    nlp.to_disk(folder)
+    return str(folder)
+
+
+def test_arcs_are_those_of_content_words(pipeline: str) -> None:
+    """Worked by hand from the training trees: no det, punct or ROOT."""
+    nlp = spacy.load(pipeline)
+    assert list(arcs_of(nlp("The cat saw a dog ."))) == ["saw cat nsubj", "saw dog dobj"]
+    assert list(arcs_of(nlp("Rain fell ."))) == ["fell Rain nsubj"]
+    assert list(arcs_of(nlp("Rain"))) == []
+    assert list(arcs_of(nlp(""))) == []
+
+
+def test_one_wrong_arc_makes_a_wrong_summary(pipeline: str, nli_folder: str) -> None:
+    """The answer to each arc is that of the nli metric to the arc as a text."""
+    document = "The cat saw the dog, and Ann bought a house in Rome."
+    texts = ["The cat saw a dog .", "Ann bought Rome .", "Rain fell .", "", "Rain"]
+    arcs = [["saw cat nsubj", "saw dog dobj"], ["bought Ann nsubj", "bought Rome dobj"], ["fell Rain nsubj"], [], []]
+    flat = [sample(source=document, text=arc) for some in arcs for arc in some]
+    entailed = iter(parts(scores("nli", flat, model=nli_folder)["nli"]))
+    answers = [[next(entailed) for _ in some] for some in arcs]
+    found = scores("dae", [sample(source=document, text=text) for text in texts], model=nli_folder, pipeline=pipeline)
+    wanted = [float(not all(some)) if some else math.nan for some in answers]
+    np.testing.assert_array_equal(parts(found["dae"]), wanted)
+    assert found["dae"].n == 3
+    assert found["dae"].measure.goal == "lower"
+    everything = [answer for some in answers for answer in some]
+    assert found["dae-arcs"].value == pytest.approx(np.mean(everything))
+    assert found["dae-arcs"].n == 5
+    assert 0 < np.mean(everything) < 1  # the random model says both
+
+
+def test_dae_without_arcs_is_undefined(pipeline: str, nli_folder: str) -> None:
+    for fields in ({"source": "a", "text": ""}, {"source": " ", "text": "Rain fell ."}):
+        with pytest.raises(UndefinedError, match="no sample has a value"):
+            scores("dae", [sample(**fields)], model=nli_folder, pipeline=pipeline)
+    scores("dae", [sample(source=KOREAN[0], text=f"{KOREAN[1]} {KOREAN[2]}")], model=nli_folder, pipeline=pipeline)
+    with pytest.raises(MissingFieldError, match="no 'source', which dae needs"):
+        scores("dae", [sample(text="a")], model=nli_folder, pipeline=pipeline)
+
+
+def test_dae_pipelines_that_cannot_be_used(nli_folder: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"dae\.pipeline: 'no_such_pipeline' is no spaCy pipeline .*spacy download"):
+        metric("dae", model=nli_folder, pipeline="no_such_pipeline")
+    spacy.blank("en").to_disk(tmp_path)
+    with pytest.raises(ValueError, match=r"dae\.pipeline: '.*' has no parser, only nothing"):
+        metric("dae", model=nli_folder, pipeline=str(tmp_path))
+    with pytest.raises(ValueError, match=r"dae\.model: missing"):
+        metric("dae", pipeline=str(tmp_path))
+
+
+@pytest.fixture
+def parsers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module with parsers, as a user's."""
+
+    def cell_is_named(table: Table, text: str) -> bool | None:
+        if text == "?":
+            return None
+        return any(cell in text for row in table.rows for cell in row)
+
+    def fails(table: Table, text: str) -> bool:
+        raise KeyError("no such column")
+
+    module: Any = types.ModuleType("my_parsers")
+    module.cell_is_named, module.fails, module.number = cell_is_named, fails, 3
+    module.says_maybe = lambda table, text: "maybe"
+    module.numpy_true = lambda table, text: np.True_
+    monkeypatch.setitem(sys.modules, "my_parsers", module)
+
+
+@pytest.mark.usefixtures("parsers")
+def test_programs_that_are_true() -> None:
+    texts = ["athens in 1896", "paris", "?", "", KOREAN[0]]
+    fields = [*((GAMES, text) for text in texts), (Table(header=["a"], rows=[]), "athens")]
+    found = scores("sp", [sample(table=table, text=text) for table, text in fields], parser="my_parsers:cell_is_named")
+    np.testing.assert_array_equal(parts(found["sp"]), [1, 0, 0, math.nan, 0, math.nan])
+    np.testing.assert_array_equal(parts(found["sp-parsed"]), [1, 1, 0, math.nan, 1, math.nan])
+    assert (found["sp"].value, found["sp"].n) == (0.25, 4)
+    assert scores("sp", [sample(table=GAMES, text="a")], parser="my_parsers:numpy_true")["sp"].value == 1
+    with pytest.raises(UndefinedError):
+        scores("sp", [sample(table=GAMES, text="")], parser="my_parsers:cell_is_named")
+
+
+@pytest.mark.usefixtures("parsers")
+@pytest.mark.parametrize(
+    ("parser", "message"),
+    [
+        (None, r"sp\.parser: missing; SP-Acc needs a semantic parser"),
+        ("my_parsers", r"sp\.parser: must be module:function, got 'my_parsers'"),
+        ("my_parsers:", "must be module:function"),
+        ("no_such_module_at_all:f", "module 'no_such_module_at_all' cannot be imported"),
+        ("my_parsers:parse", "module 'my_parsers' has no function 'parse'"),
+        ("my_parsers:number", "module 'my_parsers' has no function 'number'"),
+        ("my_parsers:fails", r"samples.jsonl line 1: parser my_parsers:fails fails: KeyError\('no such column'\)"),
+        ("my_parsers:says_maybe", r"line 1: .* must return True, False or None \(no program\), got 'maybe'"),
+    ],
+)
+def test_parsers_that_cannot_be_used(parser: str | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        scores("sp", [sample(table=GAMES, text="a")], parser=parser)
