@@ -5,7 +5,9 @@ the prompt; what follows is cut to the first ``--tokens`` tokens of both, becaus
 pair in which either is shorter is left out, and counted.
 
     python benchmarks/human_vs_gpt2.py DATA.json --tokenizer GPT2_FOLDER --out runs/human/gpt2-xl.jsonl
-    nextword evaluate runs/human/gpt2-xl.jsonl --out runs/human
+    nextword evaluate runs/human/gpt2-xl.jsonl --tokenizer runs/human/tokenizer --out runs/human
+
+The tokenizer is written beside the samples, in a form that any program loads.
 """
 
 from __future__ import annotations
@@ -64,9 +66,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="samples file to write")
     given = parser.parse_args()
     texts = json.loads(given.data.read_text(encoding="utf-8"))
-    kept, short = samples(texts, tokenizer_of(given.tokenizer), given.tokens)
+    tokenizer = tokenizer_of(given.tokenizer)
+    kept, short = samples(texts, tokenizer, given.tokens)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in kept), encoding="utf-8")
+    tokenizer.save_pretrained(given.out.parent / "tokenizer")
     print(f"{len(kept)} samples in {given.out}; {short} pairs have fewer than {given.tokens} tokens and are left out")
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import importlib.util
 import os
 import statistics
 import time
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
+from nextword.evaluation.choice import lacking, missing_packages
 from nextword.metrics import Sample, Setup, UndefinedError, parse_metric, registry
 from nextword.metrics.self_bleu import self_bleu
 from nextword.metrics.units import GivenIds, Words
@@ -33,6 +33,8 @@ ORDERS = (1, 2, 3, 4)
 VOCABULARY = 20_000
 TOKENS = 100
 TEXTS = {"self-bleu": 1_800, "all": 10_000}
+FITTED = {"topics"}
+"""Metrics that fit a model to the references; the total is given with and without them."""
 NLTK_SAMPLE = 60
 """Texts that nltk scores, each against all others, where not all of them are asked for."""
 
@@ -168,13 +170,11 @@ def contents(texts: Texts, references: Texts) -> list[dict[str, Any]]:
 
 def measurable(sample: Sample) -> list[str]:
     """Metrics that ask no model, and that the sample has the fields for."""
-    either = {"tokens": "token_ids", "reference_tokens": "reference_token_ids", "prompt_tokens": "prompt_token_ids"}
     found = []
     for name in registry.names():
         metric = registry.get(name)
-        fields = all(getattr(sample, either.get(need, need)) is not None for need in metric.needs)
-        packages = all(importlib.util.find_spec(package) for package in metric.packages)
-        if metric.__module__.startswith("nextword.metrics.") and fields and packages and metric.on_request() is None:
+        possible = not lacking(metric, sample) and not missing_packages(metric) and metric.on_request() is None
+        if possible and metric.__module__.startswith("nextword.metrics."):
             found.append(name)
     return found
 
@@ -192,12 +192,19 @@ def measured(texts: Texts, references: Texts) -> list[Row]:
 
     seconds, samples = timed(read_samples)
     rows = [_row("reading", seconds, None, 1, note="samples checked and held as arrays")]
-    total = seconds
     for name in measurable(samples[0]):
         seconds, keys = timed(lambda name=name: _keys(name, samples, unit))  # type: ignore[misc]
         rows.append(_row(name, seconds, None, 1, note=keys))
-        total += seconds
-    return [*rows, _row("total", total, None, 1, note=f"{len(rows) - 1} metrics, one after another")]
+    counted = [row for row in rows if row["name"] not in FITTED]
+    return [
+        *rows,
+        _row("total", _sum(rows), None, 1, note=f"{len(rows) - 1} metrics, one after another"),
+        _row(f"total without {', '.join(FITTED)}", _sum(counted), None, 1, note=f"{len(counted) - 1} metrics"),
+    ]
+
+
+def _sum(rows: list[Row]) -> float:
+    return sum(float(row["seconds"]) for row in rows)
 
 
 def _keys(name: str, samples: list[Sample], unit: Ids) -> str:
@@ -220,20 +227,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "data" / "metrics_speed.csv")
     given = parser.parse_args()
     number = TEXTS[given.part]
-    if given.part == "self-bleu":
-        texts = read(given.texts, number) if given.texts else drawn(number, seed=0)
-        rows = compared(texts, given.rounds, given.full_nltk)
-    elif given.texts:
-        both = read(given.texts, 2 * number)
-        rows = measured(both[:number], both[number:])
-    else:
-        rows = measured(drawn(number, seed=0), drawn(number, seed=1))
+    both = read(given.texts, 2 * number) if given.texts else drawn(2 * number, seed=0)
+    texts, references = both[:number], both[number:]
+    against_rivals = given.part == "self-bleu"
+    rows = compared(texts, given.rounds, given.full_nltk) if against_rivals else measured(texts, references)
+    tokens = f"{statistics.fmean(map(len, texts)):.4g}"
     environment = Environment.collect().model_dump(mode="json", exclude={"python", "platform", "torch", "transformers"})
     source = given.texts.name if given.texts else "drawn"
-    fixed = {"part": given.part, "texts": number, "tokens": TOKENS, "source": source}
+    fixed = {"part": given.part, "texts": number, "tokens": tokens, "source": source}
     whole = [{**fixed, **row, **environment} for row in rows]
     for row in rows:
-        print(f"{row['name']:18} {row['seconds']:>9} s  {row['times_ours']:>7}  {row['note']}", flush=True)
+        print(f"{row['name']:21} {row['seconds']:>9} s  {row['times_ours']:>7}  {row['note']}", flush=True)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     new = not given.out.exists()
     with given.out.open("a", newline="", encoding="utf-8") as file:

@@ -65,6 +65,14 @@ def test_model_of_the_hub_is_the_commit_that_was_found(monkeypatch: pytest.Monke
     assert load_part(lambda name, revision: (name, revision), found, "x") == ("somebody/model", "0123abc")
 
 
+def test_model_that_was_downloaded_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda name, file: f"snapshots/4567def/{file}")
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", lambda *given: pytest.fail("the hub was asked"))
+    assert find_checkpoint("somebody/model", "x").revision == "4567def"
+
+
 def test_folder_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"mauve\.model: '.*' cannot be loaded: "):
         load_part(transformers.AutoModel.from_pretrained, find_checkpoint(str(tmp_path), "mauve.model"), "mauve.model")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ import pandas
 import pytest
 import torch
 import transformers
+from tasks.places import real_data
 
 from judges.tiny import GAMES, KOREAN, metric, parts, sample, scores
 from nextword.judges.tables import is_empty, row_form, sentence_form, tapex_form
@@ -169,3 +171,20 @@ def test_forms_of_tables() -> None:
     assert not is_empty(GAMES)
     assert is_empty(Table(header=["a"], rows=[]))
     assert tapex_form(Table(header=["a"], rows=[])) == "col : a"
+
+
+def test_tables_of_logicnlg(tapas_folder: str, tapex_folder: str) -> None:
+    """Up to 47 rows and 9 columns, ragged titles, cells such as "66 / 100" and "-"."""
+    folder = real_data("logicnlg")
+    samples = []
+    for name, entries in list(json.loads((folder / "test_lm.json").read_text(encoding="utf-8")).items())[:12]:
+        if (folder / "all_csv" / name).exists():
+            lines = (folder / "all_csv" / name).read_text(encoding="utf-8").splitlines()
+            header, *rows = [line.split("#") for line in lines]
+            table = Table(header=header, rows=rows, title=entries[0][2])
+            samples.append(sample(table=table, text=entries[0][0]))
+    assert len(samples) > 5
+    for metric_name, model in {"tapas": tapas_folder, "tapex": tapex_folder}.items():
+        found = scores(metric_name, samples, model=model)[f"{metric_name}-probability"]
+        assert found.n == len(samples)
+        assert 0 <= min(parts(found)) < max(parts(found)) <= 1

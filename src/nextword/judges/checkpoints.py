@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,7 +55,11 @@ def find_checkpoint(name: str | None, setting: str, advice: str = "") -> Checkpo
     import huggingface_hub
 
     try:
-        config = huggingface_hub.hf_hub_download(name, "config.json")
+        # What was downloaded once is not asked for again: without a connection that takes minutes, and a model that
+        # changes on the hub would change the measure.
+        config = huggingface_hub.try_to_load_from_cache(name, "config.json")
+        if not isinstance(config, str):
+            config = huggingface_hub.hf_hub_download(name, "config.json")
     except huggingface_hub.errors.HFValidationError:
         raise ValueError(f"{setting}: no folder '{name}', and that is no name on the hub either") from None
     except huggingface_hub.errors.RepositoryNotFoundError:
@@ -79,7 +83,7 @@ def load_part(load: Callable[..., T], found: Checkpoint, setting: str, **argumen
         ValueError: It cannot be loaded.
     """
     try:
-        with _no_progress_bars():
+        with _no_progress_bars() if found.revision is None else nullcontext():
             return load(found.name, revision=found.revision, **arguments)
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, ImportError) as fault:
         raise ValueError(f"{setting}: '{found.name}' cannot be loaded: {fault}") from fault
@@ -87,9 +91,10 @@ def load_part(load: Callable[..., T], found: Checkpoint, setting: str, **argumen
 
 @contextmanager
 def _no_progress_bars() -> Iterator[None]:
-    """A bar for each small model would break up the progress of the evaluation."""
-    from transformers.utils import logging
+    """A bar for every folder that is read would break up the progress of the evaluation; downloads keep theirs."""
+    import transformers
 
+    logging: Any = transformers.utils.logging
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import Field
 
 from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
@@ -48,6 +49,7 @@ class Topics:
         seed: Of the random start.
         min_df: In how many documents a word must occur to count.
         iterations: Passes over the documents.
+        jobs: Processes that fit; each has a random start of its own.
 
     Raises:
         ValueError: No word occurs in ``min_df`` documents.
@@ -59,7 +61,13 @@ class Topics:
     """
 
     def __init__(
-        self, documents: Sequence[str], topics: int = 50, seed: int = 0, min_df: int = 2, iterations: int = 10
+        self,
+        documents: Sequence[str],
+        topics: int = 50,
+        seed: int = 0,
+        min_df: int = 2,
+        iterations: int = 10,
+        jobs: int = 1,
     ) -> None:
         from sklearn.decomposition import LatentDirichletAllocation
         from sklearn.feature_extraction.text import CountVectorizer
@@ -73,7 +81,7 @@ class Topics:
             raise ValueError(
                 f"topics: no word occurs in {min_df} of the {len(documents)} documents to fit on ({fault})"
             ) from None
-        self._model = LatentDirichletAllocation(topics, random_state=seed, max_iter=iterations).fit(counts)
+        self._model = LatentDirichletAllocation(topics, random_state=seed, max_iter=iterations, n_jobs=jobs).fit(counts)
 
     def of(self, texts: Sequence[str]) -> Float[np.ndarray, "N K"]:
         """The topic distribution of each text; NaN where it has no word that was fitted."""
@@ -84,9 +92,9 @@ class Topics:
 
 
 @lru_cache(maxsize=2)
-def _fitted(documents: tuple[str, ...], topics: int, seed: int, min_df: int, iterations: int) -> Topics:
+def _fitted(documents: tuple[str, ...], topics: int, seed: int, min_df: int, iterations: int, jobs: int) -> Topics:
     """Kept, since all systems of an evaluation are measured by the topics of the same references."""
-    return Topics(documents, topics, seed, min_df, iterations)
+    return Topics(documents, topics, seed, min_df, iterations, jobs)
 
 
 def read_corpus(path: Path) -> list[str]:
@@ -118,14 +126,16 @@ def _document(line: str, place: str) -> str:
 class TopicsConfig(MetricConfig):
     """Settings of the topic match."""
 
-    topics: int = 50
+    topics: int = Field(default=50, ge=2)
     """How many topics are fitted, K."""
     seed: int = 0
     """Of the fit's random start."""
-    min_df: int = 2
+    min_df: int = Field(default=2, ge=1)
     """In how many documents a word must occur to count."""
-    iterations: int = 10
+    iterations: int = Field(default=10, ge=1)
     """Passes over the documents while fitting."""
+    jobs: int = Field(default=1, ge=1)
+    """Processes that fit; each has a random start of its own, so another number of them gives other numbers."""
     corpus: str | None = None
     """Path of a file to fit on, a document a line (or ``.jsonl``: strings, or objects with a "text"); None: the
     references of the samples."""
@@ -143,9 +153,6 @@ class TopicMatch(Metric):
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
-        for name, lowest in (("topics", 2), ("min_df", 1), ("iterations", 1)):
-            if getattr(self.config, name) < lowest:
-                raise ValueError(f"topics.{name}: at least {lowest}, got {getattr(self.config, name)}")
         self._corpus = None if self.config.corpus is None else read_corpus(Path(self.config.corpus))
         self._texts: list[str] = []
         self._references: list[list[str]] = []
@@ -165,7 +172,9 @@ class TopicMatch(Metric):
         references = [reference for found in self._references for reference in found]
         documents = references if self._corpus is None else self._corpus
         try:
-            topics = _fitted(tuple(documents), config.topics, config.seed, config.min_df, config.iterations)
+            topics = _fitted(
+                tuple(documents), config.topics, config.seed, config.min_df, config.iterations, config.jobs
+            )
         except ValueError as fault:
             raise UndefinedError(str(fault)) from None
         values = self._divergences(topics, references)
