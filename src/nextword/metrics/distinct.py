@@ -9,12 +9,9 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from nextword.metrics import groups
-from nextword.metrics.metric import Metric, MetricConfig, OrdersConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.ngram_lengths import ngrams_up_to
+from nextword.metrics.metric import Metric, MetricConfig, Order, OrdersConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.ngrams import NGrams, TokenTexts
-from nextword.metrics.orders import Order
 from nextword.metrics.sample import Sample
-from nextword.metrics.special import before_special
 from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
@@ -61,6 +58,7 @@ class Distinct(Metric):
 
     Config = DistinctConfig
     needs = ("tokens",)
+    votes = ("distinct-3",)
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -68,11 +66,11 @@ class Distinct(Metric):
 
     def add(self, sample: Sample) -> None:
         """Reads the written text."""
-        self._texts.append(before_special(sample.tokens, sample.unit.special))
+        self._texts.append(sample.tokens)
 
     def result(self) -> dict[str, Score]:
         """``distinct-n`` for every n that some text is long enough for."""
-        by_length = list(ngrams_up_to(TokenTexts.of(self._texts), max(self.config.n)))
+        by_length = list(TokenTexts.of(self._texts).ngrams_up_to(max(self.config.n)))
         found = {n: _shares(*distinct_and_all(by_length[n - 1])) for n in self.config.n}
         known = {n: shares for n, shares in found.items() if not np.isnan(shares).all()}
         if not known:

@@ -10,12 +10,9 @@ from pydantic import Field
 
 from nextword.metrics import groups
 from nextword.metrics.distinct import distinct_and_all
-from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.ngram_lengths import ngrams_up_to
+from nextword.metrics.metric import Metric, MetricConfig, Order, Score, Setup, UndefinedError, registry
 from nextword.metrics.ngrams import TokenTexts
-from nextword.metrics.orders import Order
 from nextword.metrics.sample import Sample
-from nextword.metrics.special import before_special
 from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
@@ -73,7 +70,7 @@ class Diversity(Metric):
 
     def add(self, sample: Sample) -> None:
         """Reads the written text."""
-        self._texts.append(before_special(sample.tokens, sample.unit.special))
+        self._texts.append(sample.tokens)
 
     def result(self) -> dict[str, Score]:
         """``diversity-mean`` and ``diversity-product``, those that the texts are long enough for."""
@@ -126,7 +123,7 @@ def _by_length(texts: Iterable[Sequence[int]] | TokenTexts, n: Sequence[int]) ->
     if not n or min(n) < 1:
         raise ValueError(f"n-gram diversity: lengths from 1 are needed, got {list(n)}")
     texts = texts if isinstance(texts, TokenTexts) else TokenTexts.of(texts)
-    return [np.stack(distinct_and_all(grams), axis=1) for grams in ngrams_up_to(texts, max(n))]
+    return [np.stack(distinct_and_all(grams), axis=1) for grams in texts.ngrams_up_to(max(n))]
 
 
 def _columns(by_length: list[Int[np.ndarray, "N 2"]], n: Sequence[int]) -> Float[np.ndarray, "N K2"]:

@@ -17,7 +17,6 @@ from nextword.metrics.given import AllOrNone
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.ngrams import TokenTexts
 from nextword.metrics.sample import Sample
-from nextword.metrics.special import without_special
 from nextword.metrics.statistic import Statistic
 from nextword.metrics.token_counts import TokenCounts
 from nextword.metrics.units import Words
@@ -121,12 +120,12 @@ class FrequencyGroups(Metric):
                 f"{sample.place}: frequency-groups.counts goes by token id, but words are counted here; name the "
                 "tokenizer, give token_ids, or give frequency-groups.corpus"
             )
-        self._texts.append(without_special(sample.tokens, sample.unit.special))
+        self._texts.append(sample.tokens)
         if self._counts is None:
             present = bool(sample.references) or bool(sample.reference_token_ids)
             if self._references_given.has(sample, present):
                 for reference in sample.reference_tokens:
-                    self._references.update(without_special(reference, sample.unit.special).tolist())
+                    self._references.update(reference.tolist())
 
     def result(self) -> dict[str, Score]:
         """``share-frequent``, ``share-medium``, ``share-rare``, ``share-very-rare`` and ``vr``."""

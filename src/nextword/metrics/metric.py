@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from nextword.config import SpecSettings, validated
 from nextword.metrics.sample import Sample
@@ -138,10 +140,14 @@ def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
     return validated(registry.get(str(spec["metric"])).Config, spec, str(spec["metric"]))
 
 
+Order = Annotated[int, Field(ge=1)]
+"""A length n of n-grams."""
+
+
 class OrdersConfig(MetricConfig):
     """Settings of a metric over n-grams: a spec such as ``distinct:1,2`` names the orders."""
 
-    n: tuple[int, ...]
+    n: tuple[Order, ...] = Field(min_length=1)
     """The lengths n of the n-grams."""
 
     @classmethod

@@ -9,12 +9,9 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from nextword.metrics import groups
-from nextword.metrics.metric import Metric, MetricConfig, OrdersConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.ngram_lengths import ngrams_up_to
+from nextword.metrics.metric import Metric, MetricConfig, Order, OrdersConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.ngrams import TokenTexts
-from nextword.metrics.orders import Order
 from nextword.metrics.sample import MissingFieldError, Sample
-from nextword.metrics.special import before_special
 from nextword.records import Measure
 
 
@@ -50,7 +47,7 @@ def ms_jaccard(
             f"{len(second)} references, n {list(n)}"
         )
     indices = []
-    for grams in ngrams_up_to(first.joined(second), max(n)):
+    for grams in first.joined(second).ngrams_up_to(max(n)):
         of_first = grams.texts < len(first)
         # Over one denominator, |S1| |S2|, everything stays a whole number.
         a = np.bincount(grams.ids[of_first], minlength=grams.distinct) * len(second)
@@ -73,6 +70,7 @@ class MsJaccard(Metric):
 
     Config = MsJaccardConfig
     needs = ("tokens", "reference_tokens")
+    votes = ("ms-jaccard-3",)
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -83,8 +81,8 @@ class MsJaccard(Metric):
         """Reads the written text and its first reference."""
         if not sample.reference_tokens:
             raise MissingFieldError(f"{sample.place}: 'reference_token_ids' is empty; MS-Jaccard needs a reference")
-        self._generated.append(before_special(sample.tokens, sample.unit.special))
-        self._references.append(before_special(sample.reference_tokens[0], sample.unit.special))
+        self._generated.append(sample.tokens)
+        self._references.append(sample.reference_tokens[0])
 
     def result(self) -> dict[str, Score]:
         """``ms-jaccard-n`` for every n up to which there are n-grams."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,23 +67,28 @@ class TokenTexts:
         Raises:
             ValueError: ``n`` is below 1.
         """
-        if n < 1:
-            raise ValueError(f"n-grams: n must be at least 1, got {n}")
-        text_of = np.repeat(np.arange(len(self.lengths)), self.lengths)
-        single = _dense(self.tokens)
-        size = int(single.max()) + 1 if len(single) else 0
-        ids = single
-        for length in range(2, n + 1):
-            # An n-gram is an (n-1)-gram and one more token; numbering both densely keeps the product within 64 bits.
-            starts = max(len(single) - length + 1, 0)
-            ids = _dense(ids[:starts] * size + single[len(single) - starts :])
-        starts = len(ids)
-        whole = text_of[:starts] == text_of[len(text_of) - starts :]  # begins and ends in the same text
-        ids = _dense(ids[whole])
-        return NGrams(ids, text_of[:starts][whole], int(ids.max()) + 1 if len(ids) else 0, len(self.lengths))
+        return deque(self.ngrams_up_to(n), maxlen=1).pop()
 
+    def ngrams_up_to(self, longest: int) -> Iterator[NGrams]:
+        """The n-grams for n = 1, 2, ..., ``longest``, each made of a shorter one and a token more.
 
-def _dense(values: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
-    """Equal values to equal numbers 0, 1, 2, ... without gaps."""
-    numbers: Int[np.ndarray, "M"] = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return numbers
+        Raises:
+            ValueError: ``longest`` is below 1.
+
+        >>> [grams.ids.tolist() for grams in TokenTexts.of([[5, 7, 5, 7], [7, 5]]).ngrams_up_to(2)]
+        [[0, 1, 0, 1, 1, 0], [0, 1, 0, 1]]
+        """
+        if longest < 1:
+            raise ValueError(f"n-grams: n must be at least 1, got {longest}")
+        text = np.repeat(np.arange(len(self)), self.lengths)
+        # how many tokens there are from each to the end of its text
+        left = np.repeat(np.cumsum(self.lengths), self.lengths) - np.arange(len(self.tokens))
+        distinct, single = np.unique(self.tokens, return_inverse=True)
+        size, ids, starts = max(len(distinct), 1), single, np.arange(len(single))
+        for n in range(1, longest + 1):
+            if n > 1:
+                whole = left[starts] >= n
+                starts = starts[whole]
+                # Numbers without gaps keep the product within 64 bits.
+                distinct, ids = np.unique(ids[whole] * size + single[starts + n - 1], return_inverse=True)
+            yield NGrams(ids.astype(np.int64), text[starts], len(distinct), len(self))

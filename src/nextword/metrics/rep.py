@@ -11,7 +11,6 @@ from pydantic import Field
 from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, registry
 from nextword.metrics.sample import Sample
-from nextword.metrics.special import without_end
 from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
@@ -69,7 +68,7 @@ class Rep(Metric):
 
     def add(self, sample: Sample) -> None:
         """Looks at the end of the written text; an empty one has none."""
-        tokens = without_end(sample.tokens, sample.unit.special).tolist()
+        tokens = sample.tokens.tolist()
         self._loops.append(ends_in_loop(tokens, self.config.longest_phrase) if tokens else np.nan)
 
     def result(self) -> dict[str, Score]:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 
+from nextword.metrics.special import before_special
 from nextword.metrics.units import Unit, Words, as_ids
 from nextword.registry import did_you_mean
 
@@ -144,24 +145,27 @@ class Sample(BaseModel):
 
     @cached_property
     def tokens(self) -> Int[np.ndarray, "T"]:
-        """The written text in tokens: ``token_ids`` where given, else ``text`` cut by the unit."""
+        """The written text in tokens: ``token_ids`` up to where the text ends, else ``text`` cut by the unit."""
         if self.token_ids is not None:
-            return as_ids(self.token_ids)
+            return self._text_of(self.token_ids)
         return self._cut(self.need("text", "a metric that counts tokens"))
 
     @cached_property
     def prompt_tokens(self) -> Int[np.ndarray, "T"]:
         """The prompt in tokens."""
         if self.prompt_token_ids is not None:
-            return as_ids(self.prompt_token_ids)
+            return self._text_of(self.prompt_token_ids)
         return self._cut(self.need("prompt", "a metric that counts tokens of the prompt"))
 
     @cached_property
     def reference_tokens(self) -> list[Int[np.ndarray, "T"]]:
         """Every reference in tokens."""
         if self.reference_token_ids is not None:
-            return [as_ids(ids) for ids in self.reference_token_ids]
+            return [self._text_of(ids) for ids in self.reference_token_ids]
         return [self._cut(text) for text in self.need("references", "a metric that counts tokens of references")]
+
+    def _text_of(self, ids: Ids) -> Int[np.ndarray, "T"]:
+        return before_special(as_ids(ids), self._unit.special)
 
     def _cut(self, text: str) -> Int[np.ndarray, "T"]:
         try:

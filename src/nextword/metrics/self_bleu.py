@@ -9,12 +9,9 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from nextword.metrics import groups
-from nextword.metrics.metric import Metric, MetricConfig, OrdersConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.ngram_lengths import ngrams_up_to
+from nextword.metrics.metric import Metric, MetricConfig, Order, OrdersConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.ngrams import NGrams, TokenTexts
-from nextword.metrics.orders import Order
 from nextword.metrics.sample import Sample
-from nextword.metrics.special import before_special
 from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
@@ -52,7 +49,7 @@ def self_bleu(texts: Iterable[Sequence[int]] | TokenTexts, n: Sequence[int] = (1
     log_sum = np.zeros(len(texts))
     shares_a_token = np.zeros(len(texts), dtype=np.bool_)
     log_precision = []  # of the geometric mean up to 1, 2, ...
-    for m, grams in enumerate(ngrams_up_to(texts, max(n)), 1):
+    for m, grams in enumerate(texts.ngrams_up_to(max(n)), 1):
         matches = _matches(grams)
         if m == 1:
             shares_a_token = matches > 0
@@ -78,6 +75,7 @@ class SelfBleu(Metric):
 
     Config = SelfBleuConfig
     needs = ("tokens",)
+    votes = ("self-bleu-3",)
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
@@ -85,7 +83,7 @@ class SelfBleu(Metric):
 
     def add(self, sample: Sample) -> None:
         """Reads the written text."""
-        self._texts.append(before_special(sample.tokens, sample.unit.special))
+        self._texts.append(sample.tokens)
 
     def result(self) -> dict[str, Score]:
         """``self-bleu-n`` for every n."""

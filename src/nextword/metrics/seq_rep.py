@@ -12,7 +12,6 @@ from nextword.metrics.distinct import distinct
 from nextword.metrics.metric import Metric, MetricConfig, OrdersConfig, Score, Setup, registry
 from nextword.metrics.ngrams import TokenTexts
 from nextword.metrics.sample import Sample
-from nextword.metrics.special import before_special
 from nextword.metrics.statistic import Statistic
 from nextword.metrics.units import Words
 from nextword.records import Measure
@@ -83,4 +82,4 @@ class SeqRep(Metric):
 
 
 def _tokens_of(sample: Sample) -> Int[np.ndarray, "T"]:
-    return before_special(sample.tokens, sample.unit.special)
+    return sample.tokens

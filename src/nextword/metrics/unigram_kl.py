@@ -12,7 +12,6 @@ from pydantic import Field
 from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
-from nextword.metrics.special import without_special
 from nextword.records import Measure
 
 
@@ -94,11 +93,12 @@ class UnigramKl(Metric):
         }
 
     def _measure(self, direction: str, size: int) -> Measure:
-        of = "of the tokenizer" if self.setup.unit.size else "seen on either side"
+        # What was seen differs between systems, and a unit stands for all of them.
+        tokens = f"{size} tokens of the tokenizer" if self.setup.unit.size else "tokens seen on either side"
         return Measure(
             title=f"KL({direction})",
             group=groups.CLOSENESS,
-            unit=f"nats ({self.config.smoothing:g} added to the counts of {size} tokens {of})",
+            unit=f"nats ({self.config.smoothing:g} added to the counts of all {tokens})",
             goal="lower",
             decimals=3,
             meaning=f"KL({direction}): divergence of the frequencies of single tokens in all generated texts and all "
@@ -112,5 +112,5 @@ def _tokens(sample: Sample, tokens: Int[np.ndarray, "T"]) -> list[int]:
         raise ValueError(
             f"{sample.place}: token ids from {tokens.min()} to {tokens.max()}, the tokenizer has 0 to {size - 1}"
         )
-    found: list[int] = without_special(tokens, sample.unit.special).tolist()
+    found: list[int] = tokens.tolist()
     return found

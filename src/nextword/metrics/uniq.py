@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
-from nextword.metrics.special import without_special
 from nextword.records import Measure
 
 
@@ -65,7 +64,7 @@ class UniqSeq(Metric):
 
     def add(self, sample: Sample) -> None:
         """Reads the written text."""
-        self._seen.add(without_special(sample.tokens, sample.unit.special).tolist())
+        self._seen.add(sample.tokens.tolist())
 
     def result(self) -> dict[str, Score]:
         """``uniq-seq``."""

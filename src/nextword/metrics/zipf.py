@@ -12,7 +12,6 @@ from pydantic import Field
 from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
-from nextword.metrics.special import without_special
 from nextword.records import Measure
 
 RANKS = 5000
@@ -66,7 +65,7 @@ class Zipf(Metric):
 
     def add(self, sample: Sample) -> None:
         """Counts the tokens of the written text."""
-        self._counts.update(without_special(sample.tokens, sample.unit.special).tolist())
+        self._counts.update(sample.tokens.tolist())
 
     def result(self) -> dict[str, Score]:
         """``zipf``."""

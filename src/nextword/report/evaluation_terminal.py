@@ -55,9 +55,14 @@ def _values(results: EvaluationResults) -> Table:
         for row in group.rows:
             cells = [_cell(cell) for cell in row.cells]
             human = [Text(row.human.text)] if row.human is not None else []
-            unit = row.unit if len(row.unit) <= LONGEST_UNIT else "%" if row.unit.startswith("%") else ""
-            table.add_row(Text(row.measure.title), row.arrow, *cells, *human, Text(unit))
+            table.add_row(Text(row.measure.title), row.arrow, *cells, *human, Text(_short(row.unit)))
     return table
+
+
+def _short(unit: str) -> str:
+    """The unit without what stands in brackets, as far as there is room; the report has all of it."""
+    bare = unit.partition(" (")[0]
+    return bare if len(bare) <= LONGEST_UNIT else bare.partition(" ")[0]
 
 
 def _cell(cell: Cell) -> Text:
