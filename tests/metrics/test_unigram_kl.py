@@ -50,8 +50,8 @@ def test_size_of_the_vocabulary_is_that_of_the_tokenizer() -> None:
     small, large = (measured("unigram-kl", [sample], Vocabulary(size=size)) for size in (None, 1000))
     assert small[HUMAN].value == unigram_kl([0, 2], [2, 0], 2)
     assert large[HUMAN].value == unigram_kl([0, 2], [2, 0], 1000)
-    assert small[HUMAN].measure.unit == "nats (0.5 added to the counts of 2 tokens seen on either side)"
-    assert large[HUMAN].measure.unit == "nats (0.5 added to the counts of 1000 tokens of the tokenizer)"
+    assert small[HUMAN].measure.unit == "nats (0.5 added to the counts of all tokens seen on either side)"
+    assert large[HUMAN].measure.unit == "nats (0.5 added to the counts of all 1000 tokens of the tokenizer)"
 
 
 def test_all_texts_and_all_references_together() -> None:

@@ -8,10 +8,11 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
+from pydantic import Field
 
 from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.ngrams import TokenTexts
+from nextword.metrics.ngrams import NGrams, TokenTexts
 from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
@@ -62,16 +63,15 @@ def cider_d(
     pairs = np.maximum(tokens.lengths - 1, 0)
     penalty = np.exp(-((pairs[number:] - pairs[sample_of[number:]]) ** 2) / (2 * sigma**2))
     total = np.zeros(len(sample_of) - number)
-    for length in range(1, n + 1):
-        total += _similarities(tokens, length, number, sample_of)
+    for grams in tokens.ngrams_up_to(n):
+        total += _similarities(grams, number, sample_of)
     per_reference = 10.0 * penalty * total / n
     means: Float[np.ndarray, "N"] = np.bincount(sample_of[number:], per_reference, minlength=number) / sizes
     return means
 
 
-def _similarities(tokens: TokenTexts, n: int, number: int, sample_of: Int[np.ndarray, "R"]) -> Float[np.ndarray, "R"]:
+def _similarities(grams: NGrams, number: int, sample_of: Int[np.ndarray, "R"]) -> Float[np.ndarray, "R"]:
     """Clipped cosine of every reference with its text, over n-grams."""
-    grams = tokens.ngrams(n)
     owner, gram, count = grams.counts()
     size = max(grams.distinct, 1)
     place = sample_of[owner] * size + gram  # the same for a text and its references
@@ -93,9 +93,9 @@ def _similarities(tokens: TokenTexts, n: int, number: int, sample_of: Int[np.nda
 class CiderConfig(MetricConfig):
     """Settings of CIDEr-D."""
 
-    n: int = 4
+    n: int = Field(default=4, ge=1)
     """Length of the longest n-grams."""
-    sigma: float = 6.0
+    sigma: float = Field(default=6.0, gt=0)
     """Width of the penalty on lengths that differ, in tokens."""
     cut: Cut = "words"
     """Tokens: "words" (lower case, without punctuation marks) or "spaces" (what spaces separate, as it stands)."""
@@ -110,8 +110,6 @@ class Cider(Metric):
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
-        if self.config.n < 1 or not self.config.sigma > 0:
-            raise ValueError(f"cider: n from 1 and sigma above 0, got {self.config.n} and {self.config.sigma}")
         self._numbers: dict[str, int] = {}
         self._texts: list[Int[np.ndarray, "T"]] = []
         self._references: list[list[Int[np.ndarray, "T"]]] = []
