@@ -9,9 +9,15 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from nextword.metrics import groups
-from nextword.metrics.metric import Metric, MetricConfig, Order, OrdersConfig, Score, Setup, UndefinedError, registry
+from nextword.metrics.metric import (
+    OfAllTexts,
+    Order,
+    OrdersConfig,
+    Score,
+    UndefinedError,
+    registry,
+)
 from nextword.metrics.ngrams import NGrams, TokenTexts
-from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
@@ -53,24 +59,15 @@ class DistinctConfig(OrdersConfig):
 
 
 @registry.register("distinct")
-class Distinct(Metric):
+class Distinct(OfAllTexts):
     """Distinct-n: the share of a text's n-grams that are different, averaged over texts. Example: ``distinct:1,2``."""
 
     Config = DistinctConfig
-    needs = ("tokens",)
     votes = ("distinct-3",)
-
-    def __init__(self, config: MetricConfig, setup: Setup) -> None:
-        super().__init__(config, setup)
-        self._texts: list[Int[np.ndarray, "T"]] = []
-
-    def add(self, sample: Sample) -> None:
-        """Reads the written text."""
-        self._texts.append(sample.tokens)
 
     def result(self) -> dict[str, Score]:
         """``distinct-n`` for every n that some text is long enough for."""
-        by_length = list(TokenTexts.of(self._texts).ngrams_up_to(max(self.config.n)))
+        by_length = list(self.texts().ngrams_up_to(max(self.config.n)))
         found = {n: _shares(*distinct_and_all(by_length[n - 1])) for n in self.config.n}
         known = {n: shares for n, shares in found.items() if not np.isnan(shares).all()}
         if not known:

@@ -10,9 +10,8 @@ from pydantic import Field
 
 from nextword.metrics import groups
 from nextword.metrics.distinct import distinct_and_all
-from nextword.metrics.metric import Metric, MetricConfig, Order, Score, Setup, UndefinedError, registry
+from nextword.metrics.metric import MetricConfig, OfAllTexts, Order, Score, UndefinedError, registry
 from nextword.metrics.ngrams import TokenTexts
-from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
@@ -58,24 +57,15 @@ class DiversityConfig(MetricConfig):
 
 
 @registry.register("diversity")
-class Diversity(Metric):
+class Diversity(OfAllTexts):
     """n-gram diversity: shares of different n-grams in texts, their mean and their product. Example: ``diversity``."""
 
     Config = DiversityConfig
-    needs = ("tokens",)
-
-    def __init__(self, config: MetricConfig, setup: Setup) -> None:
-        super().__init__(config, setup)
-        self._texts: list[Int[np.ndarray, "T"]] = []
-
-    def add(self, sample: Sample) -> None:
-        """Reads the written text."""
-        self._texts.append(sample.tokens)
 
     def result(self) -> dict[str, Score]:
         """``diversity-mean`` and ``diversity-product``, those that the texts are long enough for."""
         mean, product = self.config.mean, self.config.product
-        texts = TokenTexts.of(self._texts)
+        texts = self.texts()
         by_length = _by_length(texts, mean + product)
         longest = int(texts.lengths.max(initial=0))
         scores = {}

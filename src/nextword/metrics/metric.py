@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
+from jaxtyping import Int
 from pydantic import Field
 
 from nextword.config import SpecSettings, validated
+from nextword.metrics.ngrams import TokenTexts
 from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
 from nextword.metrics.units import Unit, Words
@@ -114,6 +117,24 @@ class Metric(ABC):
         Raises:
             UndefinedError: The samples have no such value.
         """
+
+
+class OfAllTexts(Metric):
+    """A metric that counts over all written texts together, and keeps their tokens until then."""
+
+    needs = ("tokens",)
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._tokens: list[Int[np.ndarray, "T"]] = []
+
+    def add(self, sample: Sample) -> None:
+        """Reads the written text."""
+        self._tokens.append(sample.tokens)
+
+    def texts(self) -> TokenTexts:
+        """All texts so far."""
+        return TokenTexts.of(self._tokens)
 
 
 registry: Registry[type[Metric]] = Registry("metric")

@@ -9,9 +9,15 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from nextword.metrics import groups
-from nextword.metrics.metric import Metric, MetricConfig, Order, OrdersConfig, Score, Setup, UndefinedError, registry
+from nextword.metrics.metric import (
+    OfAllTexts,
+    Order,
+    OrdersConfig,
+    Score,
+    UndefinedError,
+    registry,
+)
 from nextword.metrics.ngrams import NGrams, TokenTexts
-from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
@@ -67,27 +73,18 @@ class SelfBleuConfig(OrdersConfig):
 
 
 @registry.register("self-bleu")
-class SelfBleu(Metric):
+class SelfBleu(OfAllTexts):
     """Self-BLEU-n: BLEU of each text against all others, averaged; high where they are alike. Example: ``self-bleu:3``.
 
     All texts are kept, as token ids: each is a reference of all others.
     """
 
     Config = SelfBleuConfig
-    needs = ("tokens",)
     votes = ("self-bleu-3",)
-
-    def __init__(self, config: MetricConfig, setup: Setup) -> None:
-        super().__init__(config, setup)
-        self._texts: list[Int[np.ndarray, "T"]] = []
-
-    def add(self, sample: Sample) -> None:
-        """Reads the written text."""
-        self._texts.append(sample.tokens)
 
     def result(self) -> dict[str, Score]:
         """``self-bleu-n`` for every n."""
-        texts = TokenTexts.of(self._texts)
+        texts = self.texts()
         if len(texts) < 2:
             raise UndefinedError(f"Self-BLEU compares texts with each other: needs two, got {len(texts)}")
         if not texts.lengths.any():
