@@ -43,7 +43,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the samples files")
     parser.add_argument("--split", help="only pairs of this split")
     given = parser.parse_args()
-    pairs = [json.loads(line) for line in given.pairs.read_text(encoding="utf-8").splitlines()]
+    with given.pairs.open(encoding="utf-8") as file:
+        pairs = [json.loads(line) for line in file]
     pairs = [pair for pair in pairs if given.split in (None, pair["split"])]
     chance = random.Random(0)
     split = [sentences(pair["article"]) for pair in pairs]

@@ -51,7 +51,8 @@ def correlations() -> dict[str, Correlation]:
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The rows of a JSONL file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file if line.strip()]
 
 
 def written(rows: list[dict[str, Any]], out: Path) -> dict[str, list[Sample]]:

@@ -41,11 +41,29 @@ def test_evaluates_prints_and_writes(samples: Path, tmp_path: Path) -> None:
 
 
 def test_files_of_one_name_are_seeds(samples: Path, tmp_path: Path) -> None:
-    done = run(
-        "evaluate", f"x={samples}", f"x={samples}", "--field", "text=output", "--metrics", "distinct", "--out", tmp_path
-    )
+    other = samples.with_name("other.jsonl")
+    other.write_text(samples.read_text().replace("a b", "c b"))
+    given = (f"x={samples}", f"x={other}", "--field", "text=output", "--metrics", "distinct,rep", "--out", tmp_path)
+    done = run("evaluate", *given)
     assert done.exit_code == 0, done.output
     assert len(EvaluationResults.load(tmp_path / "results.json").systems[0].files) == 2
+
+
+def test_files_of_one_name_in_two_folders_are_not_taken_for_seeds(samples: Path, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    other = tmp_path / "b" / samples.name
+    other.write_text(samples.read_text())
+    done = run("evaluate", samples, other)
+    assert done.exit_code == 2
+    assert "would both be called 'mine'; name them" in done.output
+
+
+def test_results_of_a_comparison_are_not_overwritten(samples: Path, tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text('{"kind": "compare"}')
+    done = run("evaluate", samples, "--field", "text=output", "--metrics", "rep", "--out", tmp_path)
+    assert done.exit_code == 2
+    assert "is of another kind of run (compare)" in " ".join(done.output.split())
+    assert (tmp_path / "results.json").read_text() == '{"kind": "compare"}'
 
 
 @pytest.mark.parametrize(

@@ -96,14 +96,15 @@ def test_systems_are_tested_on_the_same_prompts(two: dict[str, list[str]]) -> No
 
 def test_different_prompts_or_counts_are_refused_unless_unpaired(tmp_path: Path, two: dict[str, list[str]]) -> None:
     short = {**two, "three": [written(tmp_path, "three", rows("three", 11))]}
-    with pytest.raises(ValueError, match=r"three\.jsonl has 11 samples, one\.jsonl has 12"):
+    with pytest.raises(ValueError, match=r"three\.jsonl has 11 samples, .*one\.jsonl has 12"):
         nw.evaluate({"systems": short, "metrics": ["distinct"]})
     found = nw.evaluate({"systems": short, "metrics": ["distinct"], "paired": False})
     assert not found.tests
     assert found.untested is not None
     moved = rows("three")
     moved[3], moved[4] = moved[4], moved[3]
-    with pytest.raises(ValueError, match=r"three\.jsonl, line 4: another id, prompt or reference than in line 4"):
+    where = r"three\.jsonl, line 4: another prompt, references than in .*one\.jsonl, line 4 \(the same examples"
+    with pytest.raises(ValueError, match=where):
         nw.evaluate({"systems": {**two, "three": [written(tmp_path, "three", moved)]}, "metrics": ["distinct"]})
 
 
@@ -170,7 +171,7 @@ def test_given_ids_are_counted_and_mixed_samples_refused(tmp_path: Path) -> None
     assert found.human is not None
     assert found.human.values["distinct-1"].value == 1.0
     mixed = [content[0], {"text": "no ids", "reference_token_ids": [[1]]}]
-    with pytest.raises(ValueError, match=r"b\.jsonl, line 2: some texts have token ids and others have not"):
+    with pytest.raises(ValueError, match=r"b\.jsonl, line 2: has a text without token ids"):
         nw.evaluate({"systems": {"a": [written(tmp_path, "b", mixed)]}, "metrics": ["distinct:1"]})
 
 
@@ -183,3 +184,103 @@ def test_results_are_kept_whole(tmp_path: Path, two: dict[str, list[str]]) -> No
 def test_the_same_evaluation_gives_the_same_record(two: dict[str, list[str]]) -> None:
     first, second = (nw.evaluate({"systems": two}) for _ in range(2))
     assert first.model_dump(exclude={"environment"}) == second.model_dump(exclude={"environment"})
+
+
+def test_a_unit_does_not_depend_on_which_file_comes_first(tmp_path: Path) -> None:
+    words, ids = {"text": "x y z", "reference": "x"}, {"text": "q q q", "token_ids": [0, 1, 2], "reference": "x"}
+    files = {"a": [written(tmp_path, "a", [words])], "b": [written(tmp_path, "b", [ids])]}
+    for systems in (files, dict(reversed(files.items()))):
+        with pytest.raises(ValueError, match=r"line 1: has (token ids|a text without token ids)"):
+            nw.evaluate({"systems": systems, "metrics": ["distinct:1", "ms-jaccard:1"]})
+    with pytest.raises(ValueError, match=r"c\.jsonl, line 2: has token ids, the first sample has none"):
+        nw.evaluate({"systems": {"c": [written(tmp_path, "c", [words, ids])]}, "metrics": ["uniq-seq"]})
+
+
+def test_special_ids_end_a_text(tmp_path: Path) -> None:
+    content = [{"token_ids": [1, 2, 0, 0], "reference_token_ids": [[3, 0]]}]
+    file = written(tmp_path, "a", content)
+    raw = nw.evaluate({"systems": {"a": [file]}, "metrics": ["uniq-seq"]})
+    cut = nw.evaluate({"systems": {"a": [file]}, "metrics": ["uniq-seq"], "special": [0]})
+    assert [one.systems[0].values["uniq-seq"].value for one in (raw, cut)] == [3, 2]
+    with pytest.raises(ValueError, match="give 'tokenizer' or 'special'"):
+        nw.evaluate({"systems": {"a": [file]}, "tokenizer": "x", "special": [0]})
+
+
+def test_seeds_of_one_file_are_refused(two: dict[str, list[str]]) -> None:
+    with pytest.raises(ValueError, match=r"holds the same as .*; seeds are different files"):
+        nw.evaluate({"systems": {"one": two["one"] * 2}, "metrics": ["distinct"]})
+
+
+def test_the_number_of_seeds_does_not_change_what_a_prompt_weighs(tmp_path: Path) -> None:
+    def scored(name: str, shift: float, seed: int) -> str:
+        rng = np.random.default_rng(seed)
+        hard = np.random.default_rng(0).normal(5, 3, 40)  # prompts differ far more than systems
+        rows = [{"id": i, "log_probs": [-abs(h) - shift - abs(rng.normal(0, 0.1))]} for i, h in enumerate(hard)]
+        return written(tmp_path, f"{name}{seed}", rows)
+
+    better = [scored("better", 0.0, seed) for seed in (1, 2, 3)]
+    worse = [scored("worse", 1.0, 4)]
+    found = nw.evaluate({"systems": {"better": better, "worse": worse}, "metrics": ["likelihood"]})
+    (test,) = [one for one in found.tests if one.measure == "nll"]
+    assert test.difference == pytest.approx(-1.0, abs=0.1)
+    assert test.p_permutation < 0.001
+
+
+def test_a_failed_seed_has_no_mean_and_does_not_win(tmp_path: Path) -> None:
+    def scored(name: str, *values: float) -> str:
+        return written(tmp_path, name, [{"id": i, "log_probs": [v]} for i, v in enumerate(values)])
+
+    a = [scored("a1", -1.0, -2.0), scored("a2", -1.0, -np.inf)]
+    b = [scored("b1", -1.7, -1.8), scored("b2", -1.8, -1.7)]
+    found = nw.evaluate({"systems": {"a": a, "b": b}, "metrics": ["likelihood"]})
+    assert "perplexity" not in found.systems[0].values
+    assert found.systems[0].files[1].undefined.keys() == {"likelihood"}
+    assert found.wins is not None
+    assert found.wins.duels[0].won == found.wins.duels[0].lost == 0
+
+
+def test_no_human_row_where_systems_have_different_references(tmp_path: Path) -> None:
+    files = {
+        name: [written(tmp_path, name, [{"text": text, "reference": text}])]
+        for name, text in (("h1", "a a a a"), ("h2", "b c d e"))
+    }
+    found = nw.evaluate({"systems": files, "metrics": ["distinct:1"], "paired": False})
+    assert found.human is None
+    assert found.left_out["human"] == "the systems have different references"
+    assert found.wins is not None
+    assert found.wins.measures == []
+
+
+def test_a_reference_on_some_lines_only_is_an_error(tmp_path: Path) -> None:
+    content = rows("one")
+    del content[0]["references"]
+    with pytest.raises(ValueError, match=r"line 1: no 'references', which .*line 2 has"):
+        nw.evaluate({"systems": {"one": [written(tmp_path, "one", content)]}, "metrics": ["distinct:1"]})
+
+
+def test_all_looks_at_every_file(tmp_path: Path) -> None:
+    plain, scored = {"id": 1, "text": "a b"}, {"id": 1, "text": "a b", "log_probs": [-1.0]}
+    files = {"a": [written(tmp_path, "a", [scored])], "b": [written(tmp_path, "b", [plain])]}
+    for systems in (files, dict(reversed(files.items()))):
+        assert "no log_probs in" in nw.evaluate({"systems": systems}).left_out["likelihood"]
+
+
+def test_samples_without_anything_to_pair_them_by_are_not_tested(tmp_path: Path) -> None:
+    files = {name: [written(tmp_path, name, [{"text": f"{name} x"}, {"text": "y y"}])] for name in "ab"}
+    found = nw.evaluate({"systems": files, "metrics": ["distinct:1"]})
+    assert found.tests == []
+    assert "none of id, prompt" in (found.untested or "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [("perplexity", "'perplexity': it is measured by 'likelihood'"), ("distinct-1", "it is measured by 'distinct'")],
+)
+def test_a_measure_is_no_metric(asked: str, message: str, two: dict[str, list[str]]) -> None:
+    with pytest.raises(ValueError, match=message):
+        nw.evaluate({"systems": two, "metrics": [asked]})
+
+
+def test_one_of_a_list_may_be_given_alone(two: dict[str, list[str]]) -> None:
+    found = nw.evaluate({"systems": {"one": two["one"][0]}, "metrics": {"metric": "distinct", "n": 2}})
+    assert found.systems[0].values.keys() == {"distinct-2"}

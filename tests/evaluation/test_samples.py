@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ def write(path: Path, *lines: Any) -> Path:
 def test_lines_become_samples(tmp_path: Path) -> None:
     path = write(tmp_path, {"id": 1, "text": "it is", "reference": "it was", "model": "x"}, {"id": 2, "text": ""})
     first, second = read_samples(path, Words())
-    assert (first.text, first.references, first.place) == ("it is", ["it was"], "samples.jsonl, line 1")
+    assert (first.text, first.references, first.place) == ("it is", ["it was"], f"{path}, line 1")
     assert first.tokens.tolist() == [0, 1]
     assert second.tokens.tolist() == []
 
@@ -54,6 +55,10 @@ GOOD = '{"text": "a"}'
         (('{"table": {"header": ["a"], "rows": [["1", "2"]]}}',), "row 1 of the table has 2 cells"),
         (('{"id": 3}', '{"id": 3}'), "line 2: id 3 is that of line 1 too"),
         ((), "is empty"),
+        ((GOOD, '{"text": "a"'), r"line 2: not JSON: Expecting ',' delimiter at column 13"),
+        (('{"text": "a", "text": "b"}',), "line 1: key 'text' comes twice"),
+        (('{"token_ids": [9223372036854775808]}',), "line 1: 'token_ids.0': Input should be less than"),
+        (("[" * 100_000,), "line 1: .*recursion"),
     ],
 )
 def test_faults_name_the_line(lines: tuple[str, ...], message: str, tmp_path: Path) -> None:
@@ -82,3 +87,18 @@ def test_a_broken_line_is_found_when_it_is_reached(tmp_path: Path) -> None:
     assert next(reader).text == "a"
     with pytest.raises(ValueError, match="line 3"):
         next(reader)
+
+
+def test_fields_may_swap_keys_or_share_one(tmp_path: Path) -> None:
+    path = write(tmp_path, {"text": "p", "gen": "g"})
+    for fields in ({"prompt": "text", "text": "gen"}, {"text": "gen", "prompt": "text"}):
+        (sample,) = read_samples(path, Words(), fields)
+        assert (sample.prompt, sample.text) == ("p", "g")
+    (sample,) = read_samples(path, Words(), {"text": "gen", "source": "gen"})
+    assert (sample.text, sample.source) == ("g", "g")
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="can be read only once; write the samples to a file"):
+        list(read_samples(tmp_path / "pipe", Words()))

@@ -75,3 +75,8 @@ def test_only_the_chosen_vote() -> None:
     found = wins(table(), GOALS, HUMAN, ["ppl"])
     assert found.measures == ["ppl"]
     assert found.ranking[0].name == "MLE"
+
+
+def test_rounding_decides_no_tie() -> None:
+    found = wins({"x": {"rep": 0.3}, "y": {"rep": 0.1}}, {"rep": "human"}, {"rep": 0.2})
+    assert found.duels[0].tied == 1

@@ -7,7 +7,8 @@ from nextword.metrics.units import GivenIds, Words, split
 
 
 def sample(**fields: object) -> Sample:
-    return Sample.model_validate(fields).bound("x.jsonl, line 3", Words())
+    unit = GivenIds() if "token_ids" in fields or "reference_token_ids" in fields else Words()
+    return Sample.model_validate(fields).bound("x.jsonl, line 3", unit)
 
 
 def test_words_are_numbered_over_all_texts_of_a_unit() -> None:
@@ -30,7 +31,7 @@ def test_absent_fields_name_line_and_keys(field: str) -> None:
 
 
 def test_no_reference_is_an_absent_reference() -> None:
-    with pytest.raises(MissingFieldError, match="no 'references'"):
+    with pytest.raises(MissingFieldError, match="line 3: 'references' is empty, and this needs it"):
         sample(text="a", references=[]).need("references", "this")
 
 
@@ -52,8 +53,19 @@ def test_human_row_has_the_first_reference_as_text() -> None:
 
 def test_text_without_ids_among_ids_is_an_error() -> None:
     mixed = Sample.model_validate({"text": "a"}).bound("x.jsonl, line 9", GivenIds())
-    with pytest.raises(ValueError, match="line 9: some texts have token ids and others have not"):
+    with pytest.raises(ValueError, match="line 9: has a text without token ids"):
         _ = mixed.tokens
+
+
+def test_ids_among_words_are_an_error() -> None:
+    mixed = Sample.model_validate({"text": "a", "token_ids": [3]}).bound("x.jsonl, line 9", Words())
+    with pytest.raises(ValueError, match="line 9: has token ids, the first sample has none"):
+        _ = mixed.tokens
+
+
+def test_ids_that_no_tokenizer_has_are_refused() -> None:
+    with pytest.raises(ValueError, match="less than 9223372036854775808"):
+        sample(token_ids=[2**63])
 
 
 def test_words_of_any_script() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextword.cli.errors import plain_errors
+from nextword.cli.errors import INTERRUPTED, complain, plain_errors
+
+QUIET_SECONDS = 5.0
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +32,8 @@ def evaluate(
     metrics: Annotated[
         list[str] | None,
         typer.Option(
-            help="A metric ('nextword list metrics'), for instance self-bleu:2,3. May be repeated. 'all', the default: "
+            help="A metric ('nextword list metrics'), for instance self-bleu:2,3, or several: distinct,rep. May be "
+            "repeated. 'all', the default: "
             "every metric that the samples have fields for and that asks no large model."
         ),
     ] = None,
@@ -71,13 +76,19 @@ def evaluate(
     of_metrics = [one for one in settings or [] if "." in one.partition("=")[0]]
     content = {
         "systems": _systems(files),
-        "metrics": _with_settings(metrics or ["all"], of_metrics),
+        "metrics": _with_settings(_split(metrics or ["all"]), of_metrics),
         "tokenizer": tokenizer,
         "fields": dict(_pair(one, "--field", "text=prediction") for one in field or []),
     }
     config = validated(EvaluateConfig, overridden(content, [one for one in settings or [] if one not in of_metrics]))
+    _check_folder(out)
     console = Console()
-    results = _watched(config, console, this_command())
+    try:
+        results = _watched(config, console, this_command())
+    except KeyboardInterrupt:
+        complain("what models said of the texts so far is kept beside the samples", kind="interrupted")
+        Console(stderr=True, soft_wrap=True).print(f"To go on: {this_command()}", markup=False, highlight=False)
+        raise typer.Exit(INTERRUPTED) from None
     results.save(out / "results.json")
     write_report(results, out / "report.html")
     _show(results, console, out)
@@ -85,12 +96,38 @@ def evaluate(
 
 def _systems(files: list[str]) -> dict[str, list[str]]:
     systems: dict[str, list[str]] = {}
+    nameless: dict[str, str] = {}
     for given in files:
         name, equals, path = given.partition("=")
         if not equals or Path(given).exists():
             name, path = Path(given).stem, given
+            if name in nameless:
+                raise ValueError(
+                    f"{nameless[name]} and {given} would both be called '{name}'; name them: one={nameless[name]} "
+                    f"other={given} (or {name}= before both, if they are seeds of one system)"
+                )
+            nameless[name] = given
         systems.setdefault(name, []).append(path)
     return systems
+
+
+def _check_folder(out: Path) -> None:
+    """Raises ValueError, before anything is measured, where the results cannot be written to ``out``."""
+    from nextword.records import kind_of
+
+    results = out / "results.json"
+    if results.exists() and kind_of(results) != "evaluate":
+        raise ValueError(f"{results} is of another kind of run ({kind_of(results)}); give another --out")
+    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not there.is_dir():
+        raise ValueError(f"--out {out}: {there} is a file, not a folder")
+    if not os.access(there, os.W_OK):
+        raise ValueError(f"--out {out}: {there} cannot be written to")
+
+
+def _split(specs: list[str]) -> list[str]:
+    """Several names in one option, as in ``distinct,rep``; behind a colon a comma separates settings."""
+    return [name for spec in specs for name in ([spec] if ":" in spec else spec.split(","))]
 
 
 def _pair(given: str, option: str, example: str) -> tuple[str, str]:
@@ -129,7 +166,7 @@ def _watched(config: Any, console: Console, command: str) -> EvaluationResults:
     from nextword.evaluation import evaluate
 
     if not console.is_terminal:
-        return evaluate(config, command=command)
+        return evaluate(config, _Lines(), command)
     text = TextColumn("{task.description}", markup=False)
     with Progress(SpinnerColumn(), text, BarColumn(), TimeElapsedColumn(), console=console, transient=True) as bars:
         task = bars.add_task("reading", total=None)
@@ -138,6 +175,21 @@ def _watched(config: Any, console: Console, command: str) -> EvaluationResults:
             bars.update(task, description=stage, completed=done, total=total or None)
 
         return evaluate(config, watch, command)
+
+
+class _Lines:
+    """Elsewhere than on a terminal: one plain line on stderr for each stage of a long evaluation."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._began = time.monotonic()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Told at every step; says something where a new stage begins after some seconds of silence."""
+        if stage != self._stage and time.monotonic() - self._began > QUIET_SECONDS:
+            typer.echo(stage, err=True)
+            self._began = time.monotonic()
+        self._stage = stage
 
 
 def _show(results: EvaluationResults, console: Console, out: Path) -> None:

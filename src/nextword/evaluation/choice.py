@@ -11,6 +11,8 @@ from nextword.evaluation.config import ALL
 from nextword.metrics.metric import Metric, MetricConfig, parse_metric, registry
 from nextword.metrics.sample import Sample
 
+INSTALL = "install the library with its extra 'metrics' (pip install -c constraints.txt -e '.[metrics]')"
+
 EITHER = {
     "tokens": ("token_ids", "text"),
     "prompt_tokens": ("prompt_token_ids", "prompt"),
@@ -36,12 +38,14 @@ def missing_packages(metric: type[Metric]) -> list[str]:
     return [package for package in metric.packages if importlib.util.find_spec(package) is None]
 
 
-def chosen(asked: Sequence[str | dict[str, Any]], sample: Sample) -> tuple[list[MetricConfig], dict[str, str]]:
+def chosen(
+    asked: Sequence[str | dict[str, Any]], firsts: Sequence[Sample]
+) -> tuple[list[MetricConfig], dict[str, str]]:
     """The metrics to measure, and those that "all" leaves out, with the reason.
 
     Args:
         asked: Specs, settings in full, or "all".
-        sample: The first sample, which shows what there is.
+        firsts: The first sample of every file, which show what there is.
 
     Raises:
         ValueError: Unknown names or settings, the same metric twice, or one asked for by name that cannot be measured.
@@ -53,13 +57,13 @@ def chosen(asked: Sequence[str | dict[str, Any]], sample: Sample) -> tuple[list[
         config = parse_metric(one)
         if config.metric in configs:
             raise ValueError(f"metric '{config.metric}' is asked for twice; write its settings in one")
-        _require(registry.get(config.metric), config.metric, sample)
+        _require(config.metric, firsts)
         configs[config.metric] = config
     left_out: dict[str, str] = {}
     if ALL in asked:
         for name in registry.names():
             if name not in configs:
-                reason = _why_not(registry.get(name), sample)
+                reason = _why_not(registry.get(name), firsts)
                 if reason is None:
                     configs[name] = parse_metric(name)
                 else:
@@ -67,19 +71,22 @@ def chosen(asked: Sequence[str | dict[str, Any]], sample: Sample) -> tuple[list[
     return list(configs.values()), left_out
 
 
-def _require(metric: type[Metric], name: str, sample: Sample) -> None:
+def _require(name: str, firsts: Sequence[Sample]) -> None:
+    metric = registry.get(name)
     absent = missing_packages(metric)
     if absent:
-        raise ValueError(f"{name} needs {', '.join(absent)}, not installed here: pip install 'nextword[metrics]'")
-    for field in lacking(metric, sample):
-        sample.need(field.rpartition(" or ")[2], name)
+        raise ValueError(f"{name} needs {', '.join(absent)}, not installed here; {INSTALL}")
+    for sample in firsts:
+        for field in lacking(metric, sample):
+            sample.need(field.rpartition(" or ")[2], name)
 
 
-def _why_not(metric: type[Metric], sample: Sample) -> str | None:
-    fields = lacking(metric, sample)
-    if fields:
-        return f"the samples have no {' and no '.join(fields)}"
+def _why_not(metric: type[Metric], firsts: Sequence[Sample]) -> str | None:
+    for sample in firsts:
+        fields = lacking(metric, sample)
+        if fields:
+            return f"no {' and no '.join(fields)} in {sample.place}"
     absent = missing_packages(metric)
     if absent:
-        return f"needs {', '.join(absent)}, not installed: pip install 'nextword[metrics]'"
+        return f"needs {', '.join(absent)}, not installed here; {INSTALL}"
     return metric.on_request()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from nextword.config import Settings
 from nextword.metrics.intervals import RESAMPLES
@@ -24,6 +24,8 @@ class EvaluateConfig(Settings):
     that the samples have fields for and that asks no model."""
     tokenizer: str | None = None
     """Path or hub name of the tokenizer whose tokens are counted; none: the samples' own token ids, else words."""
+    special: list[int] = Field(default=[])
+    """Token ids of the samples that are no text (padding, beginning and end), where no tokenizer says which."""
     fields: dict[str, str] = Field(default={})
     """Names that the files use for fields of a sample, for instance {"text": "prediction"}."""
     human: bool = True
@@ -43,6 +45,18 @@ class EvaluateConfig(Settings):
     batch_size: int = Field(default=32, ge=1)
     """Texts that such a model sees at once."""
 
+    @field_validator("systems", mode="before")
+    @classmethod
+    def _one_file(cls, systems: Any) -> Any:
+        if not isinstance(systems, dict):
+            return systems
+        return {name: [files] if isinstance(files, str) else files for name, files in systems.items()}
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _one_metric(cls, metrics: Any) -> Any:
+        return [metrics] if isinstance(metrics, str | dict) else metrics
+
     @model_validator(mode="after")
     def _named(self) -> Self:
         for name, files in self.systems.items():
@@ -50,6 +64,8 @@ class EvaluateConfig(Settings):
                 raise ValueError(f"system '{name}' has no samples file")
             if not name.strip():
                 raise ValueError("a system needs a name")
+        if self.tokenizer is not None and self.special:
+            raise ValueError("the tokenizer says which tokens are special; give 'tokenizer' or 'special', not both")
         if "human" in self.systems and self.human:
             raise ValueError("'human' is the row of the references; give the system another name, or human = false")
         return self

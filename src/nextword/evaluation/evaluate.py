@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue
+import numpy as np
 
 from nextword.config import validated
 from nextword.evaluation.choice import chosen
 from nextword.evaluation.config import EvaluateConfig
-from nextword.evaluation.passes import Measured, Pass, Watch, measure_file
+from nextword.evaluation.passes import ASKED, NOTHING_ASKED, Measured, Reading, Watch, read_file
 from nextword.evaluation.samples import first_sample
 from nextword.evaluation.units import unit_for
 from nextword.evaluation.wins import wins
 from nextword.metrics import groups
 from nextword.metrics.intervals import bootstrap_intervals, over_seeds
-from nextword.metrics.metric import Setup
+from nextword.metrics.metric import MetricConfig, Setup
 from nextword.metrics.paired import PairedTest, holm, paired_tests
 from nextword.metrics.statistic import Statistic
 from nextword.metrics.units import Words
@@ -59,62 +60,88 @@ def evaluate(
     """
     config = config if isinstance(config, EvaluateConfig) else validated(EvaluateConfig, config)
     files = {name: [Path(file) for file in paths] for name, paths in config.systems.items()}
-    sample = first_sample(next(iter(files.values()))[0], Words(), config.fields)
-    unit = unit_for(sample, config.tokenizer)
-    metrics, left_out = chosen(config.metrics, sample)
-    passes: dict[str, list[Pass]] = {}
+    firsts = [first_sample(path, Words(), config.fields) for paths in files.values() for path in paths]
+    unit = unit_for(firsts[0], config.tokenizer, config.special)
+    metrics, left_out = chosen(config.metrics, firsts)
+    readings: dict[str, list[Reading]] = {}
     for name, paths in files.items():
         for path in paths:
-            setup = Setup(unit, path.with_name(path.name + ".features"), config.device, config.batch_size)
+            told = _named(watch, f"{name}, {path.name}" if len(paths) > 1 else name)
+            folder = path.with_name(path.name + ".features")
+            setup = Setup(unit, folder, config.device, config.batch_size, told)
             # The references are the same for all systems, so they are measured once.
-            human = config.human and not passes
-            stage = f"{name}, {path.name}" if len(paths) > 1 else name
-            told = _named(watch, stage)
-            passes.setdefault(name, []).append(measure_file(path, metrics, setup, config.fields, human, told))
-    if config.paired:
-        _check_same_prompts(passes)
-    return _record(config, passes, left_out, unit.name, [one.model_dump(mode="json") for one in metrics], command)
+            human = config.human and not readings
+            readings.setdefault(name, []).append(read_file(path, metrics, setup, config.fields, human, told))
+    _check_seeds(readings)
+    difference = different_prompts([one for runs in readings.values() for one in runs])
+    if config.paired and difference is not None:
+        raise ValueError(f"{difference}. Paired tests need the same examples; paired=false compares without tests.")
+    passes = {name: [_measured(one, _named(watch, name)) for one in runs] for name, runs in readings.items()}
+    if difference is not None:
+        left_out["human"] = "the systems have different references"
+    human_row = None if difference is not None else _people(next(iter(readings.values()))[0], watch)
+    return _record(config, passes, human_row, left_out, unit.name, metrics, command)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A file and what was measured of its texts."""
+
+    reading: Reading
+    measured: Measured
+
+
+def _measured(reading: Reading, watch: Watch) -> Pass:
+    return Pass(reading, reading.system.result(watch))
+
+
+def _people(reading: Reading, watch: Watch) -> Pass | None:
+    if not reading.human.samples:
+        return None
+    return Pass(reading, reading.human.result(_named(watch, HUMAN)))
 
 
 def _named(watch: Watch, stage: str) -> Watch:
     return lambda what, done, total: watch(f"{stage}: {what}", done, total)
 
 
-def _check_same_prompts(passes: Mapping[str, list[Pass]]) -> None:
-    """Raises ValueError where two files do not hold the same examples in the same order."""
-    every = [one for runs in passes.values() for one in runs]
-    first = every[0]
-    for other in every[1:]:
+def _check_seeds(readings: Mapping[str, list[Reading]]) -> None:
+    """Raises ValueError where two seeds of a system are one file."""
+    for name, runs in readings.items():
+        seen: dict[str, Path] = {}
+        for one in runs:
+            if one.sha256 in seen:
+                raise ValueError(f"{name}: {one.path} holds the same as {seen[one.sha256]}; seeds are different files")
+            seen[one.sha256] = one.path
+
+
+def different_prompts(readings: Sequence[Reading]) -> str | None:
+    """What shows that the files do not hold the same examples in the same order; None where they do."""
+    first = readings[0]
+    for other in readings[1:]:
         if len(other.prompts) != len(first.prompts):
-            raise ValueError(
-                f"{other.path.name} has {len(other.prompts)} samples, {first.path.name} has {len(first.prompts)}: "
-                "paired tests need the same examples; paired=false compares without tests"
-            )
+            return f"{other.path} has {len(other.prompts)} samples, {first.path} has {len(first.prompts)}"
         for line, (a, b) in enumerate(zip(first.prompts, other.prompts, strict=True), 1):
             if a != b:
-                raise ValueError(
-                    f"{other.path.name}, line {line}: another id, prompt or reference than in line {line} of "
-                    f"{first.path.name}; paired tests need the same examples in the same order; paired=false compares "
-                    "without tests"
-                )
+                fields = ", ".join(field for field, x, y in zip(ASKED, a, b, strict=True) if x != y)
+                order = " (the same examples in another order)" if set(first.prompts) == set(other.prompts) else ""
+                return f"{other.path}, line {line}: another {fields} than in {first.path}, line {line}{order}"
+    return None
 
 
 def _record(
     config: EvaluateConfig,
     passes: dict[str, list[Pass]],
+    human: Pass | None,
     left_out: dict[str, str],
     unit: str,
-    metrics: list[JsonValue],
+    metrics: list[MetricConfig],
     command: str,
 ) -> EvaluationResults:
-    columns = [one.system for runs in passes.values() for one in runs]
-    human = next(iter(passes.values()))[0].human
-    measures = _measures([*columns, *([human] if human else [])])
-    systems = [
-        SystemRecord(name=name, files=found, values=_over_seeds(found, measures))
-        for name, found in ((name, [_file(one, one.system, config) for one in runs]) for name, runs in passes.items())
-    ]
-    of_humans = None if human is None else _file(next(iter(passes.values()))[0], human, config)
+    columns = [one.measured for runs in passes.values() for one in runs]
+    measures = _measures([*columns, *([human.measured] if human else [])])
+    systems = [_system(name, [_file(one, config) for one in runs], measures) for name, runs in passes.items()]
+    of_humans = None if human is None else _file(human, config)
     tests, untested = _tests(config, passes)
     return EvaluationResults(
         command=command,
@@ -126,7 +153,10 @@ def _record(
         tests=tests,
         untested=untested,
         wins=_wins(config, systems, of_humans, measures, columns),
-        settings={**config.model_dump(mode="json", exclude={"metrics"}), "metrics": metrics},
+        settings={
+            **config.model_dump(mode="json", exclude={"metrics"}),
+            "metrics": [one.model_dump(mode="json") for one in metrics],
+        },
         environment=Environment.collect(),
     )
 
@@ -139,31 +169,37 @@ def _measures(columns: list[Measured]) -> dict[str, Measure]:
     return {key: found[key] for key in ordered}
 
 
-def _file(one: Pass, measured: Measured, config: EvaluateConfig) -> SampleFile:
-    drawn = {key: score.statistic for key, score in measured.scores.items() if score.statistic is not None}
+def _file(one: Pass, config: EvaluateConfig) -> SampleFile:
+    scores = one.measured.scores
+    drawn = {key: score.statistic for key, score in scores.items() if score.statistic is not None}
     intervals = dict(zip(drawn, bootstrap_intervals(list(drawn.values()), config.resamples, config.seed), strict=True))
     values = {}
-    for key, score in measured.scores.items():
+    for key, score in scores.items():
         low, high = intervals.get(key) or (None, None)
         values[key] = MetricValue(value=score.value, unit=score.measure.unit, n=score.n, low=low, high=high)
     return SampleFile(
-        file=one.path.name, sha256=one.sha256, samples=measured.samples, values=values, undefined=measured.undefined
+        file=one.reading.path.name,
+        sha256=one.reading.sha256,
+        samples=one.measured.samples,
+        values=values,
+        undefined=one.measured.undefined,
     )
 
 
-def _over_seeds(files: list[SampleFile], measures: dict[str, Measure]) -> dict[str, MetricValue]:
+def _system(name: str, files: list[SampleFile], measures: dict[str, Measure]) -> SystemRecord:
+    """The system and its means over seeds; what some seed lacks has no mean, which would flatter the system."""
     if len(files) == 1:
-        return files[0].values
+        return SystemRecord(name=name, files=files, values=files[0].values)
     values = {}
     for key in measures:
         found = [file.values[key] for file in files if key in file.values]
-        if found:
+        if len(found) == len(files):
             mean, interval = over_seeds([value.value for value in found])
             low, high = interval or (None, None)
             values[key] = MetricValue(
                 value=mean, unit=found[0].unit, n=sum(value.n for value in found), low=low, high=high
             )
-    return values
+    return SystemRecord(name=name, files=files, values=values)
 
 
 def _tests(config: EvaluateConfig, passes: dict[str, list[Pass]]) -> tuple[list[PairRecord], str | None]:
@@ -171,6 +207,8 @@ def _tests(config: EvaluateConfig, passes: dict[str, list[Pass]]) -> tuple[list[
         return [], None
     if not config.paired:
         return [], "they were turned off, so that systems may have different prompts"
+    if next(iter(passes.values()))[0].reading.prompts[0] == NOTHING_ASKED:
+        return [], f"the samples have none of {', '.join(ASKED)} to be paired by"
     found: list[tuple[str, str, str, PairedTest]] = []
     for first, second in combinations(passes, 2):
         a, b = _pooled(passes[first]), _pooled(passes[second])
@@ -202,14 +240,13 @@ def _pair(key: str, first: str, second: str, test: PairedTest, p_holm: float) ->
 def _pooled(runs: list[Pass]) -> dict[str, Statistic]:
     """The statistics over the texts of all seeds; a prompt stays one unit of drawing, whatever number of seeds."""
     columns = [
-        {key: score.statistic for key, score in one.system.scores.items() if score.statistic is not None}
+        {key: score.statistic for key, score in one.measured.scores.items() if score.statistic is not None}
         for one in runs
     ]
     shared = [key for key in columns[0] if all(key in column for column in columns)]
+    # A mean, not a sum: a prompt weighs the same in every system, so that systems can be swapped.
     return {
-        key: Statistic(
-            sum(column[key].parts for column in columns[1:]) + columns[0][key].parts, columns[0][key].combine
-        )
+        key: Statistic(np.mean([column[key].parts for column in columns], axis=0), columns[0][key].combine)
         for key in shared
     }
 

@@ -9,11 +9,22 @@ from pathlib import Path
 
 from nextword.evaluation.choice import lacking
 from nextword.evaluation.samples import read_samples
+from nextword.metrics.given import AllOrNone
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
 
 Watch = Callable[[str, int, int], None]
 """Told what is going on: a name, how much is done, of how much."""
+
+
+ASKED = (
+    "id", "prompt", "prompt_token_ids", "references", "reference_token_ids", "target_token_ids", "right_token_ids",
+)  # fmt: skip
+"""Fields that are the same for the same example of another system. The document is not among them: systems may have
+been given different cuts of it."""
+
+
+NOTHING_ASKED = tuple(hash(repr(None)) for _ in ASKED)
 
 
 @dataclass(frozen=True)
@@ -30,24 +41,17 @@ class Measured:
     """Keys that vote in a table of wins."""
 
 
-@dataclass(frozen=True)
-class Pass:
-    """A samples file, measured."""
-
-    path: Path
-    sha256: str
-    system: Measured
-    human: Measured | None
-    prompts: list[bytes]
-    """A hash of what each sample was asked and compared with: equal for the same example of another system."""
-
-
 class Column:
     """The metrics of one column of the table, while samples pass."""
 
     def __init__(self, configs: Sequence[MetricConfig], setup: Setup) -> None:
         self._metrics: dict[str, Metric] = {c.metric: registry.get(c.metric)(c, setup) for c in configs}
         self._samples = 0
+
+    @property
+    def samples(self) -> int:
+        """How many there were."""
+        return self._samples
 
     def add(self, sample: Sample) -> None:
         """All metrics read the sample."""
@@ -74,30 +78,42 @@ class Column:
         return Measured(scores, undefined, self._samples, tuple(votes))
 
 
-def measure_file(
+@dataclass(frozen=True)
+class Reading:
+    """A samples file, read."""
+
+    path: Path
+    sha256: str
+    system: Column
+    """What the system wrote."""
+    human: Column
+    """What people wrote in its place; empty without references."""
+    prompts: list[tuple[int, ...]]
+    """What each sample was asked and compared with, as a hash of each of ``ASKED``."""
+
+
+def read_file(
     path: Path, configs: Sequence[MetricConfig], setup: Setup, fields: dict[str, str], human: bool, watch: Watch
-) -> Pass:
-    """Reads the file once and measures its texts, and its first references too where ``human``.
+) -> Reading:
+    """Shows every sample of the file to every metric, and its first reference too where ``human``.
 
     Raises:
         ValueError: A line is no sample, or lacks what a metric needs.
     """
-    column = Column(configs, setup)
-    references: Column | None = None
-    prompts: list[bytes] = []
-    for number, sample in enumerate(read_samples(path, setup.unit, fields)):
-        if number == 0 and human and _has_references(sample):
-            references = Column(_of_people(configs, sample.as_human()), setup)
-        column.add(sample)
-        if references is not None:
-            references.add(sample.as_human())
-        prompts.append(_asked(sample))
+    system, references = Column(configs, setup), Column((), setup)
+    prompts: list[tuple[int, ...]] = []
+    digest = hashlib.sha256()
+    given = AllOrNone("references")
+    for number, sample in enumerate(read_samples(path, setup.unit, fields, digest)):
+        system.add(sample)
+        if human and given.has(sample, _has_references(sample)):
+            people = sample.as_human()
+            if number == 0:
+                references = Column(_of_people(configs, people), setup)
+            references.add(people)
+        prompts.append(tuple(hash(repr(getattr(sample, field))) for field in ASKED))
         watch("reading", number + 1, 0)
-    system = column.result(watch)
-    of_humans = None
-    if references is not None:
-        of_humans = references.result(lambda name, done, count: watch(f"human, {name}", done, count))
-    return Pass(path, _sha256(path), system, of_humans, prompts)
+    return Reading(path, digest.hexdigest(), system, references, prompts)
 
 
 def _of_people(configs: Sequence[MetricConfig], first: Sample) -> list[MetricConfig]:
@@ -108,17 +124,3 @@ def _of_people(configs: Sequence[MetricConfig], first: Sample) -> list[MetricCon
 
 def _has_references(sample: Sample) -> bool:
     return bool(sample.references or sample.reference_token_ids or sample.target_token_ids)
-
-
-def _asked(sample: Sample) -> bytes:
-    """A hash of the example; the document is left out, because systems may have been given different cuts of it."""
-    told = (
-        sample.id, sample.prompt, sample.prompt_token_ids, sample.references, sample.reference_token_ids,
-        sample.target_token_ids, sample.right_token_ids,
-    )  # fmt: skip
-    return hashlib.sha256(repr(told).encode()).digest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

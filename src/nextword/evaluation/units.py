@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,11 +52,17 @@ class Tokens(Unit):
         return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
-def unit_for(sample: Sample, tokenizer: str | None) -> Unit:
+def unit_for(sample: Sample, tokenizer: str | None, special: Collection[int] = ()) -> Unit:
     """The unit: that of the tokenizer where one is named, the samples' own ids where they have some, else words.
 
-    Ids that the samples bring along are used as they are also where a tokenizer is named.
+    Ids that the samples bring along must be those of the tokenizer, where one is named; they are used as they are.
+
+    Args:
+        sample: The first sample.
+        tokenizer: Path or hub name.
+        special: Ids of the samples that are no text, where no tokenizer says which.
     """
     if tokenizer is not None:
         return Tokens.load(tokenizer)
-    return GivenIds() if sample.token_ids is not None or sample.reference_token_ids is not None else Words()
+    has_ids = sample.token_ids is not None or sample.reference_token_ids is not None
+    return GivenIds(special) if has_ids else Words()

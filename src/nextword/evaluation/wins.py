@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
@@ -63,7 +64,8 @@ def _duel(
     for key in keys:
         if key in systems[first] and key in systems[second]:
             a, b = (_cost(systems[name][key], goals[key], human.get(key)) for name in (first, second))
-            count[(a < b) - (a > b)] += 1
+            # Rounding decides nothing: 0.3 and 0.1 are as far from 0.2.
+            count[0 if math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) else (a < b) - (a > b)] += 1
     return Duel(first=first, second=second, won=count[1], lost=count[-1], tied=count[0])
 
 

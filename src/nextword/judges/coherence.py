@@ -7,7 +7,7 @@ from jaxtyping import Float
 from pydantic import Field
 
 from nextword.judges.encoder import Pooling, SentenceEncoder, packaged_encoder
-from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, groups, registry
+from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, groups, registry
 from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
@@ -66,11 +66,22 @@ class Coherence(Metric):
         self._pairs.append((sample.need("prompt", "coherence"), sample.need("text", "coherence")))
 
     def result(self) -> dict[str, Score]:
-        """``coherence``."""
+        """``coherence``.
+
+        Raises:
+            UndefinedError: No prompt and text have words, or the encoder cannot read them.
+        """
         places = [place for place, pair in enumerate(self._pairs) if all(text.strip() for text in pair)]
         cosines = np.full(len(self._pairs), np.nan)
         if places:
-            rows = self._encoder.embed([text for place in places for text in self._pairs[place]])
+            texts = [text for place in places for text in self._pairs[place]]
+            reading = self._encoder.reading(texts)
+            if reading is not None and reading.fault is not None:
+                raise UndefinedError(
+                    f"coherence: {self._encoder.name} cannot read these texts ({reading.fault}); name an encoder of "
+                    "their language, or a multilingual one, as coherence.encoder"
+                )
+            rows = self._encoder.embed(texts)
             cosines[places] = row_cosines(rows[::2], rows[1::2])
         pooling = f", {self.config.pooling} pooling" if self.config.pooling else ""
         measure = Measure(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +32,29 @@ def packaged_encoder() -> str | None:
     package = importlib.util.find_spec(PACKAGED)
     folders = list(package.submodule_search_locations or []) if package is not None else []
     return next((str(Path(folder) / "model") for folder in folders if (Path(folder) / "model").is_dir()), None)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How an encoder's tokenizer cuts texts."""
+
+    tokens: int
+    unknown: int
+    """Tokens that stand for something the vocabulary does not have."""
+    characters: int
+    """Of the texts, composed, without white space."""
+
+    @property
+    def fault(self) -> str | None:
+        """Why the encoder cannot have read these texts, or None.
+
+        Texts of no more tokens than characters may still be in a language that it was not trained on.
+        """
+        if 2 * self.unknown > self.tokens:
+            return f"{self.unknown / self.tokens:.0%} of the tokens are unknown"
+        if self.tokens > self.characters:
+            return f"characters are taken apart, {self.tokens / self.characters:.1f} tokens for each"
+        return None
 
 
 class SentenceEncoder:
@@ -60,6 +85,22 @@ class SentenceEncoder:
     def name(self) -> str:
         """What was asked for, in short."""
         return "all-MiniLM-L6-v2" if self._found.name == packaged_encoder() else Path(self._found.name).name
+
+    def reading(self, texts: Sequence[str]) -> Reading | None:
+        """How its tokenizer cuts these texts; None where it has none of its own, as with encoders over whole words."""
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer = load_part(AutoTokenizer.from_pretrained, self._found, self._setting)
+        except ValueError:
+            return None
+        rows = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        unknown = tokenizer.unk_token_id
+        return Reading(
+            tokens=sum(map(len, rows)),
+            unknown=0 if unknown is None else sum(list(row).count(unknown) for row in rows),
+            characters=sum(len("".join(unicodedata.normalize("NFC", text).split())) for text in texts),
+        )
 
     def embed(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
         """A vector for every text; equal texts are read once."""

@@ -15,14 +15,15 @@ from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, Undefine
 from nextword.metrics.ngrams import NGrams, TokenTexts
 from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
+from nextword.metrics.units import WORD, find
 from nextword.records import Measure
 
 Cut = Literal["words", "spaces"]
 Tokens = Sequence[int] | Int[np.ndarray, "T"]
 
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
+_WORD = re.compile(rf"{WORD}(?:['’]{WORD})*")
 _CUTS: dict[Cut, Callable[[str], list[str]]] = {
-    "words": lambda text: _WORD.findall(text.lower()),
+    "words": lambda text: find(_WORD, text.lower()),
     "spaces": str.split,
 }
 _CUT_NAMES: dict[Cut, str] = {"words": "words in lower case without punctuation marks", "spaces": "tokens as given"}

@@ -23,19 +23,19 @@ from nextword.metrics.intervals import Interval, bootstrap_intervals
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
+from nextword.metrics.units import letters
 from nextword.records import Measure
 
 _MARKUP = re.compile(r"<[^<>\s]*>")
-_WORD = re.compile(r"[^\W_]+")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text: runs of letters and digits in lower case. Marks such as ``<unk>`` are no words.
+    """The words of a text: runs of letters and digits in lower case, with combining marks. Marks such as ``<unk>`` are no words.
 
     >>> words("The <unk> of Mary's 2-year-old dog , Rex")
     ['the', 'of', 'mary', 's', '2', 'year', 'old', 'dog', 'rex']
     """
-    return _WORD.findall(_MARKUP.sub(" ", text).lower())
+    return letters(_MARKUP.sub(" ", text).lower())
 
 
 def frequent_words(texts: Iterable[str], count: int) -> frozenset[str]:

@@ -136,7 +136,9 @@ class FrequencyGroups(Metric):
             )
         texts = TokenTexts.of(self._texts)
         places = TokenTexts(counts.places(texts.tokens), texts.lengths)
-        group_of = frequency_groups(counts.counts, self.config.boundaries)
+        order = self.setup.unit.order(counts.ids)  # of equal counts, words are not taken as they were read
+        group_of = np.empty_like(order)
+        group_of[order] = frequency_groups(counts.counts[order], self.config.boundaries)
         found = tokens_per_group(places, group_of, len(NAMES)).astype(np.float64)
         scores = {
             f"share-{name.replace(' ', '-')}": self._share(number, counts.source, found)

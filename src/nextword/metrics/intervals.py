@@ -14,6 +14,9 @@ RESAMPLES = 2000
 DRAWN_AT_ONCE = 4_000_000
 """Counts of draws held in memory at once."""
 
+KNOWN_DRAWS = 0.99
+"""Share of draws that must have a value: with few samples, some draws are of those without one only."""
+
 Interval = tuple[float, float] | None
 
 
@@ -73,14 +76,15 @@ def bootstrap_values(
 
 
 def percentiles(values: Float[np.ndarray, "R"], confidence: float = CONFIDENCE) -> Interval:
-    """The middle ``confidence`` of drawn values; None where a draw has no value, so that none can be given.
+    """The middle ``confidence`` of drawn values; None where more than one draw in a hundred has no value.
 
     >>> percentiles(np.arange(101.0), 0.5)
     (25.0, 75.0)
     """
-    if not np.isfinite(values).all():
+    known = values[np.isfinite(values)]
+    if len(known) < KNOWN_DRAWS * len(values):
         return None
-    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
+    low, high = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
 
 

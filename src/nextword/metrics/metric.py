@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Int
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from nextword.config import SpecSettings, validated
 from nextword.metrics.ngrams import TokenTexts
@@ -26,6 +26,20 @@ class MetricConfig(SpecSettings):
 
     metric: str
     """Registered name of the metric."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_is_a_list(cls, values: Any) -> Any:
+        """A setting that is a list may be given as its only entry."""
+        if not isinstance(values, dict):
+            return values
+        lists = {name for name, field in cls.model_fields.items() if "tuple[" in str(field.annotation)}
+        entries = {
+            name: tuple(value) if isinstance(value, list) else (value,)
+            for name, value in values.items()
+            if name in lists and isinstance(value, list | str | int | float)
+        }
+        return {**values, **entries}
 
 
 class UndefinedError(ValueError):
@@ -150,7 +164,7 @@ def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
         return spec
     if isinstance(spec, str):
         name, colon, rest = spec.strip().partition(":")
-        config = registry.get(name.strip()).Config
+        config = _named(name.strip()).Config
         try:
             values = config.from_arguments([part.strip() for part in rest.split(",")] if colon else [])
         except ValueError as fault:
@@ -159,6 +173,16 @@ def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
     if "metric" not in spec:
         raise ValueError(f"metric: missing; it names the metric. Known: {', '.join(registry.names())}.")
     return validated(registry.get(str(spec["metric"])).Config, spec, str(spec["metric"]))
+
+
+def _named(name: str) -> type[Metric]:
+    """The metric of that name; where there is none but a measure of a metric is called so, the error says which."""
+    if name not in registry:
+        owners = [known for known in registry.names() if name.lower() in registry.get(known).votes]
+        owners += [known for known in registry.names() if name.lower().startswith(f"{known}-")]
+        if owners:
+            raise ValueError(f"unknown metric '{name}': it is measured by '{owners[0]}'")
+    return registry.get(name)
 
 
 Order = Annotated[int, Field(ge=1)]

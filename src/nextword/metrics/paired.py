@@ -67,14 +67,16 @@ def paired_tests(
 
 
 def _test(difference: float, bootstrap: Float[np.ndarray, "R"], permuted: Float[np.ndarray, "P"]) -> PairedTest | None:
-    if not (np.isfinite(difference) and np.isfinite(bootstrap).all() and np.isfinite(permuted).all()):
+    interval = percentiles(bootstrap)
+    if interval is None or not (np.isfinite(difference) and np.isfinite(permuted).all()):
         return None
+    bootstrap = bootstrap[np.isfinite(bootstrap)]
     # One is added to both counts: the observed data are one of the draws, so no p-value is 0 (Davison & Hinkley, 1997).
     sides = min((bootstrap <= 0).sum(), (bootstrap >= 0).sum())
     p_bootstrap = min(1.0, 2 * (float(sides) + 1) / (len(bootstrap) + 1))
     # Rounding must not make a mere relabelling look smaller than what was observed.
     as_large = np.abs(permuted) >= abs(difference) * (1 - 1e-12) - 1e-15
-    return PairedTest(difference, percentiles(bootstrap), p_bootstrap, float(as_large.mean()))
+    return PairedTest(difference, interval, p_bootstrap, float(as_large.mean()))
 
 
 def _swapped_differences(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -16,6 +15,7 @@ from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, Undefine
 from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
 from nextword.metrics.subsequence import CommonSubsequence
+from nextword.metrics.units import letters
 from nextword.records import Measure
 
 Kind = Literal["1", "2", "l", "lsum"]
@@ -45,7 +45,7 @@ class RougeTokenizer:
     def __init__(self, stemmer: bool = True, unicode: bool = False) -> None:
         from rouge_score.tokenizers import DefaultTokenizer
 
-        cut = _letters_of_all_scripts if unicode else re.compile("[a-z0-9]+").findall
+        cut = letters if unicode else re.compile("[a-z0-9]+").findall
         published = DefaultTokenizer(use_stemmer=True)
         stem: Callable[[str], str] = lru_cache(maxsize=None)(lambda word: published.tokenize(word)[0])
 
@@ -55,22 +55,6 @@ class RougeTokenizer:
 
         # A text meets all its references in turn, and each measure asks again.
         self.tokenize = lru_cache(maxsize=64)(tokenize)
-
-
-class _Blank(dict[int, str | int]):
-    """A table for ``str.translate`` that keeps what belongs to words, found out once for each character."""
-
-    def __missing__(self, code: int) -> str | int:
-        keep = chr(code).isalnum() or unicodedata.category(chr(code)).startswith("M")
-        self[code] = code if keep else " "
-        return self[code]
-
-
-_BLANK = _Blank()
-
-
-def _letters_of_all_scripts(text: str) -> list[str]:
-    return text.translate(_BLANK).split()
 
 
 def split_sentences(text: str) -> str:

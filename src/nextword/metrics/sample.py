@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Self
 
 import numpy as np
 from jaxtyping import Int
-from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from nextword.metrics.special import before_special
-from nextword.metrics.units import Unit, Words, as_ids
+from nextword.metrics.units import MIXED, Unit, Words, as_ids
 from nextword.registry import did_you_mean
 
-T = TypeVar("T")
-
-Ids = list[int]
+Ids = list[Annotated[int, Field(ge=-(2**63), lt=2**63)]]
 
 
 class MissingFieldError(ValueError):
@@ -136,6 +134,9 @@ class Sample(BaseModel):
         """
         value = getattr(self, field)
         if value is None or (field == "references" and not value):
+            if field in self.model_fields_set:
+                empty = "null" if value is None else "empty"
+                raise MissingFieldError(f"{self._place}: '{field}' is {empty}, and {why} needs it.")
             keys = self.model_fields_set | set(self.model_extra or ())
             near = did_you_mean(field, keys - {field})
             raise MissingFieldError(
@@ -165,6 +166,8 @@ class Sample(BaseModel):
         return [self._cut(text) for text in self.need("references", "a metric that counts tokens of references")]
 
     def _text_of(self, ids: Ids) -> Int[np.ndarray, "T"]:
+        if not self._unit.takes_ids:
+            raise ValueError(f"{self._place}: has token ids, the first sample has none: {MIXED}")
         return before_special(as_ids(ids), self._unit.special)
 
     def _cut(self, text: str) -> Int[np.ndarray, "T"]:

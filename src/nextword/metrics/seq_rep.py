@@ -6,10 +6,20 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
+from pydantic import Field
 
 from nextword.metrics import groups
 from nextword.metrics.distinct import distinct
-from nextword.metrics.metric import Metric, MetricConfig, OrdersConfig, Score, Setup, registry
+from nextword.metrics.metric import (
+    Metric,
+    MetricConfig,
+    Order,
+    OrdersConfig,
+    Score,
+    Setup,
+    UndefinedError,
+    registry,
+)
 from nextword.metrics.ngrams import TokenTexts
 from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
@@ -34,7 +44,7 @@ def seq_rep(texts: Iterable[Sequence[int]] | TokenTexts, n: int) -> Float[np.nda
 class SeqRepConfig(OrdersConfig):
     """Settings of seq-rep-n."""
 
-    n: tuple[int, ...] = (1, 4)
+    n: tuple[Order, ...] = Field(default=(1, 4), min_length=1)
     """The lengths n of the n-grams."""
     words: bool = False
     """Counts words and punctuation marks of the text, not tokens; texts of fewer than four then do not count."""
@@ -60,16 +70,20 @@ class SeqRep(Metric):
         self._texts.append(self._read(sample))
 
     def result(self) -> dict[str, Score]:
-        """``seq-rep-n`` for every n."""
+        """``seq-rep-n`` for every n that some text is long enough for."""
         texts = TokenTexts.of(self._texts)
-        return {f"seq-rep-{n}": self._score(texts, n) for n in self.config.n}
+        found = {n: seq_rep(texts, n) for n in self.config.n}
+        known = {n: shares for n, shares in found.items() if not np.isnan(shares).all()}
+        if not known:
+            fewest = min(self.config.n)
+            raise UndefinedError(f"seq-rep-{fewest}: no sample has a value; no text has {fewest} {self._unit}")
+        return {f"seq-rep-{n}": self._score(shares, n) for n, shares in known.items()}
 
     def _words_of(self, sample: Sample) -> Int[np.ndarray, "T"]:
         words = self._words.ids(sample.need("text", "seq-rep over words"))
         return words if len(words) >= FEWEST_WORDS else words[:0]
 
-    def _score(self, texts: TokenTexts, n: int) -> Score:
-        shares = seq_rep(texts, n)
+    def _score(self, shares: Float[np.ndarray, "N"], n: int) -> Score:
         measure = Measure(
             title=f"seq-rep-{n}",
             group=groups.REPETITION,

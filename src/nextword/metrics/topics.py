@@ -104,7 +104,9 @@ def read_corpus(path: Path) -> list[str]:
         ValueError: The file cannot be read, or a line is something else; the message names it.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        with path.open(encoding="utf-8") as file:
+            # Not splitlines: it also cuts at marks inside a line, such as U+2028 or a form feed.
+            lines = [line.rstrip("\n") for line in file]
     except (OSError, UnicodeDecodeError) as fault:
         raise ValueError(f"topics.corpus: {path} cannot be read: {fault}") from None
     if path.suffix != ".jsonl":

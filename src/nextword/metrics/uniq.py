@@ -69,7 +69,7 @@ class UniqSeq(Metric):
     def result(self) -> dict[str, Score]:
         """``uniq-seq``."""
         meaning = "uniq-seq: different tokens of all texts together; more text has more, so compare equal numbers."
-        return {"uniq-seq": self._seen.score(_measure("uniq-seq", "different tokens of all texts", meaning))}
+        return {"uniq-seq": self._seen.score(_measure("uniq-seq", "tokens (different, of all texts)", meaning))}
 
 
 @registry.register("uniq")
@@ -90,7 +90,7 @@ class Uniq(Metric):
     def result(self) -> dict[str, Score]:
         """``uniq``."""
         meaning = "uniq: different tokens among the most probable ones at each held-out token; grows with their number."
-        return {"uniq": self._seen.score(_measure("uniq", "different predicted tokens", meaning))}
+        return {"uniq": self._seen.score(_measure("uniq", "tokens (different, of all predictions)", meaning))}
 
 
 def _measure(title: str, unit: str, meaning: str) -> Measure:

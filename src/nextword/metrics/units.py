@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Int
 
-_WORD = re.compile(r"\w+|[^\w\s]")
+MARK = "\u0301"
+"""In a pattern for ``find``: any combining mark, such as the vowel signs of Hindi and Thai, or a separate accent."""
+WORD = rf"\w+(?:{MARK}+\w*)*"
+"""A word: letters, digits and underscores, with the combining marks on them."""
+
+_PIECE = re.compile(rf"{WORD}|[^\w\s]{MARK}*")
+_LETTERS = re.compile(rf"[^\W_]+(?:{MARK}+[^\W_]*)*")
 
 
 class Unit(ABC):
@@ -19,12 +26,18 @@ class Unit(ABC):
     """What is counted, for a report, for example "words" or "tokens of gpt2"."""
     size: int | None = None
     """V, where the vocabulary is known beforehand."""
+    takes_ids: bool = True
+    """Whether ids that samples bring along are tokens of this unit."""
     special: frozenset[int] = frozenset()
     """Ids that are no text: padding, beginning and end of sequence."""
 
     @abstractmethod
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
         """The token ids of ``text``, without special tokens."""
+
+    def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
+        """Places of different ids in an order that does not depend on which text was read first: by id."""
+        return np.argsort(ids, kind="stable")
 
 
 class Words(Unit):
@@ -36,6 +49,7 @@ class Words(Unit):
     """
 
     name = "words"
+    takes_ids = False
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -45,11 +59,31 @@ class Words(Unit):
         numbers = self._numbers
         return np.array([numbers.setdefault(word, len(numbers)) for word in split(text)], dtype=np.int64)
 
+    def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
+        """Places of the ids by alphabet, since words are numbered as they are read."""
+        words = dict(enumerate(self._numbers))
+        places = sorted(range(len(ids)), key=lambda place: (words.get(int(ids[place]), ""), int(ids[place])))
+        return np.array(places, dtype=np.int64)
+
+
+MIXED = (
+    "give all texts ids (token_ids, prompt_token_ids, reference_token_ids) or none, or name the tokenizer that both "
+    "come from"
+)
+"""What to do where some texts have ids and others have not."""
+
 
 class GivenIds(Unit):
-    """The token ids that the samples bring along; a text without ids is an error."""
+    """The token ids that the samples bring along; a text without ids is an error.
+
+    Args:
+        special: Ids that are no text.
+    """
 
     name = "token ids of the samples"
+
+    def __init__(self, special: Iterable[int] = ()) -> None:
+        self.special = frozenset(special)
 
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
         """There is no way from text to ids here.
@@ -57,19 +91,45 @@ class GivenIds(Unit):
         Raises:
             ValueError: Always.
         """
-        raise ValueError(
-            "some texts have token ids and others have not: give all of them ids (token_ids, prompt_token_ids, "
-            "reference_token_ids), or name the tokenizer"
-        )
+        raise ValueError(f"has a text without token ids, others have them: {MIXED}")
 
 
 def split(text: str) -> list[str]:
-    """Words and single punctuation marks.
+    """Words and single punctuation marks; a combining mark belongs to the character before it.
 
-    >>> split("Don't stop: 정말 좋았다!")
-    ['Don', "'", 't', 'stop', ':', '정말', '좋았다', '!']
+    >>> split("Don't stop: 정말 좋았다!"), split("नमस्ते दुनिया")
+    (['Don', "'", 't', 'stop', ':', '정말', '좋았다', '!'], ['नमस्ते', 'दुनिया'])
     """
-    return _WORD.findall(text)
+    return find(_PIECE, text)
+
+
+def letters(text: str) -> list[str]:
+    """Runs of letters and digits, with the combining marks on them; no punctuation, no underscores.
+
+    >>> letters("snake_case, नमस्ते!")
+    ['snake', 'case', 'नमस्ते']
+    """
+    return find(_LETTERS, text)
+
+
+def find(pattern: re.Pattern[str], text: str) -> list[str]:
+    """What a pattern without groups finds, where ``MARK`` in it stands for any combining mark.
+
+    Python's ``\\w`` leaves these marks out, and ``re`` has no name for them.
+    """
+    shown = text if text.isascii() else text.translate(_MARKS)
+    return [text[found.start() : found.end()] for found in pattern.finditer(shown)]
+
+
+class _Marks(dict[int, int]):
+    """A table for ``str.translate`` from every combining mark to one, found out once for each character."""
+
+    def __missing__(self, code: int) -> int:
+        self[code] = ord(MARK) if unicodedata.category(chr(code)).startswith("M") else code
+        return self[code]
+
+
+_MARKS = _Marks()
 
 
 def as_ids(tokens: Sequence[int]) -> Int[np.ndarray, "T"]:

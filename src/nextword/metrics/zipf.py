@@ -77,7 +77,7 @@ class Zipf(Metric):
         measure = Measure(
             title="Zipf coefficient",
             group=groups.FREQUENCY,
-            unit=f"minus the slope of log frequency on log rank (ranks up to {self.config.ranks})",
+            unit=f"slope (minus; log frequency on log rank, ranks up to {self.config.ranks})",
             goal="human",
             decimals=2,
             meaning="Zipf coefficient: how steeply token frequencies fall with their rank; about 1 in human text, "

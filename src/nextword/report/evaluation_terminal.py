@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rich import box
 from rich.console import RenderableType
 from rich.table import Table
@@ -19,15 +21,14 @@ def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
     tables: list[RenderableType] = [_values(results)]
     if results.wins is not None and len(results.systems) > 1:
         tables.append(_ranking(results.wins))
-    told = [*_undefined(results), *(f"{name}: not measured, {reason}" for name, reason in results.left_out.items())]
+    votes = [f"ranked by the majority of {', '.join(results.wins.measures)}"] if results.wins is not None else []
+    told = [*votes, *_undefined(results), *_left_out(results), "intervals: see the report"]
     clear = [test for test in paired_rows(results) if test.significant]
     if results.tests:
-        told.append(
-            f"{len(clear)} of {len(results.tests)} paired differences hold after Holm's correction: see the report"
-        )
+        told.append(f"{len(clear)} of {len(results.tests)} paired differences hold after Holm's correction")
     elif results.untested:
         told.append(f"no paired tests: {results.untested}")
-    return [*tables, Text("\n".join(told), style="dim")] if told else tables
+    return [*tables, Text("\n".join(told), style="dim")]
 
 
 def _values(results: EvaluationResults) -> Table:
@@ -71,17 +72,22 @@ def _cell(cell: Cell) -> Text:
 
 
 def _ranking(wins: Wins) -> Table:
-    table = Table(
-        title=f"Ranking by majority of {len(wins.measures)} measures",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    table = Table(title="Ranking by majority", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in ("rank", "system", "wins", "losses"):
         table.add_column(heading, justify="left" if heading == "system" else "right")
     for place in wins.ranking:
         table.add_row(str(place.rank), Text(place.name), str(place.wins), str(place.losses))
     return table
+
+
+def _left_out(results: EvaluationResults) -> Iterator[str]:
+    """What was not measured: those that lack fields in one line, as the report has the reasons; the others in full."""
+    lacking = [name for name, reason in results.left_out.items() if reason.startswith("no ")]
+    if lacking:
+        yield f"not measured, the samples lack what they need: {', '.join(lacking)}"
+    for name, reason in results.left_out.items():
+        if name not in lacking:
+            yield f"{name}: not measured, {reason}"
 
 
 def _undefined(results: EvaluationResults) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from nextword.records import EvaluationResults, Measure, MetricValue
+from nextword.records import EvaluationResults, Measure, MetricValue, SampleFile, SystemRecord
 from nextword.report import formats
 
 SIGNIFICANT = 0.05
@@ -24,8 +25,8 @@ class Cell:
     interval: str = ""
     seeds: tuple[str, ...] = ()
     best: bool = False
-    reason: str = ""
-    """Why there is no value, where there is none."""
+    n: str = ""
+    """Of how many samples the value is, where these are not all."""
 
 
 @dataclass(frozen=True)
@@ -82,29 +83,37 @@ def _row(results: EvaluationResults, key: str, measure: Measure) -> Row:
     human = results.human.values.get(key) if results.human is not None else None
     values = {system.name: system.values[key] for system in results.systems if key in system.values}
     best = best_of(measure, {name: value.value for name, value in values.items()}, human.value if human else None)
-    cells = []
-    for system in results.systems:
-        if system.name not in values:
-            cells.append(Cell(formats.NOTHING, reason="; ".join(_reasons(system.files[0].undefined, key))))
-            continue
-        per_seed = [file.values[key].value for file in system.files if key in file.values]
-        seeds = tuple(_number(measure, value) for value in per_seed) if len(system.files) > 1 else ()
-        cells.append(_cell(measure, values[system.name], system.name in best, seeds))
-    of_humans = None
-    if results.human is not None:
-        of_humans = _cell(measure, human) if human is not None else Cell(formats.NOTHING)
+    cells = [
+        _cell(measure, values.get(system.name), system.files, system.name in best, _seeds(system, key, measure))
+        for system in results.systems
+    ]
+    of_humans = None if results.human is None else _cell(measure, human, [results.human])
     return Row(key, measure, tuple(cells), of_humans)
 
 
-def _reasons(undefined: Mapping[str, str], key: str) -> list[str]:
-    return [reason for name, reason in undefined.items() if key.startswith(name)]
+def _seeds(system: SystemRecord, key: str, measure: Measure) -> tuple[str, ...]:
+    """The value of each seed, where there are several."""
+    if len(system.files) == 1:
+        return ()
+    found = (file.values.get(key) for file in system.files)
+    return tuple(formats.NOTHING if value is None else _number(measure, value.value) for value in found)
 
 
-def _cell(measure: Measure, value: MetricValue, best: bool = False, seeds: tuple[str, ...] = ()) -> Cell:
+def _cell(
+    measure: Measure,
+    value: MetricValue | None,
+    files: Sequence[SampleFile],
+    best: bool = False,
+    seeds: tuple[str, ...] = (),
+) -> Cell:
+    if value is None:
+        return Cell(formats.NOTHING, seeds=seeds)
     interval = ""
     if value.low is not None and value.high is not None:
         interval = formats.interval(_number(measure, value.low), _number(measure, value.high))
-    return Cell(_number(measure, value.value), interval, seeds, best)
+    samples = sum(file.samples for file in files)
+    n = f"{formats.plain(value.n)} of {formats.plain(samples)}" if value.n < samples else ""
+    return Cell(_number(measure, value.value), interval, seeds, best, n)
 
 
 def _number(measure: Measure, value: float) -> str:
@@ -117,7 +126,7 @@ def best_of(measure: Measure, values: Mapping[str, float], human: float | None) 
         return set()
     costs = {name: _cost(measure, value, human) for name, value in values.items()}
     least = min(costs.values())
-    found = {name for name, cost in costs.items() if cost == least}
+    found = {name for name, cost in costs.items() if math.isclose(cost, least, rel_tol=1e-9, abs_tol=1e-12)}
     return set() if len(found) == len(values) else found
 
 
