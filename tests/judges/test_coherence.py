@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tasks.places import real_data
 from judges.tiny import ENGLISH, KOREAN, metric, parts, sample, scores
 from nextword.judges import encoder as module
 from nextword.judges.coherence import row_cosines
-from nextword.judges.encoder import SentenceEncoder, packaged_encoder
+from nextword.judges.encoder import Reading, SentenceEncoder, packaged_encoder
 from nextword.metrics import Setup, UndefinedError
 from nextword.metrics.sample import MissingFieldError
 
@@ -157,10 +158,31 @@ def test_packaged_encoder_is_that_of_sentence_transformers() -> None:
     assert "all-MiniLM-L6-v2" in found.measure.meaning
 
 
+def test_texts_of_unknown_tokens_have_no_value(bert_folder: str) -> None:
+    # Each word of Hangul is one unknown token, each of the full stop a known one.
+    pairs = [sample(prompt=one, text=two) for one, two in pairwise(KOREAN)]
+    with pytest.raises(
+        UndefinedError, match=r"cannot read these texts \(8\d% of the tokens are unknown\); name .*multil"
+    ):
+        scores("coherence", pairs, encoder=bert_folder, pooling="mean")
+    english = [sample(prompt=one, text=two) for one, two in pairwise(ENGLISH)]
+    assert scores("coherence", [*pairs, *english], encoder=bert_folder, pooling="mean")["coherence"].n == 6
+
+
+def test_a_byte_level_encoder_takes_korean_apart(gpt2_folder: str) -> None:
+    reading = SentenceEncoder(gpt2_folder, "mean", 64, Setup()).reading(["정말로"])
+    # Its few merges are of English and other Korean words: nearly each of the 9 bytes is a token.
+    assert reading is not None
+    assert reading.characters == 3 < reading.tokens
+    assert reading.fault is not None
+    assert "characters are taken apart" in reading.fault
+    assert Reading(tokens=4, unknown=2, characters=4).fault is None
+
+
 @packaged
-def test_korean_reviews_have_values() -> None:
-    lines = real_data("korean/nsmc_raw_test.tsv").read_text(encoding="utf-8").splitlines()[1:9]
-    reviews = [line.split("\t")[-1] for line in lines]
-    found = scores("coherence", [sample(prompt=review, text=review[::-1]) for review in reviews])["coherence"]
-    assert found.n == len(reviews)
-    assert found.value < 100
+def test_korean_reviews_are_letters_to_the_packaged_encoder() -> None:
+    with real_data("korean/nsmc_raw_test.tsv").open(encoding="utf-8") as file:
+        reviews = [line.rstrip("\n").split("\t")[-1] for line in islice(file, 1, 9)]
+    pairs = [sample(prompt=review, text=review[::-1]) for review in reviews]
+    with pytest.raises(UndefinedError, match=r"all-MiniLM-L6-v2 cannot read .* 1\.\d tokens for each"):
+        scores("coherence", pairs)

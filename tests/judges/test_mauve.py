@@ -99,6 +99,23 @@ def test_mauve_is_that_of_the_library(gpt2_folder: str, settings: dict[str, Any]
     assert found.statistic is None
 
 
+def test_few_texts_are_told_in_title_and_meaning_and_not_by_faiss(
+    gpt2_folder: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from mauve import compute_mauve
+
+    features = np.random.default_rng(0).normal(size=(2, 60, 4)).astype(np.float32)
+    wanted = compute_mauve(p_features=features[0], q_features=features[1]).mauve
+    assert "WARNING clustering" in capfd.readouterr().err
+    assert mauve_of(*features) == wanted
+    found = scores("mauve", samples(), model=gpt2_folder)["mauve"].measure
+    assert "WARNING" not in capfd.readouterr().err
+    assert found.title == "MAUVE (few texts)"
+    assert "its authors ask for thousands of texts." in found.meaning
+    enough = metric("mauve", model=gpt2_folder)._measure(1000)  # type: ignore[attr-defined]
+    assert enough.title == "MAUVE"
+
+
 def test_same_texts_have_1(gpt2_folder: str) -> None:
     from mauve import compute_mauve
 
@@ -125,7 +142,7 @@ def test_prompt_counts_if_asked_for(gpt2_folder: str) -> None:
     one = metric("mauve", model=gpt2_folder, include_prompt=True)
     one.add(sample(prompt="Once", text="upon", references=[" a time"]))
     assert (one._generated, one._human) == (["Once upon"], ["Once a time"])  # type: ignore[attr-defined]
-    assert "prompt included" in one._measure().meaning  # type: ignore[attr-defined]
+    assert "prompt included" in one._measure(1).meaning  # type: ignore[attr-defined]
     other = metric("mauve", model=gpt2_folder)
     other.add(sample(prompt="Once", text="upon", references=[" a time", "more"]))
     assert (other._generated, other._human) == (["upon"], [" a time"])  # type: ignore[attr-defined]

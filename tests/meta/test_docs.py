@@ -105,7 +105,9 @@ def command_faults(line: str) -> Iterator[str]:
         if word.startswith("--") and word.split("=")[0] not in options:
             yield f"{line}: {words[0]} has no option {word}"
         if word in ("--metrics", "--set"):
-            yield from metric_faults(line, word, words[position + 1])
+            given = words[position + 1]
+            for one in given.split(",") if word == "--metrics" and ":" not in given else [given]:
+                yield from metric_faults(line, word, one)
         if word == "--head":
             try:
                 method = Method.model_validate(words[position + 1])

@@ -80,6 +80,24 @@ def test_references_are_counted_where_nothing_else_is_given() -> None:
     assert all(score.statistic is not None and len(score.statistic.parts) == 3 for score in scores.values())
 
 
+def test_values_do_not_depend_on_what_was_read_first(tmp_path: Path) -> None:
+    # 40 words of the references come once, so the boundaries fall between words of equal counts.
+    words = [f"w{number:02}" for number in np.random.default_rng(0).permutation(40)]
+    one = [{"text": " ".join(words[at : at + 9]), "reference": " ".join(words[at : at + 8])} for at in range(0, 40, 8)]
+    other = [{"text": " ".join(words[at::7]), "reference": sample["reference"]} for at, sample in enumerate(one)]
+    corpus = tmp_path / "train.txt"
+    corpus.write_text("\n".join(sample["reference"] for sample in one), encoding="utf-8")
+    for setting in ({"metric": "frequency-groups"}, {"metric": "frequency-groups", "corpus": str(corpus)}):
+        alone = values(setting, one, Words())
+        assert 0 < alone["share-medium"] < 1
+        first, second = Words(), Words()
+        beside = [values(setting, one, first), values(setting, other, first)]
+        turned = [values(setting, other, second), values(setting, one, second)]
+        assert beside[0] == alone
+        assert turned == beside[::-1]
+        assert values(setting, one[::-1], Words()) == pytest.approx(alone, abs=1e-15)
+
+
 def test_human_row_has_the_shares_of_the_groups() -> None:
     samples = [{"token_ids": [9], "reference_token_ids": [[1, 1, 1, 1, 2, 2, 2, 3, 3, 4]]}]
     found = values("frequency-groups", samples, Vocabulary(), human=True)

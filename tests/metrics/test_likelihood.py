@@ -75,6 +75,16 @@ def test_samples_give_the_same_as_blocks() -> None:
 
 def test_bytes_are_given_by_all_or_none() -> None:
     assert set(values("likelihood", [{"log_probs": [-1.0]}])) == {"perplexity", "nll"}
+    units = {
+        key: score.measure.unit
+        for key, score in measured("likelihood", [{"log_probs": [-1.0], "target_bytes": 3}]).items()
+    }
+    # A terminal shows what stands before the bracket.
+    assert units == {
+        "perplexity": "per token (of the model's tokenizer)",
+        "nll": "nats per token (of the model's tokenizer)",
+        "bits_per_byte": "bits per byte (UTF-8, of the targets)",
+    }
     with pytest.raises(MissingFieldError, match=r"line 2: no 'target_bytes', which x\.jsonl, line 1 has"):
         measured("likelihood", [{"log_probs": [-1.0], "target_bytes": 3}, {"log_probs": [-1.0]}])
     with pytest.raises(ValueError, match="line 1: target_bytes is -3"):

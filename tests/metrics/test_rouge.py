@@ -174,7 +174,7 @@ def test_spec_names_kinds() -> None:
 
 
 def test_no_reference_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no 'references', which rouge needs"):
+    with pytest.raises(ValueError, match="'references' is empty, and rouge needs it"):
         measured([("a", [])])
     with pytest.raises(ValueError, match="a text has no reference"):
         rouge("a", [])

@@ -82,3 +82,10 @@ def test_nothing_to_measure() -> None:
         measured("seq-rep:4", [{"text": "too short"}, {"text": ""}])
     with pytest.raises(ValueError, match="whole numbers from 1"):
         measured("seq-rep:0", [])
+    for n, message in (((), "at least 1 item"), ((1, 0), "greater than or equal to 1")):
+        with pytest.raises(ValueError, match=message):
+            measured({"metric": "seq-rep", "n": n}, [])
+
+
+def test_a_length_that_no_text_has_is_left_out() -> None:
+    assert values("seq-rep:1,4", [{"text": "so so so"}, {"text": "a"}]) == {"seq-rep-1": pytest.approx(1 / 3)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,15 @@ def test_topics_of_another_corpus(tmp_path: Path) -> None:
     found = measured([("cats sleep", ["stocks fell"])], corpus=str(plain))  # one sample alone would not do
     assert found.value > 0
     assert "fitted on articles.txt" in found.measure.meaning
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u0085", "\x0c", "\x1c"])
+def test_a_document_is_a_line_of_the_file(mark: str, tmp_path: Path) -> None:
+    plain, lines = tmp_path / "corpus.txt", tmp_path / "corpus.jsonl"
+    plain.write_bytes(f"one{mark}cat\r\ntwo cats\n".encode())
+    assert read_corpus(plain) == [f"one{mark}cat", "two cats"]
+    lines.write_text(json.dumps(f"one{mark}cat", ensure_ascii=False) + "\n", encoding="utf-8")
+    assert read_corpus(lines) == [f"one{mark}cat"]
 
 
 @pytest.mark.parametrize(

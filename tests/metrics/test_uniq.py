@@ -16,6 +16,10 @@ def test_against_the_set_of_all(texts: list[list[int]]) -> None:
     assert (score.value, score.n) == (len(set().union(*texts)), sum(map(len, texts)))
     predicted = measured("uniq", [{"predicted_token_ids": text} for text in texts])["uniq"]
     assert (predicted.value, predicted.n) == (score.value, score.n)
+    assert [one.measure.unit for one in (score, predicted)] == [
+        "tokens (different, of all texts)",
+        "tokens (different, of all predictions)",
+    ]
 
 
 @given(TEXTS, st.randoms(use_true_random=False))

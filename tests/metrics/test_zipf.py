@@ -47,7 +47,7 @@ def test_counts_of_all_texts_together() -> None:
     assert score.statistic is None
     two = measured({"metric": "zipf", "ranks": 2}, samples, Vocabulary(special=[0]))["zipf"]
     assert two.value == pytest.approx(1)
-    assert "ranks up to 2" in two.measure.unit
+    assert two.measure.unit == "slope (minus; log frequency on log rank, ranks up to 2)"
 
 
 def test_equal_counts_and_human_row() -> None:

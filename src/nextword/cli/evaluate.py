@@ -18,6 +18,24 @@ if TYPE_CHECKING:
 
     from nextword.records import EvaluationResults
 
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A metric ('nextword list metrics'), for instance self-bleu:2,3, or several: distinct,rep. May be "
+        "repeated. 'all', the default: "
+        "every metric that the samples have fields for and that asks no large model."
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="A setting of a metric, for instance mauve.model=gpt2, or of the evaluation: human=false, "
+        "paired=false, wins=[...], device=cuda, batch_size=64, resamples=5000, seed=1.",
+    ),
+]
+
 
 @plain_errors
 def evaluate(
@@ -29,23 +47,8 @@ def evaluate(
             "file's own name is taken.",
         ),
     ],
-    metrics: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A metric ('nextword list metrics'), for instance self-bleu:2,3, or several: distinct,rep. May be "
-            "repeated. 'all', the default: "
-            "every metric that the samples have fields for and that asks no large model."
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A setting of a metric, for instance mauve.model=gpt2, or of the evaluation: human=false, "
-            "paired=false, wins=[...], device=cuda, batch_size=64, resamples=5000, seed=1.",
-        ),
-    ] = None,
+    metrics: Metrics = None,
+    settings: Settings = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(help="Count tokens of this tokenizer (path or hub name) where samples bring no ids along."),

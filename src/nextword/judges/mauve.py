@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -88,8 +89,7 @@ def _no_words_about_small_clusters() -> Iterator[None]:
 
     The least number of points is for that message alone: the clusters are the same.
     """
-    import faiss
-
+    faiss: Any = importlib.import_module("faiss")
     published = faiss.Kmeans
     faiss.Kmeans = partial(published, min_points_per_centroid=1)
     try:
@@ -149,7 +149,7 @@ class Mauve(Metric):
             meaning=(
                 f"MAUVE: closeness of the distributions of generated and human texts, from the last token's state in "
                 f"{Path(config.model).name} ({prompt}, at most {config.max_length} tokens, {buckets}, "
-                f"c = {config.scaling:g}, seed {config.seed}); its authors ask for thousands of texts, here are {texts:,}."
+                f"c = {config.scaling:g}, seed {config.seed}); its authors ask for thousands of texts."
             ),
         )
 

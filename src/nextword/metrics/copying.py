@@ -30,7 +30,7 @@ _MARKUP = re.compile(r"<[^<>\s]*>")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text: runs of letters and digits in lower case, with combining marks. Marks such as ``<unk>`` are no words.
+    """The words of a text: runs of letters, digits and combining marks in lower case; ``<unk>`` and the like are none.
 
     >>> words("The <unk> of Mary's 2-year-old dog , Rex")
     ['the', 'of', 'mary', 's', '2', 'year', 'old', 'dog', 'rex']

@@ -113,11 +113,13 @@ def letters(text: str) -> list[str]:
 
 
 def find(pattern: re.Pattern[str], text: str) -> list[str]:
-    """What a pattern without groups finds, where ``MARK`` in it stands for any combining mark.
+    r"""What a pattern without groups finds, where ``MARK`` in it stands for any combining mark.
 
-    Python's ``\\w`` leaves these marks out, and ``re`` has no name for them.
+    Python's ``\w`` leaves these marks out, and ``re`` has no name for them.
     """
     shown = text if text.isascii() else text.translate(_MARKS)
+    if shown == text:
+        return pattern.findall(text)
     return [text[found.start() : found.end()] for found in pattern.finditer(shown)]
 
 
