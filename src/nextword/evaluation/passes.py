@@ -92,6 +92,14 @@ class Reading:
     """What each sample was asked and compared with, as a hash of each of ``ASKED``."""
 
 
+@dataclass(frozen=True)
+class Pass:
+    """A file and what was measured of its texts."""
+
+    reading: Reading
+    measured: Measured
+
+
 def read_file(
     path: Path, configs: Sequence[MetricConfig], setup: Setup, fields: dict[str, str], human: bool, watch: Watch
 ) -> Reading:
