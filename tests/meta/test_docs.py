@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import shlex
 import sys
@@ -319,6 +320,25 @@ def test_worked_head_of_contributing_is_a_head(
     model(input_ids=ids, labels=ids).loss.backward()
     assert model.next_word_head.temperature.weight.grad is not None
     nw.check(model, lengths=[6]).raise_if_failed()
+
+
+def test_worked_metric_of_contributing_is_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source,) = (
+        block
+        for block in blocks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "python")
+        if "class Shouting" in block
+    )
+    registry = nw.metrics.registry
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    module = types.ModuleType("nextword.metrics.shouting")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(source, module.__dict__)
+    lines = [{"id": 1, "text": "NO way", "reference": "no"}, {"id": 2, "text": "3", "reference": "A"}]
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    found = nw.evaluate({"systems": {"x": str(tmp_path / "x.jsonl")}, "metrics": ["shouting"]})
+    assert (found.systems[0].values["shouting"].value, found.systems[0].values["shouting"].n) == (0.4, 1)
+    assert found.human is not None
+    assert found.human.values["shouting"].value == 0.5
 
 
 def test_classes_of_the_papers_exist() -> None:
