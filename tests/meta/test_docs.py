@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import shlex
 import sys
@@ -27,22 +26,11 @@ from nextword.heads.partition import PartitionConfig
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 PARTS = sorted([*(ROOT / "docs" / "heads").glob("*.md"), *(ROOT / "docs" / "objectives").glob("*.md")])
-METRICS = sorted((ROOT / "docs" / "metrics").glob("*.md"))
 
 TEMPLATE = {
     "heads": "What it can express",
     "objectives": "What it teaches",
 }
-METRIC_SECTIONS = [
-    "Idea",
-    "Definition",
-    "How to read it",
-    "When not to",
-    "Cost",
-    "Where it differs",
-    "Example",
-    "Source",
-]
 SECTIONS = ("Idea", "Formula", "", "When to use it", "When not to", "Cost", "Where it differs from the published code")
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -274,34 +262,6 @@ def test_page_examples_run(page: Path, backbone: transformers.GPT2LMHeadModel, i
         exec(example, {"nw": nw, "backbone": backbone, "ids": ids, "labels": ids})
 
 
-@pytest.mark.parametrize("page", METRICS, ids=name_of)
-def test_metric_pages_follow_the_template(page: Path) -> None:
-    assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE) == METRIC_SECTIONS
-
-
-def test_every_metric_has_a_page_in_the_table_of_all() -> None:
-    table = (ROOT / "docs" / "evaluate.md").read_text(encoding="utf-8")
-    assert {page.stem for page in METRICS} >= set(nw.metrics.registry.names())
-    assert {page.stem for page in METRICS} == set(re.findall(r"\(metrics/([\w-]+)\.md\)", table))
-
-
-@pytest.mark.parametrize("name", sorted(nw.metrics.registry.names()))
-def test_every_setting_of_metrics_is_explained(name: str) -> None:
-    text = (ROOT / "docs" / "metrics" / f"{name}.md").read_text(encoding="utf-8")
-    tables = re.findall(r"^\| setting \| default \| meaning \|\n(?:\|.*\n)+", text, re.MULTILINE)
-    explained = set(re.findall(r"^\| `(\w+)` \|", "".join(tables), re.MULTILINE))
-    assert explained == set(nw.metrics.registry.get(name).Config.model_fields) - {"metric"}
-
-
-@pytest.mark.parametrize("page", [*METRICS, ROOT / "docs" / "evaluate.md"], ids=name_of)
-def test_metric_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    examples = blocks(page.read_text(encoding="utf-8"), "python")
-    assert examples
-    for example in examples:
-        exec(example, {"nw": nw})
-
-
 def test_worked_head_of_contributing_is_a_head(
     backbone: transformers.GPT2LMHeadModel, ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,25 +280,6 @@ def test_worked_head_of_contributing_is_a_head(
     model(input_ids=ids, labels=ids).loss.backward()
     assert model.next_word_head.temperature.weight.grad is not None
     nw.check(model, lengths=[6]).raise_if_failed()
-
-
-def test_worked_metric_of_contributing_is_a_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (source,) = (
-        block
-        for block in blocks((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "python")
-        if "class Shouting" in block
-    )
-    registry = nw.metrics.registry
-    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    module = types.ModuleType("nextword.metrics.shouting")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(source, module.__dict__)
-    lines = [{"id": 1, "text": "NO way", "reference": "no"}, {"id": 2, "text": "3", "reference": "A"}]
-    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    found = nw.evaluate({"systems": {"x": str(tmp_path / "x.jsonl")}, "metrics": ["shouting"]})
-    assert (found.systems[0].values["shouting"].value, found.systems[0].values["shouting"].n) == (0.4, 1)
-    assert found.human is not None
-    assert found.human.values["shouting"].value == 0.5
 
 
 def test_classes_of_the_papers_exist() -> None:
