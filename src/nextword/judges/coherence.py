@@ -8,7 +8,6 @@ from pydantic import Field
 
 from nextword.judges.encoder import Pooling, SentenceEncoder, packaged_encoder
 from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, groups, registry
-from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
 
@@ -95,4 +94,4 @@ class Coherence(Metric):
                 "tokens) of prompt and text, times 100, averaged over texts."
             ),
         )
-        return {"coherence": Score.of(measure, Statistic.mean(100 * cosines), int((~np.isnan(cosines)).sum()))}
+        return {"coherence": Score.mean(measure, 100 * cosines)}

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from nextword.judges.classifier import Answers, Classifier, Form, Question, TextPair
 from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, groups
-from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
 
@@ -102,7 +101,7 @@ class Entailment(Metric):
     def score(self, measure: Measure, values: Any) -> Score:
         """The mean of a value a sample; NaN does not count."""
         known: Float[np.ndarray, "N"] = np.asarray(values, dtype=np.float64)
-        return Score.of(measure, Statistic.mean(known), int((~np.isnan(known)).sum()))
+        return Score.mean(measure, known)
 
     def described(self) -> str:
         """Model, output and length, for a report."""

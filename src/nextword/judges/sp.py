@@ -10,7 +10,6 @@ import numpy as np
 
 from nextword.judges.tables import is_empty
 from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, groups, registry
-from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
 Parser = Callable[[Table, str], bool | None]
@@ -114,4 +113,4 @@ class Sp(Metric):
             meaning=f"{title}: {meaning}.",
         )
         known = np.asarray(values, dtype=np.float64)
-        return Score.of(measure, Statistic.mean(known), int((~np.isnan(known)).sum()))
+        return Score.mean(measure, known)

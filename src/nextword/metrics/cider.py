@@ -14,7 +14,6 @@ from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.ngrams import NGrams, TokenTexts
 from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
 from nextword.metrics.units import WORD, find
 from nextword.records import Measure
 
@@ -144,4 +143,4 @@ class Cider(Metric):
             decimals=3,
             meaning="CIDEr-D: n-grams in common with the references, counting more the fewer samples have them.",
         )
-        return {"cider-d": Score.of(measure, Statistic.mean(values), int((~np.isnan(values)).sum()))}
+        return {"cider-d": Score.mean(measure, values)}

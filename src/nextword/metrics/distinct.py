@@ -18,7 +18,6 @@ from nextword.metrics.metric import (
     registry,
 )
 from nextword.metrics.ngrams import NGrams, TokenTexts
-from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
 
@@ -51,6 +50,13 @@ def _shares(found: Int[np.ndarray, "N"], total: Int[np.ndarray, "N"]) -> Float[n
     return shares
 
 
+def distinct_by_length(texts: TokenTexts, n: Sequence[int]) -> dict[int, Float[np.ndarray, "N"]]:
+    """``distinct`` for every length in ``n`` that some text has n-grams of; each n-gram is numbered once for all."""
+    by_length = list(texts.ngrams_up_to(max(n)))
+    shares = {one: _shares(*distinct_and_all(by_length[one - 1])) for one in n}
+    return {one: values for one, values in shares.items() if not np.isnan(values).all()}
+
+
 class DistinctConfig(OrdersConfig):
     """Settings of Distinct-n."""
 
@@ -67,9 +73,7 @@ class Distinct(OfAllTexts):
 
     def result(self) -> dict[str, Score]:
         """``distinct-n`` for every n that some text is long enough for."""
-        by_length = list(self.texts().ngrams_up_to(max(self.config.n)))
-        found = {n: _shares(*distinct_and_all(by_length[n - 1])) for n in self.config.n}
-        known = {n: shares for n, shares in found.items() if not np.isnan(shares).all()}
+        known = distinct_by_length(self.texts(), self.config.n)
         if not known:
             raise UndefinedError(f"Distinct-n: no text has {min(self.config.n)} tokens")
         return {f"distinct-{n}": _score(n, shares) for n, shares in known.items()}
@@ -84,4 +88,4 @@ def _score(n: int, shares: Float[np.ndarray, "N"]) -> Score:
         decimals=1,
         meaning=f"Distinct-{n}: different {n}-grams over {n}-grams within each text, averaged over texts.",
     )
-    return Score.of(measure, Statistic.mean(shares), int((~np.isnan(shares)).sum()))
+    return Score.mean(measure, shares)

@@ -88,7 +88,7 @@ def _mean_score(n: tuple[int, ...], values: Float[np.ndarray, "N"]) -> Score:
         meaning=f"Diversity (mean): different n-grams over n-grams within each text, averaged over n = {_listed(n)} "
         f"and over the texts of at least {max(n)} tokens.",
     )
-    return Score.of(measure, Statistic.mean(values), int((~np.isnan(values)).sum()))
+    return Score.mean(measure, values)
 
 
 def _product_score(n: tuple[int, ...], counted: Float[np.ndarray, "N K2"]) -> Score:

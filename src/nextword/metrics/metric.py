@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 
 from nextword.config import SpecSettings, validated
@@ -86,6 +86,15 @@ class Score:
         if value != value:
             raise UndefinedError(f"{measure.title}: no sample has a value")
         return cls(measure, value, n, statistic)
+
+    @classmethod
+    def mean(cls, measure: Measure, values: Float[np.ndarray, "N"]) -> Score:
+        """The mean of a value a sample; a NaN stands for a sample without one, which counts neither there nor in ``n``.
+
+        Raises:
+            UndefinedError: No sample has a value.
+        """
+        return cls.of(measure, Statistic.mean(values), int((~np.isnan(values)).sum()))
 
 
 class Metric(ABC):

@@ -11,7 +11,6 @@ from pydantic import Field
 from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, registry
 from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
 LONGEST_PHRASE = 90
@@ -83,7 +82,7 @@ class Rep(Metric):
             meaning="Rep: texts that end in a loop: two copies of a phrase of three tokens or more, or over 50 of a "
             "shorter one.",
         )
-        return {"rep": Score.of(measure, Statistic.mean(loops), int((~np.isnan(loops)).sum()))}
+        return {"rep": Score.mean(measure, loops)}
 
 
 def _agreement(tokens: list[int], longest_shift: int) -> list[int]:

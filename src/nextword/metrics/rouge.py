@@ -13,7 +13,6 @@ import numpy as np
 from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
 from nextword.metrics.subsequence import CommonSubsequence
 from nextword.metrics.units import letters
 from nextword.records import Measure
@@ -240,4 +239,4 @@ class Rouge(Metric):
             decimals=1,
             meaning=f"{title}: {counted}, {name} with the reference that gives the best F1, averaged over texts.",
         )
-        return Score.of(measure, Statistic.mean(values), int((~np.isnan(values)).sum()))
+        return Score.mean(measure, values)

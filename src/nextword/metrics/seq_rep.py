@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import Field
 
 from nextword.metrics import groups
-from nextword.metrics.distinct import distinct
+from nextword.metrics.distinct import distinct, distinct_by_length
 from nextword.metrics.metric import (
-    Metric,
     MetricConfig,
+    OfAllTexts,
     Order,
     OrdersConfig,
     Score,
@@ -22,7 +22,6 @@ from nextword.metrics.metric import (
 )
 from nextword.metrics.ngrams import TokenTexts
 from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
 from nextword.metrics.units import Words
 from nextword.records import Measure
 
@@ -51,37 +50,32 @@ class SeqRepConfig(OrdersConfig):
 
 
 @registry.register("seq-rep")
-class SeqRep(Metric):
+class SeqRep(OfAllTexts):
     """seq-rep-n: the share of a completion's n-grams that were there before, averaged. Example: ``seq-rep:1,4``."""
 
     Config = SeqRepConfig
-    needs = ("tokens",)
     votes = ("seq-rep-4",)
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
-        self._texts: list[Int[np.ndarray, "T"]] = []
-        self._words = Words()
-        self._read = self._words_of if self.config.words else _tokens_of
+        self._words = Words() if self.config.words else None
         self._unit = "words" if self.config.words else "tokens"
 
     def add(self, sample: Sample) -> None:
         """Reads the written text."""
-        self._texts.append(self._read(sample))
+        if self._words is None:
+            super().add(sample)
+            return
+        words = self._words.ids(sample.need("text", "seq-rep over words"))
+        self._tokens.append(words if len(words) >= FEWEST_WORDS else words[:0])
 
     def result(self) -> dict[str, Score]:
         """``seq-rep-n`` for every n that some text is long enough for."""
-        texts = TokenTexts.of(self._texts)
-        found = {n: seq_rep(texts, n) for n in self.config.n}
-        known = {n: shares for n, shares in found.items() if not np.isnan(shares).all()}
+        known = {n: 1 - shares for n, shares in distinct_by_length(self.texts(), self.config.n).items()}
         if not known:
             fewest = min(self.config.n)
             raise UndefinedError(f"seq-rep-{fewest}: no sample has a value; no text has {fewest} {self._unit}")
         return {f"seq-rep-{n}": self._score(shares, n) for n, shares in known.items()}
-
-    def _words_of(self, sample: Sample) -> Int[np.ndarray, "T"]:
-        words = self._words.ids(sample.need("text", "seq-rep over words"))
-        return words if len(words) >= FEWEST_WORDS else words[:0]
 
     def _score(self, shares: Float[np.ndarray, "N"], n: int) -> Score:
         measure = Measure(
@@ -92,8 +86,4 @@ class SeqRep(Metric):
             decimals=1,
             meaning=f"seq-rep-{n}: n-grams of a text that occurred in it before, over all, averaged over texts.",
         )
-        return Score.of(measure, Statistic.mean(shares), int((~np.isnan(shares)).sum()))
-
-
-def _tokens_of(sample: Sample) -> Int[np.ndarray, "T"]:
-    return sample.tokens
+        return Score.mean(measure, shares)

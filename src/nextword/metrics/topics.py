@@ -15,7 +15,6 @@ from pydantic import Field
 from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
 from nextword.records import Measure
 
 
@@ -180,7 +179,7 @@ class TopicMatch(Metric):
         except ValueError as fault:
             raise UndefinedError(str(fault)) from None
         values = self._divergences(topics, references)
-        return {"topics-jsd": Score.of(self._measure(), Statistic.mean(values), int((~np.isnan(values)).sum()))}
+        return {"topics-jsd": Score.mean(self._measure(), values)}
 
     def _divergences(self, topics: Topics, references: list[str]) -> Any:
         """Of each text from its references with known words, averaged; NaN where there are none."""
