@@ -11,7 +11,6 @@ Texts are drawn token by token, P(token of rank r) proportional to 1 / r over 20
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import statistics
 import time
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+from rows import append
 
 from nextword.evaluation.choice import lacking, missing_packages
 from nextword.metrics import Sample, Setup, UndefinedError, parse_metric, registry
@@ -238,13 +238,7 @@ def main() -> None:
     whole = [{**fixed, **row, **environment} for row in rows]
     for row in rows:
         print(f"{row['name']:21} {row['seconds']:>9} s  {row['times_ours']:>7}  {row['note']}", flush=True)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    new = not given.out.exists()
-    with given.out.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(whole[0]))
-        if new:
-            writer.writeheader()
-        writer.writerows(whole)
+    append(given.out, whole)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import copy
-import csv
 import statistics
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from rows import append
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
@@ -86,13 +86,7 @@ def main() -> None:
             }
         )
         print(f"{name:32} {rows[-1]['ms']:>7} ms  {rows[-1]['ratio']:>5} x", flush=True)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    new = not given.out.exists()
-    with given.out.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        if new:
-            writer.writeheader()
-        writer.writerows(rows)
+    append(given.out, rows)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -29,6 +30,9 @@ class LinearVocabulary:
     def scores_of(self, states: Tensor, ids: Tensor) -> Tensor:
         scores = states @ self.weight[ids].mT
         return scores if self.bias is None else scores + self.bias[ids][:, None]
+
+    def scores_of_groups(self, states: Sequence[Tensor], ids: Sequence[Tensor]) -> list[Tensor]:
+        return [self(own)[:, group] for own, group in zip(states, ids, strict=True)]
 
 
 def build_head(spec: object, width: int, vocab_size: int, *, layers: int = 3, source: int | None = None) -> Head:

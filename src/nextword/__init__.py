@@ -9,10 +9,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nextword import heads, judges, metrics, objectives
+    from nextword import frequency, heads, judges, metrics, objectives
     from nextword.checker import check
     from nextword.distribution import NextToken
     from nextword.evaluation import evaluate
+    from nextword.frequency import count_tokens
     from nextword.functional.rows import score_memory
     from nextword.model import (
         NextWordConfig,
@@ -33,6 +34,7 @@ _HOME = {
     "NextWordSeq2SeqConfig": "nextword.model",
     "attach": "nextword.model",
     "check": "nextword.checker",
+    "count_tokens": "nextword.frequency",
     "evaluate": "nextword.evaluation",
     "load": "nextword.model",
     "score_memory": "nextword.functional.rows",
@@ -46,7 +48,9 @@ __all__ = [
     "NextWordSeq2SeqConfig",
     "attach",
     "check",
+    "count_tokens",
     "evaluate",
+    "frequency",
     "heads",
     "judges",
     "load",
@@ -59,7 +63,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    if name in ("heads", "judges", "metrics", "objectives"):
+    if name in ("frequency", "heads", "judges", "metrics", "objectives"):
         return importlib.import_module(f"nextword.{name}")
     raise AttributeError(f"module 'nextword' has no attribute '{name}'")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from counted import counts_file
 
 import nextword as nw
 from conformance.families import FAMILIES, NARROW, tiny
@@ -38,6 +39,8 @@ SPECS: dict[str, Any] = {
     "pg": "pg",
     "ps": "ps",
     "ps+mi": "ps+mi",
+    "f2": {"head": "f2", "counts": counts_file()},
+    "f2:3,eq-token+mi": {"head": "f2", "counts": counts_file(), "division": "eq-token", "classes": 3, "mi": {}},
 }  # fmt: skip
 """A head that is registered and stands here under no spec is checked under its bare name."""
 

@@ -10,7 +10,18 @@ from contexts import LinearVocabulary
 from reference import heads as textbook
 
 import nextword as nw
-from nextword.distribution import Add, Factorized, Interpolated, Mixture, OnMemory, OnWords, Replace, Rerank, Scores
+from nextword.distribution import (
+    Add,
+    Factorized,
+    Interpolated,
+    Mixture,
+    OnMemory,
+    OnWords,
+    Replace,
+    Rerank,
+    Scores,
+    TokenClasses,
+)
 from nextword.functional.entries import Entries
 
 N, D, V, S = 7, 4, 11, 5
@@ -36,7 +47,7 @@ def entries() -> Entries:
 def kinds(base: Scores, entries: Entries) -> dict:
     gate = randn(N, seed=4)
     log_weights = randn(N, 2, seed=5).log_softmax(-1)
-    classes = torch.arange(V) % 3
+    classes = TokenClasses.of(torch.arange(V) % 3)
     return {
         "interpolated": Interpolated(
             base, entries, torch.nn.functional.logsigmoid(gate), torch.nn.functional.logsigmoid(-gate)
@@ -117,7 +128,7 @@ def test_interpolated_is_the_textbook_form(base: Scores, entries: Entries) -> No
 
 def test_factorized_is_the_textbook_form(base: Scores, entries: Entries) -> None:
     distribution = kinds(base, entries)["factorized"]
-    expected = textbook.log_factorised(distribution.class_scores, base.dense(), distribution.token_class)
+    expected = textbook.log_factorised(distribution.class_scores, base.dense(), distribution.classes.token_class)
     torch.testing.assert_close(distribution.log_probs(), expected)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from counted import counts_file
 from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
@@ -48,21 +49,26 @@ HEADS: dict[str, Any] = {
     "ps+mi": "ps+mi",
     "softmax+cepr:3+mi": "softmax+cepr:3+mi",
     "pg+mi": "pg+mi",
+    "f2": {"head": "f2", "counts": counts_file(), "decoupled": False},
+    "f2+mi": {"head": "f2", "counts": counts_file(), "decoupled": False, "mi": {}},
 }
 DECODERS = {
     "gpt2": [
         "softmax", "cache", "softmax+mi", "mos:2+mi", "softmax+mi:2x3", "softmax+c", "softmax+cpr:3,8+mi", "mos:2+p",
-        "copynet", "pg", "ps+mi",
+        "copynet", "pg", "ps+mi", "f2",
     ],
-    "llama": ["cache", "softmax+mi", "pg"],
+    "llama": ["cache", "softmax+mi", "pg", "f2+mi"],
     "mistral": ["cache", "softmax+mi:2x3", "softmax+cpr:3,8+mi"],
     "gemma2": ["cache", "mos:2+mi"],
 }  # fmt: skip
 """Decoder-only families with the heads that every run tries on them; the other pairs are slow tests."""
 ENCODER_DECODERS = {
-    "t5": ["softmax", "source cache", "softmax+mi", "softmax+cepr:3+mi", "pg+mi"],
+    "t5": ["softmax", "source cache", "softmax+mi", "softmax+cepr:3+mi", "pg+mi", "f2"],
     "bart": ["softmax", "source cache", "softmax+mi", "ps+mi"],
 }
+
+FORGETFUL = {"softmax", "f2"}
+"""Heads that look at the current place alone."""
 
 _ROTARY = {
     "vocab_size": VOCABULARY,
@@ -149,12 +155,12 @@ def pairs(families: dict[str, list[str]], *, remembering: bool = False) -> list[
 
     Args:
         families: Any of :data:`DECODERS` and :data:`ENCODER_DECODERS`.
-        remembering: Leave plain softmax out.
+        remembering: Leave out heads that remember nothing.
     """
     parameters = []
     for family, often in families.items():
         for head in DECODERS["gpt2"] if family in DECODERS else often:
-            if not (remembering and head == "softmax"):
+            if not (remembering and head in FORGETFUL):
                 marks = [] if head in often else [pytest.mark.slow]
                 parameters.append(pytest.param(family, head, id=f"{family}-{head}", marks=marks))
     return parameters

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from counted import counts_file
 
 import nextword as nw
 import nextword.judges
@@ -136,6 +137,12 @@ def ids() -> torch.Tensor:
 
 
 @pytest.fixture
+def beside_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder with the counts file that pages speak of."""
+    monkeypatch.chdir(Path(counts_file()).parent)
+
+
+@pytest.fixture
 def no_downloads(monkeypatch: pytest.MonkeyPatch, backbone: transformers.GPT2LMHeadModel, ids: torch.Tensor) -> None:
     """Every download becomes the tiny random model, and every text becomes the same ids."""
 
@@ -194,6 +201,7 @@ def test_encoder_decoder_example_runs(monkeypatch: pytest.MonkeyPatch, ids: torc
     assert len(names["model"].distribution(**names["source"], decoder_input_ids=decoder).log_probs()) == ids.numel()
 
 
+@pytest.mark.usefixtures("beside_counts")
 def test_heads_of_the_settings_sections_are_built(backbone: transformers.GPT2LMHeadModel) -> None:
     pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "heads").glob("*.md")]
     calls = [call for text in pages for call in re.findall(r"`(nw\.attach\(backbone, \{.*?\}\))`", text)]
@@ -254,6 +262,7 @@ def test_every_setting_of_heads_is_explained(page: str, fields: set[str]) -> Non
     assert explained <= fields, "a setting that the head does not have"
 
 
+@pytest.mark.usefixtures("beside_counts")
 @pytest.mark.parametrize("page", PARTS, ids=name_of)
 def test_page_examples_run(page: Path, backbone: transformers.GPT2LMHeadModel, ids: torch.Tensor) -> None:
     examples = blocks(page.read_text(encoding="utf-8"), "python")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.frequency_groups import NAMES, frequency_groups, tokens_per_group
 from nextword.metrics.ngrams import TokenTexts
-from nextword.metrics.token_counts import TokenCounts
+from nextword.metrics.token_counts import CountedTokens
 from nextword.metrics.units import Words
 from tests.metrics.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
@@ -204,6 +204,6 @@ def test_errors() -> None:
 
 
 def test_places_of_counted_tokens() -> None:
-    counts = TokenCounts.of({9: 1, 4: 2}, "a text")
+    counts = CountedTokens.of({9: 1, 4: 2}, "a text")
     assert counts.places(np.array([4, 9, 5, 0, 10])).tolist() == [0, 1, 2, 2, 2]
     assert len(NAMES) == len(SHARES)

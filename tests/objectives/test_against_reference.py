@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from contexts import LinearVocabulary, build_head, decoder_context, seq2seq_context
+from objectives.building import build_objective
 from reference import heads as textbook
 from reference import memory as stored
 from reference import objectives as judge
 
 import nextword as nw
 from nextword.context import Source
-from nextword.objectives import parse_objective, registry
+from nextword.objectives import parse_objective
 
 B, T, D, V = 2, 10, 5, 9
 TINY = 2e-3
@@ -35,8 +36,7 @@ class Case:
 
 
 def objective(**settings):
-    config = parse_objective(settings)
-    return registry.get(config.objective)(config)
+    return build_objective(settings)
 
 
 def run(case: Case, settings: dict, *, source: bool):
@@ -161,9 +161,8 @@ def test_half_precision_similarities_are_ranked_and_summed_in_float32() -> None:
     [("histalign", "softmax", "nothing to align"), ("mle:labels", "mos:3", "no memory values")],
 )
 def test_senseless_pairs_are_refused(objective_spec: str, head_spec: str, message: str) -> None:
-    config = parse_objective(objective_spec)
     with pytest.raises(ValueError, match=message):
-        registry.get(config.objective)(config).check(build_head(head_spec, D, V))
+        build_objective(objective_spec).check(build_head(head_spec, D, V))
 
 
 @pytest.mark.parametrize(

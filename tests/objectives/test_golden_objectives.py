@@ -3,14 +3,13 @@
 import golden
 import torch
 from contexts import LinearVocabulary, build_head, decoder_context, seq2seq_context
+from objectives.building import build_objective
 
 from nextword.context import Source
-from nextword.objectives import parse_objective, registry
 
 
 def objective(**settings):
-    config = parse_objective(settings)
-    return registry.get(config.objective)(config)
+    return build_objective(settings)
 
 
 def close(ours, theirs):

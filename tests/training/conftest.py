@@ -12,7 +12,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, PreTrainedTokenizerFast
 
 from nextword.records import Evaluation, MetricValue
-from nextword.tasks import Start, Task, registry
+from nextword.tasks import Start, Task, Texts, registry
+from nextword.tasks.continuation import ContinuationConfig, Continuations, Prompt
+from nextword.training import compare
 
 NUMBERS = 20
 
@@ -73,6 +75,74 @@ class Counting(Task):
 
     def probe_start(self, model: Any, tokenizer: Any) -> dict[str, MetricValue]:
         return {"known": MetricValue(value=0.5, unit="fraction", n=2)}
+
+
+class WritingConfig(CountingConfig):
+    generation: ContinuationConfig
+
+
+class Writing(Counting):
+    """Counts upwards, and writes how it would go on."""
+
+    name = "writing"
+    Config = WritingConfig
+    may_change = frozenset({"generation.metrics", "generation.wins", "generation.examples"})
+
+    def texts(self) -> Texts | None:
+        return self.config.generation.texts()
+
+    def write(self, model: Any, tokenizer: Any, files: Any, seed: int, arguments: Any, progress: Any = None) -> None:
+        given = [Prompt(row, [row + place for place in (1, 2, 3)], [row + place for place in (4, 5, 6, 7)], 8)
+                 for row in range(self.config.generation.prompts)]  # fmt: skip
+        Continuations(self.config.generation, given, tokenizer, 4).write(model, files, seed, arguments, progress)
+
+
+class Heard:
+    """Writes down what a comparison says; may end the process in the middle of a stage."""
+
+    def __init__(self, killed_in=None):
+        self.events = []
+        self.fractions = []
+        self.killed_in = killed_in
+
+    def planned(self, runs, finished):
+        self.events.append(("planned", runs, finished))
+
+    def began(self, name, stage):
+        self.events.append((name, stage))
+
+    def advanced(self, fraction):
+        self.fractions.append(fraction)
+        if self.events[-1] == self.killed_in and fraction > 0.5:
+            raise KeyboardInterrupt
+
+    def ended(self, name, stage, seconds):
+        assert seconds >= 0
+
+    def finished(self, record):
+        self.events.append(("finished", record.method, record.seed))
+
+    def of(self, stage):
+        """Names of the runs that had this stage."""
+        return [name for name, *rest in self.events if rest == [stage]]
+
+    @property
+    def trained(self):
+        return self.of("training")
+
+
+@pytest.fixture
+def quick_report(monkeypatch):
+    """Drawing the page takes longer than these trainings do."""
+    monkeypatch.setattr(compare, "_report", lambda results, folder: folder.report.write_text("drawn"))
+
+
+@pytest.fixture(scope="module")
+def writing():
+    """The task that writes, registered for the tests of one file only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry._entries, "writing", Writing)
+        yield Writing
 
 
 @pytest.fixture(scope="module")

@@ -13,47 +13,18 @@ from nextword.records import Results
 from nextword.training import compare as module
 from nextword.training.compare import ComparisonInterrupted, compare
 from nextword.training.recipe import configured
+from tests.training.conftest import Heard
 
 pytestmark = pytest.mark.usefixtures("counting")
 
 RECIPE = {"task": {"name": "counting"}, "methods": ["softmax", "cache"], "seeds": [0, 1]}
 
 
-class Heard:
-    """Writes down what a comparison says; may end the process before a given run is trained."""
-
-    def __init__(self, killed_in=None):
-        self.events = []
-        self.fractions = []
-        self.killed_in = killed_in
-
-    def planned(self, runs, finished):
-        self.events.append(("planned", runs, finished))
-
-    def began(self, name, stage):
-        self.events.append((name, stage))
-
-    def advanced(self, fraction):
-        self.fractions.append(fraction)
-        if self.events[-1] == self.killed_in and fraction > 0.5:
-            raise KeyboardInterrupt
-
-    def ended(self, name, stage, seconds):
-        assert seconds >= 0
-
-    def finished(self, record):
-        self.events.append(("finished", record.method, record.seed))
-
-    @property
-    def trained(self):
-        return [name for name, *rest in self.events if rest == ["training"]]
-
-
 @pytest.fixture(autouse=True)
-def quick_report(request, monkeypatch):
-    """Drawing the page takes longer than these trainings do; the tests marked so draw it."""
+def report_or_not(request):
+    """The tests marked so draw the page."""
     if "real_report" not in request.fixturenames:
-        monkeypatch.setattr(module, "_report", lambda results, folder: folder.report.write_text("drawn"))
+        request.getfixturevalue("quick_report")
 
 
 @pytest.fixture

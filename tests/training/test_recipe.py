@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from nextword.config import validated
 from nextword.overrides import overridden, read_value
+from nextword.tasks import registry
 from nextword.training.recipe import built_in, configured, read
+from nextword.training.run import stage_settings
+from nextword.training.settings import merged
 
 RECIPE = {
     "task": {"name": "lm", "train": "a.txt"},
@@ -85,3 +89,21 @@ def test_an_unknown_recipe_is_answered_with_the_nearest():
 def test_every_built_in_recipe_is_a_comparison(name):
     assert configured(read(name)).methods
     assert built_in()[name]
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(built_in()) if name.startswith("f2-")])
+def test_settings_of_the_recipes_of_f2_softmax_are_right(name):
+    config = configured(read(name))
+    settings = validated(registry.get(config.task).Config, {"data": "some text", **config.task_settings}, "task")
+    assert settings.generation.texts().decodings
+    first = merged(registry.get(config.task).training_defaults(None), config.training, "training")
+    assert all(len(stage_settings(method, first, config)) == len(method.objectives) for method in config.methods)
+
+
+@pytest.mark.parametrize("name", ["f2-wikitext2", "f2-korean"])
+def test_small_recipes_give_every_method_the_same_number_of_updates(name):
+    config = configured(read(name))
+    assert {len(method.objectives) for method in config.methods} == {2}
+    assert not any(method.then.training for method in config.methods)
+    # F2-Softmax with and without decoupled decoding is one training
+    assert len({method.stages for method in config.methods}) == len(config.methods) - 1

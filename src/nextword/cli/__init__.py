@@ -11,7 +11,9 @@ from typing import Annotated
 import typer
 
 from nextword.cli.check import check
+from nextword.cli.classes import classes
 from nextword.cli.compare import compare
+from nextword.cli.count import count
 from nextword.cli.evaluate import evaluate
 from nextword.cli.list import app as list_app
 from nextword.cli.quickstart import quickstart
@@ -51,6 +53,8 @@ def main(
 app.command()(quickstart)
 app.command()(compare)
 app.command()(evaluate)
+app.command()(count)
+app.command()(classes)
 app.command()(check)
 app.command()(report)
 app.add_typer(list_app, name="list")

@@ -24,22 +24,17 @@ def heads() -> None:
     from nextword.heads import modifiers, registry
 
     _show("head", registry, "heads")
-    parts = []
-    for field in modifiers.names():
-        after = [name for name in registry.names() if field in registry.get(name).Config.model_fields]
-        for part in modifiers.get(field).parts:
-            meaning = f"{part.meaning} After {', '.join(after)}."
-            parts.append((part.name, meaning, part.example, f"{part.page}.md"))
-    _print("part", parts, "docs/heads")
+    _show_parts(modifiers, registry, "heads")
 
 
 @app.command()
 @plain_errors
 def objectives() -> None:
-    """Objectives: what may stand after the / of --head."""
-    from nextword.objectives import registry
+    """Objectives, and the parts that may follow a + of theirs: what may stand after the / of --head."""
+    from nextword.objectives import modifiers, registry
 
     _show("objective", registry, "objectives")
+    _show_parts(modifiers, registry, "objectives")
 
 
 @app.command()
@@ -77,6 +72,16 @@ def _show(kind: str, registry: Registry[Any], folder: str) -> None:
         text = inspect.getdoc(entry) or ""
         rows.append((name, first_sentence(text), example(entry, name), f"{page(entry, name)}.md"))
     _print(kind, rows, f"docs/{folder}")
+
+
+def _show_parts(modifiers: Registry[Any], registry: Registry[Any], folder: str) -> None:
+    parts = []
+    for field in modifiers.names():
+        after = [name for name in registry.names() if field in registry.get(name).Config.model_fields]
+        for part in modifiers.get(field).parts:
+            meaning = f"{part.meaning} After {', '.join(after)}."
+            parts.append((part.name, meaning, part.example, f"{part.page}.md"))
+    _print("part", parts, f"docs/{folder}")
 
 
 def first_sentence(docstring: str) -> str:

@@ -1,5 +1,7 @@
 """The NextToken distribution and its five kinds."""
 
+from nextword.distribution.classes import TokenClasses
+from nextword.distribution.decoupled import ClassDraw
 from nextword.distribution.edits import Add, Change, Edit, OnWords, Replace, Rerank
 from nextword.distribution.factorized import Factorized
 from nextword.distribution.interpolated import Interpolated
@@ -12,6 +14,7 @@ from nextword.distribution.vocabulary import Vocabulary
 __all__ = [
     "Add",
     "Change",
+    "ClassDraw",
     "Edit",
     "Factorized",
     "Interpolated",
@@ -22,5 +25,6 @@ __all__ = [
     "Replace",
     "Rerank",
     "Scores",
+    "TokenClasses",
     "Vocabulary",
 ]

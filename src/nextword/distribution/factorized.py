@@ -6,20 +6,24 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.distribution.classes import TokenClasses
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.vocabulary import Vocabulary
-from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
+from nextword.functional.rows import concatenate_chunks
 
 
 class Factorized(NextToken):
     """``P(w) = P(class of w) * softmax over the tokens of that class`` (F2-Softmax, eq. 2).
 
+    Asked for one token a position (training is), it scores the tokens of that token's class and no others: positions
+    are grouped by class, so that every class is one product with the states that need it.
+
     Args:
         vocabulary: Turns states into a score for every token; only differences within a class matter.
         states: Input of the vocabulary at each position.
         class_scores: Unnormalised scores of the C classes.
-        token_class: Class of every token, 0 to C - 1; every class has at least one token.
+        classes: Which tokens each class holds.
     """
 
     def __init__(
@@ -27,33 +31,93 @@ class Factorized(NextToken):
         vocabulary: Vocabulary,
         states: Float[Tensor, "N D"],
         class_scores: Float[Tensor, "N C"],
-        token_class: Int[Tensor, "V"],
+        classes: TokenClasses,
     ) -> None:
         self.vocabulary = vocabulary
         self.vocab_size = vocabulary.size
         self.states = states
         self.device = states.device
         self.class_scores = class_scores
-        self.token_class = token_class
+        self.classes = classes
 
     def __len__(self) -> int:
         return len(self.states)
 
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Factorized:
-        return Factorized(self.vocabulary, self.states[rows], self.class_scores[rows], self.token_class)
+        return Factorized(self.vocabulary, self.states[rows], self.class_scores[rows], self.classes)
+
+    def log_class_probs(self) -> Float[Tensor, "N C"]:
+        """Log-probability of every class (p1 in the paper)."""
+        return at_least_float32(self.class_scores).log_softmax(-1)
+
+    def log_softmax_class_mass(self) -> Float[Tensor, "N C"]:
+        """Log of the probability that each class would have under one softmax over all tokens."""
+        chunks = self._chunks()
+        mass = concatenate_chunks(lambda rows: self._class_mass(self.vocabulary(self.states[rows])), chunks)
+        return mass.log_softmax(-1)
+
+    def _class_mass(self, scores: Float[Tensor, "N V"]) -> Float[Tensor, "N C"]:
+        by_class = torch.split(at_least_float32(scores)[:, self.classes.order], list(self.classes.sizes), dim=-1)
+        return torch.stack([own.logsumexp(-1) for own in by_class], -1)
+
+    def within(self, chosen: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
+        """Log-probability of every token, given the class at each position; ``-inf`` outside it (eq. 7).
+
+        Args:
+            chosen: A class for each position.
+        """
+        if torch.compiler.is_compiling():  # a graph cannot let shapes depend on the classes
+            outside = self.classes.token_class != chosen[:, None]
+            return at_least_float32(self.vocabulary(self.states)).masked_fill(outside, -torch.inf).log_softmax(-1)
+        found = at_least_float32(self.states.new_empty(0)).new_full((len(self), self.vocab_size), -torch.inf)
+        for rows, members, log_probs in self._by_class(chosen):
+            found[rows[:, None], members] = log_probs
+        return found
+
+    def row_bytes_of(self, ids: Int[Tensor, "N K"]) -> int:
+        """One token a position needs the scores of its class only; these are counted as they are here."""
+        if not self._is_grouped(ids) or not len(ids):
+            return super().row_bytes_of(ids)
+        sizes = torch.tensor(self.classes.sizes, device=ids.device)
+        share = float(sizes[self.classes.token_class[ids[:, 0]]].double().mean()) / self.vocab_size
+        return max(1, int(share * self.row_bytes()))
+
+    def _is_grouped(self, ids: Tensor) -> bool:
+        return ids.shape[1] == 1 and not torch.compiler.is_compiling()
+
+    def _by_class(self, chosen: Int[Tensor, "N"]) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """For every chosen class: its positions, its tokens, and the log-probabilities of these at those."""
+        order = chosen.argsort(stable=True)
+        counts = torch.bincount(chosen, minlength=self.classes.count).tolist()
+        groups = [
+            (rows, members)
+            for rows, members in zip(torch.split(order, counts), self.classes.members, strict=True)
+            if len(rows)
+        ]
+        scores = self.vocabulary.scores_of_groups([self.states[rows] for rows, _ in groups], [ids for _, ids in groups])
+        return [
+            (rows, members, at_least_float32(own).log_softmax(-1))
+            for (rows, members), own in zip(groups, scores, strict=True)
+        ]
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
         scores = at_least_float32(self.vocabulary(self.states))
-        rows = torch.arange(1, device=scores.device).expand(len(scores))
-        tokens = Entries(self.token_class[None], rows, scores, torch.ones_like(scores, dtype=torch.bool))
-        class_mass = tokens.scatter(self.class_scores.shape[-1])
-        log_class = at_least_float32(self.class_scores).log_softmax(-1)
-        return scores + (log_class - class_mass)[:, self.token_class]
+        return scores + (self.log_class_probs() - self._class_mass(scores))[:, self.classes.token_class]
 
     def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        return self._log_probs().gather(1, ids)
+        if not self._is_grouped(ids):
+            return self._log_probs().gather(1, ids)
+        asked = ids[:, 0]
+        chosen = self.classes.token_class[asked]
+        of_class = self.log_class_probs().gather(1, chosen[:, None])
+        groups = self._by_class(chosen)
+        if not groups:
+            return of_class
+        place = self.classes.place[asked]
+        inside = torch.cat([log_probs.gather(1, place[rows, None]) for rows, _, log_probs in groups])
+        rows = torch.cat([rows for rows, _, _ in groups])
+        return of_class.index_add(0, rows, inside.to(of_class.dtype))
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
-        asked, classes = self._log_prob(ids), self.token_class[ids]
-        count = self.class_scores.shape[-1]
-        return {f"class {c + 1}": asked.masked_fill(classes != c, -torch.inf) for c in range(count)}
+        asked, classes = self._log_prob(ids), self.classes.token_class[ids]
+        return {f"class {c + 1}": asked.masked_fill(classes != c, -torch.inf) for c in range(self.classes.count)}

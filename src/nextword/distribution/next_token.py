@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -9,7 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.functional.logspace import logsumexp_finite
 from nextword.functional.rows import concatenate_chunks, row_chunks
+from nextword.functional.truncate import expect_truncation, truncated
 
 _DENSE_COPIES = 3
 """(N, V) tensors alive at once while a dense row is normalised: the scores, a shifted copy, the exponentials."""
@@ -60,7 +63,23 @@ class NextToken(ABC):
             ValueError: ``ids`` is not of shape (N, K).
         """
         self._expect_rows(ids)
-        return self._in_chunks(lambda part, rows: part._log_prob(ids[rows]))
+        chunks = row_chunks(len(self), self.row_bytes_of(ids), self.device) or [slice(0, 0)]
+        return concatenate_chunks(lambda rows: self[rows]._log_prob(ids[rows]), chunks)
+
+    def log_complement(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        """``log(1 - P)`` of K asked tokens at every position, without an (N, V) tensor; exact where P is near 0 or 1.
+
+        Where P is 1 and every other token has probability zero, it is the log of the smallest positive number of its
+        precision (-87.3 in float32) instead of ``-inf``, without gradient.
+
+        Raises:
+            ValueError: ``ids`` is not of shape (N, K).
+        """
+        self._expect_rows(ids)
+        # the sum over the others masks a copy of the dense row and takes its exponentials
+        row_bytes = self.row_bytes() + 2 * self.vocab_size * 4
+        chunks = row_chunks(len(self), row_bytes, self.device) or [slice(0, 0)]
+        return concatenate_chunks(lambda rows: log_complement(self[rows]._log_probs(), ids[rows]), chunks)
 
     def probs(self) -> Float[Tensor, "N V"]:
         """Probability of every token at every position."""
@@ -104,21 +123,11 @@ class NextToken(ABC):
         """
         if not temperature > 0:
             raise ValueError(f"sample: temperature {temperature} given, it must be positive; greedy is top_k(1)")
-        if top_p is not None and not 0 < top_p <= 1:
-            raise ValueError(f"sample: top_p {top_p} given, 0 < top_p <= 1 is needed")
-        if top_k is not None and top_k < 1:
-            raise ValueError(f"sample: top_k {top_k} given, at least 1 is needed; None draws among all tokens")
+        expect_truncation("sample", top_k, top_p)
 
         def draw(rows: slice) -> Tensor:
-            log_probs, ids = (self[rows]._log_probs() / temperature).sort(-1, descending=True)
-            if top_k is not None:
-                log_probs, ids = log_probs[:, :top_k], ids[:, :top_k]
-            probs = log_probs.softmax(-1)
-            if top_p is not None and top_p < 1:
-                # in float64: in float32 the sum over a large vocabulary passes top_p too early
-                before = probs.double().cumsum(-1) - probs
-                probs = probs.masked_fill(before >= top_p, 0.0)
-            return ids.gather(1, torch.multinomial(probs, num_samples, replacement=True, generator=generator))
+            kept = truncated(self[rows]._log_probs() / temperature, top_k, top_p)
+            return torch.multinomial(kept.softmax(-1), num_samples, replacement=True, generator=generator)
 
         return concatenate_chunks(draw, self._chunks())
 
@@ -148,6 +157,10 @@ class NextToken(ABC):
         """Bytes that one row needs while it is computed."""
         return self.vocab_size * 4 * _DENSE_COPIES
 
+    def row_bytes_of(self, ids: Int[Tensor, "N K"]) -> int:
+        """Bytes that one row needs, on average, while these tokens are asked for."""
+        return self.row_bytes()
+
     def _chunks(self) -> list[slice]:
         return row_chunks(len(self), self.row_bytes(), self.device) or [slice(0, 0)]
 
@@ -163,3 +176,22 @@ class NextToken(ABC):
             if low < 0 or high >= self.vocab_size:
                 wrong = int(low if low < 0 else high)
                 raise ValueError(f"token id {wrong} is outside the vocabulary of {self.vocab_size} tokens")
+
+
+def log_complement(log_probs: Float[Tensor, "N V"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+    """``log(1 - P)`` of some tokens: ``log1p(-P)``, and the sum over all other tokens where P is more than one half.
+
+    There ``1 - P`` would cancel, and once P rounds to 1 its gradient would vanish; that of the sum stays. Only the most
+    probable token of a row can have more than one half, so one sum a row is enough.
+
+    >>> log_complement(torch.tensor([[40.0, 0.0, 0.0]]).log_softmax(-1), torch.tensor([[0]]))
+    tensor([[-39.3069]])
+    """
+    best = log_probs.detach().argmax(-1, keepdim=True)
+    others = logsumexp_finite(log_probs.scatter(1, best, -torch.inf))[:, None]
+    others = others.masked_fill(others == -torch.inf, math.log(torch.finfo(log_probs.dtype).tiny))
+    asked = log_probs.gather(1, ids)
+    dominant = (ids == best) & (asked > -math.log(2))
+    # what the sum answers is taken out before log1p, whose gradient is infinite at P = 1
+    small = torch.log1p(-asked.masked_fill(dominant, -torch.inf).exp())
+    return torch.where(dominant, others, small)

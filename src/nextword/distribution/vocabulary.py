@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
@@ -23,4 +24,10 @@ class Vocabulary(Protocol):
 
     def scores_of(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
         """The scores of few tokens, the same for the Q states of a row, without those of all others."""
+        ...
+
+    def scores_of_groups(
+        self, states: Sequence[Float[Tensor, "_R D"]], ids: Sequence[Int[Tensor, "_K"]]
+    ) -> Sequence[Float[Tensor, "_R _K"]]:
+        """For each group of states, the scores of its own group of tokens (R, K); no token is in two groups."""
         ...

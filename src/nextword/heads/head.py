@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from nextword.config import SpecSettings
@@ -22,6 +23,10 @@ class HeadConfig(SpecSettings):
 
     head: str
     """Registered name of the head."""
+
+    def unbuilt(self) -> HeadConfig:
+        """These settings without what building a head for one model has filled in."""
+        return self
 
 
 class Keeper(nn.Module):
@@ -65,6 +70,8 @@ class Head(nn.Module, ABC):
     """What may be evaluated apart: ``joint`` is the whole distribution."""
     adjustable: ClassVar[frozenset[str]] = frozenset()
     """Settings that may be changed on a built head, because no parameter depends on them."""
+    generate_takes: ClassVar[tuple[str, ...]] = ()
+    """Of these, the ones that ``generate`` takes as arguments too, for one call."""
 
     def __init__(self, config: HeadConfig, dimensions: Dimensions) -> None:
         super().__init__()
@@ -120,6 +127,42 @@ class Head(nn.Module, ABC):
     def logits(self, distribution: NextToken) -> Float[Tensor, "N V"]:
         """What the model returns as ``logits``: normalised log-probabilities."""
         return distribution.log_probs()
+
+    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+        """Called once when the head is attached, to start new parameters by what the model does already.
+
+        Args:
+            context_of: Runs the model on tokens, cut into rows, and gives the context at every position.
+        """
+
+    def resized(self, vocab_size: int) -> None:
+        """Called when the vocabulary has another number of tokens; most heads read the live output layer anyway."""
+
+    def draw(self, config: Any, *, sample: bool) -> Draw | None:
+        """How greedy search and sampling draw from this head step by step; None for what everything draws from.
+
+        Args:
+            config: The head's settings, with those that this call of ``generate`` was given.
+            sample: Whether tokens are drawn at random.
+        """
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """What building the head found out, for records: numbers and text by name."""
+        return {}
+
+
+@runtime_checkable
+class Draw(Protocol):
+    """A random choice before the token's own, made anew at every step of generation."""
+
+    def __call__(self, distribution: Any) -> Float[Tensor, "N V"]:
+        """Log-probabilities of the tokens after a choice."""
+        ...
+
+    def again(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
+        """The same after another choice at some positions, whose first one left nothing allowed; None: none is left."""
+        ...
 
 
 @runtime_checkable

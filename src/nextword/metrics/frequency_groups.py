@@ -18,7 +18,7 @@ from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, Undefine
 from nextword.metrics.ngrams import TokenTexts
 from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
-from nextword.metrics.token_counts import TokenCounts
+from nextword.metrics.token_counts import CountedTokens
 from nextword.metrics.units import Words
 from nextword.records import Measure
 
@@ -82,7 +82,7 @@ class FrequencyGroupsConfig(MetricConfig):
     boundaries: tuple[float, float, float] = BOUNDARIES
     """Shares of all counted tokens at which the frequent, medium and rare tokens end."""
     counts: str | None = None
-    """Path of a .npy file with the count of each token id, for example in the training text."""
+    """Path of a file of ``nextword count``, or a .npy file with the count of each token id."""
     corpus: str | None = None
     """Path of a text file whose tokens are counted, line by line; without both, the references are counted."""
 
@@ -107,11 +107,11 @@ class FrequencyGroups(Metric):
         self._texts: list[Int[np.ndarray, "T"]] = []
         self._references: Counter[int] = Counter()
         self._references_given = AllOrNone("references")
-        self._counts: TokenCounts | None = None
+        self._counts: CountedTokens | None = None
         if self.config.counts is not None:
-            self._counts = TokenCounts.load(self.config.counts, "frequency-groups.counts")
+            self._counts = CountedTokens.load(self.config.counts, "frequency-groups.counts")
         elif self.config.corpus is not None:
-            self._counts = TokenCounts.of_corpus(self.config.corpus, setup.unit, "frequency-groups.corpus")
+            self._counts = CountedTokens.of_corpus(self.config.corpus, setup.unit, "frequency-groups.corpus")
 
     def add(self, sample: Sample) -> None:
         """Reads the written text and, where nothing else was given to count, counts the references."""
@@ -129,7 +129,7 @@ class FrequencyGroups(Metric):
 
     def result(self) -> dict[str, Score]:
         """``share-frequent``, ``share-medium``, ``share-rare``, ``share-very-rare`` and ``vr``."""
-        counts = self._counts or TokenCounts.of(self._references, "the references")
+        counts = self._counts or CountedTokens.of(self._references, "the references")
         if not len(counts.ids):
             raise UndefinedError(
                 "frequency groups: nothing says how frequent tokens are; give references, or counts or corpus"

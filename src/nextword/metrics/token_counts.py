@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
+from nextword.frequency.counts import TokenCounts
 from nextword.metrics.units import Unit
 
 
 @dataclass(frozen=True)
-class TokenCounts:
+class CountedTokens:
     """Tokens and their counts; a token that is not among them was never counted."""
 
     ids: Int[np.ndarray, "K"]
@@ -26,18 +27,18 @@ class TokenCounts:
     """Where they are from, for a report."""
 
     @classmethod
-    def of(cls, counted: Mapping[int, int], source: str) -> TokenCounts:
+    def of(cls, counted: Mapping[int, int], source: str) -> CountedTokens:
         """From a mapping of ids to counts.
 
-        >>> TokenCounts.of({7: 2, 3: 1}, "a text").ids.tolist()
+        >>> CountedTokens.of({7: 2, 3: 1}, "a text").ids.tolist()
         [3, 7]
         """
         ids = np.array(sorted(counted), dtype=np.int64)
         return cls(ids, np.array([counted[int(token)] for token in ids], dtype=np.int64), source)
 
     @classmethod
-    def load(cls, path: str, where: str) -> TokenCounts:
-        """From a .npy file of one whole number for each token id.
+    def load(cls, path: str, where: str) -> CountedTokens:
+        """From what ``nextword count`` wrote, or a .npy file of one whole number for each token id.
 
         Args:
             path: The file.
@@ -46,21 +47,11 @@ class TokenCounts:
         Raises:
             ValueError: There is no such file, or it holds something else.
         """
-        try:
-            counts = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as fault:
-            raise ValueError(f"{where}: cannot read '{path}' as a .npy file: {fault}") from None
-        if not isinstance(counts, np.ndarray) or counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer):
-            kind = f"{counts.dtype} of shape {counts.shape}" if isinstance(counts, np.ndarray) else "several arrays"
-            raise ValueError(
-                f"{where}: '{path}' must be one list of whole numbers, the count of each token id; is {kind}"
-            )
-        if not len(counts) or counts.min() < 0 or not counts.any():
-            raise ValueError(f"{where}: '{path}' must have counts from 0, and some above")
-        return cls(np.arange(len(counts)), counts.astype(np.int64), Path(path).name)
+        found = TokenCounts.load(path, where)
+        return cls(np.arange(len(found.counts)), found.counts, found.source)
 
     @classmethod
-    def of_corpus(cls, path: str, unit: Unit, where: str) -> TokenCounts:
+    def of_corpus(cls, path: str, unit: Unit, where: str) -> CountedTokens:
         """From a text file, cut line by line by the unit.
 
         Args:
@@ -88,10 +79,10 @@ class TokenCounts:
 
 
 @functools.lru_cache(maxsize=1)
-def _of_corpus(path: Path, unit: Unit, size: int, changed: int) -> TokenCounts:
+def _of_corpus(path: Path, unit: Unit, size: int, changed: int) -> CountedTokens:
     """Kept, so that a long corpus is read once for all systems of an evaluation; ``size`` and ``changed`` renew it."""
     counted: Counter[int] = Counter()
     with path.open(encoding="utf-8") as file:
         for line in file:
             counted.update(unit.ids(line).tolist())
-    return TokenCounts.of(counted, path.name)
+    return CountedTokens.of(counted, path.name)

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+from jaxtyping import Int
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
-from nextword.heads import HeadConfig, head_spec
+from nextword.context import Context
+from nextword.heads import HeadConfig, head_spec, parse_head
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
 from nextword.model.vocabulary import prove_output_layer
 from nextword.objectives import ObjectiveConfig
@@ -49,7 +53,7 @@ def attach(model: PreTrainedModel, head: HeadSpec, objective: ObjectiveSpec = "m
     kind = NextWordForSeq2SeqLM if backbone.config.is_encoder_decoder else NextWordForCausalLM
     config: Any = kind.config_class(
         text_config=backbone.config,
-        head=_plain(head),
+        head=parse_head(head).unbuilt().model_dump(),
         objective=_plain(objective),
         state_scale=scale,
         # a composite configuration otherwise resets the backbone's attention implementation
@@ -61,7 +65,30 @@ def attach(model: PreTrainedModel, head: HeadSpec, objective: ObjectiveSpec = "m
         part._is_hf_initialized = True
     wrapped: NextWordModel = kind(config, backbone=backbone)
     wrapped.next_word_head.to(device=wrapped.get_output_embeddings().weight.device, dtype=backbone.dtype)
-    return wrapped.train(backbone.training)
+    wrapped.train(backbone.training)
+    _begin(wrapped)
+    return wrapped
+
+
+_BEGINNING_LENGTH = 32
+"""Tokens of a row that the head may see the model on before it starts."""
+
+
+@torch.no_grad()
+def _begin(model: NextWordModel) -> None:
+    """Lets the head start its new parameters by what the model does already."""
+
+    def context_of(ids: Int[Tensor, "M"]) -> Context:
+        limit = getattr(model.config, "max_position_embeddings", None) or _BEGINNING_LENGTH
+        length = min(_BEGINNING_LENGTH, limit, len(ids))
+        rows = ids[: len(ids) // length * length].view(-1, length).to(model.device)
+        inputs = {"input_ids": rows, "use_cache": False}
+        return model.context(inputs | ({"decoder_input_ids": rows} if model.config.is_encoder_decoder else {}))
+
+    was_training = model.training
+    model.eval()
+    model.next_word_head.begin(context_of)
+    model.train(was_training)
 
 
 def _plain(spec: Any) -> Any:

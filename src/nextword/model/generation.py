@@ -6,9 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import LogitsProcessorList
 
+from nextword.config import validated
 from nextword.heads import head_spec
 from nextword.history import attach_history, decoder_cache, history_of
+from nextword.model.draw_again import DrawAgain
 from nextword.model.inputs import too_long
 from nextword.model.observe import expect_source
 
@@ -105,6 +108,29 @@ class HeadGeneration:
                 raise
             raise ValueError(message) from fault
         return prepared | {k: v for k, v in model_kwargs.items() if k == "source_ids"}
+
+    def _prepare_generation_config(self, generation_config: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        # what the head lets generate decide rides on the configuration, where transformers' own settings are
+        given = {name: kwargs.pop(name) for name in self.next_word_head.generate_takes if name in kwargs}
+        prepared, rest = super()._prepare_generation_config(generation_config, **kwargs)  # type: ignore[misc]
+        prepared.head_settings = given
+        return prepared, rest
+
+    def _sample(
+        self, input_ids: Tensor, logits_processor: Any, stopping_criteria: Any, generation_config: Any, **kwargs: Any
+    ) -> Any:
+        head, given = self.next_word_head, getattr(generation_config, "head_settings", {})
+        config = validated(type(head.config), head.config.model_dump() | given, "generate") if given else head.config
+        # an assistant's scores must be what its tokens were drawn from, so an assistant draws from the whole
+        is_assistant = getattr(generation_config, "is_assistant", False)
+        draw = None if is_assistant else head.draw(config, sample=generation_config.do_sample)
+        if draw is not None:
+            kwargs["draw"] = draw
+            logits_processor = LogitsProcessorList([DrawAgain(draw, logits_processor)])
+            generation_config.disable_compile = True  # shapes follow the choice
+        return super()._sample(  # type: ignore[misc]
+            input_ids, logits_processor, stopping_criteria, generation_config, **kwargs
+        )
 
     def _get_candidate_generator(self, *args: Any, **kwargs: Any) -> Any:
         assistant = kwargs.get("assistant_model")

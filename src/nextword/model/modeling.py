@@ -16,12 +16,14 @@ from nextword.context import Context, Layout
 from nextword.distribution import NextToken
 from nextword.heads import Dimensions, head_spec, parse_head
 from nextword.heads import registry as heads
+from nextword.heads.head import Draw
 from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
+from nextword.model.continuation import decoder_side, expect_room, prefixes_of
 from nextword.model.generation import HeadGeneration
-from nextword.model.inputs import expect_known_ids
+from nextword.model.inputs import DecoderInputs, expect_known_ids
 from nextword.model.observe import Observation, observe
 from nextword.model.vocabulary import OutputLayer, prove_output_layer
-from nextword.objectives import parse_objective
+from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives
 
 _IGNORED_LABEL = -100
@@ -66,13 +68,16 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
 
     def _new_head(self, spec: Any) -> nn.Module:
         config = parse_head(spec)
-        return heads.get(config.head)(config, self._dimensions())
+        head = heads.get(config.head)(config, self._dimensions())
+        self.config.head = head.config.model_dump()  # building may have filled something in
+        return head
 
     def _new_objective(self, spec: Any) -> Any:
         config = parse_objective(spec)
-        objective = objectives.get(config.objective)(config)
+        expect_room(self.config, config.seq)
+        objective = objectives.get(config.objective)(config, self._dimensions())
         objective.check(self.next_word_head)
-        return objective
+        return objective.train(self.training).to(self.get_output_embeddings().weight.device)
 
     def _dimensions(self) -> Dimensions:
         decoder = self.config.text_config.get_text_config(decoder=True)
@@ -133,9 +138,12 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> Any:
-        """The backbone's; the head follows, since it reads the live output layer."""
+        """The backbone's; the head follows."""
         embeddings = self.backbone.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        self.next_word_head.resized(OutputLayer(self.backbone).size)
+        self.config.head = self.next_word_head.config.model_dump()
         self.vocab_size = self.config.get_text_config(decoder=True).vocab_size
+        self.objective.resize_vocabulary(OutputLayer(self.backbone).size)
         return embeddings
 
     # -- the head
@@ -185,6 +193,10 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         places = torch.arange(length, device=seen.states.device).expand(batch, -1)
         kept = slice_logits_to_keep(places[..., None], keep)[..., 0]
         return self._context(seen, Layout.full(batch, kept.shape[1], kept.device), kept.flatten())
+
+    def context(self, inputs: dict[str, Any]) -> Context:
+        """What the head is given at every position of these inputs of :meth:`forward`, row after row."""
+        return self._context_to_keep(observe(self, inputs), 0)
 
     def _prove_once(self) -> None:
         if self.config.state_scale is None:
@@ -241,6 +253,7 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         step_mask: Tensor | None = None,
         step_ids: Tensor | None = None,
         return_logits: bool | None = None,
+        draw: Draw | None = None,
         **kwargs: Any,
     ) -> Any:
         """One pass of the backbone, and the head's distribution or its loss.
@@ -266,6 +279,8 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
             step_ids: Tokens behind ``inputs_embeds``, set by generation.
             return_logits: Whether to make the (B, T, V) logits. By default they are made except in training with
                 labels, where nobody reads them.
+            draw: The head's way to draw step by step, set by generation; ``logits`` are then those of the last place
+                after its choice.
             **kwargs: Further arguments of the backbone; ``num_items_in_batch`` divides the summed loss in place of the
                 number of targets (gradient accumulation).
 
@@ -295,36 +310,47 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
             "step_mask": step_mask,
             "step_ids": step_ids,
         }
-        seen = observe(self, inputs | kwargs)
+        seen, loss = self._observed(inputs | kwargs, labels)
         fields = {name: value for name, value in seen.outputs.items() if name not in seen.unwanted}
-        if labels is not None:
-            fields["loss"] = self._loss(seen, labels, total_items)
+        if loss is not None:
+            self.loss_parts = loss.parts
+            fields["loss"] = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
         if return_logits is None:
             return_logits = labels is None or not self.training
         if return_logits:
-            kept = self._context_to_keep(seen, logits_to_keep)
-            logits = self.next_word_head.logits(self.next_word_head(kept))
+            kept = self._context_to_keep(seen, logits_to_keep if draw is None else 1)
+            distribution = self.next_word_head(kept)
+            logits = self.next_word_head.logits(distribution) if draw is None else draw(distribution)
             fields["logits"] = logits.unflatten(0, (len(seen.states), -1))
         outputs = type(seen.outputs)(**fields)
         return outputs.to_tuple() if return_dict is False else outputs
 
-    def _loss(self, seen: Observation, labels: Tensor, total_items: Any) -> Tensor:
-        if labels.shape != seen.decoder.ids.shape:
-            expected = tuple(seen.decoder.ids.shape)
-            raise ValueError(f"labels: shape {tuple(labels.shape)}, expected that of the tokens, {expected}")
-        labels = labels.masked_fill(~seen.decoder.valid, _IGNORED_LABEL)
-        expect_known_ids("labels", labels, OutputLayer(self.backbone).size, ignored=_IGNORED_LABEL)
-        if self.config.is_encoder_decoder:
-            targets = labels
-        else:
-            # the state at a place predicts the token after it
-            targets = nn.functional.pad(labels[:, 1:], (0, 1), value=_IGNORED_LABEL)
+    def _observed(self, inputs: dict[str, Any], labels: Tensor | None) -> tuple[Observation, Loss | None]:
+        """One pass, and the loss where there are labels; in a sequence update both are of what the model writes."""
+        if labels is None:
+            return observe(self, inputs), None
+        prefixes = prefixes_of(self, inputs) if self.training else None
+        if prefixes is not None:
+            _, targets = self._targets(decoder_side(self, inputs, labels), labels)
+            return prefixes.update(self, int((targets != _IGNORED_LABEL).sum()))
+        seen = observe(self, inputs)
+        labels, targets = self._targets(seen.decoder, labels)
         counted = targets != _IGNORED_LABEL
         context = self._context_at(seen.with_labels(labels), counted)
-        loss = self.objective(self.next_word_head, context, targets[counted])
-        self.loss_parts = loss.parts
-        divisor: Any = max(loss.tokens, 1) if total_items is None else total_items
-        return loss.total / divisor
+        return seen, self.objective(self.next_word_head, context, targets[counted])
+
+    def _targets(self, decoder: DecoderInputs, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """The labels without those of padding, and what each position has to predict."""
+        if labels.shape != decoder.ids.shape:
+            raise ValueError(
+                f"labels: shape {tuple(labels.shape)}, expected that of the tokens, {tuple(decoder.ids.shape)}"
+            )
+        labels = labels.masked_fill(~decoder.valid, _IGNORED_LABEL)
+        expect_known_ids("labels", labels, OutputLayer(self.backbone).size, ignored=_IGNORED_LABEL)
+        if self.config.is_encoder_decoder:
+            return labels, labels
+        # the state at a place predicts the token after it
+        return labels, nn.functional.pad(labels[:, 1:], (0, 1), value=_IGNORED_LABEL)
 
     def extra_repr(self) -> str:
         """The head spec."""

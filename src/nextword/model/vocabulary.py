@@ -9,6 +9,7 @@ else is refused rather than computed wrongly.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -16,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from nextword.functional.grouped import grouped_product
 from nextword.functional.rows import concatenate_chunks, row_chunks
 from nextword.model.tap import run_tapped
 
@@ -109,6 +111,10 @@ class AddBias(Adjustment):
         return scores + (bias if ids is None else bias[ids])
 
 
+_PICK, _PER_STATE = 3.0, 0.1
+"""Cost of a picked row and of its product with one more state, where one row of the whole product costs 1: picking
+reads, writes and reads again, and a product with few states waits for memory (measured on two CPU cores)."""
+
 _KNOWN: tuple[type[Adjustment], ...] = (SoftCap, Multiply, Divide, AddBias)
 
 
@@ -152,6 +158,32 @@ class OutputLayer:
         for adjustment in self.adjustments:
             scores = adjustment(scores, ids[:, None])
         return scores
+
+    def scores_of_groups(
+        self, states: Sequence[Float[Tensor, "_R D"]], ids: Sequence[Int[Tensor, "_K"]]
+    ) -> list[Float[Tensor, "_R _K"]]:
+        """For each group of states the scores of its own group of tokens, without those of all others.
+
+        Picking rows means copying them. Where that is dearer than the whole product (few states, most of the
+        vocabulary, no gradient), and where only the layer itself knows its rows, the whole product is taken.
+        """
+        found: list[Tensor] = []
+        if type(self.layer) is nn.Linear and not self._whole_is_cheaper(states, ids):
+            found += grouped_product(self.layer.weight, states, ids)
+            if self.layer.bias is not None:
+                found = [scores + self.layer.bias[group] for scores, group in zip(found, ids, strict=True)]
+        else:
+            whole = self.layer(torch.cat(list(states))).split([len(own) for own in states])
+            found += [scores[:, group] for scores, group in zip(whole, ids, strict=True)]
+        for adjustment in self.adjustments:
+            found = [adjustment(scores, group[None]) for scores, group in zip(found, ids, strict=True)]
+        return found
+
+    def _whole_is_cheaper(self, states: Sequence[Tensor], ids: Sequence[Tensor]) -> bool:
+        if torch.is_grad_enabled():
+            return False
+        picked = sum(len(group) * (_PICK + _PER_STATE * len(own)) for own, group in zip(states, ids, strict=True))
+        return picked > self.size * (1 + _PER_STATE * sum(map(len, states)))
 
     def _picked(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
         """Few scores out of all, in row chunks: only the layer itself knows its rows (quantised, adapted)."""

@@ -3,16 +3,12 @@
 import importlib
 import pkgutil
 
-from nextword.objectives.objective import (
-    Loss,
-    Objective,
-    ObjectiveConfig,
-    objective_spec,
-    parse_objective,
-    registry,
-)
+from nextword.objectives.loss import Loss
+from nextword.objectives.modifiers import modifiers
+from nextword.objectives.objective import Objective, ObjectiveConfig, registry
+from nextword.objectives.spec import objective_spec, parse_objective
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["Loss", "Objective", "ObjectiveConfig", "objective_spec", "parse_objective", "registry"]
+__all__ = ["Loss", "Objective", "ObjectiveConfig", "modifiers", "objective_spec", "parse_objective", "registry"]

@@ -15,7 +15,8 @@ from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
 from nextword.heads import head_spec
 from nextword.heads.head import Head, RemembersTokens
-from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, registry
+from nextword.objectives.loss import Loss
+from nextword.objectives.objective import Objective, ObjectiveConfig, registry
 from nextword.objectives.ranking import REDUCTIONS, RankedMemory
 
 
@@ -77,7 +78,7 @@ class HistAlign(Objective):
                 "which have no labels; use 'inputs'"
             )
 
-    def __call__(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
+    def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
         """Summed token loss plus the ranking loss, weighted so that one division by the tokens serves both."""
         assert isinstance(head, RemembersTokens)
         seen = context.with_label_values() if self.config.memory_values == "labels" else context

@@ -10,7 +10,8 @@ from torch import Tensor
 from nextword.context import Context
 from nextword.heads import head_spec
 from nextword.heads.head import Head, RemembersTokens
-from nextword.objectives.objective import Loss, Objective, ObjectiveConfig, registry
+from nextword.objectives.loss import Loss
+from nextword.objectives.objective import Objective, ObjectiveConfig, registry
 
 
 class LikelihoodConfig(ObjectiveConfig):
@@ -63,8 +64,9 @@ class Likelihood(Objective):
                 "so there are no memory values to take from labels; use 'mle'"
             )
 
-    def __call__(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
+    def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
         """Summed negative log-likelihood."""
         if self.config.memory_values == "labels":
             context = context.with_label_values()
-        return Loss(-head(context).log_prob(targets[:, None]).sum(), len(targets))
+        total = -head(context).log_prob(targets[:, None]).sum()
+        return Loss.of(total, len(targets), token_loss=total)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from jaxtyping import Float, Int
-from torch import Tensor
+from jaxtyping import Int
+from torch import Tensor, nn
 
-from nextword.config import SpecSettings, validated
+from nextword.config import SpecSettings
 from nextword.context import Context
+from nextword.heads import Dimensions
 from nextword.heads.head import Head
+from nextword.objectives.loss import Loss
+from nextword.objectives.sequence import SequenceConfig, SequenceUpdates
 from nextword.registry import Registry
 
 
@@ -21,71 +22,42 @@ class ObjectiveConfig(SpecSettings):
 
     objective: str
     """Registered name of the objective."""
+    seq: SequenceConfig | None = None
+    """Sequence updates in place of some of the updates with this objective (``+seq``); None: none."""
 
 
-@dataclass(frozen=True)
-class Loss:
-    """A loss before division: a sum over tokens and how many they are.
-
-    The division is done once, over all accumulation steps and processes, never as a mean of means.
-
-    Args:
-        total: Sum over the tokens, in nats.
-        tokens: Number of tokens that count.
-        parts: Detached terms for the log, each a mean.
-    """
-
-    total: Float[Tensor, ""]
-    tokens: int
-    parts: dict[str, Tensor] = field(default_factory=dict)
-
-
-class Objective(ABC):
+class Objective(nn.Module, ABC):
     """Asks a head's distribution for the probability of the targets and makes a loss of it.
+
+    A concrete objective is final, stands in one file of ``nextword/objectives`` with its ``Config``, and is found
+    through ``@registry.register("name")``. What it counts is a buffer with a ``reset_parameters`` that empties it: it
+    lies in the model's checkpoint, moves with the model and is empty where a checkpoint has none. An objective that
+    reweights or adds terms does so where ``self.training`` is set, so that losses of evaluation can be compared.
 
     Args:
         config: The objective's settings.
+        dimensions: Sizes of the model it trains.
     """
 
     Config: ClassVar[type[ObjectiveConfig]]
 
-    def __init__(self, config: ObjectiveConfig) -> None:
+    def __init__(self, config: ObjectiveConfig, dimensions: Dimensions) -> None:
+        super().__init__()
         self.config: Any = config
+        self.dimensions = dimensions
+        self.sequence = None if config.seq is None else SequenceUpdates(config.seq)
+        """What replaces some updates, batch and loss; the model asks it before its backbone runs."""
 
-    def check(self, head: Head) -> None:  # noqa: B027  (any head will do unless an objective says otherwise)
+    def check(self, head: Head) -> None:
         """Raises ValueError, with the reason, where this objective makes no sense with ``head``."""
 
+    def resize_vocabulary(self, size: int) -> None:
+        """Called where the model gets tokens, or loses its last ones."""
+
     @abstractmethod
-    def __call__(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
+    def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
         """The loss of ``targets``, one at each position of the context."""
 
 
 registry: Registry[type[Objective]] = Registry("objective")
 """All objectives by name."""
-
-
-def parse_objective(spec: str | Mapping[str, Any] | ObjectiveConfig) -> ObjectiveConfig:
-    """The typed config of an objective spec (``mle``, ``mle:labels``), of a config written out, or of one as it is.
-
-    Raises:
-        ValueError: Unknown name, unknown key or arguments that do not fit.
-    """
-    if isinstance(spec, ObjectiveConfig):
-        return spec
-    if isinstance(spec, str):
-        name, colon, rest = spec.strip().lower().partition(":")
-        config = registry.get(name).Config
-        try:
-            values = {"objective": name, **config.from_arguments(rest.split(",") if colon else [])}
-        except ValueError as fault:
-            raise ValueError(f"objective spec '{spec}': {fault}") from None
-        return validated(config, values, f"objective spec '{spec}'")
-    if "objective" not in spec:
-        raise ValueError(f"objective: missing; it names the objective. Known: {', '.join(registry.names())}.")
-    return validated(registry.get(str(spec["objective"])).Config, spec, "objective")
-
-
-def objective_spec(config: ObjectiveConfig) -> str:
-    """The shortest spec that names this config; settings that a spec cannot name are left out."""
-    arguments = config.arguments()
-    return f"{config.objective}:{','.join(arguments)}" if arguments else config.objective

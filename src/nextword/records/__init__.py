@@ -13,7 +13,10 @@ from nextword.records.comparison import (
     ExamplePrediction,
     Results,
     RunRecord,
+    Span,
     TopWord,
+    WrittenExample,
+    WrittenText,
 )
 from nextword.records.environment import Environment
 from nextword.records.evaluation import Duel, EvaluationResults, PairRecord, Place, SampleFile, SystemRecord, Wins
@@ -38,9 +41,12 @@ __all__ = [
     "Results",
     "RunRecord",
     "SampleFile",
+    "Span",
     "SystemRecord",
     "TopWord",
     "Wins",
+    "WrittenExample",
+    "WrittenText",
     "kind_of",
     "write_atomically",
 ]

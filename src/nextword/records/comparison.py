@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from nextword.records.environment import Environment
+from nextword.records.evaluation import EvaluationResults
 from nextword.records.files import SCHEMA_VERSION, Record, VersionedRecord, non_finite
 from nextword.records.values import MetricValue
 
@@ -59,6 +60,39 @@ class ExamplePrediction(Record):
     """The most probable words, best first."""
 
 
+class Span(Record):
+    """A stretch of a text, to be read by a person."""
+
+    text: str
+    """What stands there."""
+    very_rare: bool
+    """Whether its tokens are very rare in the training text (beyond the first 90 % of its tokens, frequent first)."""
+
+
+class WrittenText(Record):
+    """One continuation of a prompt."""
+
+    author: str
+    """Label of the method, or "human"."""
+    spans: list[Span]
+    """The text, cut where the rarity of its tokens changes."""
+    very_rare: float = Field(ge=0, le=1)
+    """Share of very rare tokens in it."""
+
+
+class WrittenExample(Record):
+    """What people and every method wrote after one prompt (F2-Softmax, tables 4 and 11)."""
+
+    prompt: str
+    """The text before."""
+    decoding: str
+    """How the methods wrote, a key of ``Results.texts``."""
+    seed: int
+    """Seed of the runs that wrote it."""
+    texts: list[WrittenText]
+    """People first, then the methods in their order."""
+
+
 class Evaluation(Record):
     """Everything measured of one trained model."""
 
@@ -93,6 +127,10 @@ class RunRecord(Record):
     """Everything needed to repeat the run: head, objective and training settings in full."""
     note: str | None = None
     """What a reader must know, for example "the paper's broken baseline"."""
+    facts: dict[str, JsonValue] = Field(default={})
+    """What the head says about itself once it is built, for example ``{"classes": 10, "division": "mefmax"}``."""
+    samples: dict[str, str] = Field(default={})
+    """Samples files that the method wrote, by decoding: paths relative to results.json."""
 
     @model_validator(mode="after")
     def _all_finite(self) -> Self:
@@ -127,6 +165,10 @@ class Results(VersionedRecord):
     """Where and when."""
     settings: dict[str, JsonValue] = Field(default={})
     """The comparison's own settings in full."""
+    texts: dict[str, EvaluationResults] = Field(default={})
+    """What was measured of the texts that the methods wrote, by decoding ("greedy", "top-k 3"); systems are methods."""
+    written: list[WrittenExample] = Field(default=[])
+    """A few of these texts to read."""
 
     @model_validator(mode="after")
     def _runs_are_distinct(self) -> Self:

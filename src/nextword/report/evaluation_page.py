@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from nextword.records import EvaluationResults
 from nextword.report import formats
-from nextword.report.evaluations import grouped, note_on_tests, paired_rows
+from nextword.report.evaluations import grouped, note_on_tests, paired_rows, undefined
 from nextword.report.template import packaged, template
 
 
@@ -30,8 +30,7 @@ def render_evaluation(results: EvaluationResults) -> str:
         meanings=list(meanings),
         tests=paired_rows(results),
         tests_note=note_on_tests(results),
-        undefined=[(system.name, file.file, file.undefined) for system in results.systems for file in system.files]
-        + ([("human", results.human.file, results.human.undefined)] if results.human is not None else []),
+        undefined=undefined(results),
         titles={key: measure.title for key, measure in results.measures.items()},
         environment=[(formats.setting(k), formats.plain(v)) for k, v in results.environment.model_dump().items()],
         settings=json.dumps(results.settings, ensure_ascii=False, indent=2),

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nextword.records import EvaluationResults, Wins
-from nextword.report.evaluations import HUMAN, Cell, grouped, paired_rows
+from nextword.report.evaluations import HUMAN, Cell, grouped, paired_rows, undefined
 
 LONGEST_UNIT = 28
 """Characters of a unit for which the terminal has room."""
@@ -54,7 +54,7 @@ def _values(results: EvaluationResults) -> Table:
     for group in grouped(results):
         table.add_section()
         for row in group.rows:
-            cells = [_cell(cell) for cell in row.cells]
+            cells = [starred(cell) for cell in row.cells]
             human = [Text(row.human.text)] if row.human is not None else []
             table.add_row(Text(row.measure.title), row.arrow, *cells, *human, Text(_short(row.unit)))
     return table
@@ -66,7 +66,8 @@ def _short(unit: str) -> str:
     return bare if len(bare) <= LONGEST_UNIT else bare.partition(" ")[0]
 
 
-def _cell(cell: Cell) -> Text:
+def starred(cell: Cell) -> Text:
+    """The value, the best in bold with a star."""
     # The place of the star is kept free, so that the digits stay under each other.
     return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text} ")
 
@@ -91,7 +92,4 @@ def _left_out(results: EvaluationResults) -> Iterator[str]:
 
 
 def _undefined(results: EvaluationResults) -> list[str]:
-    columns = [(system.name, file) for system in results.systems for file in system.files]
-    if results.human is not None:
-        columns.append((HUMAN, results.human))
-    return [f"{name}: no {metric}: {reason}" for name, file in columns for metric, reason in file.undefined.items()]
+    return [f"{name}: no {metric}: {why}" for name, _, reasons in undefined(results) for metric, why in reasons.items()]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from nextword.records import EvaluationResults, Measure, MetricValue, SampleFile, SystemRecord
@@ -27,6 +27,10 @@ class Cell:
     best: bool = False
     n: str = ""
     """Of how many samples the value is, where these are not all."""
+    spread: str = ""
+    """Lowest and highest value over the seeds, or with one seed the 95 % interval."""
+    reason: str = ""
+    """Why there is no value, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -73,22 +77,50 @@ class Test:
     significant: bool
 
 
-def grouped(results: EvaluationResults) -> list[Group]:
-    """All measures, under their headings."""
-    rows = [_row(results, key, measure) for key, measure in results.measures.items()]
+def grouped(results: EvaluationResults, judged: Collection[str] | None = None) -> list[Group]:
+    """All measures, under their headings.
+
+    Args:
+        results: The evaluation.
+        judged: Systems of which one may be the best; None: all.
+    """
+    rows = [_row(results, key, measure, judged) for key, measure in results.measures.items()]
     return [Group(title, tuple(members)) for title, members in groupby(rows, key=lambda row: row.measure.group)]
 
 
-def _row(results: EvaluationResults, key: str, measure: Measure) -> Row:
+def _row(results: EvaluationResults, key: str, measure: Measure, judged: Collection[str] | None) -> Row:
     human = results.human.values.get(key) if results.human is not None else None
     values = {system.name: system.values[key] for system in results.systems if key in system.values}
-    best = best_of(measure, {name: value.value for name, value in values.items()}, human.value if human else None)
-    cells = [
-        _cell(measure, values.get(system.name), system.files, system.name in best, _seeds(system, key, measure))
-        for system in results.systems
-    ]
-    of_humans = None if results.human is None else _cell(measure, human, [results.human])
+    judging = {name: value.value for name, value in values.items() if judged is None or name in judged}
+    best = best_of(measure, judging, human.value if human else None)
+    cells = [_of_system(system, key, measure, system.name in best) for system in results.systems]
+    of_humans = None
+    if results.human is not None:
+        ends = None if human is None else _ends(human)
+        of_humans = replace(_cell(measure, human, [results.human]), spread=_interval(measure, ends))
     return Row(key, measure, tuple(cells), of_humans)
+
+
+def _of_system(system: SystemRecord, key: str, measure: Measure, best: bool) -> Cell:
+    value = system.values.get(key)
+    cell = _cell(measure, value, system.files, best, _seeds(system, key, measure))
+    return cell if value is None else replace(cell, spread=_interval(measure, spread(system, key)))
+
+
+def spread(system: SystemRecord, key: str) -> tuple[float, float] | None:
+    """Lowest and highest value over the seeds, or with one seed its 95 % interval; None where there is neither."""
+    if len(system.files) == 1:
+        return _ends(system.values[key]) if key in system.values else None
+    found = [file.values[key].value for file in system.files if key in file.values]
+    return (min(found), max(found)) if found else None
+
+
+def _ends(value: MetricValue) -> tuple[float, float] | None:
+    return None if value.low is None or value.high is None else (value.low, value.high)
+
+
+def _interval(measure: Measure, ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else formats.interval(_number(measure, ends[0]), _number(measure, ends[1]))
 
 
 def _seeds(system: SystemRecord, key: str, measure: Measure) -> tuple[str, ...]:
@@ -108,9 +140,7 @@ def _cell(
 ) -> Cell:
     if value is None:
         return Cell(formats.NOTHING, seeds=seeds)
-    interval = ""
-    if value.low is not None and value.high is not None:
-        interval = formats.interval(_number(measure, value.low), _number(measure, value.high))
+    interval = _interval(measure, _ends(value))
     samples = sum(file.samples for file in files)
     n = f"{formats.plain(value.n)} of {formats.plain(samples)}" if value.n < samples else ""
     return Cell(_number(measure, value.value), interval, seeds, best, n)
@@ -118,6 +148,13 @@ def _cell(
 
 def _number(measure: Measure, value: float) -> str:
     return formats.value(value, measure.unit, measure.decimals)
+
+
+def undefined(results: EvaluationResults) -> list[tuple[str, str, dict[str, str]]]:
+    """Every file, people's last: system, name, and the metrics without a value with the reason."""
+    files = [(system.name, file) for system in results.systems for file in system.files]
+    people = [(HUMAN, results.human)] if results.human is not None else []
+    return [(name, file.file, file.undefined) for name, file in [*files, *people]]
 
 
 def best_of(measure: Measure, values: Mapping[str, float], human: float | None) -> set[str]:
@@ -136,8 +173,13 @@ def _cost(measure: Measure, value: float, human: float | None) -> float:
     return value if measure.goal == "lower" else -value
 
 
-def paired_rows(results: EvaluationResults) -> list[Test]:
-    """The paired tests."""
+def paired_rows(results: EvaluationResults, keys: Collection[str] | None = None) -> list[Test]:
+    """The paired tests.
+
+    Args:
+        results: The evaluation.
+        keys: Measures whose tests are wanted; None: all.
+    """
     return [
         Test(
             title=results.measures[one.measure].title,
@@ -156,6 +198,7 @@ def paired_rows(results: EvaluationResults) -> list[Test]:
             significant=one.p_holm < SIGNIFICANT,
         )
         for one in results.tests
+        if keys is None or one.measure in keys
     ]
 
 

@@ -173,7 +173,7 @@ def _interval(panel: Axes, where: float, value: MetricValue, scale: float, colou
 
 
 def _method_names(panel: Axes, methods: Sequence[Method]) -> None:
-    panel.set_yticks(range(len(methods)), [_short(method.label) for method in methods], color=svg.INK)
+    panel.set_yticks(range(len(methods)), [short(method.label) for method in methods], color=svg.INK)
     panel.set_ylim(len(methods) - 0.45, -0.55)  # the first method on top, as in the table
 
 
@@ -199,7 +199,7 @@ def _line_legend(drawn: Figure, shown: Sequence[Method]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], color=m.style.colour, linestyle=m.style.dash, marker=m.style.marker, label=_short(m.label))
+        Line2D([], [], color=m.style.colour, linestyle=m.style.dash, marker=m.style.marker, label=short(m.label))
         for m in shown
     ]
     drawn.legend(handles=handles, loc="outside right upper", handlelength=3.2, fontsize=9.5)
@@ -230,7 +230,7 @@ def _thresholds(methods: Sequence[Method]) -> list[float]:
     return found
 
 
-def _short(label: str, length: int = 30) -> str:
+def short(label: str, length: int = 30) -> str:
     """The label with its middle left out where it is long: variants of a method tend to differ at either end."""
     half = length // 2
     return label if len(label) <= length else f"{label[: half - 1]}…{label[-half:]}"

@@ -11,16 +11,20 @@ from typing import Any
 from markupsafe import Markup
 
 from nextword.records import EvaluationResults, Results, write_atomically
-from nextword.report import figures, formats
+from nextword.report import figures, formats, text_figures
 from nextword.report.evaluation_page import render_evaluation
 from nextword.report.examples import examples
 from nextword.report.measures import measures
 from nextword.report.methods import Method, methods
+from nextword.report.sweep import sweep
 from nextword.report.tables import Table, cost_table, main_table, subset_table
 from nextword.report.template import packaged, template
+from nextword.report.texts_page import decodings, heads, meanings, readings
 
 SHORT = 48
 """Longest value that is told in the opening facts; a checksum waits for the tables at the end."""
+
+INTERVALS = "Thin lines are 95 % intervals"
 
 OPENING_DATA = ("train", "validation", "test", "leak")
 """How the names of those data fields begin that are told in the opening facts; the tables at the end have all."""
@@ -61,6 +65,7 @@ def render(results: Results) -> str:
     page = template("page.html.j2")
     found = methods(results)
     table = main_table(results)
+    written = decodings(results, found)
     return page.render(
         style=Markup(packaged("page.css")),
         results=results,
@@ -75,6 +80,10 @@ def render(results: Results) -> str:
         examples=examples(found),
         first_seeds=formats.listing([str(seed) for seed in sorted({method.runs[0].seed for method in found})] or [""]),
         methods=found,
+        decodings=written,
+        text_meanings=meanings(written),
+        readings=readings(results, found),
+        heads=heads(found),
         tuned=_tuned(found),
         details=_details(results),
         settings=_settings(results, found),
@@ -124,7 +133,7 @@ def _incomplete(results: Results, found: Sequence[Method]) -> dict[str, str]:
 
 
 def _figures(found: Sequence[Method], results: Results) -> list[Figure]:
-    bars = "Thin lines are 95 % intervals" + (", one for each seed." if len(results.seeds) > 1 else ".")
+    bars = INTERVALS + (", one for each seed." if len(results.seeds) > 1 else ".")
     lines = " Every seed has its own line." if len(results.seeds) > 1 else ""
     sections = (
         ("accuracy", "Accuracy", bars, figures.accuracy),
@@ -143,9 +152,32 @@ def _figures(found: Sequence[Method], results: Results) -> list[Figure]:
             figures.curves,
         ),
     )
-    drawn = ((anchor, title, text, draw(found)) for anchor, title, text, draw in sections)
+    drawn = [(anchor, title, text, draw(found)) for anchor, title, text, draw in sections]
     # Markup is right here and nowhere else: the figures are the only HTML that is not written in the template.
-    return [Figure(anchor, title, text, Markup(svg)) for anchor, title, text, svg in drawn if svg is not None]
+    of_runs = [Figure(anchor, title, text, Markup(svg)) for anchor, title, text, svg in drawn if svg is not None]
+    return [*_text_figures(found, results), *of_runs]
+
+
+def _text_figures(found: Sequence[Method], results: Results) -> list[Figure]:
+    ends = "Thin lines reach from the lowest to the highest seed" if len(results.seeds) > 1 else INTERVALS
+    figures_of_texts = []
+    groups = text_figures.frequency_groups(results, found)
+    if groups is not None:
+        unit = formats.listing(text_figures.units_of_groups(results))
+        text = f"How frequent the tokens of the texts are, in {unit}. The dotted line is people's share. {ends}."
+        figures_of_texts.append(Figure("groups", "Frequency groups", text, Markup(groups)))
+    classes = sweep(results, found)
+    if classes is not None:
+        written = f" Texts: {classes.decoding}." if classes.decoding else ""
+        chosen = " A star is the number that MefMax chose." if classes.chosen else ""
+        left_out = f" On a place already taken, so not drawn: {formats.listing(classes.left_out)}."
+        text = (
+            f"Heads with frequency classes, a line for each way to divide the tokens; across: methods without classes, "
+            f"and people where a value near theirs is the goal.{chosen}{written} {ends}. The axes do not start at zero."
+            f"{left_out if classes.left_out else ''}"
+        )
+        figures_of_texts.append(Figure("classes", "Number of classes", text, Markup(text_figures.class_sweep(classes))))
+    return figures_of_texts
 
 
 def _tuned(found: Sequence[Method]) -> list[Tuned]:

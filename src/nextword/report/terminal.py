@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from itertools import compress
 
 from rich import box
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from nextword.records import Results
+from nextword.report.evaluation_terminal import starred
+from nextword.report.main_table import TextTable, text_tables
+from nextword.report.methods import methods
 from nextword.report.tables import Cell, Column, cost_table, main_table
 from nextword.report.tables import Table as Numbers
 
@@ -20,8 +24,17 @@ FEWER = "\N{DAGGER}"
 """Marks a value over fewer seeds than were asked for."""
 
 
-def results_table(results: Results) -> Table:
-    """The first metrics of each group and the costs of every method, the best of a column in bold with a star."""
+def results_table(results: Results) -> RenderableType:
+    """The first metrics of each group and the costs of every method, the best of a column in bold with a star.
+
+    Below it, where the methods wrote texts, what those of the first decoding measure; the page has all decodings.
+    """
+    written = text_tables(results, methods(results))
+    table = _results(results)
+    return Group(table, _texts(written)) if written else table
+
+
+def _results(results: Results) -> Table:
     metrics, costs = main_table(results), cost_table(results)
     columns = (*metrics.columns, *costs.columns)
     shown = [column.main for column in columns]
@@ -63,6 +76,41 @@ def _lacking(metrics: Numbers, costs: Numbers) -> Iterator[str]:
         for count, titles in found.items():
             which = "" if len(titles) == len(shown) else f"{', '.join(titles)}, "
             yield f"{FEWER} {metric_row.method.label}: {which}{count} only"
+
+
+def _texts(written: list[TextTable]) -> Table:
+    """The main columns of the first decoding, a row a method, people last."""
+    shown = written[0]
+    main = [column.main for column in shown.columns]
+    table = Table(
+        title=f"Texts, {shown.decoding}",
+        caption=_texts_caption(written),
+        box=box.SIMPLE_HEAD,
+        padding=(0, 0),
+        pad_edge=False,
+    )
+    table.add_column("method", overflow="fold")
+    for column in compress(shown.columns, main):
+        unit = f"({column.short_unit})" if len(column.short_unit) <= LONGEST_UNIT else ""
+        table.add_column(Text(f"{column.short}{column.arrow}\n{unit}".rstrip()), justify="right", no_wrap=True)
+    for row in shown.rows:
+        mark = FEWER if row.lacking else ""
+        table.add_row(Text(f"{row.label}{mark}"), *(starred(cell) for cell in compress(row.cells, main)))
+    if shown.human is not None:
+        table.add_section()
+        table.add_row(Text(shown.human.label), *(starred(cell) for cell in compress(shown.human.cells, main)))
+    return table
+
+
+def _texts_caption(written: list[TextTable]) -> Text:
+    shown = written[0]
+    said = ["mean over seeds"] if shown.several else []
+    said += ["* best of its column"] if shown.has_best else []
+    said += ["\N{RIGHTWARDS ARROW} the closer to human the better"] if shown.human is not None else []
+    lines = ["; ".join(said)] if said else []
+    lines += [f"{FEWER} {row.label}: {row.lacking} only" for row in shown.rows if row.lacking]
+    lines += [f"in the report: {', '.join(['intervals', 'ranking', *(table.decoding for table in written[1:])])}"]
+    return Text("\n".join(lines))
 
 
 def _heading(column: Column) -> Text:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from nextword.tasks.task import Progress, Start, Task, registry
+from nextword.tasks.task import Progress, Start, Task, Texts, registry
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["Progress", "Start", "Task", "registry"]
+__all__ = ["Progress", "Start", "Task", "Texts", "registry"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Int
 
+from nextword.corpora import lines as lines_of
 from nextword.records import write_atomically
 from nextword.tasks.special import END, PAD, for_transformers
 
@@ -51,7 +51,7 @@ def trained_tokenizer(
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
-        tokenizer.train_from_iterator(_lines(text), trainer)
+        tokenizer.train_from_iterator(lines_of(text), trainer)
         if kept is not None:
             write_atomically(kept, tokenizer.to_str())
     return for_transformers(tokenizer, mask=mask)
@@ -59,7 +59,7 @@ def trained_tokenizer(
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Ids of a text, encoded line by line (one long string would be slow), without special tokens."""
-    lines = list(_lines(text))
+    lines = list(lines_of(text))
     return [token for ids in tokenizer(lines, add_special_tokens=False)["input_ids"] for token in ids] if lines else []
 
 
@@ -77,7 +77,7 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
             f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so bytes cannot be counted. "
             f"Use its fast version."
         )
-    lines = list(_lines(text))
+    lines = list(lines_of(text))
     encoded = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True)
     ids: list[int] = []
     ends: list[int] = []
@@ -94,13 +94,3 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
     # Tokens that are parts of one character all end where it ends: the first of them gets its bytes.
     running = np.maximum.accumulate(np.array(ends, dtype=np.int64))
     return ids, np.diff(running, prepend=0)
-
-
-def _lines(text: str) -> Iterator[str]:
-    # Not splitlines: it also cuts at form feeds and other marks that are no line ends in a file.
-    begin = 0
-    while begin < len(text):
-        end = text.find("\n", begin)
-        end = len(text) if end < 0 else end + 1
-        yield text[begin:end]
-        begin = end

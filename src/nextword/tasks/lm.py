@@ -6,6 +6,7 @@ Window and stride are settings, every token is scored exactly once, and bits per
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,10 @@ from nextword.metrics.intervals import Interval
 from nextword.metrics.likelihood import LikelihoodSum
 from nextword.records import Evaluation, MetricValue
 from nextword.tasks.bpe import ids_and_bytes, token_ids, trained_tokenizer
+from nextword.tasks.continuation import ContinuationConfig, Continuations, Prompt, prompts
+from nextword.tasks.decoding import Decoding
 from nextword.tasks.encoding import batches, measuring, start_id
-from nextword.tasks.task import Progress, Start, Task, registry
+from nextword.tasks.task import Progress, Start, Task, Texts, registry
 from nextword.tasks.text import read_parts
 from nextword.tasks.tuning import tune_cache
 from nextword.tasks.windows import Window, windows
@@ -42,19 +45,40 @@ class LmStartConfig(Settings):
     """Attention heads; must divide n_embd."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout everywhere; a run of a few minutes sees the text about once and needs none."""
-    steps: int = Field(default=800, ge=1)
-    """Optimiser steps."""
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+    """Dropout of attention weights; None: as everywhere."""
+    tied: bool = True
+    """Whether input and output embeddings are one matrix."""
+    steps: int = Field(default=800, ge=0)
+    """Optimiser steps; 0: every method starts from the same random weights."""
     batch_size: int = Field(default=8, ge=1)
     """Blocks of one step."""
     learning_rate: float = Field(default=2e-3, gt=0)
     """Highest learning rate."""
 
 
+class LmFilesConfig(Settings):
+    """Files of the folder ``data``, by part."""
+
+    train: str
+    """File of the training text."""
+    valid: str
+    """File of the validation text."""
+    test: str
+    """File of the test text."""
+
+
 class LmConfig(Settings):
     """What can be set; ``data`` must be."""
 
     data: str
-    """A folder with train.txt, valid.txt and test.txt, or one text file, which is cut 90/5/5 % by line position."""
+    """A folder with train.txt, valid.txt and test.txt, or one text file, which is cut 90/5/5 % by line position. Tables
+    (.tsv, .csv, .jsonl, .parquet) may stand for the text files, or ``name`` or ``name:config`` of a data set of the
+    hub for the folder."""
+    text_column: str | int = "text"
+    """The column with the text of a table, by name, or by number from 0 in files without header."""
+    files: LmFilesConfig | None = None
+    """Names of the three files where they do not say which part they are; all three must be given."""
     tokenizer: str | None = None
     """Path or hub name of a tokenizer; None: a byte-level BPE is trained on the training text."""
     vocabulary: int = Field(default=8000, ge=258)
@@ -73,6 +97,8 @@ class LmConfig(Settings):
     """Tokens of the validation text on which a cache's temperature and weight are chosen."""
     batch_size: int = Field(default=8, ge=1)
     """Windows at a time in measurements."""
+    generation: ContinuationConfig = ContinuationConfig()
+    """Texts that every method writes."""
     start: LmStartConfig = LmStartConfig()
     """The start model where no pretrained one is given."""
 
@@ -84,12 +110,14 @@ class LanguageModelling(Task):
     name = "lm"
     version = 1
     Config = LmConfig
+    may_change = frozenset({"generation.metrics", "generation.wins", "generation.examples"})
 
     def __init__(self, config: LmConfig) -> None:
         self.config = config
         if config.stride > config.window:
             raise ValueError(f"task.stride ({config.stride}) must not be longer than task.window ({config.window})")
-        self.parts = read_parts(Path(config.data))
+        files = config.files.model_dump() if config.files is not None else None
+        self.parts = read_parts(config.data, "task.data", config.text_column, files)
 
     def describe(self) -> dict[str, int | float | str]:
         """Bytes of each part, the split and the checksum; the number of scored tokens is in each result's ``n``."""
@@ -127,11 +155,12 @@ class LanguageModelling(Task):
 
         config = self.config.start
         end = start_id(tokenizer)
+        attention = config.dropout if config.attention_dropout is None else config.attention_dropout
         architecture = GPT2Config(
-            vocab_size=len(tokenizer), n_positions=max(self.config.block, self.config.window), n_embd=config.n_embd,
+            vocab_size=len(tokenizer), n_positions=max(self._lengths().values()), n_embd=config.n_embd,
             n_layer=config.n_layer, n_head=config.n_head, bos_token_id=end, eos_token_id=end,
             pad_token_id=tokenizer.pad_token_id, resid_pdrop=config.dropout, embd_pdrop=config.dropout,
-            attn_pdrop=config.dropout,
+            attn_pdrop=attention, tie_word_embeddings=config.tied,
         )  # fmt: skip
         settings = {
             "steps": config.steps, "batch_size": config.batch_size, "learning_rate": config.learning_rate,
@@ -139,12 +168,19 @@ class LanguageModelling(Task):
         return Start(architecture, self.training(tokenizer), settings)
 
     def check_start(self, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The model's positions must hold a window and a block."""
+        """The model's positions must hold a window, a block and a text after its prompt."""
         limit = getattr(config, "max_position_embeddings", None)
-        for name in ("window", "block"):
-            size = getattr(self.config, name)
+        for name, size in self._lengths().items():
             if limit is not None and size > limit:
                 raise ValueError(f"task.{name} ({size}) is longer than the {limit} positions of the start model")
+        if self.config.generation.prompts:
+            self._prompts(tokenizer)
+
+    def _lengths(self) -> dict[str, int]:
+        """Tokens that the model must be able to see at once, by setting."""
+        lengths = {"window": self.config.window, "block": self.config.block}
+        written = self.config.generation
+        return {**lengths, **({"generation: prefix + continuation": written.block} if written.prompts else {})}
 
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
         """Contiguous blocks of the training text; a remainder shorter than a block is left out."""
@@ -184,6 +220,26 @@ class LanguageModelling(Task):
                 total.perplexity(), "per token of this tokenizer", total.tokens, total.perplexity_interval()
             )
         return Evaluation(metrics=metrics)
+
+    def texts(self) -> Texts | None:
+        """Continuations of the test text, where ``task.generation.prompts`` asks for some."""
+        return self.config.generation.texts()
+
+    def write(
+        self,
+        model: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        files: Mapping[Path, Decoding],
+        seed: int,
+        arguments: Mapping[str, Any],
+        progress: Progress | None = None,
+    ) -> None:
+        """Continues the prompts; the log-probabilities of what people wrote are the same in each file."""
+        texts = Continuations(self.config.generation, self._prompts(tokenizer), tokenizer, self.config.batch_size)
+        texts.write(model, files, seed, arguments, progress)
+
+    def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> list[Prompt]:
+        return prompts(*ids_and_bytes(tokenizer, self.parts.test), self.config.generation)
 
     def _score(
         self,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -12,6 +11,7 @@ from torch import Tensor
 from nextword.metrics.copying import CopyingSum, words
 from nextword.metrics.intervals import Interval
 from nextword.metrics.likelihood import LikelihoodSum
+from nextword.model.plain_search import plain_search
 from nextword.records import ExamplePrediction, MetricValue, TopWord
 from nextword.tasks.encoding import IGNORED, batches, pad_right
 from nextword.tasks.pair_encoding import EncodedPair
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 SHOWN_WORDS = 60
 """Words of a source that an example shows, around the gap or from its beginning."""
-
-SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
-"""All that is taken over from a pretrained model's generation settings: what it writes is its distribution's."""
 
 
 def likelihood(
@@ -84,7 +81,7 @@ def generate(
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     # Not max_new_tokens, which gives one more where a model has a default length; the start token counts here.
     found: list[str] = []
-    with _plain_search(model, max_length=tokens + 1, num_beams=beams):
+    with plain_search(model, do_sample=False, max_length=tokens + 1, num_beams=beams):
         for part in batches(pairs, batch_size):
             ids, mask = pad_right([pair.source.ids for pair in part], int(pad))
             made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device))
@@ -92,23 +89,6 @@ def generate(
             if progress is not None:
                 progress(len(found) / len(pairs))
     return found
-
-
-@contextmanager
-def _plain_search(model: Any, **settings: int) -> Iterator[None]:
-    """Within this block the model generates without any constraint of its own generation settings.
-
-    They are put aside rather than overridden: generate fills up from them whatever it is not told.
-    """
-    from transformers import GenerationConfig
-
-    own = model.generation_config
-    special = {name: getattr(own, name, None) for name in SPECIAL_TOKENS}
-    model.generation_config = GenerationConfig(do_sample=False, **special, **settings)  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        model.generation_config = own
 
 
 def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozenset[str]) -> dict[str, MetricValue]:

@@ -6,14 +6,16 @@ Adding a task is one file here with a class under ``@registry.register("name")``
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
 from nextword.registry import Registry
 from nextword.tasks.architecture import DECODER_ONLY, Architecture
+from nextword.tasks.decoding import Decoding
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -39,6 +41,23 @@ class Start:
     settings: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Texts:
+    """What texts every method writes for a task, and how they are measured.
+
+    Attributes:
+        decodings: Ways to write, one samples file each.
+        metrics: What is measured of them, as for ``nextword.evaluation``.
+        wins: Keys that vote in the table of wins; None: one of each metric.
+        examples: How many prompts a report shows with what everybody wrote.
+    """
+
+    decodings: tuple[Decoding, ...]
+    metrics: tuple[str | dict[str, Any], ...]
+    wins: tuple[str, ...] | None
+    examples: int
+
+
 class Task(ABC):
     """One task with its own config.
 
@@ -47,12 +66,14 @@ class Task(ABC):
         version: Raised when examples or metrics change, so that numbers of two versions are never compared.
         Config: What the user can set.
         architecture: That of the models it trains; others are refused.
+        may_change: Settings that a finished comparison may change, since they only say how written texts are measured.
     """
 
     name: ClassVar[str]
     version: ClassVar[int]
     Config: ClassVar[type[BaseModel]]
     architecture: ClassVar[Architecture] = DECODER_ONLY
+    may_change: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def __init__(self, config: Any) -> None: ...
@@ -92,6 +113,33 @@ class Task(ABC):
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Evaluation-time settings of a head, chosen on validation; the model is left with them. ``{}``: none."""
         return {}
+
+    def texts(self) -> Texts | None:
+        """Which texts every method writes; ``None``: none."""
+        return None
+
+    def write(
+        self,
+        model: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        files: Mapping[Path, Decoding],
+        seed: int,
+        arguments: Mapping[str, Any],
+        progress: Progress | None = None,
+    ) -> None:
+        """Writes one samples file (docs/evaluate.md) for each decoding, each as a whole or not at all.
+
+        All methods must be given the same prompts in the same order.
+
+        Args:
+            model: A trained model.
+            tokenizer: Its tokenizer.
+            files: What goes where.
+            seed: Of the tokens that are drawn; every file starts from it anew.
+            arguments: The method's own arguments of ``generate``.
+            progress: Called with the finished share, 0 to 1.
+        """
+        raise NotImplementedError(f"task '{self.name}' says that there are texts, but does not write them")
 
     def check_start(self, config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:  # noqa: B027
         """Raises ValueError where this task cannot be measured on such a model, before anything is trained."""

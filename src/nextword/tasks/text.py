@@ -1,10 +1,13 @@
-"""Plain text in three parts: a folder with train, valid and test files, or one file cut by line position."""
+"""Text in three parts: a folder with train, valid and test files, one file cut by line, tables, or from the hub."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from nextword.corpora import SPLITS, is_hub_name, of_files, open_corpus, published, split_files, table_ending
 
 NAMES = {
     "train": ("train.txt", "train"),
@@ -33,24 +36,44 @@ class TextParts:
         return hashlib.sha256("\0".join((self.train, self.validation, self.test)).encode()).hexdigest()
 
 
-def read_parts(path: Path, where: str = "task.data") -> TextParts:
-    """Reads a folder or a single file.
+def read_parts(
+    data: Path | str,
+    where: str = "task.data",
+    text_column: str | int = "text",
+    files: Mapping[str, str] | None = None,
+) -> TextParts:
+    """Reads a folder, a single file or a data set of the hub.
 
     Args:
-        path: The folder or file.
-        where: Name of the setting that holds the path, for messages.
+        data: The folder or file; a string that is neither may be the name of a data set, or ``name:config``.
+        where: Name of the setting that holds it, for messages.
+        text_column: The column with the text of tables, by name, or by number from 0 in files without header.
+        files: Names of the files in the folder for "train", "valid" and "test".
 
     Raises:
         ValueError: Nothing there, a part is missing or empty, not UTF-8, or too few lines to cut.
     """
-    if path.is_dir():
+    path = Path(data)
+    if files is not None:
+        named = {"train": files["train"], "validation": files["valid"], "test": files["test"]}
+        found = {part: [_named(path, name, where)] for part, name in named.items()}
+        return _of_files(found, path.name, where, text_column)
+    if path.is_file():
+        return _cut(path, where, text_column)
+    if path.is_dir() and not _has_tables(path):
         texts = {part: _read(_find(path, part, where), where) for part in NAMES}
         return TextParts(**texts, source=path.name, split="files")
-    if not path.exists():
-        raise ValueError(
-            f"{where}: '{path}' does not exist. Give a text file, or a folder with train.txt, valid.txt and test.txt."
-        )
-    lines = _read(path, where).splitlines(keepends=True)
+    if path.is_dir() and not (path / "README.md").exists():
+        return _of_files({part: split_files(path, part) for part in NAMES}, path.name, where, text_column)
+    nothing = f"'{path}' does not exist. Give a text file, or a folder with train.txt, valid.txt and test.txt."
+    if not (path.is_dir() or (isinstance(data, str) and (Path(data.partition(":")[0]).is_dir() or is_hub_name(data)))):
+        raise ValueError(f"{where}: {nothing}")
+    return _of_splits(data, where, text_column)
+
+
+def _cut(path: Path, where: str, text_column: str | int) -> TextParts:
+    table = table_ending(path) is not None
+    lines = list(of_files([path], where, text_column)) if table else _read(path, where).splitlines(keepends=True)
     first = int(SINGLE_FILE_SHARES[0] * len(lines))
     second = first + int(SINGLE_FILE_SHARES[1] * len(lines))
     texts = {
@@ -64,7 +87,44 @@ def read_parts(path: Path, where: str = "task.data") -> TextParts:
                 f"{where}: '{path}' has {len(lines)} lines, and the {part} part would be empty. Give at least 20 "
                 f"lines of text, or a folder with three files."
             )
-    return TextParts(**texts, source=path.name, split="one file by line position, 90/5/5 %")
+    column = f", column '{text_column}'" if table else ""
+    return TextParts(**texts, source=path.name, split=f"one file by line position, 90/5/5 %{column}")
+
+
+def _of_files(found: Mapping[str, list[Path]], source: str, where: str, text_column: str | int) -> TextParts:
+    texts = {}
+    for part, paths in found.items():
+        if not paths:
+            raise ValueError(f"{where}: no {part} text in '{source}'. A file's name must say which part it is.")
+        tables = table_ending(paths[0]) is not None
+        texts[part] = "".join(of_files(paths, where, text_column)) if tables else _read(paths[0], where)
+        _expect_text(texts[part], ", ".join(map(str, paths)), where)
+    column = f", column '{text_column}'" if any(table_ending(paths[0]) for paths in found.values()) else ""
+    return TextParts(**texts, source=source, split=f"files{column}")
+
+
+def _of_splits(data: Path | str, where: str, text_column: str | int) -> TextParts:
+    splits = published(data, where)
+    texts = {}
+    for part, names in SPLITS.items():
+        name = next((name for name in names if name in splits), None)
+        if name is None:
+            raise ValueError(f"{where}: '{data}' has no {part} split, only {', '.join(splits)}.")
+        texts[part] = "".join(open_corpus(splits[name], where, text_column=text_column))
+        _expect_text(texts[part], f"{data} ({name})", where)
+    return TextParts(**texts, source=Path(data).name, split=f"splits, column '{text_column}'")
+
+
+def _has_tables(folder: Path) -> bool:
+    """Whether the training text is a table; a folder with train.txt is read as text whatever lies beside it."""
+    plain = any((folder / name).is_file() for name in NAMES["train"])
+    return not plain and any(table_ending(file) for file in split_files(folder, "train"))
+
+
+def _named(folder: Path, name: str, where: str) -> Path:
+    if not (folder / name).is_file():
+        raise ValueError(f"{where}: no file '{name}' in '{folder}'.")
+    return folder / name
 
 
 def _find(folder: Path, part: str, where: str) -> Path:
@@ -83,6 +143,10 @@ def _read(path: Path, where: str) -> str:
         raise ValueError(f"{where}: '{path}' is not UTF-8 text (byte {error.start}).") from None
     except OSError as error:
         raise ValueError(f"{where}: cannot read '{path}' ({error.strerror or error}).") from None
-    if not text.strip():
-        raise ValueError(f"{where}: '{path}' is empty.")
+    _expect_text(text, str(path), where)
     return text
+
+
+def _expect_text(text: str, name: str, where: str) -> None:
+    if not text.strip():
+        raise ValueError(f"{where}: '{name}' is empty.")

@@ -9,70 +9,26 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import set_seed
 
-import nextword as nw
-from nextword.records import Environment, Evaluation, Results, RunRecord
+from nextword.records import Environment, Results, RunRecord
 from nextword.training.config import CompareConfig, build_task, plain
 from nextword.training.folder import ComparisonFolder
-from nextword.training.method import TEST_TIME_OBJECTIVE, Method
 from nextword.training.progress import Progress, Silent
-from nextword.training.settings import TrainingSettings, merged
+from nextword.training.run import Run, Setting, carry_out, stage_settings
+from nextword.training.settings import merged
 from nextword.training.stages import Stages
-from nextword.training.start import CommonStart, attached, prepare_start
-from nextword.training.train import TrainingOutcome, train
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-
-    from nextword.tasks import Task
+from nextword.training.start import prepare_start
+from nextword.training.texts import expect_measurable, measured_texts
+from nextword.training.written import written_examples
 
 logger = logging.getLogger(__name__)
 
 
 class ComparisonInterrupted(KeyboardInterrupt):
     """Ctrl-C during a comparison; says what is finished. The same call again does the rest."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One method with one seed."""
-
-    method: Method
-    seed: int
-
-    @property
-    def name(self) -> str:
-        """What a person reads."""
-        return f"{self.method.title}, seed {self.seed}"
-
-
-@dataclass(frozen=True)
-class _Setting:
-    """What all runs share."""
-
-    config: CompareConfig
-    task: Task
-    folder: ComparisonFolder
-    start: CommonStart
-    settings: TrainingSettings
-    stages: Stages
-
-    @cached_property
-    def training(self) -> Dataset:
-        """Training data, tokenised once."""
-        return self.task.training(self.start.tokenizer)
-
-    @cached_property
-    def validation(self) -> Dataset | None:
-        """Validation data, where the settings ask for its loss."""
-        return self.task.validation(self.start.tokenizer) if self.settings.evaluate_every else None
 
 
 def compare(
@@ -99,6 +55,9 @@ def compare(
         method.expect_known_names()
     task = build_task(config)
     settings = merged(task.training_defaults(), config.training, "training")
+    for method in config.methods:
+        stage_settings(method, settings, config)
+    expect_measurable(task, config.methods)
     place = ComparisonFolder(folder)
     place.claim(config, task)
     runs = [Run(method, seed) for seed in config.seeds for method in config.methods]
@@ -106,89 +65,35 @@ def compare(
     with _threads(config.threads), _explained(runs, done, place):
         stages = Stages(progress)
         start = prepare_start(config, task, place.start, stages)
-        setting = _Setting(config, task, place, start, settings, stages)
+        setting = Setting(config, task, place, start, settings, stages)
         progress.planned(len(runs), len(done))
         for run in runs:
             if run in done:
                 continue
-            done[run] = _run(run, setting)
+            done[run] = carry_out(run, setting)
             _write(setting, _results(setting, [done[run] for run in runs if run in done], command))
             progress.finished(done[run])
             if not config.keep_models:
                 _drop_unneeded(place, runs, done)
-    results = _results(setting, [done[run] for run in runs], command)
+        records = [done[run] for run in runs]
+        texts = measured_texts(setting, records, command or CALL)
+        results = _results(setting, records, command).model_copy(
+            update={"texts": texts, "written": written_examples(setting, records)}
+        )
     place.save(results)
     _report(results, place)
     return results
 
 
-def _run(run: Run, setting: _Setting) -> RunRecord:
-    method, stages = run.method, setting.stages
-    outcome = setting.folder.trained_outcome(method, run.seed) or _train(run, setting)
-    # What is measured is what was saved, so that a user who loads the folder gets this very model.
-    model: Any = nw.load(setting.folder.trained(method, run.seed) / "model")
-    if method.trained_as:
-        model = attached(model.backbone, method.head, TEST_TIME_OBJECTIVE, run.seed)
-    model.to(_device())
-    model.eval()
-    set_seed(run.seed)
-    tuned: dict[str, float | None] = {}
-    if method.is_tuned:
-        with stages(run.name, "tuning"):
-            tuned = setting.task.tune(model, setting.start.tokenizer)
-    with stages(run.name, "evaluation") as advanced, torch.no_grad():
-        evaluation = setting.task.evaluate(model, setting.start.tokenizer, advanced)
-    record = _record(run, setting, outcome, _with_tuned(evaluation, tuned))
-    record.save(setting.folder.record(method, run.seed))
-    return record
+CALL = "nextword.training.compare.compare(config, folder)"
+"""How a comparison is repeated that was not started from the command line."""
 
 
-def _train(run: Run, setting: _Setting) -> TrainingOutcome:
-    method, folder = run.method, setting.folder.trained(run.method, run.seed)
-    with setting.stages(run.name, "training") as advanced:
-        model = attached(setting.start.backbone(), method.trained_head, method.objective, run.seed)
-        outcome = train(
-            model,
-            setting.training,
-            setting.settings,
-            seed=run.seed,
-            folder=folder,
-            validation=setting.validation,
-            progress=advanced,
-        )
-        model.save_pretrained(folder / "model")
-        setting.start.tokenizer.save_pretrained(folder / "model")
-        outcome.save(folder / "outcome.json")
-        setting.folder.drop_checkpoints(folder)
-    return outcome
-
-
-def _record(run: Run, setting: _Setting, outcome: TrainingOutcome, evaluation: Evaluation) -> RunRecord:
-    used: dict[str, Any] = {"training": plain(setting.settings), "method": plain(run.method)}
-    if outcome.validation_curve:
-        used["validation_curve"] = [plain(point) for point in outcome.validation_curve]
-    return RunRecord(
-        method=run.method.title,
-        head=run.method.head,
-        objective=run.method.objective,
-        seed=run.seed,
-        evaluation=evaluation,
-        cost=outcome.cost,
-        curve=outcome.curve,
-        settings=used,
-        note=run.method.note,
-    )
-
-
-def _with_tuned(evaluation: Evaluation, tuned: dict[str, float | None]) -> Evaluation:
-    return evaluation.model_copy(update={"tuned": {**evaluation.tuned, **tuned}})
-
-
-def _results(setting: _Setting, records: list[RunRecord], command: str | None) -> Results:
+def _results(setting: Setting, records: list[RunRecord], command: str | None) -> Results:
     return Results(
         task=setting.config.task,
         task_version=setting.task.version,
-        command=command or "nextword.training.compare.compare(config, folder)",
+        command=command or CALL,
         data=setting.task.describe(),
         start=setting.start.record.summary(),
         seeds=list(setting.config.seeds),
@@ -198,7 +103,7 @@ def _results(setting: _Setting, records: list[RunRecord], command: str | None) -
     )
 
 
-def _write(setting: _Setting, results: Results) -> None:
+def _write(setting: Setting, results: Results) -> None:
     """Results so far; a page that cannot be drawn yet must not end the comparison."""
     setting.folder.save(results)
     try:
@@ -214,10 +119,11 @@ def _report(results: Results, folder: ComparisonFolder) -> None:
 
 
 def _drop_unneeded(folder: ComparisonFolder, runs: list[Run], done: dict[Run, RunRecord]) -> None:
-    needed = {folder.trained(run.method, run.seed) for run in runs if run not in done}
+    needed = {stage for run in runs if run not in done for stage in folder.stages(run.method, run.seed)}
     for run in done:
-        if folder.trained(run.method, run.seed) not in needed:
-            folder.drop_model(run.method, run.seed)
+        for stage in folder.stages(run.method, run.seed):
+            if stage not in needed:
+                folder.drop_model(stage)
 
 
 @contextlib.contextmanager
@@ -240,7 +146,3 @@ def _threads(wanted: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _device() -> torch.device:
-    return torch.accelerator.current_accelerator() or torch.device("cpu")

@@ -42,6 +42,8 @@ class CompareConfig(Settings):
     """The common start."""
     training: dict[str, JsonValue] = Field(default={})
     """Settings of the fine-tuning which differ from the task's, the same for every method."""
+    second_training: dict[str, JsonValue] = Field(default={})
+    """Settings of every method's second stage which differ from those of its first."""
     threads: int | None = Field(default=None, gt=0)
     """CPU threads; torch's own choice by default."""
     keep_models: bool = True

@@ -2,9 +2,12 @@
 
 ```
 compare.json                      which comparison this is; the folder is refused to another one
-start/start.json, start/model/    the common start
+start/start.json, start/model/    the common start; start/counts.npz where token counts are needed
 trained/<head-objective>-seed<k>/ outcome.json and model/; until then the checkpoints of a training
-runs/<method>-seed<k>/record.json one finished run
+trained/<...>--then-<...>-seed<k>/ the same of a second stage
+runs/<method>-seed<k>/record.json one finished run; measured.json while only its texts are missing
+runs/<method>-seed<k>/samples/    the texts it wrote, a file for each decoding
+texts/                            what was measured of the texts, a file for each decoding
 results.json, report.html         all finished runs
 ```
 A file that says that something is finished is written last and atomically, so that a process may be killed at any time.
@@ -15,6 +18,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +26,12 @@ import nextword
 from nextword.records import Results, RunRecord, write_atomically
 from nextword.training.checkpoints import unreadable_weights
 from nextword.training.config import CompareConfig, plain
-from nextword.training.method import Method
+from nextword.training.method import Method, slug
 from nextword.training.train import TrainingOutcome
 
 if TYPE_CHECKING:
     from nextword.tasks import Task
+    from nextword.tasks.decoding import Decoding
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +51,38 @@ class ComparisonFolder:
         """The common start."""
         return self.path / "start"
 
+    def stages(self, method: Method, seed: int) -> list[Path]:
+        """The trainings of a method, one after the other, each of which it may share with others."""
+        return [self.path / "trained" / f"{stage}-seed{seed}" for stage in method.stages]
+
     def trained(self, method: Method, seed: int) -> Path:
-        """The training of a method, which it may share with others."""
-        return self.path / "trained" / f"{method.trained_slug}-seed{seed}"
+        """The last of them, with the trained model."""
+        return self.stages(method, seed)[-1]
+
+    def run(self, method: Method, seed: int) -> Path:
+        """What one run measured and wrote."""
+        return self.path / "runs" / f"{method.slug}-seed{seed}"
 
     def record(self, method: Method, seed: int) -> Path:
         """The record of a finished run."""
-        return self.path / "runs" / f"{method.slug}-seed{seed}" / "record.json"
+        return self.run(method, seed) / "record.json"
+
+    def measured(self, method: Method, seed: int) -> Path:
+        """What was measured of a run that has texts still to write."""
+        return self.run(method, seed) / "measured.json"
+
+    def samples(self, method: Method, seed: int, decoding: Decoding) -> Path:
+        """The texts of a run."""
+        return self.run(method, seed) / "samples" / f"{slug(decoding.title)}.jsonl"
+
+    def relative(self, path: Path) -> str:
+        """A path as ``results.json`` names it."""
+        return path.relative_to(self.path).as_posix()
+
+    @property
+    def texts(self) -> Path:
+        """What was measured of the texts."""
+        return self.path / "texts"
 
     @property
     def results(self) -> Path:
@@ -80,7 +110,7 @@ class ComparisonFolder:
             if self.path.is_dir() and any(self.path.iterdir()):
                 raise ValueError(f"{self.path} is not empty and holds no comparison; choose another folder (--out)")
         elif self._has_begun():
-            different = _differences(_read_claim(path), wanted)
+            different = _differences(_read_claim(path), wanted, {f"task_settings.{key}" for key in task.may_change})
             if different:
                 raise ValueError(
                     f"{self.path} belongs to another comparison:\n"
@@ -99,16 +129,19 @@ class ComparisonFolder:
         if not path.exists():
             return None
         try:
-            return RunRecord.load(path)
+            record = RunRecord.load(path)
+            gone = [file for file in record.samples.values() if not (self.path / file).is_file()]
+            if not gone:
+                return record
+            raise ValueError(f"{path} names samples that are gone ({', '.join(gone)})")
         except ValueError as problem:
             aside = _unused(path)
             path.rename(aside)
             logger.warning("%s; kept as %s, the run is done again", problem, aside.name)
             return None
 
-    def trained_outcome(self, method: Method, seed: int) -> TrainingOutcome | None:
-        """What a finished training says, or ``None`` where the method must be (further) trained."""
-        folder = self.trained(method, seed)
+    def trained_outcome(self, folder: Path) -> TrainingOutcome | None:
+        """What a finished training says, or ``None`` where it must be done (further)."""
         path = folder / "outcome.json"
         if not path.exists():
             return None
@@ -128,9 +161,14 @@ class ComparisonFolder:
         for checkpoint in folder.glob("checkpoint-*"):
             shutil.rmtree(checkpoint)
 
-    def drop_model(self, method: Method, seed: int) -> None:
+    def drop_model(self, folder: Path) -> None:
         """Deletes a trained model that no unfinished run needs."""
-        shutil.rmtree(self.trained(method, seed), ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def forget(self, method: Method, seed: int) -> None:
+        """Deletes what an earlier model of a run measured and wrote."""
+        self.measured(method, seed).unlink(missing_ok=True)
+        shutil.rmtree(self.run(method, seed) / "samples", ignore_errors=True)
 
     def save(self, results: Results) -> None:
         """Writes ``results.json``."""
@@ -146,6 +184,7 @@ def _fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
         "files": task.describe(),
         "start": plain(config.start),
         "training": config.training,
+        "second_training": config.second_training,
         "methods": {method.title: plain(method) for method in config.methods},
         "seeds": {str(seed): seed for seed in config.seeds},
     }
@@ -163,10 +202,10 @@ def _read_claim(path: Path) -> dict[str, Any]:
     return claim
 
 
-def _differences(found: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+def _differences(found: dict[str, Any], wanted: dict[str, Any], free: Set[str]) -> list[str]:
     before, now = _flat(found), _flat(json.loads(json.dumps(wanted)))
     lines = []
-    for key in sorted({*before, *now} - {"nextword"}):
+    for key in sorted({*before, *now} - {"nextword"} - free):
         added = key not in before and key.split(".")[0] in MAY_GROW
         if before.get(key) == now.get(key) or (added and _new_entry(key, found)):
             continue

@@ -1,16 +1,30 @@
-"""One method of a comparison: a head, the objective it is trained with, and what to call it."""
+"""One method of a comparison: a head, the objective it is trained with, how it writes, and what to call it."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from nextword.config import Settings
 
 TEST_TIME_OBJECTIVE = "mle"
 """Objective of a head that is only attached after training: it is never asked for a loss that is minimised."""
+
+DECODING = frozenset({"do_sample", "num_beams", "top_k", "top_p", "temperature", "max_new_tokens", "max_length"})
+"""Arguments of ``generate`` that the task's decodings give."""
+
+
+class Stage(Settings):
+    """A second training of the same model, for another objective; optimiser and learning rate begin anew."""
+
+    objective: str = Field(min_length=1)
+    """Objective spec."""
+    training: dict[str, JsonValue] = Field(default={})
+    """Settings which differ from those of the first stage."""
 
 
 class Method(Settings):
@@ -20,19 +34,29 @@ class Method(Settings):
     'histalign'
     >>> Method(head="cache", trained_as="softmax").title
     'cache (trained as softmax)'
+    >>> Method(head="softmax", then=Stage(objective="unlikelihood")).title
+    'softmax, then unlikelihood'
     """
 
-    head: str = Field(min_length=1)
-    """Head spec, for instance ``mos:3`` or ``softmax+mi``; ``nextword list heads`` shows them."""
+    head: str | dict[str, JsonValue] = Field(min_length=1)
+    """Head spec, for instance ``mos:3`` or ``softmax+mi``, or its settings as a table; ``nextword list heads`` shows
+    them."""
     objective: str = Field(default="mle", min_length=1)
     """Objective spec; ``nextword list objectives`` shows them."""
     label: str | None = None
     """Name in tables and figures; made from the specs where not given."""
     trained_as: str | None = None
     """Head spec used in training, where ``head`` only acts at test time and takes its place afterwards."""
+    from_scratch: bool = False
+    """Begin from random weights of the start's architecture (drawn by the seed) instead of the start's weights."""
+    then: Stage | None = None
+    """A second training after the first, which methods with the same head and objective share."""
     tune: bool | None = None
     """Whether the head's evaluation-time settings (a cache's temperature and weight) are chosen on validation data; by
     default only where the head was not trained."""
+    generation: dict[str, JsonValue] = Field(default={})
+    """Arguments of ``generate`` for this method's texts beside those of the decoding, for instance
+    ``{decoupled = false}``."""
     note: str | None = None
     """What a reader of the report must know about this method."""
 
@@ -44,6 +68,16 @@ class Method(Settings):
         head, slash, objective = given.partition("/")
         return {"head": head.strip(), **({"objective": objective.strip()} if slash else {})}
 
+    @model_validator(mode="after")
+    def _decodings_are_the_task_s(self) -> Self:
+        taken = sorted(DECODING & self.generation.keys())
+        if taken:
+            raise ValueError(f"generation.{taken[0]} is said by the task's decodings, the same for every method")
+        return self
+
+    def __hash__(self) -> int:
+        return hash(self.title)  # tables in it cannot be hashed
+
     def expect_known_names(self) -> None:
         """Raises ValueError, with the nearest known name, where a head or objective does not exist."""
         from nextword.heads import parse_head
@@ -52,17 +86,43 @@ class Method(Settings):
         try:
             parse_head(self.head)
             parse_head(self.trained_head)
-            parse_objective(self.objective)
+            for objective in self.objectives:
+                parse_objective(objective)
         except ValueError as problem:
             raise ValueError(f"method '{self.title}': {problem}") from None
+
+    @property
+    def spec(self) -> str:
+        """The head as text; of settings in a table, those that a spec can name."""
+        if isinstance(self.head, str):
+            return self.head
+        from nextword.heads import head_spec, parse_head
+
+        try:
+            return head_spec(parse_head(self.head))
+        except ValueError:
+            return str(self.head.get("head", self.head))  # what is wrong with it is said where it is built
+
+    @property
+    def objectives(self) -> list[str]:
+        """What it is trained for, one stage after the other."""
+        return [self.objective, *([self.then.objective] if self.then else [])]
+
+    @property
+    def objective_spec(self) -> str:
+        """All stages as text."""
+        return ", then ".join(self.objectives)
 
     @property
     def title(self) -> str:
         """The label, or one made from the specs."""
         if self.label:
             return self.label
-        title = self.head if self.objective == "mle" else f"{self.head}/{self.objective}"
-        return f"{title} (trained as {self.trained_as})" if self.trained_as else title
+        title = self.spec if self.objective == "mle" else f"{self.spec}/{self.objective}"
+        title += f", then {self.then.objective}" if self.then else ""
+        title += f" (trained as {self.trained_as})" if self.trained_as else ""
+        title += " (from scratch)" if self.from_scratch else ""
+        return title
 
     @property
     def slug(self) -> str:
@@ -75,14 +135,19 @@ class Method(Settings):
         return self.trained_as is not None if self.tune is None else self.tune
 
     @property
-    def trained_head(self) -> str:
-        """Spec of the head that is attached in training."""
+    def trained_head(self) -> str | dict[str, JsonValue]:
+        """The head that is attached in training."""
         return self.trained_as or self.head
 
     @property
-    def trained_slug(self) -> str:
-        """Folder name of the training, which methods with the same trained head and objective share."""
-        return slug(f"{self.trained_head} {self.objective}")
+    def stages(self) -> tuple[str, ...]:
+        """Folder names of its trainings, the last that of the trained model; equal names are one training."""
+        table = "" if isinstance(self.trained_head, str) else f" {_short_hash(self.trained_head)}"
+        scratch = " scratch" if self.from_scratch else ""
+        first = slug(f"{self.trained_as or self.spec}{table} {self.objective}{scratch}")
+        if self.then is None:
+            return (first,)
+        return (first, f"{first}--then-{slug(self.then.objective)}-{_short_hash(self.then.model_dump())}")
 
 
 def slug(text: str) -> str:
@@ -92,3 +157,7 @@ def slug(text: str) -> str:
     ('softmax-cpr-20-100-mi', 'cache-trime')
     """
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "method"
+
+
+def _short_hash(settings: Any) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:6]

@@ -19,6 +19,7 @@ from nextword.records import MetricValue, Record
 from nextword.tasks.architecture import Architecture, architecture_of
 from nextword.training.checkpoints import unreadable_weights
 from nextword.training.config import CompareConfig, is_folder
+from nextword.training.counts import COUNTS, HeadSpec, needed_counts, with_counts
 from nextword.training.method import TEST_TIME_OBJECTIVE, Method
 from nextword.training.settings import merged
 from nextword.training.stages import Stages
@@ -68,10 +69,21 @@ class CommonStart:
     record: StartRecord
     tokenizer: PreTrainedTokenizerBase
     architecture: Architecture
+    counts: Path | None = None
+    """Token counts of the training text, where a head or a measure needs them."""
 
     def backbone(self) -> PreTrainedModel:
         """A new copy of the model, in float32."""
         return _plain_model(str(self.folder / "model"), self.architecture)
+
+    def filled(self, head: HeadSpec) -> HeadSpec:
+        """The head with the counts of the training text, where it wants them and names none."""
+        return with_counts(head, self.counts)
+
+    def random_backbone(self, seed: int) -> PreTrainedModel:
+        """A model of the same architecture with random weights, in float32."""
+        set_seed(seed)
+        return self.architecture.new(AutoConfig.from_pretrained(self.folder / "model", dtype=torch.float32))
 
 
 def prepare_start(config: CompareConfig, task: Task, folder: Path, stages: Stages) -> CommonStart:
@@ -86,14 +98,17 @@ def prepare_start(config: CompareConfig, task: Task, folder: Path, stages: Stage
     done = _complete(folder)
     if done is None:
         shutil.rmtree(folder / "model", ignore_errors=True)
+        (folder / COUNTS).unlink(missing_ok=True)  # perhaps of another tokenizer
         make = _loaded if config.start.model else _trained
         done = make(config, task, folder, stages)
         done.save(folder / "start.json")
         shutil.rmtree(folder / "training", ignore_errors=True)
-    return CommonStart(folder, done, AutoTokenizer.from_pretrained(folder / "model"), task.architecture)
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
+    return CommonStart(folder, done, tokenizer, task.architecture, counts)
 
 
-def attached(backbone: PreTrainedModel, head: str, objective: str, seed: int) -> Any:
+def attached(backbone: PreTrainedModel, head: HeadSpec, objective: str, seed: int) -> Any:
     """``backbone`` with a head whose new parameters depend on ``seed`` only."""
     set_seed(seed)
     return nw.attach(backbone, head, objective=objective)
@@ -122,8 +137,10 @@ def _loaded(config: CompareConfig, task: Task, folder: Path, stages: Stages) -> 
         _expect_architecture(source, task)
         backbone = _plain_model(source, task.architecture)
         tokenizer = AutoTokenizer.from_pretrained(source)
-        _check_methods(backbone, config.methods)
         task.check_start(backbone.config, tokenizer)
+    counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
+    _check_methods(backbone, config.methods, counts, task.texts() is not None)
+    with stages("start", "copying"):
         _save(backbone, tokenizer, folder)
     return _described(name, backbone, tokenizer, task, folder)
 
@@ -132,11 +149,15 @@ def _trained(config: CompareConfig, task: Task, folder: Path, stages: Stages) ->
     with stages("start", "data"):
         tokenizer = task.tokenizer()
         start = task.start(tokenizer, config.start.seed)
-        settings = merged(start.settings, config.start.training, "start.training")
         set_seed(config.start.seed)
         backbone = task.architecture.new(start.model_config)
-        _check_methods(backbone, config.methods)
         task.check_start(backbone.config, tokenizer)
+    counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
+    _check_methods(backbone, config.methods, counts, task.texts() is not None)
+    if {**start.settings, **config.start.training}.get("steps") == 0:
+        _save(backbone, tokenizer, folder)
+        return _described(f"random weights for task {config.task}", backbone, tokenizer, task, folder)
+    settings = merged(start.settings, config.start.training, "start.training")
     model = attached(backbone, PLAIN_HEAD, "mle", config.start.seed)
     done: TrainingOutcome | None = None
     for number in range(MOST_ROUNDS):
@@ -169,16 +190,32 @@ def _described(
     )
 
 
-def _check_methods(backbone: PreTrainedModel, methods: list[Method]) -> None:
+def _check_methods(backbone: PreTrainedModel, methods: list[Method], counts: Path | None, writes: bool) -> None:
     for method in methods:
-        pairs = [(method.trained_head, method.objective)]
-        if method.trained_as:
-            pairs.append((method.head, TEST_TIME_OBJECTIVE))
-        for head, objective in pairs:
-            try:
-                nw.attach(copy.deepcopy(backbone), head, objective=objective)
-            except ValueError as problem:
-                raise ValueError(f"method '{method.title}': {problem}") from problem
+        try:
+            for objective in method.objectives:
+                model = _tried(backbone, with_counts(method.trained_head, counts), objective)
+            if method.trained_as:
+                model = _tried(backbone, with_counts(method.head, counts), TEST_TIME_OBJECTIVE)
+            if method.generation:
+                _check_generation(model, method, writes)
+        except ValueError as problem:
+            raise ValueError(f"method '{method.title}': {problem}") from problem
+
+
+def _tried(backbone: PreTrainedModel, head: HeadSpec, objective: str) -> Any:
+    return nw.attach(copy.deepcopy(backbone), head, objective=objective)
+
+
+def _check_generation(model: Any, method: Method, writes: bool) -> None:
+    """Writes two tokens, since generate alone knows which arguments it takes."""
+    if not writes:
+        raise ValueError("generation: this task has the methods write no texts")
+    prompt = torch.zeros(1, 1, dtype=torch.long)
+    try:
+        model.eval().generate(prompt, attention_mask=prompt + 1, max_new_tokens=2, **method.generation)
+    except (TypeError, ValueError) as problem:
+        raise ValueError(f"generation: {problem}") from problem
 
 
 def _expect_architecture(source: str, task: Task) -> None:

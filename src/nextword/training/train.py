@@ -41,13 +41,34 @@ class TrainingOutcome(Record):
     """Parameters, time and memory; see docs/compare.md for what each number means."""
 
     def followed_by(self, later: TrainingOutcome) -> TrainingOutcome:
-        """This training and another of the same model after it, as one; the cost of a step is that of the later."""
-        last = self.curve[-1].step if self.curve else 0
-        seconds = [cost.train_seconds for cost in (self.cost, later.cost) if cost.train_seconds is not None]
-        return TrainingOutcome(
-            curve=[*self.curve, *(CurvePoint(step=last + point.step, loss=point.loss) for point in later.curve)],
-            cost=later.cost.model_copy(update={"train_seconds": sum(seconds)}),
+        """This training and another of the same model after it, as one.
+
+        Steps go on counting, seconds add up, memory is the higher peak, and the time of a step is the mean of both by
+        their numbers of steps.
+        """
+        steps = [outcome.curve[-1].step if outcome.curve else 0 for outcome in (self, later)]
+        costs = [self.cost, later.cost]
+        seconds = [cost.train_seconds for cost in costs if cost.train_seconds is not None]
+        peaks = [cost.peak_memory_mib for cost in costs if cost.peak_memory_mib is not None]
+        timed = [(cost.ms_per_step, n) for cost, n in zip(costs, steps, strict=True) if cost.ms_per_step is not None]
+        counted = sum(n for _, n in timed)
+        cost = later.cost.model_copy(
+            update={
+                "trained_parameters": max(cost.trained_parameters for cost in costs),
+                "train_seconds": sum(seconds) if seconds else None,
+                "peak_memory_mib": max(peaks, default=None),
+                "ms_per_step": sum(ms * n for ms, n in timed) / counted if counted else None,
+            }
         )
+        return TrainingOutcome(
+            curve=[*self.curve, *_later(later.curve, steps[0])],
+            validation_curve=[*self.validation_curve, *_later(later.validation_curve, steps[0])],
+            cost=cost,
+        )
+
+
+def _later(curve: list[CurvePoint], steps: int) -> list[CurvePoint]:
+    return [CurvePoint(step=steps + point.step, loss=point.loss) for point in curve]
 
 
 class _Identity(Record):
@@ -188,13 +209,21 @@ def _difference(found: _Identity | None, wanted: _Identity) -> str:
 
 def _described(model: PreTrainedModel) -> dict[str, JsonValue]:
     shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
-    head = getattr(model.config, "head", None)
+    head, objective = (getattr(model.config, part, None) for part in ("head", "objective"))
     return {
         "class": type(model).__name__,
-        "head": str(head),
+        "head": _without_paths(head),
+        "objective": _without_paths(objective),
         "parameters": len(shapes),
         "first": next(iter(shapes), ""),
     }
+
+
+def _without_paths(settings: Any) -> str:
+    """Settings as text; a counts file may have moved with its folder, and what it says is in the weights' shapes."""
+    if isinstance(settings, dict):
+        settings = {key: value for key, value in settings.items() if key != "counts"}
+    return str(settings)
 
 
 def _resume_from(folder: Path, settings: TrainingSettings) -> str | None:

@@ -1,0 +1,116 @@
+"""``nextword classes``: the classes of tokens that a division makes of counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nextword.cli.errors import plain_errors
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from transformers import PreTrainedTokenizerBase
+
+    from nextword.frequency import FrequencyClasses, TokenCounts
+
+EXAMPLES = 6
+BAR = 30
+LONGEST_CURVE = 40
+"""Rows; of a longer curve, those around the chosen number and some of the others are shown."""
+
+
+@plain_errors
+def classes(
+    counts: Annotated[Path, typer.Argument(help="File that 'nextword count' wrote, or a .npy file of counts.")],
+    number: Annotated[int | None, typer.Option("--classes", help="Number of classes; else MefMax finds it.")] = None,
+    division: Annotated[
+        str | None, typer.Option(help="mefmax, eq-freq or eq-token; eq-freq where a number is given.")
+    ] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="Folder or name on the hub, to show tokens.")] = None,
+) -> None:
+    """Show the classes of tokens that --head f2 would have, and the objective of MefMax over their number."""
+    from rich.console import Console
+
+    from nextword.cli.count import load_tokenizer
+    from nextword.frequency import TokenCounts, divide
+
+    counted = TokenCounts.load(counts, "counts")
+    named = division or ("mefmax" if number is None else "eq-freq")
+    found = divide(counted.counts, named, number)
+    loaded = None if tokenizer is None else load_tokenizer(tokenizer)
+    if loaded is not None:
+        counted.expect_tokenizer(loaded, "--tokenizer")
+    console = Console()
+    # Lines of their own, because a title of a table is broken to the table's width.
+    for title, table in (
+        (
+            f"{found.count} classes by {named}, {counted.total:,} tokens of {counted.source}",
+            _classes(counted, found, loaded),
+        ),
+        ("Objective of MefMax: evenness between classes and within classes", _curve(counted, found, named)),
+    ):
+        console.print(title, soft_wrap=True, highlight=False, markup=False)
+        console.print(table)
+
+
+def _classes(counted: TokenCounts, found: FrequencyClasses, tokenizer: PreTrainedTokenizerBase | None) -> Table:
+    from rich.text import Text
+
+    table = _table()
+    for heading in ("class", "tokens", "share"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    if tokenizer is not None:
+        table.add_column("the most frequent", overflow="fold")
+    masses = found.masses(counted.counts)
+    for number, (size, mass) in enumerate(zip(found.sizes, masses.tolist(), strict=True)):
+        row = [str(number + 1), f"{size:,}", f"{100 * mass / counted.total:.1f} %"]
+        if tokenizer is not None:
+            row.append(" ".join(repr(tokenizer.decode([token])) for token in found.tokens(number)[:EXAMPLES].tolist()))
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _curve(counted: TokenCounts, found: FrequencyClasses, named: str) -> Table:
+    from rich.text import Text
+
+    from nextword.frequency import evenness, mefmax_curve
+
+    curve = mefmax_curve(counted.counts)
+    rows = {
+        int(k): (float(between), float(within), "")
+        for k, between, within in zip(curve.ks, curve.between, curve.within, strict=True)
+    }
+    best = curve.best
+    rows[best] = (*rows[best][:2], "mefmax")
+    shown = _shown(sorted(rows), best)
+    table = _table()
+    for heading in ("classes", "between", "within", "sum"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    lines = [(k, *rows[k]) for k in shown]
+    if named != "mefmax":
+        lines.append((found.count, *evenness(counted.counts, found), named))
+        lines.sort(key=lambda line: line[0])
+    # All sums lie close together below 2, so a bar begins at the smallest of two classes and more.
+    sums = [between + within for k, between, within, _ in lines if k > 1] or [0.0, 1.0]
+    low, high = min(sums), max(sums)
+    for k, between, within, mark in lines:
+        bar = "█" * round(BAR * max(0.0, between + within - low) / max(high - low, 1e-12))
+        numbers = (f"{k:,}", f"{between:.4f}", f"{within:.4f}", f"{between + within:.4f}")
+        table.add_row(*map(Text, numbers), Text(f"{bar} ◀ {mark}" if mark else bar), style="bold" if mark else None)
+    return table
+
+
+def _shown(ks: list[int], best: int) -> list[int]:
+    """All numbers of classes, or where they are too many, every so many of them and the best."""
+    step = -(-len(ks) // LONGEST_CURVE)
+    return [k for k in ks if k == best or (k - 1) % step == 0]
+
+
+def _table() -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)

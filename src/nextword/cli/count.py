@@ -1,0 +1,79 @@
+"""``nextword count``: how often each token occurs in a corpus."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nextword.cli.errors import INTERRUPTED, complain, plain_errors
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from transformers import PreTrainedTokenizerBase
+
+
+@plain_errors
+def count(
+    data: Annotated[str, typer.Argument(help="Text file, table, folder of them, or NAME[:CONFIG] on the hub.")],
+    tokenizer: Annotated[str, typer.Option(help="Folder or name on the hub of the tokenizer.")],
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("counts.npz"),
+    text_column: Annotated[
+        str, typer.Option(help="Column with the text of a table; a number from 0 where it has no header.")
+    ] = "text",
+    split: Annotated[str, typer.Option(help="Part that is counted of a folder or of a data set of the hub.")] = "train",
+    processes: Annotated[int | None, typer.Option(help="Processes; else one, whose tokenizer has threads.")] = None,
+) -> None:
+    """Count the tokens of a corpus, which may be larger than memory. After Ctrl-C the same command goes on.
+
+    The file is for --head f2, for 'nextword classes' and for the metric frequency-groups.
+    """
+    from rich.console import Console
+
+    from nextword.frequency import count_tokens
+
+    column = int(text_column) if text_column.isdigit() else text_column
+    console = Console()
+    loaded = load_tokenizer(tokenizer)
+    try:
+        with _watched(console) as watch:
+            counted = count_tokens(
+                data, loaded, out=out, text_column=column, split=split, processes=processes, progress=watch
+            )
+    except KeyboardInterrupt:
+        complain(f"the same command goes on; unfinished counts are beside {out}", kind="interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    console.print(
+        f"{counted.total:,} tokens, {counted.distinct:,} of {len(counted.counts):,} distinct: {out.resolve()}",
+        soft_wrap=True, highlight=False, markup=False,
+    )  # fmt: skip
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of that name or folder.
+
+    Raises:
+        ValueError: There is none.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--tokenizer: cannot load '{name}': {str(error).splitlines()[0]}") from None
+    return found
+
+
+@contextlib.contextmanager
+def _watched(console: Console) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, without an end: nobody knows how many texts a stream has."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    text = TextColumn("{task.description}", markup=False)
+    bars = Progress(text, BarColumn(), TimeElapsedColumn(), console=console, transient=True)
+    with bars if console.is_terminal else contextlib.nullcontext():
+        task = bars.add_task("reading", total=None)
+        yield lambda done: bars.update(task, description=f"{done:,} texts counted")

@@ -1,0 +1,51 @@
+"""Tokens divided into classes, each token in one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class TokenClasses:
+    """C classes of tokens, none of them empty.
+
+    Args:
+        order: All token ids, class after class.
+        sizes: Tokens in each class.
+        token_class: Class of each token, 0 to C - 1.
+        place: Place of each token within its class.
+    """
+
+    order: Int[Tensor, "V"]
+    sizes: tuple[int, ...]
+    token_class: Int[Tensor, "V"]
+    place: Int[Tensor, "V"]
+
+    @classmethod
+    def of(cls, token_class: Int[Tensor, "V"]) -> TokenClasses:
+        """From the class of each token; within a class tokens stand in the order of their ids.
+
+        >>> import torch
+        >>> TokenClasses.of(torch.tensor([1, 0, 1])).members
+        (tensor([1]), tensor([0, 2]))
+        """
+        order = token_class.argsort(stable=True)
+        sizes = torch.bincount(token_class)
+        first = sizes.cumsum(0) - sizes
+        rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+        return cls(order, tuple(sizes.tolist()), token_class, rank - first[token_class])
+
+    @property
+    def count(self) -> int:
+        """C."""
+        return len(self.sizes)
+
+    @cached_property
+    def members(self) -> tuple[Tensor, ...]:
+        """Token ids of each class."""
+        return torch.split(self.order, list(self.sizes))

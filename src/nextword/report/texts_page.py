@@ -1,0 +1,118 @@
+"""What the page of a comparison says of the texts that the methods wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nextword.records import EvaluationResults, Results, RunRecord, Span
+from nextword.report import formats
+from nextword.report.evaluations import Test, note_on_tests, paired_rows, undefined
+from nextword.report.main_table import TextTable, text_tables
+from nextword.report.methods import Method, Style
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """Everything about the texts of one decoding."""
+
+    anchor: str
+    table: TextTable
+    evaluation: EvaluationResults
+    tests: tuple[Test, ...]
+    """The paired tests of the measures in the table."""
+    tests_note: str
+    undefined: tuple[tuple[str, str, dict[str, str]], ...]
+    vote_titles: str
+    """Titles of the measures that voted for the ranking."""
+
+
+@dataclass(frozen=True)
+class Author:
+    """A text to read, with who wrote it."""
+
+    label: str
+    style: Style | None
+    """How figures draw the method; None for people."""
+    spans: tuple[tuple[str, bool], ...]
+    """What is written, and whether it is very rare."""
+    very_rare: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A prompt with what people and the methods wrote after it."""
+
+    prompt: str
+    decoding: str
+    seed: int
+    authors: tuple[Author, ...]
+
+
+def decodings(results: Results, methods: Sequence[Method]) -> list[Decoding]:
+    """The decodings, greedy first; empty where the methods wrote nothing."""
+    tables = text_tables(results, methods)
+    return [_decoding(number, table, results.texts[table.decoding]) for number, table in enumerate(tables, 1)]
+
+
+def _decoding(number: int, table: TextTable, texts: EvaluationResults) -> Decoding:
+    votes = [texts.measures[key].title for key in texts.wins.measures] if texts.wins is not None else []
+    return Decoding(
+        anchor=f"texts-{number}",
+        table=table,
+        evaluation=texts,
+        tests=tuple(paired_rows(texts, {column.key for column in table.columns})),
+        tests_note=note_on_tests(texts),
+        undefined=tuple(undefined(texts)),
+        vote_titles=", ".join(votes),
+    )
+
+
+def meanings(found: Sequence[Decoding]) -> list[tuple[str, str]]:
+    """What the columns of the tables mean, each once: sentence and unit in full."""
+    measures = [column.measure for one in found for column in one.table.columns]
+    return list(dict.fromkeys((measure.meaning, formats.unit_name(measure.unit)) for measure in measures))
+
+
+def readings(results: Results, methods: Sequence[Method]) -> list[Reading]:
+    """The texts to read, in the order of the record."""
+    styles = {method.label: method.style for method in methods}
+    return [
+        Reading(
+            prompt=example.prompt,
+            decoding=example.decoding,
+            seed=example.seed,
+            authors=tuple(
+                Author(
+                    label=text.author,
+                    style=styles.get(text.author),
+                    spans=tuple(part for span in text.spans for part in _parts(span)),
+                    very_rare=formats.value(text.very_rare, "fraction", 1),
+                )
+                for text in example.texts
+            ),
+        )
+        for example in results.written
+    ]
+
+
+def _parts(span: Span) -> list[tuple[str, bool]]:
+    """A span, its space in front apart: tokens begin with the space before a word, and a mark is of the word."""
+    word = span.text.lstrip()
+    space = span.text[: len(span.text) - len(word)]
+    return [(text, rare) for text, rare in ((space, False), (word, span.very_rare)) if text]
+
+
+def heads(methods: Sequence[Method]) -> list[tuple[str, str]]:
+    """What the heads say about themselves: the method, with the seed where seeds differ, and the facts."""
+    found = []
+    for method in methods:
+        told = {run.seed: _facts(run) for run in method.runs if run.facts}
+        differ = len(set(told.values())) > 1
+        for seed, facts in told.items() if differ else list(told.items())[:1]:
+            found.append((f"{method.label}, seed {seed}" if differ else method.label, facts))
+    return found
+
+
+def _facts(run: RunRecord) -> str:
+    return "; ".join(f"{formats.setting(name)}: {formats.plain(thing)}" for name, thing in run.facts.items())

@@ -1,0 +1,236 @@
+"""One run: a method trained with one seed in one stage or two, measured, and asked for its texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import set_seed
+
+import nextword as nw
+from nextword.records import Evaluation, Record, RunRecord
+from nextword.training.config import CompareConfig, plain
+from nextword.training.folder import ComparisonFolder
+from nextword.training.method import TEST_TIME_OBJECTIVE, Method
+from nextword.training.settings import TrainingSettings, merged
+from nextword.training.stages import Stages
+from nextword.training.start import CommonStart, attached
+from nextword.training.train import TrainingOutcome, train
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from nextword.tasks import Task
+
+SECOND = 2**31
+"""Added to the seed in a second stage, so that it does not see the batches of the first again in the same order."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method with one seed."""
+
+    method: Method
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """What a person reads."""
+        return f"{self.method.title}, seed {self.seed}"
+
+
+class Measured(Record):
+    """What was measured of a trained model, kept while its texts are written."""
+
+    evaluation: Evaluation
+    """The task's measurements."""
+    tuned: dict[str, float | None]
+    """Settings of the head that were chosen on validation data."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all runs share."""
+
+    config: CompareConfig
+    task: Task
+    folder: ComparisonFolder
+    start: CommonStart
+    settings: TrainingSettings
+    stages: Stages
+
+    @cached_property
+    def training(self) -> Dataset:
+        """Training data, tokenised once."""
+        return self.task.training(self.start.tokenizer)
+
+    @cached_property
+    def validation(self) -> Dataset:
+        """Validation data."""
+        return self.task.validation(self.start.tokenizer)
+
+
+def stage_settings(method: Method, first: TrainingSettings, config: CompareConfig) -> list[TrainingSettings]:
+    """Training settings of each stage of a method.
+
+    Raises:
+        ValueError: A setting of the second stage that there is not.
+    """
+    if method.then is None:
+        return [first]
+    second = merged(plain(first), config.second_training, "second_training")
+    return [first, merged(plain(second), method.then.training, f"method '{method.title}': then.training")]
+
+
+def carry_out(run: Run, setting: Setting) -> RunRecord:
+    """Does what is missing of a run, and writes its record last."""
+    method, folder = run.method, setting.folder
+    outcome = folder.trained_outcome(folder.trained(method, run.seed))
+    if outcome is None:
+        folder.forget(method, run.seed)  # another training may give another model
+        outcome = _trained(run, setting)
+    model = _measurable(run, setting)
+    set_seed(run.seed)
+    measured = _measured(run, setting, model)
+    samples = _written(run, setting, model)
+    record = _record(run, setting, outcome, measured).model_copy(update={"samples": samples, "facts": _facts(model)})
+    record.save(folder.record(method, run.seed))
+    folder.measured(method, run.seed).unlink(missing_ok=True)
+    return record
+
+
+def _trained(run: Run, setting: Setting) -> TrainingOutcome:
+    """The outcome of the last stage, before which the first is done where no method has done it yet."""
+    method, start = run.method, setting.start
+    first, *second = setting.folder.stages(method, run.seed)
+    settings = stage_settings(method, setting.settings, setting.config)
+
+    def new() -> Any:
+        backbone = start.random_backbone(run.seed) if method.from_scratch else start.backbone()
+        return attached(backbone, start.filled(method.trained_head), method.objective, run.seed)
+
+    before = setting.folder.trained_outcome(first)
+    if before is None:
+        before = _train(run, setting, first, settings[0], new)
+    if method.then is None:
+        return before
+    objective = method.then.objective
+
+    def again() -> Any:
+        return nw.load(first / "model", objective=objective).train()
+
+    return _train(run, setting, second[0], settings[1], again, before)
+
+
+def _train(
+    run: Run,
+    setting: Setting,
+    place: Path,
+    settings: TrainingSettings,
+    make: Callable[[], Any],
+    before: TrainingOutcome | None = None,
+) -> TrainingOutcome:
+    """Trains what ``make`` gives and saves it in ``place``; the outcome counts the stage ``before`` too."""
+    seed = run.seed if before is None else (run.seed + SECOND) % 2**32
+    with setting.stages(run.name, "training" if before is None else "second training") as advanced:
+        model = make()
+        outcome = train(
+            model,
+            setting.training,
+            settings,
+            seed=seed,
+            folder=place,
+            validation=setting.validation if settings.evaluate_every else None,
+            progress=advanced,
+        )
+        outcome = outcome if before is None else before.followed_by(outcome)
+        model.save_pretrained(place / "model")
+        setting.start.tokenizer.save_pretrained(place / "model")
+        outcome.save(place / "outcome.json")
+        setting.folder.drop_checkpoints(place)
+    return outcome
+
+
+def _measurable(run: Run, setting: Setting) -> Any:
+    """The saved model, so that a user who loads the folder gets this very one."""
+    method = run.method
+    model: Any = nw.load(setting.folder.trained(method, run.seed) / "model")
+    if method.trained_as:
+        head = setting.start.filled(method.head)
+        model = attached(model.backbone, head, TEST_TIME_OBJECTIVE, run.seed)
+    model.to(torch.accelerator.current_accelerator() or torch.device("cpu"))
+    return model.eval()
+
+
+def _measured(run: Run, setting: Setting, model: Any) -> Measured:
+    """The task's measurements; the model is left with what was tuned."""
+    method, kept = run.method, setting.folder.measured(run.method, run.seed)
+    measured = _kept(kept)
+    if measured is not None:
+        if measured.tuned:
+            model.configure_head(**measured.tuned)
+        return measured
+    tuned: dict[str, float | None] = {}
+    if method.is_tuned:
+        with setting.stages(run.name, "tuning"):
+            tuned = setting.task.tune(model, setting.start.tokenizer)
+    with setting.stages(run.name, "evaluation") as advanced, torch.no_grad():
+        evaluation = setting.task.evaluate(model, setting.start.tokenizer, advanced)
+    evaluation = evaluation.model_copy(update={"tuned": {**evaluation.tuned, **tuned}})
+    measured = Measured(evaluation=evaluation, tuned=tuned)
+    if setting.task.texts() is not None:
+        setting.folder.forget(method, run.seed)  # texts that were not written after this measurement
+        measured.save(kept)
+    return measured
+
+
+def _kept(path: Path) -> Measured | None:
+    try:
+        return Measured.load(path)
+    except ValueError:
+        return None  # not there, or of another version
+
+
+def _written(run: Run, setting: Setting, model: Any) -> dict[str, str]:
+    """The samples files of the run by decoding, written where they are missing."""
+    texts, folder = setting.task.texts(), setting.folder
+    if texts is None:
+        return {}
+    files = {folder.samples(run.method, run.seed, decoding): decoding for decoding in texts.decodings}
+    missing = {path: decoding for path, decoding in files.items() if not path.exists()}
+    if missing:
+        with setting.stages(run.name, "texts") as advanced, torch.no_grad():
+            setting.task.write(
+                model, setting.start.tokenizer, missing, run.seed, run.method.generation, progress=advanced
+            )
+    return {decoding.title: folder.relative(path) for path, decoding in files.items()}
+
+
+def _facts(model: Any) -> dict[str, Any]:
+    facts = getattr(model.next_word_head, "facts", None)
+    return dict(facts()) if callable(facts) else {}
+
+
+def _record(run: Run, setting: Setting, outcome: TrainingOutcome, measured: Measured) -> RunRecord:
+    method = run.method
+    first, *later = stage_settings(method, setting.settings, setting.config)
+    used: dict[str, Any] = {"training": plain(first), "method": plain(method)}
+    if later:
+        used["second_training"] = plain(later[0])
+    if outcome.validation_curve:
+        used["validation_curve"] = [plain(point) for point in outcome.validation_curve]
+    return RunRecord(
+        method=method.title,
+        head=method.spec,
+        objective=method.objective_spec,
+        seed=run.seed,
+        evaluation=measured.evaluation,
+        cost=outcome.cost,
+        curve=outcome.curve,
+        settings=used,
+        note=method.note,
+    )

@@ -1,0 +1,179 @@
+"""Measures what all methods of a comparison wrote, each decoding by itself, and keeps what was measured."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import nextword
+from nextword.evaluation import EvaluateConfig, evaluate
+from nextword.evaluation.choice import missing_packages
+from nextword.evaluation.evaluate import HUMAN
+from nextword.frequency import TokenCounts
+from nextword.metrics.metric import parse_metric
+from nextword.metrics.metric import registry as metrics
+from nextword.records import EvaluationResults, Record, RunRecord
+from nextword.training.counts import FIELD
+from nextword.training.folder import ComparisonFolder
+from nextword.training.method import Method, slug
+from nextword.training.run import Setting
+
+if TYPE_CHECKING:
+    from nextword.tasks import Task, Texts
+
+logger = logging.getLogger(__name__)
+
+COUNTED = "training-text.npy"
+"""Token counts of the training text, as metrics read them; the file's name stands in their units."""
+CORPUS = "corpus"
+"""Setting of a metric that names a text to count instead."""
+
+
+class KeptTexts(Record):
+    """What was measured of the texts of one decoding, and of which files with which settings."""
+
+    key: str
+    """Checksum of files, settings and library version."""
+    results: EvaluationResults
+    """What was measured."""
+
+
+def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
+    """Raises ValueError where the texts could not be measured, before anything is trained."""
+    texts = task.texts()
+    if texts is None:
+        return
+    if any(method.title == HUMAN for method in methods):
+        raise ValueError(f"a method is called '{HUMAN}', which is the row of people's texts; give it another label")
+    for one in texts.metrics:
+        metric = parse_metric(one).metric
+        absent = missing_packages(metrics.get(metric))
+        if absent:
+            raise ValueError(f"{metric} needs {', '.join(absent)}, not installed here")
+
+
+def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
+    """What is measured of the texts of all runs, by title of the decoding; systems are methods, their files seeds."""
+    texts = setting.task.texts()
+    if texts is None:
+        return {}
+    counts = _counts_for_metrics(setting)
+    return {
+        decoding.title: _measured(
+            decoding.title, _config(texts, decoding.title, setting, records, counts), setting, command
+        )
+        for decoding in texts.decodings
+    }
+
+
+def _config(
+    texts: Texts, title: str, setting: Setting, records: Sequence[RunRecord], counts: Path | None
+) -> EvaluateConfig:
+    systems: dict[str, list[str]] = {}
+    for record in records:
+        systems.setdefault(record.method, []).append(str(setting.folder.path / record.samples[title]))
+    ordered = {method.title: systems[method.title] for method in setting.config.methods}
+    tokenizer = setting.start.tokenizer
+    special = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id} - {None}
+    return EvaluateConfig(
+        systems=ordered,
+        metrics=[_filled(one, counts) for one in texts.metrics],
+        special=sorted(special),
+        wins=None if texts.wins is None else list(texts.wins),
+    )
+
+
+def _filled(metric: str | dict[str, Any], counts: Path | None) -> str | dict[str, Any]:
+    """The metric with the counts of the training text, where it goes by counts and none are named."""
+    config = parse_metric(metric)
+    wants = FIELD in type(config).model_fields and all(getattr(config, name, None) is None for name in (FIELD, CORPUS))
+    return {**config.model_dump(mode="json"), FIELD: str(counts)} if wants and counts is not None else metric
+
+
+def _counts_for_metrics(setting: Setting) -> Path | None:
+    if setting.start.counts is None:
+        return None
+    path = setting.folder.texts / COUNTED
+    counts = TokenCounts.load(setting.start.counts).counts
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, counts)
+    return path
+
+
+def _measured(title: str, config: EvaluateConfig, setting: Setting, command: str) -> EvaluationResults:
+    path, key = setting.folder.texts / f"{slug(title)}.json", _key(config, setting.folder)
+    kept = _kept(path)
+    if kept is not None and kept.key == key:
+        return kept.results
+    with setting.stages("texts", title) as advanced:
+        results = evaluate(config, _Share(config, setting.task.texts(), advanced), command)
+    results = results.model_copy(update={"settings": _portable(results.settings, setting.folder)})
+    KeptTexts(key=key, results=results).save(path)
+    return results
+
+
+def _kept(path: Path) -> KeptTexts | None:
+    if not path.exists():
+        return None
+    try:
+        return KeptTexts.load(path)
+    except ValueError as problem:
+        logger.warning("%s; the texts are measured again", problem)
+        return None
+
+
+def _key(config: EvaluateConfig, folder: ComparisonFolder) -> str:
+    files = [Path(file) for paths in config.systems.values() for file in paths]
+    counted = folder.texts / COUNTED
+    sums = [_sha256(file) for file in [*files, *([counted] if counted.exists() else [])]]
+    settings = _portable(config.model_dump(mode="json"), folder)
+    asked = json.dumps([nextword.__version__, settings, sums], sort_keys=True)
+    return hashlib.sha256(asked.encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _portable(value: Any, folder: ComparisonFolder) -> Any:
+    """Settings with paths relative to ``results.json``."""
+    if isinstance(value, dict):
+        return {key: _portable(inner, folder) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_portable(inner, folder) for inner in value]
+    inside = f"{folder.path}/"
+    return value.removeprefix(inside) if isinstance(value, str) else value
+
+
+class _Share:
+    """Makes one share, from 0 to 1, of what an evaluation says about its progress.
+
+    Half of the way is reading samples, half is computing the metrics of each file and of people.
+    """
+
+    def __init__(self, config: EvaluateConfig, texts: Texts | None, advanced: Callable[[float], None]) -> None:
+        files = [file for paths in config.systems.values() for file in paths]
+        self._samples = sum(_lines(Path(file)) for file in files)
+        self._results = (len(files) + 1) * (len(texts.metrics) if texts else 1)
+        self._read = self._done = 0
+        self._advanced = advanced
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage.endswith(": reading"):
+            self._read += 1
+        elif total:
+            self._done += 1
+        share = self._read / max(self._samples, 1) + self._done / self._results
+        self._advanced(min(share / 2, 1.0))
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
