@@ -97,7 +97,7 @@ def carry_out(run: Run, setting: Setting) -> RunRecord:
     set_seed(run.seed)
     measured = _measured(run, setting, model)
     samples = _written(run, setting, model)
-    record = _record(run, setting, outcome, measured).model_copy(update={"samples": samples, "facts": _facts(model)})
+    record = _record(run, setting, outcome, measured).model_copy(update={"samples": samples, "facts": model.next_word_head.facts()})
     record.save(folder.record(method, run.seed))
     folder.measured(method, run.seed).unlink(missing_ok=True)
     return record
@@ -208,11 +208,6 @@ def _written(run: Run, setting: Setting, model: Any) -> dict[str, str]:
                 model, setting.start.tokenizer, missing, run.seed, run.method.generation, progress=advanced
             )
     return {decoding.title: folder.relative(path) for path, decoding in files.items()}
-
-
-def _facts(model: Any) -> dict[str, Any]:
-    facts = getattr(model.next_word_head, "facts", None)
-    return dict(facts()) if callable(facts) else {}
 
 
 def _record(run: Run, setting: Setting, outcome: TrainingOutcome, measured: Measured) -> RunRecord:
