@@ -14,6 +14,9 @@ from nextword.registry import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 
+_LONGEST_SHOWN = 200
+"""Characters of a wrong value that a message shows."""
+
 
 class Settings(BaseModel):
     """Base of every settings model: unknown keys are errors, values are not coerced, nothing changes afterwards."""
@@ -74,7 +77,8 @@ def _plain(value: Any) -> Any:
         return value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    raise TypeError(f"{type(value).__name__} is no plain value")
+    instead = "; save it and give the file's path" if hasattr(value, "save") else ""
+    raise TypeError(f"{type(value).__name__} is no plain value{instead}")
 
 
 def _explain(model: type[BaseModel], error: ErrorDetails, where: str) -> str:
@@ -90,7 +94,12 @@ def _explain(model: type[BaseModel], error: ErrorDetails, where: str) -> str:
         return message
     given = error["input"]
     # A check of several settings together has all of them as its input, which would drown the message.
-    return f"{place}: {message}" if isinstance(given, dict) else f"{place}: {message} (given: {given!r})"
+    return f"{place}: {message}" if isinstance(given, dict) else f"{place}: {message} (given: {_shown(given)})"
+
+
+def _shown(given: Any) -> str:
+    text = repr(given)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
 
 
 def _described(model: type[BaseModel], at: tuple[int | str, ...]) -> str:

@@ -11,10 +11,12 @@ import tokenizers
 from scipy import stats
 
 import nextword as nw
+from nextword.frequency import TokenCounts
 from nextword.metrics import registry
 from nextword.metrics.distinct import distinct
 from nextword.records import EvaluationResults
 from nextword.tasks.special import for_transformers
+from nextword.tasks.wordlevel import word_tokenizer
 
 
 def rows(system: str, count: int = 12, words: int = 9) -> list[dict[str, Any]]:
@@ -284,3 +286,17 @@ def test_a_measure_is_no_metric(asked: str, message: str, two: dict[str, list[st
 def test_one_of_a_list_may_be_given_alone(two: dict[str, list[str]]) -> None:
     found = nw.evaluate({"systems": {"one": two["one"][0]}, "metrics": {"metric": "distinct", "n": 2}})
     assert found.systems[0].values.keys() == {"distinct-2"}
+
+
+def test_counts_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
+    """Ids mean other words there, so frequency groups would be groups of nothing."""
+    word_tokenizer(["a b c d"]).save_pretrained(tmp_path / "tokenizer")
+    TokenCounts(np.array([1, 2, 3]), "0" * 64, "another text").save(tmp_path / "counts.npz")
+    (tmp_path / "samples.jsonl").write_text(json.dumps({"text": "a b", "references": ["c d"]}) + "\n")
+    settings = {
+        "systems": {"one": [str(tmp_path / "samples.jsonl")]},
+        "metrics": [{"metric": "frequency-groups", "counts": str(tmp_path / "counts.npz")}],
+        "tokenizer": str(tmp_path / "tokenizer"),
+    }
+    with pytest.raises(ValueError, match="were made with another tokenizer"):
+        nw.evaluate(settings)

@@ -8,6 +8,7 @@ from transformers import AutoTokenizer, BertTokenizerFast
 
 from nextword.frequency import TokenCounts, tokenizer_fingerprint
 from nextword.metrics.token_counts import CountedTokens
+from nextword.metrics.units import Words
 from nextword.tasks.bpe import trained_tokenizer
 from nextword.tasks.wordlevel import word_tokenizer
 
@@ -71,7 +72,7 @@ def test_save_and_load(tmp_path: Path) -> None:
 
 def test_the_metric_reads_the_same_file(tmp_path: Path) -> None:
     TokenCounts(np.array([4, 0, 7]), "ab" * 32, "train.txt").save(tmp_path / "counts.npz")
-    read = CountedTokens.load(str(tmp_path / "counts.npz"), "frequency-groups.counts")
+    read = CountedTokens.load(str(tmp_path / "counts.npz"), Words(), "frequency-groups.counts")
     assert (read.ids.tolist(), read.counts.tolist(), read.source) == ([0, 1, 2], [4, 0, 7], "train.txt")
 
 

@@ -205,7 +205,10 @@ def test_unseen_tokens_are_in_the_last_class(zipf: str, tmp_path: Path) -> None:
         ({"counts": "nowhere.npz"}, "head.counts: .*nowhere.npz"),
         ({"counts": counts_file(), "division": "eq-freq", "classes": 301}, "classes: from 1 to 300"),
         ({"counts": counts_file(), "division": "eq-token"}, "division 'eq-token' needs a number of classes"),
-        ({"counts": counts_file(), "classes": 4}, "division 'mefmax' chooses the number of classes itself"),
+        (
+            {"counts": counts_file(), "classes": 4, "division": "mefmax"},
+            "division 'mefmax' chooses the number of classes itself",
+        ),
         ({"counts": counts_file(), "division": "even"}, "head.division"),
         ({"counts": counts_file(), "classes": 0, "division": "eq-freq"}, "head.classes"),
     ],
@@ -268,3 +271,12 @@ def test_boundaries_are_those_of_the_division(zipf: str) -> None:
     for number, members in enumerate(table.classes().members):
         assert members.tolist() == divided.tokens(number).tolist()
         assert table.place[members].tolist() == list(range(len(members)))
+
+
+def test_a_table_may_name_a_spec(zipf: str) -> None:
+    short = nw.attach(gpt2(), {"head": "f2:8", "counts": zipf}).next_word_head.facts()
+    full = nw.attach(gpt2(), {"head": "f2", "division": "eq-freq", "classes": 8, "counts": zipf}).next_word_head.facts()
+    assert short == full == nw.attach(gpt2(), {"head": "f2", "classes": 8, "counts": zipf}).next_word_head.facts()
+    assert nw.attach(gpt2(), {"head": "f2+mi:2x3", "counts": zipf}).next_word_head.layers == 2
+    with pytest.raises(ValueError, match=r"head.classes: given as 8 by 'f2:8' and as 4"):
+        parse_head({"head": "f2:8", "classes": 4})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from counted import counts_file
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -32,7 +33,7 @@ class LargestTensor(TorchDispatchMode):
 
 
 def largest_in_a_step(
-    head: str, objective: str, mebibytes: float, *, vocabulary: int = V, width: int = D, length: int = T
+    head: Any, objective: str, mebibytes: float, *, vocabulary: int = V, width: int = D, length: int = T
 ) -> int:
     torch.manual_seed(0)
     config = GPT2Config(
@@ -70,9 +71,13 @@ def largest_in_a_step(
         ("copynet", "mle"),
         ("pg", "mle"),
         ("ps+mi:2x3", "mle"),
+        ({"head": "f2", "counts": counts_file()}, "mle"),
+        ("softmax", "unlikelihood"),
+        ("softmax", "face:opr,cp"),
+        ("softmax", "mle+seq:1,8x16"),
     ],
 )
-def test_no_tensor_is_positions_times_vocabulary(head: str, objective: str) -> None:
+def test_no_tensor_is_positions_times_vocabulary(head: Any, objective: str) -> None:
     assert largest_in_a_step(head, objective, mebibytes=1) < POSITIONS * V / 2
 
 

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from nextword.records import Results
+from nextword.records import Results, RunRecord
 from nextword.report.methods import methods
 from nextword.report.sweep import Sweep, sweep
 from nextword.report.text_figures import GROUPS, class_sweep, frequency_groups
@@ -124,6 +124,25 @@ def test_heads_and_objectives_that_differ_otherwise_share_no_line() -> None:
         ("eq-freq", ["mi 4"]),
     ]
     assert shown.left_out == ("same 4",)
+
+
+def test_methods_that_differ_in_settings_without_a_spec_share_no_line() -> None:
+    def with_settings(label: str, classes: int, **settings: object) -> RunRecord:
+        head = {"head": "f2", "classes": classes, "division": "eq-freq", **settings.pop("head", {})}  # type: ignore[dict-item]
+        said = {"method": {"head": head, "label": label, "from_scratch": False, "generation": {}, **settings}}
+        one = run((label, f"f2:{classes}", "mle"), 1, {"division": "eq-freq", "classes": classes})
+        return one.model_copy(update={"settings": said})
+
+    runs = [
+        with_settings("4", 4),
+        with_settings("8", 8, note="as many again"),
+        with_settings("16", 16, from_scratch=True),
+        with_settings("32", 32, generation={"decoupled": False}),
+        with_settings("64", 64, head={"start": "random"}),
+    ]
+    shown = found(swept().model_copy(update={"runs": runs, "texts": {}}))
+    lines = [[point.method.label for point in points] for _, points in shown.lines]
+    assert lines == [["4", "8"], ["16"], ["32"], ["64"]]
 
 
 @pytest.mark.filterwarnings("error")

@@ -27,6 +27,12 @@ def test_methods_with_the_same_training_share_its_folder():
     assert Method(head="softmax", generation={"num_return_sequences": 1}, label="x").stages == ("softmax-mle",)
 
 
+def test_rates_that_differ_only_in_the_point_are_two_trainings():
+    always, seldom = (Method(head="softmax", objective=f"mle+seq:{rate}", label=rate) for rate in ("1", ".1"))
+    assert always.stages == ("softmax-mle-seq-1",)
+    assert seldom.stages == Method(head="softmax", objective="mle+seq:0.1").stages == ("softmax-mle-seq-0-1",)
+
+
 def test_a_second_stage_has_a_folder_of_its_own_after_the_shared_one():
     plain = Method(head="cache")
     more = [

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from nextword.evaluation import evaluate
+from nextword.frequency import TokenCounts
 from nextword.records import Results
 from nextword.tasks.bpe import trained_tokenizer
 from nextword.training import texts as module
 from nextword.training.compare import ComparisonInterrupted, compare
 from nextword.training.recipe import configured
-from nextword.training.texts import COUNTED
 from nextword.training.written import marked
 from tests.training.conftest import Heard
 
@@ -206,9 +206,10 @@ def test_progress_of_measuring_rises_to_one(copied):
 def test_metrics_by_frequency_get_the_counts_of_the_training_text(copied):
     results = compare(configured(RECIPE, ['task.generation.metrics=["frequency-groups"]']), copied)
     found = results.texts["greedy"]
-    assert found.settings["metrics"][0]["counts"] == f"texts/{COUNTED}"
-    assert COUNTED in found.measures["vr"].unit
-    assert np.load(copied / "texts" / COUNTED).sum() == 72
+    counts = found.settings["metrics"][0]["counts"]
+    assert counts == "start/counts.npz"
+    assert "the training text" in found.measures["vr"].unit
+    assert TokenCounts.load(copied / counts).total == 72
 
 
 def test_what_was_written_is_shown(finished):

@@ -200,3 +200,11 @@ def test_what_an_objective_has_counted_survives_an_interruption(tmp_path):
     counted = {name: value for name, value in whole.items() if name.startswith("objective.")}
     assert sum(float(value.sum()) for value in counted.values()) > 0
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
+
+
+def test_named_counts_of_another_tokenizer_are_refused(tmp_path, by_counts):
+    path = tmp_path / "other.npz"
+    TokenCounts(np.array([1, 2]), "0" * 64, "another text").save(path)
+    theirs = {"head": {"head": "by-counts", "counts": str(path)}, "label": "theirs"}
+    with pytest.raises(ValueError, match=r"method 'theirs': head\.counts: the counts of another text were made with"):
+        compare(configured({**RECIPE, "methods": ["softmax", theirs]}), tmp_path / "out")

@@ -63,7 +63,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     try:
         found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
-        raise ValueError(f"--tokenizer: cannot load '{name}': {str(error).splitlines()[0]}") from None
+        raise ValueError(f"--tokenizer: cannot load '{name}': {' '.join(str(error).split())}") from None
     return found
 
 

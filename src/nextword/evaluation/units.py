@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
+from nextword.frequency.counts import TokenCounts
 from nextword.metrics.sample import Sample
 from nextword.metrics.units import GivenIds, Unit, Words, as_ids
 
@@ -50,6 +51,10 @@ class Tokens(Unit):
         """The token ids of ``text``."""
         # verbose=False: a text longer than a model's limit is no fault where only its tokens are counted.
         return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
+        """Counts say which tokenizer made them."""
+        counts.expect_tokenizer(self._tokenizer, where)
 
 
 def unit_for(sample: Sample, tokenizer: str | None, special: Collection[int] = ()) -> Unit:

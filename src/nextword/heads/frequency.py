@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
@@ -20,6 +21,8 @@ from nextword.functional.softmax_fit import fitted_softmax
 from nextword.heads.dimensions import Dimensions
 from nextword.heads.head import Draw, Head, HeadConfig, registry
 from nextword.heads.inputs import MultiInputConfig, Projection
+
+logger = logging.getLogger(__name__)
 
 _BY_HAND = "eq-freq"
 """Division where only the number of classes is given: by mass, as MefMax divides once it has chosen a number."""
@@ -77,10 +80,26 @@ class FrequencyConfig(HeadConfig):
         """Without what belongs to one vocabulary."""
         return self.model_copy(update={"boundaries": None, "tokenizer": None})
 
+    @model_validator(mode="before")
+    @classmethod
+    def _by_mass(cls, given: Any) -> Any:
+        """A number of classes without a division is that of a division by mass."""
+        if isinstance(given, dict) and given.get("classes") is not None and "division" not in given:
+            return {**given, "division": _BY_HAND}
+        return given
+
     @model_validator(mode="after")
     def _number_fits(self) -> FrequencyConfig:
+        if self.tokenizer is not None and self.boundaries is None:
+            raise ValueError(
+                "tokenizer is filled in from the counts; TokenCounts.expect_tokenizer compares them with a tokenizer"
+            )
         if (self.division == "mefmax") != (self.classes is None):
-            said = "chooses the number of classes itself" if self.classes else "needs a number of classes, as in f2:8"
+            said = (
+                "chooses the number of classes itself; with a number take 'eq-freq'"
+                if self.classes
+                else "needs a number of classes, as in f2:8"
+            )
             raise ValueError(f"division '{self.division}' {said}")
         return self
 
@@ -222,6 +241,10 @@ class FrequencyHead(Head):
 
     def draw(self, config: FrequencyConfig, *, sample: bool) -> Draw | None:
         """A class at every step, where decoding is decoupled."""
+        if (config.class_top_k or config.class_top_p) and not (sample and config.decoupled):
+            logger.warning(
+                "class_top_k and class_top_p have no effect here: a class is drawn with do_sample=True, decoupled=True"
+            )
         return ClassDraw(sample, config.class_top_k, config.class_top_p) if config.decoupled else None
 
     def facts(self) -> dict[str, Any]:

@@ -31,6 +31,8 @@ def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
 
     >>> parse_head("MoS:5+Mi").model_dump(exclude_defaults=True)
     {'components': 5, 'mi': {}}
+    >>> parse_head({"head": "mos:5", "bias": False}).components
+    5
     >>> parse_head({"head": "mos", "componets": 3})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
@@ -46,7 +48,12 @@ def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
         return _from_text(spec)
     if "head" not in spec:
         raise ValueError(f"head: missing; it names the head. Known: {', '.join(registry.names())}.")
-    return validated(registry.get(str(spec["head"])).Config, spec, "head")
+    named = _from_text(str(spec["head"]))
+    given = named.model_dump(exclude_unset=True)
+    twice = sorted(name for name in set(given) & set(spec) - {"head"} if given[name] != spec[name])
+    if twice:
+        raise ValueError(f"head.{twice[0]}: given as {given[twice[0]]!r} by '{spec['head']}' and as {spec[twice[0]]!r}")
+    return validated(type(named), {**given, **spec, "head": named.head}, "head")
 
 
 def _from_text(text: str) -> HeadConfig:

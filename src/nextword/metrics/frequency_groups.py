@@ -109,7 +109,7 @@ class FrequencyGroups(Metric):
         self._references_given = AllOrNone("references")
         self._counts: CountedTokens | None = None
         if self.config.counts is not None:
-            self._counts = CountedTokens.load(self.config.counts, "frequency-groups.counts")
+            self._counts = CountedTokens.load(self.config.counts, setup.unit, "frequency-groups.counts")
         elif self.config.corpus is not None:
             self._counts = CountedTokens.of_corpus(self.config.corpus, setup.unit, "frequency-groups.corpus")
 

@@ -37,17 +37,19 @@ class CountedTokens:
         return cls(ids, np.array([counted[int(token)] for token in ids], dtype=np.int64), source)
 
     @classmethod
-    def load(cls, path: str, where: str) -> CountedTokens:
+    def load(cls, path: str, unit: Unit, where: str) -> CountedTokens:
         """From what ``nextword count`` wrote, or a .npy file of one whole number for each token id.
 
         Args:
             path: The file.
+            unit: What is counted in the texts.
             where: The setting that names it, for messages.
 
         Raises:
-            ValueError: There is no such file, or it holds something else.
+            ValueError: There is no such file, it holds something else, or the counts are those of another tokenizer.
         """
         found = TokenCounts.load(path, where)
+        unit.expect_counts_of_it(found, where)
         return cls(np.arange(len(found.counts)), found.counts, found.source)
 
     @classmethod

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from jaxtyping import Int
 
+from nextword.frequency.counts import TokenCounts
+
 MARK = "\u0301"
 """In a pattern for ``find``: any combining mark, such as the vowel signs of Hindi and Thai, or a separate accent."""
 WORD = rf"\w+(?:{MARK}+\w*)*"
@@ -34,6 +36,10 @@ class Unit(ABC):
     @abstractmethod
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
         """The token ids of ``text``, without special tokens."""
+
+    def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
+        """Raises ValueError where the counts are known to be those of another unit."""
+        return
 
     def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
         """Places of different ids in an order that does not depend on which text was read first: by id."""

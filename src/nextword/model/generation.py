@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import torch
@@ -14,6 +15,8 @@ from nextword.history import attach_history, decoder_cache, history_of
 from nextword.model.draw_again import DrawAgain
 from nextword.model.inputs import too_long
 from nextword.model.observe import expect_source
+
+logger = logging.getLogger(__name__)
 
 
 class HeadGeneration:
@@ -114,6 +117,8 @@ class HeadGeneration:
         given = {name: kwargs.pop(name) for name in self.next_word_head.generate_takes if name in kwargs}
         prepared, rest = super()._prepare_generation_config(generation_config, **kwargs)  # type: ignore[misc]
         prepared.head_settings = given
+        if given and (prepared.num_beams or 1) > 1:
+            logger.warning("%s: beam search takes the whole distribution, so it has no effect", ", ".join(given))
         return prepared, rest
 
     def _sample(

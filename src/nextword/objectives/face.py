@@ -44,7 +44,7 @@ class FaceConfig(ObjectiveConfig):
         variant, *penalty = arguments or ["opr"]
         if variant not in _VARIANTS or len(penalty) > 1 or not set(penalty) <= set(PENALTIES):
             raise ValueError(
-                f"is followed by one of {', '.join(_VARIANTS)} and perhaps one of {', '.join(PENALTIES)}, "
+                f"'face' is followed by one of {', '.join(_VARIANTS)} and perhaps one of {', '.join(PENALTIES)}, "
                 f"not {','.join(arguments)!r}"
             )
         counts, weight = _VARIANTS[variant]

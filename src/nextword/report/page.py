@@ -96,12 +96,19 @@ def _summary(results: Results, found: Sequence[Method]) -> str:
     environment = results.environment
     what = "One next-word method was" if count == 1 else f"{count} next-word methods were"
     seeds = f"{len(results.seeds)} seeds" if len(results.seeds) > 1 else "one seed"
-    same = "All of them started from the same model and saw the same batches. " if count > 1 else ""
+    same = f"{_together(results)} saw the same batches. " if count > 1 else ""
     return (
         f"{what} trained and measured on the task “{results.task}” (version {results.task_version}) with {seeds}. "
         f"{same}"
         f"Made with nextword {environment.nextword} on {environment.date[:10]}."
     )
+
+
+def _together(results: Results) -> str:
+    """What may be said of all methods: one that began at random had another start."""
+    methods = [run.settings.get("method") for run in results.runs]
+    scratch = any(isinstance(method, dict) and method.get("from_scratch") for method in methods)
+    return "All of them" if scratch else "All of them started from the same model and"
 
 
 def _facts(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from statistics import fmean
 from nextword.records import EvaluationResults, MetricValue, Results
 from nextword.report import formats
 from nextword.report.evaluations import ARROWS, spread
-from nextword.report.main_table import GREEDY, in_order, text_columns
+from nextword.report.main_table import in_order, text_columns
 from nextword.report.measures import measure
 from nextword.report.methods import Method
 
@@ -18,6 +19,15 @@ CHOSEN = "mefmax"
 """Name of the division that chooses the number of classes itself."""
 
 PERPLEXITY = "perplexity"
+
+SEARCHES = ("greedy", "beam")
+"""How the titles of decodings begin that draw nothing."""
+
+NAMES = ("label", "note")
+"""Settings of a method that only say what to call it."""
+
+CLASSES = ("classes", "division")
+"""Settings of a head that say how many classes it has, and how they are made."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +83,12 @@ def sweep(results: Results, methods: Sequence[Method]) -> Sweep | None:
         numbers.setdefault(division, set()).add(point.classes)
     if not any(len(found) > 1 for found in numbers.values()):
         return None
-    lines: dict[tuple[str, str, str], dict[int, Point]] = {}
+    lines: dict[tuple[str, str], dict[int, Point]] = {}
     left_out = []
     for division, point in divided:
         if division == CHOSEN:
             continue
-        line = lines.setdefault((division, _without_settings(point.method.head), point.method.objective), {})
+        line = lines.setdefault((division, _but_for_classes(point.method)), {})
         if line.setdefault(point.classes, point) is not point:
             left_out.append(point.method.label)
     decoding, quantities = _quantities(results, methods)
@@ -88,7 +98,7 @@ def sweep(results: Results, methods: Sequence[Method]) -> Sweep | None:
         decoding=decoding,
         quantities=tuple(quantities),
         lines=tuple(
-            (division, tuple(line[classes] for classes in sorted(line))) for (division, _, _), line in lines.items()
+            (division, tuple(line[classes] for classes in sorted(line))) for (division, _), line in lines.items()
         ),
         chosen=tuple(point for division, point in divided if division == CHOSEN),
         flat=tuple(method for method in methods if "classes" not in _facts(method)),
@@ -108,8 +118,20 @@ def _division(method: Method) -> tuple[str, int] | None:
     return division, classes
 
 
+def _but_for_classes(method: Method) -> str:
+    """All that a method is besides its name and its classes: methods alike in it share a line."""
+    settings = method.runs[0].settings.get("method")
+    if not isinstance(settings, dict):
+        return f"{_without_settings(method.head)} {method.objective}"
+    head = settings.get("head")
+    head = {"head": _without_settings(head)} if isinstance(head, str) else head
+    kept = {name: value for name, value in settings.items() if name not in NAMES}
+    rest = {name: value for name, value in head.items() if name not in CLASSES} if isinstance(head, dict) else head
+    return json.dumps({**kept, "head": rest}, sort_keys=True)
+
+
 def _without_settings(head: str) -> str:
-    """What is left of a head spec when numbers and divisions are taken out: heads alike but for these share a line.
+    """What is left of a head spec when numbers and divisions are taken out.
 
     >>> _without_settings("f2:8,eq-token+mi"), _without_settings("f2:32")
     ('f2+mi', 'f2')
@@ -120,7 +142,9 @@ def _without_settings(head: str) -> str:
 def _quantities(results: Results, methods: Sequence[Method]) -> tuple[str, list[Quantity]]:
     """Of the texts of the first decoding that samples, else of the first; perplexity also where there are no texts."""
     decodings = in_order(results)
-    decoding, texts = next((one for one in decodings if one[0] != GREEDY), decodings[0] if decodings else ("", None))
+    decoding, texts = next(
+        (one for one in decodings if not one[0].startswith(SEARCHES)), decodings[0] if decodings else ("", None)
+    )
     found = [] if texts is None else _of_texts(texts)
     if texts is None or PERPLEXITY not in texts.measures:
         of_runs = _of_runs(methods)

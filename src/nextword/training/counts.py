@@ -49,7 +49,13 @@ def with_counts(head: HeadSpec, counts: Path | None) -> HeadSpec:
 def needed_counts(
     methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Stages
 ) -> Path | None:
-    """The counts file of the training data, made where it is missing; ``None`` where nobody needs it."""
+    """The counts file of the training data, made where it is missing; ``None`` where nobody needs it.
+
+    Raises:
+        ValueError: A head names counts that were made with another tokenizer.
+    """
+    methods = list(methods)
+    _expect_tokenizer(methods, tokenizer)
     heads = [head for method in methods for head in (method.head, method.trained_head)]
     if task.texts() is None and not any(map(wants_counts, heads)):
         return None
@@ -60,6 +66,19 @@ def needed_counts(
     return path
 
 
+def _expect_tokenizer(methods: Iterable[Method], tokenizer: PreTrainedTokenizerBase) -> None:
+    """A file that is gone is no fault here: a head that is built already needs it no more."""
+    for method in methods:
+        for head in (method.head, method.trained_head):
+            named = getattr(parse_head(head), FIELD, None)
+            if named is not None and Path(named).exists():
+                where = f"method '{method.title}': head.{FIELD}"
+                try:
+                    TokenCounts.load(named, where).expect_tokenizer(tokenizer, where)
+                except ValueError as fault:
+                    raise ValueError(f"{fault} Or leave '{FIELD}' out: the training text is counted then.") from None
+
+
 def counted(task: Task, tokenizer: PreTrainedTokenizerBase) -> TokenCounts:
     """Counts of all tokens that training asks for."""
     counts = np.zeros(len(tokenizer), dtype=np.int64)
@@ -67,4 +86,4 @@ def counted(task: Task, tokenizer: PreTrainedTokenizerBase) -> TokenCounts:
         labels = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows["labels"]])
         found = np.bincount(labels[labels != IGNORED], minlength=len(counts))
         counts = np.pad(counts, (0, len(found) - len(counts))) + found
-    return TokenCounts(counts, tokenizer=tokenizer_fingerprint(tokenizer), source="training text")
+    return TokenCounts(counts, tokenizer=tokenizer_fingerprint(tokenizer), source="the training text")

@@ -144,7 +144,8 @@ class Method(Settings):
         """Folder names of its trainings, the last that of the trained model; equal names are one training."""
         table = "" if isinstance(self.trained_head, str) else f" {_short_hash(self.trained_head)}"
         scratch = " scratch" if self.from_scratch else ""
-        first = slug(f"{self.trained_as or self.spec}{table} {self.objective}{scratch}")
+        objective = re.sub(r"(?<!\d)\.(?=\d)", "0.", self.objective)  # a rate of .1 is not one of 1
+        first = slug(f"{self.trained_as or self.spec}{table} {objective}{scratch}")
         if self.then is None:
             return (first,)
         return (first, f"{first}--then-{slug(self.then.objective)}-{_short_hash(self.then.model_dump())}")

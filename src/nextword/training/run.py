@@ -97,7 +97,9 @@ def carry_out(run: Run, setting: Setting) -> RunRecord:
     set_seed(run.seed)
     measured = _measured(run, setting, model)
     samples = _written(run, setting, model)
-    record = _record(run, setting, outcome, measured).model_copy(update={"samples": samples, "facts": model.next_word_head.facts()})
+    record = _record(run, setting, outcome, measured).model_copy(
+        update={"samples": samples, "facts": model.next_word_head.facts()}
+    )
     record.save(folder.record(method, run.seed))
     folder.measured(method, run.seed).unlink(missing_ok=True)
     return record

@@ -9,13 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 import nextword
 from nextword.evaluation import EvaluateConfig, evaluate
 from nextword.evaluation.choice import missing_packages
 from nextword.evaluation.evaluate import HUMAN
-from nextword.frequency import TokenCounts
 from nextword.metrics.metric import parse_metric
 from nextword.metrics.metric import registry as metrics
 from nextword.records import EvaluationResults, Record, RunRecord
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-COUNTED = "training-text.npy"
-"""Token counts of the training text, as metrics read them; the file's name stands in their units."""
 CORPUS = "corpus"
 """Setting of a metric that names a text to count instead."""
 
@@ -63,18 +58,13 @@ def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str)
     texts = setting.task.texts()
     if texts is None:
         return {}
-    counts = _counts_for_metrics(setting)
     return {
-        decoding.title: _measured(
-            decoding.title, _config(texts, decoding.title, setting, records, counts), setting, command
-        )
+        decoding.title: _measured(decoding.title, _config(texts, decoding.title, setting, records), setting, command)
         for decoding in texts.decodings
     }
 
 
-def _config(
-    texts: Texts, title: str, setting: Setting, records: Sequence[RunRecord], counts: Path | None
-) -> EvaluateConfig:
+def _config(texts: Texts, title: str, setting: Setting, records: Sequence[RunRecord]) -> EvaluateConfig:
     systems: dict[str, list[str]] = {}
     for record in records:
         systems.setdefault(record.method, []).append(str(setting.folder.path / record.samples[title]))
@@ -83,7 +73,7 @@ def _config(
     special = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id} - {None}
     return EvaluateConfig(
         systems=ordered,
-        metrics=[_filled(one, counts) for one in texts.metrics],
+        metrics=[_filled(one, setting.start.counts) for one in texts.metrics],
         special=sorted(special),
         wins=None if texts.wins is None else list(texts.wins),
     )
@@ -96,18 +86,8 @@ def _filled(metric: str | dict[str, Any], counts: Path | None) -> str | dict[str
     return {**config.model_dump(mode="json"), FIELD: str(counts)} if wants and counts is not None else metric
 
 
-def _counts_for_metrics(setting: Setting) -> Path | None:
-    if setting.start.counts is None:
-        return None
-    path = setting.folder.texts / COUNTED
-    counts = TokenCounts.load(setting.start.counts).counts
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, counts)
-    return path
-
-
 def _measured(title: str, config: EvaluateConfig, setting: Setting, command: str) -> EvaluationResults:
-    path, key = setting.folder.texts / f"{slug(title)}.json", _key(config, setting.folder)
+    path, key = setting.folder.texts / f"{slug(title)}.json", _key(config, setting)
     kept = _kept(path)
     if kept is not None and kept.key == key:
         return kept.results
@@ -128,11 +108,10 @@ def _kept(path: Path) -> KeptTexts | None:
         return None
 
 
-def _key(config: EvaluateConfig, folder: ComparisonFolder) -> str:
+def _key(config: EvaluateConfig, setting: Setting) -> str:
     files = [Path(file) for paths in config.systems.values() for file in paths]
-    counted = folder.texts / COUNTED
-    sums = [_sha256(file) for file in [*files, *([counted] if counted.exists() else [])]]
-    settings = _portable(config.model_dump(mode="json"), folder)
+    sums = [_sha256(file) for file in [*files, *([setting.start.counts] if setting.start.counts else [])]]
+    settings = _portable(config.model_dump(mode="json"), setting.folder)
     asked = json.dumps([nextword.__version__, settings, sums], sort_keys=True)
     return hashlib.sha256(asked.encode()).hexdigest()
 
