@@ -46,3 +46,15 @@ def test_where_did_it_come_from(example: ModuleType, capsys: pytest.CaptureFixtu
     assert len(lines) == 12  # four words in each of three modes
     for probability, parts in lines:
         assert sum(map(float, re.findall(r"\d\.\d{3}", parts))) == pytest.approx(float(probability), abs=2e-3)
+
+
+@pytest.mark.parametrize("example", ["frequency_classes"], indirect=True)
+def test_frequency_classes(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    example.main(steps=30)
+    printed = capsys.readouterr().out
+    losses = [float(found) for found in re.findall(r"([\d.]+) nats per word", printed)]
+    assert losses[-1] < losses[0] - 0.5
+    shares = [float(found) for found in re.findall(r"class \d+: ([\d.]+)", printed)]
+    assert sum(shares) == pytest.approx(1, abs=0.01)
+    first, second = re.findall(r"decoupled=(?:True|False): (.+)", printed)
+    assert first != second
