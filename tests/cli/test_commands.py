@@ -146,7 +146,7 @@ def test_ctrl_c_says_what_is_finished_and_how_to_go_on(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_run", interrupted)
+    monkeypatch.setattr(module, "carry_out", interrupted)
     monkeypatch.setattr(sys, "argv", ["nextword", "compare", "quickstart", "a b=1"])
     stopped = run(*COMPARE, "--out", tmp_path, *SMALL)
     assert stopped.exit_code == 130
