@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -12,23 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from nextword.records.files import replacing
+
 UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 """What numpy raises for a file that is missing, half-written or something else."""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
     """Writes a .npz file so that ``path`` holds either its old content or all of the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:  # a file, not a name: numpy would add an ending to a name
-            np.savez(file, allow_pickle=False, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:  # a file, not a name: numpy would add an ending to a name
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -16,24 +17,31 @@ SCHEMA_VERSION = 2
 """Version of the format of results.json; docs/report.md says when it is raised."""
 
 
-def write_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Write ``text`` as UTF-8 so that ``path`` holds either its old content or all of the new, never a part.
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write to, so that ``path`` holds either its old content or all of the new, never a part.
 
-    The text goes to a temporary file in the same folder (made where missing), which then takes the place of ``path``.
+    It is a temporary file in the same folder (made where missing), which takes the place of ``path`` at the end.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not tempfile: its files are readable by their owner only, and results are meant to be passed around.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(temporary, "x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with open(temporary, "xb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_atomically(path: str | os.PathLike[str], text: str) -> None:
+    """Write ``text`` as UTF-8, :func:`replacing` ``path`` as a whole."""
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))
 
 
 class Record(BaseModel):
