@@ -115,7 +115,13 @@ def _curve(ranked: Int[np.ndarray, "V"], most: int | None) -> MefMaxCurve:
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Sums over the first tokens, from none to all: the entropy of any class is a difference of two."""
+    """The entropy of any class is a difference of two sums.
+
+    Attributes:
+        counts: Of the first tokens, from none to all.
+        logs: Count times log count, of the last tokens, from all to none: a rare class is then no small difference of
+            large sums.
+    """
 
     counts: Int[np.ndarray, "S"]
     logs: Float[np.ndarray, "S"]
@@ -123,13 +129,9 @@ class _Sums:
     @classmethod
     def of(cls, ranked: Int[np.ndarray, "V"]) -> _Sums:
         logs = ranked * np.log(np.maximum(ranked, 1))
-        # Summed in extended precision where the machine has it: rare classes are small differences of large sums.
-        return cls(
-            *(
-                np.concatenate([[0], np.cumsum(sums, dtype=kind)])
-                for sums, kind in ((ranked, np.int64), (logs, np.longdouble))
-            )
-        )
+        # In extended precision where the machine has it.
+        of_last = np.cumsum(logs[::-1], dtype=np.longdouble)[::-1]
+        return cls(np.concatenate([[0], np.cumsum(ranked)]), np.concatenate([of_last, [0]]))
 
 
 def _terms(
@@ -141,7 +143,7 @@ def _terms(
     sizes, masses = boundaries - begins, sums.counts[boundaries] - sums.counts[begins]
     # A class of tokens that all never occur has no frequencies, and counts 0 as one of a single token does.
     mass, log_mass = np.maximum(masses, 1), np.log(np.maximum(masses, 1))
-    entropies = log_mass - (sums.logs[boundaries] - sums.logs[begins]).astype(np.float64) / mass
+    entropies = log_mass - (sums.logs[begins] - sums.logs[boundaries]).astype(np.float64) / mass
     uniform = np.where((sizes > 1) & (masses > 0), entropies / np.log(np.maximum(sizes, 2)), 0)
     starts = np.cumsum(ks) - ks
     total = sums.counts[-1]
