@@ -43,6 +43,21 @@ class SpecSettings(Settings):
         return []
 
 
+def read_term(text: str) -> tuple[str, list[str]]:
+    """Name and arguments of a term of a spec.
+
+    >>> read_term("mos:3, static"), read_term("cache")
+    (('mos', ['3', 'static']), ('cache', []))
+    """
+    name, colon, rest = text.strip().partition(":")
+    return name.strip(), [argument.strip() for argument in rest.split(",")] if colon else []
+
+
+def write_term(name: str, arguments: list[str]) -> str:
+    """The inverse of :func:`read_term`."""
+    return f"{name}:{','.join(arguments)}" if arguments else name
+
+
 class SettingsError(ValueError):
     """Settings that cannot be used; the message has one line for each fault."""
 

@@ -33,13 +33,13 @@ def classes(
     """Show the classes of tokens that --head f2 would have, and the objective of MefMax over their number."""
     from rich.console import Console
 
-    from nextword.cli.count import load_tokenizer
     from nextword.frequency import TokenCounts, divide
+    from nextword.pretrained import load_tokenizer
 
     counted = TokenCounts.load(counts, "counts")
     named = division or ("mefmax" if number is None else "eq-freq")
     found = divide(counted.counts, named, number)
-    loaded = None if tokenizer is None else load_tokenizer(tokenizer)
+    loaded = None if tokenizer is None else load_tokenizer(tokenizer, "--tokenizer")
     if loaded is not None:
         counted.expect_tokenizer(loaded, "--tokenizer")
     console = Console()

@@ -13,7 +13,6 @@ from nextword.cli.errors import INTERRUPTED, complain, plain_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from transformers import PreTrainedTokenizerBase
 
 
 @plain_errors
@@ -34,10 +33,11 @@ def count(
     from rich.console import Console
 
     from nextword.frequency import count_tokens
+    from nextword.pretrained import load_tokenizer
 
     column = int(text_column) if text_column.isdigit() else text_column
     console = Console()
-    loaded = load_tokenizer(tokenizer)
+    loaded = load_tokenizer(tokenizer, "--tokenizer")
     try:
         with _watched(console) as watch:
             counted = count_tokens(
@@ -50,21 +50,6 @@ def count(
         f"{counted.total:,} tokens, {counted.distinct:,} of {len(counted.counts):,} distinct: {out.resolve()}",
         soft_wrap=True, highlight=False, markup=False,
     )  # fmt: skip
-
-
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of that name or folder.
-
-    Raises:
-        ValueError: There is none.
-    """
-    from transformers import AutoTokenizer
-
-    try:
-        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"--tokenizer: cannot load '{name}': {' '.join(str(error).split())}") from None
-    return found
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,11 +35,16 @@ class TokenClasses:
         >>> TokenClasses.of(torch.tensor([1, 0, 1])).members
         (tensor([1]), tensor([0, 2]))
         """
-        order = token_class.argsort(stable=True)
-        sizes = torch.bincount(token_class)
-        first = sizes.cumsum(0) - sizes
-        rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-        return cls(order, tuple(sizes.tolist()), token_class, rank - first[token_class])
+        return cls.ordered(token_class.argsort(stable=True), torch.bincount(token_class).tolist())
+
+    @classmethod
+    def ordered(cls, order: Int[Tensor, "V"], sizes: Sequence[int]) -> TokenClasses:
+        """From all token ids, class after class, and the number of tokens in each class."""
+        device = order.device
+        classes = torch.arange(len(sizes), device=device).repeat_interleave(torch.tensor(sizes, device=device))
+        places = torch.cat([torch.arange(size, device=device) for size in sizes])
+        token_class = torch.empty_like(order).scatter_(0, order, classes)
+        return cls(order, tuple(sizes), token_class, torch.empty_like(order).scatter_(0, order, places))
 
     @property
     def count(self) -> int:

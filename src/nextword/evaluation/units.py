@@ -11,6 +11,7 @@ from jaxtyping import Int
 from nextword.frequency.counts import TokenCounts
 from nextword.metrics.sample import Sample
 from nextword.metrics.units import GivenIds, Unit, Words, as_ids
+from nextword.pretrained import load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -39,13 +40,7 @@ class Tokens(Unit):
         Raises:
             ValueError: It cannot be loaded.
         """
-        from transformers import AutoTokenizer
-
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(path)
-        except (OSError, ValueError) as fault:
-            raise ValueError(f"tokenizer: cannot load '{path}': {fault}") from None
-        return cls(tokenizer, path.rstrip("/").rpartition("/")[2])
+        return cls(load_tokenizer(path, "tokenizer"), path.rstrip("/").rpartition("/")[2])
 
     def ids(self, text: str) -> Int[np.ndarray, "T"]:
         """The token ids of ``text``."""

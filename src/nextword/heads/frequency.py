@@ -135,12 +135,8 @@ class ClassTable(nn.Module):
             counts: How often each token was counted.
             order: Token ids by falling count.
         """
-        device = order.device
-        classes = torch.arange(len(self.sizes), device=device).repeat_interleave(torch.tensor(self.sizes).to(device))
-        places = torch.cat([torch.arange(size, device=device) for size in self.sizes])
-        self.counts, self.order = counts, order
-        self.token_class = torch.empty_like(order).scatter_(0, order, classes)
-        self.place = torch.empty_like(order).scatter_(0, order, places)
+        classes = TokenClasses.ordered(order, self.sizes)
+        self.counts, self.order, self.token_class, self.place = counts, order, classes.token_class, classes.place
 
     def resize(self, vocab_size: int) -> None:
         """New tokens, never counted, go to the last class; tokens beyond the new end leave theirs.

@@ -7,23 +7,11 @@ A modifier fills one field of the head's config; a head takes the modifiers whos
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from nextword.config import validated
+from nextword.config import read_term, validated, write_term
 from nextword.heads.head import HeadConfig, registry
 from nextword.heads.modifiers import modifier_named, modifiers
-
-
-@dataclass(frozen=True)
-class _Term:
-    name: str
-    arguments: list[str]
-
-    @classmethod
-    def read(cls, text: str) -> _Term:
-        name, colon, rest = text.strip().partition(":")
-        return cls(name.strip(), [a.strip() for a in rest.split(",")] if colon else [])
 
 
 def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
@@ -57,17 +45,17 @@ def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
 
 
 def _from_text(text: str) -> HeadConfig:
-    first, *rest = [_Term.read(part) for part in text.lower().split("+")]
-    config = registry.get(first.name).Config
+    (name, arguments), *rest = map(read_term, text.lower().split("+"))
+    config = registry.get(name).Config
     try:
-        values = {"head": first.name, **config.from_arguments(first.arguments)}
-        for term in rest:
-            modifier = modifier_named(term.name)
+        values = {"head": name, **config.from_arguments(arguments)}
+        for part, part_arguments in rest:
+            modifier = modifier_named(part)
             if modifier.field not in config.model_fields:
-                raise ValueError(f"'{first.name}' takes no '+{term.name}'; {_taken(config)}")
+                raise ValueError(f"'{name}' takes no '+{part}'; {_taken(config)}")
             if modifier.field in values:
-                raise ValueError(f"'+{term.name}' stands beside another part of its kind; write both as one")
-            values[modifier.field] = modifier.parse(term.name, term.arguments)
+                raise ValueError(f"'+{part}' stands beside another part of its kind; write both as one")
+            values[modifier.field] = modifier.parse(part, part_arguments)
     except ValueError as fault:
         raise ValueError(f"head spec '{text}': {fault}") from None
     return validated(config, values, f"head spec '{text}'")
@@ -86,13 +74,9 @@ def head_spec(config: HeadConfig) -> str:
     >>> head_spec(parse_head("Softmax+Mi+CPR:100,20"))
     'softmax+cpr:20,100+mi'
     """
-    parts = [_write(config.head, config.arguments())]
+    parts = [write_term(config.head, config.arguments())]
     for field in type(config).model_fields:
         written = modifiers.get(field).write(getattr(config, field)) if field in modifiers else None
         if written is not None:
-            parts.append(_write(*written))
+            parts.append(write_term(*written))
     return "+".join(parts)
-
-
-def _write(name: str, arguments: list[str]) -> str:
-    return f"{name}:{','.join(arguments)}" if arguments else name

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 
-from nextword.config import SpecSettings, validated
+from nextword.config import SpecSettings, read_term, validated
 from nextword.metrics.ngrams import TokenTexts
 from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
@@ -172,13 +172,13 @@ def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
     if isinstance(spec, MetricConfig):
         return spec
     if isinstance(spec, str):
-        name, colon, rest = spec.strip().partition(":")
-        config = _named(name.strip()).Config
+        name, arguments = read_term(spec)
+        config = _named(name).Config
         try:
-            values = config.from_arguments([part.strip() for part in rest.split(",")] if colon else [])
+            values = config.from_arguments(arguments)
         except ValueError as fault:
             raise ValueError(f"metric spec '{spec}': {fault}") from None
-        return validated(config, {"metric": name.strip().lower(), **values}, f"metric spec '{spec}'")
+        return validated(config, {"metric": name.lower(), **values}, f"metric spec '{spec}'")
     if "metric" not in spec:
         raise ValueError(f"metric: missing; it names the metric. Known: {', '.join(registry.names())}.")
     return validated(registry.get(str(spec["metric"])).Config, spec, str(spec["metric"]))

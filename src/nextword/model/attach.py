@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from nextword.context import Context
 from nextword.heads import HeadConfig, head_spec, parse_head
+from nextword.model.continuation import as_in_evaluation
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
 from nextword.model.vocabulary import prove_output_layer
 from nextword.objectives import ObjectiveConfig
@@ -85,10 +86,8 @@ def _begin(model: NextWordModel) -> None:
         inputs = {"input_ids": rows, "use_cache": False}
         return model.context(inputs | ({"decoder_input_ids": rows} if model.config.is_encoder_decoder else {}))
 
-    was_training = model.training
-    model.eval()
-    model.next_word_head.begin(context_of)
-    model.train(was_training)
+    with as_in_evaluation(model):
+        model.next_word_head.begin(context_of)
 
 
 def _plain(spec: Any) -> Any:

@@ -165,16 +165,18 @@ class OutputLayer:
         """For each group of states the scores of its own group of tokens, without those of all others.
 
         Picking rows means copying them. Where that is dearer than the whole product (few states, most of the
-        vocabulary, no gradient), and where only the layer itself knows its rows, the whole product is taken.
+        vocabulary, no gradient), the whole product is taken.
         """
         found: list[Tensor] = []
-        if type(self.layer) is nn.Linear and not self._whole_is_cheaper(states, ids):
+        if type(self.layer) is not nn.Linear:
+            found += [self._picked(own[None], group[None])[0] for own, group in zip(states, ids, strict=True)]
+        elif self._whole_is_cheaper(states, ids):
+            whole = self.layer(torch.cat(list(states))).split([len(own) for own in states])
+            found += [scores[:, group] for scores, group in zip(whole, ids, strict=True)]
+        else:
             found += grouped_product(self.layer.weight, states, ids)
             if self.layer.bias is not None:
                 found = [scores + self.layer.bias[group] for scores, group in zip(found, ids, strict=True)]
-        else:
-            whole = self.layer(torch.cat(list(states))).split([len(own) for own in states])
-            found += [scores[:, group] for scores, group in zip(whole, ids, strict=True)]
         for adjustment in self.adjustments:
             found = [adjustment(scores, group[None]) for scores, group in zip(found, ids, strict=True)]
         return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nextword.config import validated
+from nextword.config import read_term, validated, write_term
 from nextword.objectives.modifiers import modifiers
 from nextword.objectives.objective import ObjectiveConfig, registry
 
@@ -36,7 +36,7 @@ def parse_objective(spec: str | Mapping[str, Any] | ObjectiveConfig) -> Objectiv
 
 
 def _from_text(text: str) -> ObjectiveConfig:
-    (name, arguments), *rest = [_read(part) for part in text.lower().split("+")]
+    (name, arguments), *rest = map(read_term, text.lower().split("+"))
     config = registry.get(name).Config
     try:
         values = {"objective": name, **config.from_arguments(arguments)}
@@ -50,24 +50,15 @@ def _from_text(text: str) -> ObjectiveConfig:
     return validated(config, values, f"objective spec '{text}'")
 
 
-def _read(part: str) -> tuple[str, list[str]]:
-    name, colon, rest = part.strip().partition(":")
-    return name.strip(), [argument.strip() for argument in rest.split(",")] if colon else []
-
-
 def objective_spec(config: ObjectiveConfig) -> str:
     """The shortest spec that names this config; settings that a spec cannot name are left out.
 
     >>> objective_spec(parse_objective("Face:OPR+seq:0.5,25x50"))
     'face:opr+seq:25x50'
     """
-    parts = [_write(config.objective, config.arguments())]
+    parts = [write_term(config.objective, config.arguments())]
     for field in modifiers.names():
         written = modifiers.get(field).write(getattr(config, field))
         if written is not None:
-            parts.append(_write(*written))
+            parts.append(write_term(*written))
     return "+".join(parts)
-
-
-def _write(name: str, arguments: list[str]) -> str:
-    return f"{name}:{','.join(arguments)}" if arguments else name

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from nextword.config import Settings
+from nextword.config import Settings, read_term
 from nextword.registry import did_you_mean
 
 
@@ -106,13 +106,13 @@ _SHORT: dict[str, tuple[str, Callable[[list[str]], dict[str, Any]]]] = {
 
 
 def _read(text: str) -> dict[str, Any]:
-    name, colon, rest = text.strip().lower().partition(":")
+    name, arguments = read_term(text.lower())
     forms = ", ".join(usage for usage, _ in _SHORT.values())
     if name not in _SHORT:
         raise ValueError(f"'{text}' is no decoding.{did_you_mean(name, _SHORT)} Known: {forms}.")
     usage, read = _SHORT[name]
     try:
-        return read([part.strip() for part in rest.split(",")] if colon else [])
+        return read(arguments)
     except ValueError:
         raise ValueError(f"'{text}' cannot be read as {usage}") from None
 

@@ -19,6 +19,7 @@ from pydantic import Field
 from nextword.config import Settings
 from nextword.metrics.intervals import Interval
 from nextword.metrics.likelihood import LikelihoodSum
+from nextword.pretrained import load_tokenizer
 from nextword.records import Evaluation, MetricValue
 from nextword.tasks.bpe import ids_and_bytes, token_ids, trained_tokenizer
 from nextword.tasks.continuation import ContinuationConfig, Continuations, Prompt, prompts
@@ -138,16 +139,10 @@ class LanguageModelling(Task):
 
     @cached_property
     def _tokenizer(self) -> PreTrainedTokenizerBase:
-        from transformers import AutoTokenizer
-
         if self.config.tokenizer is None:
             cache = Path(self.config.cache) if self.config.cache is not None else None
             return trained_tokenizer(self.parts.train, self.config.vocabulary, cache)
-        try:
-            found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(self.config.tokenizer)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"task.tokenizer: cannot load '{self.config.tokenizer}': {error}") from None
-        return found
+        return load_tokenizer(self.config.tokenizer, "task.tokenizer")
 
     def start(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Start:
         """A small GPT-2, trained on the training text."""

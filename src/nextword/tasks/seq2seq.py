@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword.metrics.copying import frequent_words
+from nextword.pretrained import load_tokenizer
 from nextword.records import Evaluation
 from nextword.tasks import pair_measures
 from nextword.tasks.architecture import ENCODER_DECODER
@@ -82,17 +83,11 @@ class SequenceToSequence(Task):
 
     @cached_property
     def _tokenizer(self) -> PreTrainedTokenizerBase:
-        from transformers import AutoTokenizer
-
         if self.config.tokenizer is None:
             cache = Path(self.config.cache) if self.config.cache is not None else None
             text = "\n".join(pair.text for pair in (*self._start_pairs, *self.train))
             return trained_tokenizer(text, self.config.vocabulary, cache, MASK)
-        try:
-            found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(self.config.tokenizer)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"task.tokenizer: cannot load '{self.config.tokenizer}': {error}") from None
-        return found
+        return load_tokenizer(self.config.tokenizer, "task.tokenizer")
 
     @property
     def _start_pairs(self) -> Sequence[Pair]:
