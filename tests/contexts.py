@@ -31,7 +31,10 @@ class LinearVocabulary:
         scores = states @ self.weight[ids].mT
         return scores if self.bias is None else scores + self.bias[ids][:, None]
 
-    def scores_of_groups(self, states: Sequence[Tensor], ids: Sequence[Tensor]) -> list[Tensor]:
+    def __getitem__(self, rows: object) -> LinearVocabulary:
+        return self
+
+    def scores_of_groups(self, states: Sequence[Tensor], ids: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
         return [self(own)[:, group] for own, group in zip(states, ids, strict=True)]
 
 

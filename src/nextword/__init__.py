@@ -9,8 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nextword import frequency, heads, judges, metrics, objectives
+    from nextword import conditioning, frequency, heads, judges, metrics, objectives
     from nextword.checker import check
+    from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
     from nextword.distribution import NextToken
     from nextword.evaluation import evaluate
     from nextword.frequency import count_tokens
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AuxiliaryTokenizer": "nextword.conditioning.auxiliary_tokenizer",
     "NextToken": "nextword.distribution",
     "NextWordConfig": "nextword.model",
     "NextWordForCausalLM": "nextword.model",
@@ -41,6 +43,7 @@ _HOME = {
 }
 
 __all__ = [
+    "AuxiliaryTokenizer",
     "NextToken",
     "NextWordConfig",
     "NextWordForCausalLM",
@@ -48,6 +51,7 @@ __all__ = [
     "NextWordSeq2SeqConfig",
     "attach",
     "check",
+    "conditioning",
     "count_tokens",
     "evaluate",
     "frequency",
@@ -63,7 +67,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    if name in ("frequency", "heads", "judges", "metrics", "objectives"):
+    if name in ("conditioning", "frequency", "heads", "judges", "metrics", "objectives"):
         return importlib.import_module(f"nextword.{name}")
     raise AttributeError(f"module 'nextword' has no attribute '{name}'")
 

@@ -98,7 +98,7 @@ class Context:
         inputs: What the head's projections and gates read there: the states, or wider with multiple inputs.
         position: Place of each position within the memory of its sequence.
         layout: Which sequence each position belongs to.
-        vocabulary: The backbone's output layer with all that belongs to it.
+        output_layer: The backbone's output layer with all that belongs to it, a row for each sequence.
         memory: The sequences so far; None for a head that remembers nothing.
         source: The encoder's side; None for a decoder-only model or a head that needs none.
         input_embedding: Weight of the backbone's input embedding, for objectives that compare tokens.
@@ -108,7 +108,7 @@ class Context:
     inputs: Float[Tensor, "N Q"]
     position: Int[Tensor, "N"]
     layout: Layout
-    vocabulary: Vocabulary
+    output_layer: Vocabulary
     memory: Memory | None = None
     source: Source | None = None
     input_embedding: Float[Tensor, "V _"] | None = None
@@ -117,6 +117,11 @@ class Context:
     def row(self) -> Int[Tensor, "N"]:
         """Which sequence each position belongs to."""
         return self.layout.row
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The output layer as it is asked from each of the N positions."""
+        return self.output_layer[self.row]
 
     def similarities(self, queries: Float[Tensor, "N D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "N S"]:
         """Dot product of each position's query with every key of its own sequence, in the precision of its inputs.
@@ -130,7 +135,7 @@ class Context:
         self, queries: Float[Tensor, "N D"], ids: Int[Tensor, "B K"], change: Change
     ) -> Float[Tensor, "N K"]:
         """What each position's query of the output embedding gives to K words of its sequence."""
-        packed = change.scores_of(self.vocabulary, self.layout.pack(queries), ids)
+        packed = change.scores_of(self.output_layer, self.layout.pack(queries), ids)
         return at_least_float32(self.layout.unpack(packed))
 
     def with_label_values(self) -> Context:

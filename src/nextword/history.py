@@ -30,7 +30,7 @@ class History:
 
     - Streams (B, S, ...) that grow with every pass: token ids, validity, what the head keeps of each place.
     - Windowed streams, of which only the last places are ever read again.
-    - What the head keeps of the source, made once.
+    - What is kept of the source or of the auxiliary text, made once.
     """
 
     is_compileable = False
@@ -42,6 +42,8 @@ class History:
         self._source: dict[str, Tensor] = {}
         self._unseen = unseen
         """Places that were in the KV cache before this history was attached; nothing is known of them."""
+        self.virtual = 0
+        """Places of the KV cache before the text that hold no words (soft prefix); they are not counted here."""
 
     @property
     def length(self) -> int | Tensor:
@@ -101,17 +103,22 @@ class History:
         return joined[:, -(places + new.shape[1]) :]
 
     def of_source(self, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
-        """What the head keeps of the source (B, E, ...): made at the first pass, the same ever after."""
+        """What is kept of the source (B, ...): made at the first pass, the same ever after."""
         if not self._source:
             self._source = dict(make())
         return self._source
+
+    @property
+    def knows_source(self) -> bool:
+        """Whether something is kept of a source."""
+        return bool(self._source)
 
     def reserve(self, places: int) -> None:
         """Makes sure that so many places fit; this kind grows by itself."""
 
     def reset(self) -> None:
         """Forgets everything."""
-        self._streams, self._windows, self._source, self._unseen = {}, {}, {}, 0
+        self._streams, self._windows, self._source, self._unseen, self.virtual = {}, {}, {}, 0, 0
 
     def crop(self, change: int) -> None:
         """Forgets the last ``-change`` places; transformers gives a negative number, or 0 for none."""
@@ -200,6 +207,11 @@ class StaticHistory(History):
                 self._source[name].copy_(made.detach())
             self._knows_source = True
         return self._source
+
+    @property
+    def knows_source(self) -> bool:
+        """Whether what lies at the fixed places is of this text."""
+        return self._knows_source
 
     def reset(self) -> None:
         """Forgets everything, in place."""

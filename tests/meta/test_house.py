@@ -27,7 +27,7 @@ ORDER = (
     {"context", "metrics"},
     {"history", "judges"},
     {"heads", "evaluation"},
-    {"objectives"},
+    {"objectives", "conditioning"},
     {"model"},
     {"checking", "decoding"},
     {"", "checker", "tasks"},

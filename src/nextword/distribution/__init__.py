@@ -9,6 +9,7 @@ from nextword.distribution.mixture import Mixture
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.on_memory import OnMemory
 from nextword.distribution.scores import Scores
+from nextword.distribution.shifted import Shifted
 from nextword.distribution.vocabulary import Vocabulary
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Replace",
     "Rerank",
     "Scores",
+    "Shifted",
     "TokenClasses",
     "Vocabulary",
 ]

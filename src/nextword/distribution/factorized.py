@@ -44,7 +44,7 @@ class Factorized(NextToken):
         return len(self.states)
 
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Factorized:
-        return Factorized(self.vocabulary, self.states[rows], self.class_scores[rows], self.classes)
+        return Factorized(self.vocabulary[rows], self.states[rows], self.class_scores[rows], self.classes)
 
     def log_class_probs(self) -> Float[Tensor, "N C"]:
         """Log-probability of every class (p1 in the paper)."""
@@ -53,7 +53,7 @@ class Factorized(NextToken):
     def log_softmax_class_mass(self) -> Float[Tensor, "N C"]:
         """Log of the probability that each class would have under one softmax over all tokens."""
         chunks = self._chunks()
-        mass = concatenate_chunks(lambda rows: self._class_mass(self.vocabulary(self.states[rows])), chunks)
+        mass = concatenate_chunks(lambda rows: self._class_mass(self.vocabulary[rows](self.states[rows])), chunks)
         return mass.log_softmax(-1)
 
     def _class_mass(self, scores: Float[Tensor, "N V"]) -> Float[Tensor, "N C"]:
@@ -94,7 +94,8 @@ class Factorized(NextToken):
             for rows, members in zip(torch.split(order, counts), self.classes.members, strict=True)
             if len(rows)
         ]
-        scores = self.vocabulary.scores_of_groups([self.states[rows] for rows, _ in groups], [ids for _, ids in groups])
+        asked, members = [rows for rows, _ in groups], [ids for _, ids in groups]
+        scores = self.vocabulary.scores_of_groups([self.states[rows] for rows in asked], members, asked)
         return [
             (rows, members, at_least_float32(own).log_softmax(-1))
             for (rows, members), own in zip(groups, scores, strict=True)

@@ -62,7 +62,7 @@ class Scores(NextToken):
 
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Scores:
         return Scores(
-            self.vocabulary,
+            self.vocabulary[rows],
             self.states[rows],
             nonlinearity=self.nonlinearity,
             edits=[edit[rows] for edit in self.edits],

@@ -27,7 +27,20 @@ class Vocabulary(Protocol):
         ...
 
     def scores_of_groups(
-        self, states: Sequence[Float[Tensor, "_R D"]], ids: Sequence[Int[Tensor, "_K"]]
+        self,
+        states: Sequence[Float[Tensor, "_R D"]],
+        ids: Sequence[Int[Tensor, "_K"]],
+        rows: Sequence[Int[Tensor, "_R"]],
     ) -> Sequence[Float[Tensor, "_R _K"]]:
-        """For each group of states, the scores of its own group of tokens (R, K); no token is in two groups."""
+        """For each group of states, the scores of its own group of tokens (R, K); no token is in two groups.
+
+        Args:
+            states: States of each group.
+            ids: Tokens of each group.
+            rows: Which of the N rows the states are of.
+        """
+        ...
+
+    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Vocabulary:
+        """The vocabulary as it is asked from some of the rows (positions, or sequences); most are the same for all."""
         ...

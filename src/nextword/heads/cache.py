@@ -68,7 +68,7 @@ class CacheHead(Head):
 
     def __init__(self, config: CacheConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
-        if dimensions.source not in (None, dimensions.hidden):
+        if dimensions.is_encoder_decoder and dimensions.source != dimensions.hidden:
             raise ValueError(
                 f"cache: the encoder's states are {dimensions.source} wide and the output layer reads "
                 f"{dimensions.hidden}; their dot product needs equal widths"

@@ -14,7 +14,9 @@ class Dimensions:
         layer: Width of the decoder's hidden states; nearly always the same.
         layers: Number of decoder hidden states, the embeddings not counted.
         vocab_size: V.
-        source: Width of the encoder's states; None for a decoder-only model.
+        source: Width of the states of a source that heads may read: the encoder's of an encoder-decoder model, or those
+            of the auxiliary text that a conditioner brings to a decoder-only model; None where there is none.
+        auxiliary: Whether the source is an auxiliary text.
     """
 
     hidden: int
@@ -22,8 +24,9 @@ class Dimensions:
     layers: int
     vocab_size: int
     source: int | None = None
+    auxiliary: bool = False
 
     @property
     def is_encoder_decoder(self) -> bool:
-        """Whether there is an encoder."""
-        return self.source is not None
+        """Whether the backbone has an encoder of its own."""
+        return self.source is not None and not self.auxiliary

@@ -91,7 +91,7 @@ class LocalEmbeddings(Keeper):
         return cls(
             width,
             dimensions,
-            source=dimensions.is_encoder_decoder,
+            source=dimensions.source is not None,
             bias=config.bias,
             include_current=config.include_current,
             activation=activation,

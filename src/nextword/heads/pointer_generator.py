@@ -75,7 +75,7 @@ class PointerGeneratorHead(Head):
         bias = (
             config.gate_bias
             if config.gate_bias is not None
-            else (_COPY_LITTLE if dimensions.is_encoder_decoder else 0.0)
+            else (0.0 if dimensions.source is None else _COPY_LITTLE)
         )
         self.gate = ScalarGate(dimensions.hidden, bias)
 

@@ -11,8 +11,11 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
+from nextword.conditioning import Conditioner, ConditionerConfig, conditioner_spec, parse_conditioner
+from nextword.conditioning.encoder import expect_same, identity_of, load_encoder
 from nextword.context import Context
 from nextword.heads import HeadConfig, head_spec, parse_head
+from nextword.model.conditioned import choose_trained, untie
 from nextword.model.continuation import as_in_evaluation
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
 from nextword.model.vocabulary import prove_output_layer
@@ -20,24 +23,36 @@ from nextword.objectives import ObjectiveConfig
 
 HeadSpec = str | Mapping[str, Any] | HeadConfig
 ObjectiveSpec = str | Mapping[str, Any] | ObjectiveConfig
+ConditionerSpec = str | Mapping[str, Any] | ConditionerConfig
 
 
-def attach(model: PreTrainedModel, head: HeadSpec, objective: ObjectiveSpec = "mle") -> NextWordModel:
-    """Puts a head on a model of your own.
+def attach(
+    model: PreTrainedModel,
+    head: HeadSpec,
+    objective: ObjectiveSpec = "mle",
+    *,
+    conditioner: ConditionerSpec | None = None,
+    encoder: PreTrainedModel | str | Path | None = None,
+) -> NextWordModel:
+    """Puts a head on a model of your own, and lets it follow an auxiliary text.
 
     The model is wrapped, not copied: its weights are shared with the result. Attaching to a model that has a head
-    already replaces the head.
+    already replaces the head; its conditioner stays unless another is given.
 
     Args:
         model: A transformers language model, decoder-only or encoder-decoder.
         head: Head spec such as ``"mos:3+mi"``, settings written out, or a typed config.
         objective: Objective spec such as ``"mle"`` or ``"histalign"``, settings written out, or a typed config.
+        conditioner: Conditioner spec such as ``"bergpt"``, settings written out, or a typed config. Weights that it
+            does not train are frozen (``trains``), and the output layer is untied where it gets one of its own.
+        encoder: The encoder that reads the auxiliary texts, a folder or a hub name; it becomes part of the model.
 
     Returns:
         A transformers model: train it with Trainer, call ``generate``, ``save_pretrained``, ``distribution``.
 
     Raises:
-        ValueError: Unknown head or objective, a pair that makes no sense, or a model whose scores cannot be reproduced.
+        ValueError: Unknown head, objective or conditioner, a pair that makes no sense, or a model whose scores cannot
+            be reproduced.
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
@@ -51,24 +66,60 @@ def attach(model: PreTrainedModel, head: HeadSpec, objective: ObjectiveSpec = "m
     if not isinstance(head, str | Mapping | HeadConfig):
         raise ValueError(f"attach: a head spec such as 'cache' or its settings are needed, {type(head).__name__} given")
     scale = prove_output_layer(backbone)
+    reader, settings, kept = _conditioning(model, conditioner, encoder)
     kind = NextWordForSeq2SeqLM if backbone.config.is_encoder_decoder else NextWordForCausalLM
     config: Any = kind.config_class(
         text_config=backbone.config,
         head=parse_head(head).unbuilt().model_dump(),
         objective=_plain(objective),
+        conditioner=None if settings is None else settings.model_dump(),
+        auxiliary_encoder=None if reader is None else identity_of(reader),
         state_scale=scale,
         # a composite configuration otherwise resets the backbone's attention implementation
         attn_implementation=backbone.config._attn_implementation,  # type: ignore[call-arg]  # taken by its base class
     )
     config.dtype = backbone.dtype
-    part: Any
-    for part in (*backbone.parameters(), *backbone.modules()):
-        part._is_hf_initialized = True
-    wrapped: NextWordModel = kind(config, backbone=backbone)
-    wrapped.next_word_head.to(device=wrapped.get_output_embeddings().weight.device, dtype=backbone.dtype)
+    for ready in (backbone, *([] if reader is None else [reader])):
+        part: Any
+        for part in (*ready.parameters(), *ready.modules()):
+            part._is_hf_initialized = True
+    wrapped: NextWordModel = kind(config, backbone=backbone, encoder=reader)
+    if kept is not None:
+        wrapped.conditioner = kept
+    elif wrapped.conditioner is not None:
+        wrapped.conditioner.begin(backbone)
+    device = wrapped.get_output_embeddings().weight.device
+    for new in (wrapped.next_word_head, wrapped.conditioner, wrapped.auxiliary_encoder):
+        if new is not None:
+            new.to(device=device, dtype=backbone.dtype)
+    choose_trained(wrapped)
     wrapped.train(backbone.training)
     _begin(wrapped)
     return wrapped
+
+
+def _conditioning(
+    model: PreTrainedModel, conditioner: ConditionerSpec | None, encoder: PreTrainedModel | str | Path | None
+) -> tuple[PreTrainedModel | None, ConditionerConfig | None, Conditioner | None]:
+    """Encoder, settings, and the conditioner itself where the model's own stays; None of each where there is none.
+
+    The backbone gets an output layer of its own where a new conditioner asks for one.
+    """
+    own: Any = model if isinstance(model, NextWordModel) and model.conditioner is not None else None
+    if conditioner is None:
+        if encoder is not None:
+            raise ValueError("attach: an encoder is given without a conditioner that reads it, such as 'bergpt'")
+        return (None, None, None) if own is None else (own.auxiliary_encoder, own.conditioner.config, own.conditioner)
+    settings = parse_conditioner(conditioner)
+    if encoder is None and own is None:
+        raise ValueError(
+            f"attach: conditioner '{conditioner_spec(settings)}' needs the encoder that reads the auxiliary texts: "
+            "encoder=AutoModel.from_pretrained(...), or its folder or hub name"
+        )
+    reader = own.auxiliary_encoder if encoder is None else load_encoder(encoder)
+    if settings.unties:
+        untie(getattr(model, "backbone", model))
+    return reader, settings, None
 
 
 _BEGINNING_LENGTH = 32
@@ -83,7 +134,7 @@ def _begin(model: NextWordModel) -> None:
         limit = getattr(model.config, "max_position_embeddings", None) or _BEGINNING_LENGTH
         length = min(_BEGINNING_LENGTH, limit, len(ids))
         rows = ids[: len(ids) // length * length].view(-1, length).to(model.device)
-        inputs = {"input_ids": rows, "use_cache": False}
+        inputs = {"input_ids": rows, "use_cache": False, **model.blank_auxiliary(len(rows))}
         return model.context(inputs | ({"decoder_input_ids": rows} if model.config.is_encoder_decoder else {}))
 
     with as_in_evaluation(model):
@@ -95,7 +146,12 @@ def _plain(spec: Any) -> Any:
 
 
 def load(
-    path: str | Path, head: HeadSpec | None = None, objective: ObjectiveSpec | None = None, **kwargs: Any
+    path: str | Path,
+    head: HeadSpec | None = None,
+    objective: ObjectiveSpec | None = None,
+    *,
+    encoder: PreTrainedModel | str | Path | None = None,
+    **kwargs: Any,
 ) -> NextWordModel:
     """Loads a saved model with its head, or an ordinary checkpoint and attaches ``head``.
 
@@ -103,6 +159,8 @@ def load(
         path: Folder or hub name.
         head: Head for a checkpoint without one (default ``softmax``), or instead of the saved one.
         objective: Objective instead of the saved one (default ``mle`` where none is saved).
+        encoder: Takes the place of the saved encoder of auxiliary texts, for instance to be shared by several models;
+            refused where it is another one than the model was trained with.
         **kwargs: Further arguments of ``from_pretrained``, such as ``dtype``.
 
     Raises:
@@ -127,24 +185,40 @@ def load(
     model, read = loaded
     if not isinstance(model, NextWordModel):
         return attach(model, head or "softmax", objective or "mle")
+    _expect_the_saved_encoder(path, model, read, encoder)
+    choose_trained(model)
     if head is not None:
         return attach(model, head, objective or model.objective.config)
-    _expect_the_whole_head(path, model, read)
+    _expect_the_whole(path, read, "head", "next_word_head", head_spec(model.next_word_head.config))
     if objective is not None:
         model.set_objective(objective)
     return model
 
 
-def _expect_the_whole_head(path: str | Path, model: NextWordModel, read: dict[str, Any]) -> None:
-    """Raises ValueError where the weights in the folder are not those of the head that its configuration names."""
-    spec = head_spec(model.next_word_head.config)
+def _expect_the_whole(path: str | Path, read: dict[str, Any], part: str, module: str, spec: str) -> None:
+    """Raises ValueError where the weights in the folder are not those of the part that its configuration names."""
     for key, said in (("missing_keys", "lacks"), ("unexpected_keys", "has, unasked,")):
-        names = sorted(name for name in read.get(key, ()) if name.startswith("next_word_head."))
+        names = sorted(name for name in read.get(key, ()) if name.startswith(f"{module}."))
         if names:
             raise ValueError(
-                f"{path}: the checkpoint {said} {len(names)} weights of its head ({names[0]}, ...), and "
-                f"config.json names head '{spec}'. Damaged? load(path, head=...) puts a new head on its backbone."
+                f"{path}: the checkpoint {said} {len(names)} weights of its {part} ({names[0]}, ...), and config.json "
+                f"names {part} '{spec}'. Damaged? load(path, head=...) puts a new head on its backbone."
             )
+
+
+def _expect_the_saved_encoder(
+    path: str | Path, model: NextWordModel, read: dict[str, Any], encoder: PreTrainedModel | str | Path | None
+) -> None:
+    """Raises ValueError where the auxiliary encoder, saved or given, is not the one that the model was trained with."""
+    if model.conditioner is None:
+        if encoder is not None:
+            raise ValueError(f"{path}: this model has no conditioner, so it has no use for an encoder")
+        return
+    _expect_the_whole(path, read, "conditioner", "conditioner", conditioner_spec(model.conditioner.config))
+    if encoder is not None:
+        reader: Any = load_encoder(encoder)
+        model.auxiliary_encoder = reader.to(model.device, model.dtype).eval()
+    expect_same(model.config.auxiliary_encoder, model.auxiliary_encoder, f"{path}: the auxiliary encoder")
 
 
 _UNREADABLE = frozenset({"SafetensorError", "JSONDecodeError", "UnpicklingError", "EOFError"})

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.configuration_utils import SubConfigSpec
 
+from nextword.conditioning import parse_conditioner
 from nextword.heads import parse_head
 from nextword.objectives import parse_objective
 
-_OWN = frozenset({"text_config", "head", "objective", "auto_map"})
+_OWN = frozenset({"text_config", "head", "objective", "conditioner", "auxiliary_encoder", "auto_map"})
 _FROM_BACKBONE = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
 
@@ -23,6 +24,9 @@ class NextWordConfig(PreTrainedConfig):
         text_config: The backbone's configuration; any transformers language model.
         head: Head spec such as ``"mos:3+mi"``, or a head's settings written out.
         objective: Objective spec such as ``"mle"``, or an objective's settings written out.
+        conditioner: Conditioner spec such as ``"bergpt"``, or its settings written out; None: no auxiliary text.
+        auxiliary_encoder: What tells the encoder of auxiliary texts from others: its ``name``, a ``fingerprint`` of its
+            weights, and its ``config``.
         state_scale: Factor between the decoder's last hidden state and what the output layer reads; None until the
             output layer has been proved to make the model's logits.
     """
@@ -36,6 +40,8 @@ class NextWordConfig(PreTrainedConfig):
     text_config: dict[str, Any] | PreTrainedConfig | None = None
     head: dict[str, Any] | str | None = None
     objective: dict[str, Any] | str | None = None
+    conditioner: dict[str, Any] | str | None = None
+    auxiliary_encoder: dict[str, Any] | None = None
     state_scale: float | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -44,6 +50,8 @@ class NextWordConfig(PreTrainedConfig):
         backbone: Any = self.text_config
         self.head = parse_head("softmax" if self.head is None else self.head).model_dump()
         self.objective = parse_objective("mle" if self.objective is None else self.objective).model_dump()
+        if self.conditioner is not None:
+            self.conditioner = parse_conditioner(self.conditioner).model_dump()
         self.is_encoder_decoder = backbone.is_encoder_decoder
         self.tie_word_embeddings = getattr(backbone, "tie_word_embeddings", True)
         for key in _FROM_BACKBONE:

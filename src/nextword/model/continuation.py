@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from nextword.model.auxiliary import auxiliary_rows
 from nextword.model.inputs import DecoderInputs
 from nextword.model.observe import Observation, observe
 from nextword.model.plain_search import plain_search
@@ -29,9 +30,11 @@ class Prefixes:
 
     Args:
         rows: Tokens of each prefix, without padding; for an encoder-decoder model each is a source.
+        auxiliary: Inputs of the auxiliary text of each, for a conditioned model.
     """
 
     rows: list[Int[Tensor, "_"]]
+    auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
 
     def update(self, model: Any, targets: int) -> tuple[Observation, Loss]:
         """Lets the model continue them, looks at what it wrote, and makes the loss of it.
@@ -48,7 +51,7 @@ class Prefixes:
         updates = model.objective.sequence
         length = updates.config.continuation
         with as_in_evaluation(model):
-            texts = continued(model, self.rows, length)
+            texts = continued(model, self.rows, length, self.auxiliary)
             written = updates.written(texts[:, -length:])
             inputs, places = self._taught(model, texts, length)
             seen = observe(model, inputs)
@@ -70,7 +73,7 @@ class Prefixes:
             ids, mask = padded(rows, side="right")
             places = places + torch.tensor([[len(row) - 1] for row in self.rows], device=texts.device)
             decoder = {}
-        return {"input_ids": ids, "attention_mask": mask, "use_cache": False, **decoder}, places
+        return {"input_ids": ids, "attention_mask": mask, "use_cache": False, **decoder, **self.auxiliary}, places
 
 
 def prefixes_of(model: Any, inputs: Mapping[str, Any]) -> Prefixes | None:
@@ -88,11 +91,16 @@ def prefixes_of(model: Any, inputs: Mapping[str, Any]) -> Prefixes | None:
         return None
     ids = inputs.get("input_ids")
     rows: list[Tensor] = []
+    owners: list[int] = []
     if ids is not None and inputs.get("past_key_values") is None:
         given = DecoderInputs.of(ids, None, inputs.get("attention_mask"), model.backbone)
-        texts = [text[valid] for text, valid in zip(given.ids, given.valid, strict=True) if valid.any()]
-        rows = texts if model.config.is_encoder_decoder else [p for text in texts for p in cut(text, updates.config)]
-    return Prefixes(rows) if on_every_process(bool(rows), model.device) else None
+        for number, (text, valid) in enumerate(zip(given.ids, given.valid, strict=True)):
+            own = [text[valid]] if model.config.is_encoder_decoder else cut(text[valid], updates.config)
+            rows += own if valid.any() else []
+            owners += [number] * len(own) if valid.any() else []
+    if not on_every_process(bool(rows), model.device):
+        return None
+    return Prefixes(rows, auxiliary_rows(model, inputs, owners))
 
 
 def cut(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Tensor, "_"]]:
@@ -107,7 +115,9 @@ def cut(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Tensor, "_"]
     return list(text[: max(1, len(text) // config.prefix) * config.prefix].split(config.prefix)[:wanted])
 
 
-def continued(model: Any, rows: list[Int[Tensor, "_"]], length: int) -> Int[Tensor, "R T"]:
+def continued(
+    model: Any, rows: list[Int[Tensor, "_"]], length: int, auxiliary: Mapping[str, Tensor]
+) -> Int[Tensor, "R T"]:
     """What the model makes of each row: a beginning, and ``length`` tokens that it writes after it.
 
     It writes greedily, in its head's own way of decoding, and does not stop at the end token.
@@ -115,7 +125,7 @@ def continued(model: Any, rows: list[Int[Tensor, "_"]], length: int) -> Int[Tens
     ids, mask = padded(rows, side="right" if model.config.is_encoder_decoder else "left")
     begun = 1 if model.config.is_encoder_decoder else ids.shape[1]
     with plain_search(model, stops=False, do_sample=False, max_length=begun + length):
-        made: Tensor = model.generate(input_ids=ids, attention_mask=mask)
+        made: Tensor = model.generate(input_ids=ids, attention_mask=mask, **auxiliary)
     return made
 
 

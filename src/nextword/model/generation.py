@@ -12,6 +12,7 @@ from transformers import LogitsProcessorList
 from nextword.config import validated
 from nextword.heads import head_spec
 from nextword.history import attach_history, decoder_cache, history_of
+from nextword.model.auxiliary import INPUTS
 from nextword.model.draw_again import DrawAgain
 from nextword.model.inputs import too_long
 from nextword.model.observe import expect_source
@@ -27,7 +28,30 @@ class HeadGeneration:
 
     backbone: Any
     next_word_head: Any
+    conditioner: Any
+    encode: Any
     config: Any
+    _accepts: frozenset[str]
+    _is_stateful: bool
+
+    @property
+    def _keeps_cache(self) -> bool:
+        """Whether the backbone has a KV cache, in which something of ours may ride."""
+        return not self._is_stateful and "past_key_values" in self._accepts
+
+    @property
+    def carries_history(self) -> bool:
+        """Whether something does: what the head remembers, or what was made of an auxiliary text."""
+        if self.conditioner is None:
+            return bool(self.next_word_head.remembers)
+        return self._keeps_cache
+
+    def _refuse_history_without_cache(self) -> None:
+        if self.next_word_head.remembers and not self._keeps_cache:
+            raise ValueError(
+                f"{type(self.backbone).__name__} keeps no KV cache that can carry what head "
+                f"'{head_spec(self.next_word_head.config)}' remembers; use one without memory (softmax, mos)"
+            )
 
     def prepare_inputs_for_generation(
         self,
@@ -78,7 +102,7 @@ class HeadGeneration:
             self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length
         )
         kv_cache = model_kwargs.get("past_key_values")
-        if kv_cache is None or not self.next_word_head.remembers:
+        if kv_cache is None or not self.carries_history:
             return
         history = history_of(kv_cache) or attach_history(kv_cache)
         if all(decoder_cache(kv_cache).is_sliding):
@@ -115,6 +139,9 @@ class HeadGeneration:
     def _prepare_generation_config(self, generation_config: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         # what the head lets generate decide rides on the configuration, where transformers' own settings are
         given = {name: kwargs.pop(name) for name in self.next_word_head.generate_takes if name in kwargs}
+        ids = kwargs.pop("aux_input_ids", None)
+        if ids is not None:  # encoded once, before rows are repeated for beams
+            kwargs["aux_states"] = self.encode(ids, kwargs.get("aux_attention_mask"))
         prepared, rest = super()._prepare_generation_config(generation_config, **kwargs)  # type: ignore[misc]
         prepared.head_settings = given
         if given and (prepared.num_beams or 1) > 1:
@@ -139,8 +166,10 @@ class HeadGeneration:
 
     def _get_candidate_generator(self, *args: Any, **kwargs: Any) -> Any:
         assistant = kwargs.get("assistant_model")
-        if assistant is not None and not isinstance(assistant, HeadGeneration):
-            kwargs["model_kwargs"] = {k: v for k, v in kwargs["model_kwargs"].items() if k != "source_ids"}
+        if assistant is not None and getattr(assistant, "conditioner", None) is None:
+            kept = {"source_ids"} if isinstance(assistant, HeadGeneration) else set()
+            ours = {"source_ids", *INPUTS} - (kept if self.conditioner is None else set())
+            kwargs["model_kwargs"] = {k: v for k, v in kwargs["model_kwargs"].items() if k not in ours}
         return super()._get_candidate_generator(*args, **kwargs)  # type: ignore[misc]
 
     def generate_batch(self, *args: Any, **kwargs: Any) -> Any:

@@ -13,10 +13,11 @@ from transformers.modeling_utils import slice_logits_to_keep
 
 from nextword.config import validated
 from nextword.context import Context, Layout
-from nextword.distribution import NextToken
+from nextword.distribution import NextToken, Vocabulary
 from nextword.heads import Dimensions, head_spec, parse_head
 from nextword.heads import registry as heads
 from nextword.heads.head import Draw
+from nextword.model.conditioned import Conditioned
 from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.continuation import decoder_side, expect_room, prefixes_of
 from nextword.model.generation import HeadGeneration
@@ -29,15 +30,16 @@ from nextword.objectives import registry as objectives
 _IGNORED_LABEL = -100
 
 
-class NextWordModel(HeadGeneration, PreTrainedModel):
+class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
     """What both wrapped models share; use :class:`NextWordForCausalLM` or :class:`NextWordForSeq2SeqLM`.
 
     Args:
         config: Backbone, head and objective.
         backbone: The model to wrap; built from the configuration where it is None.
+        encoder: The encoder of auxiliary texts; built from the configuration where it is None and one is needed.
 
     Raises:
-        ValueError: Head, objective and backbone do not go together; the message says why.
+        ValueError: Head, objective, conditioner and backbone do not go together; the message says why.
     """
 
     base_model_prefix = "backbone"
@@ -46,11 +48,14 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
     _can_compile_fullgraph = True
     _auto_class_of_backbone: ClassVar[Any]
 
-    def __init__(self, config: Any, backbone: PreTrainedModel | None = None) -> None:
+    def __init__(
+        self, config: Any, backbone: PreTrainedModel | None = None, encoder: PreTrainedModel | None = None
+    ) -> None:
         super().__init__(config)
         new = self._auto_class_of_backbone.from_config
         self.backbone: Any = new(config.text_config) if backbone is None else backbone
         self.next_word_head: Any = self._new_head(config.head)
+        self._new_conditioner(encoder, self._dimensions())
         self.objective = self._new_objective(config.objective)
         self.loss_parts: dict[str, Tensor] = {}
         """Detached terms of the last loss."""
@@ -81,7 +86,9 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
 
     def _dimensions(self) -> Dimensions:
         decoder = self.config.text_config.get_text_config(decoder=True)
-        encoder = self.config.text_config.get_text_config(encoder=True) if self.config.is_encoder_decoder else None
+        source = self.config.auxiliary_encoder["config"]["hidden_size"] if self.config.conditioner else None
+        if self.config.is_encoder_decoder:
+            source = self.config.text_config.get_text_config(encoder=True).hidden_size
         vocabulary = OutputLayer(self.backbone)
         layers = getattr(decoder, "num_decoder_layers", None) or getattr(decoder, "decoder_layers", None)
         return Dimensions(
@@ -89,15 +96,9 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
             layer=decoder.hidden_size,
             layers=layers or decoder.num_hidden_layers,
             vocab_size=vocabulary.size,
-            source=None if encoder is None else encoder.hidden_size,
+            source=source,
+            auxiliary=not self.config.is_encoder_decoder,
         )
-
-    def _refuse_history_without_cache(self) -> None:
-        if self.next_word_head.remembers and (self._is_stateful or "past_key_values" not in self._accepts):
-            raise ValueError(
-                f"{type(self.backbone).__name__} keeps no KV cache that can carry what head "
-                f"'{head_spec(self.next_word_head.config)}' remembers; use one without memory (softmax, mos)"
-            )
 
     def _init_weights(self, module: nn.Module) -> None:
         # the backbone initialises itself; of the head, whatever a checkpoint did not fill
@@ -142,6 +143,8 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         embeddings = self.backbone.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         self.next_word_head.resized(OutputLayer(self.backbone).size)
         self.config.head = self.next_word_head.config.model_dump()
+        if self.conditioner is not None:
+            self.conditioner.resized(OutputLayer(self.backbone).size)
         self.vocab_size = self.config.get_text_config(decoder=True).vocab_size
         self.objective.resize_vocabulary(OutputLayer(self.backbone).size)
         return embeddings
@@ -173,12 +176,15 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         self.config.objective = self.objective.config.model_dump()
 
     def _context(self, seen: Observation, layout: Layout, places: Tensor) -> Context:
+        output_layer: Vocabulary = OutputLayer(self.backbone)
+        if seen.auxiliary is not None:
+            output_layer = self.conditioner.output_layer(output_layer, seen.auxiliary.conditioner)
         return Context(
             states=seen.states[layout.row, places],
             inputs=seen.inputs[layout.row, places],
             position=places + seen.past,
             layout=layout,
-            vocabulary=OutputLayer(self.backbone),
+            output_layer=output_layer,
             memory=seen.memory,
             source=seen.source,
             input_embedding=self.get_input_embeddings().weight,
@@ -250,6 +256,10 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         source_ids: Tensor | None = None,
+        aux_input_ids: Tensor | None = None,
+        aux_attention_mask: Tensor | None = None,
+        aux_states: Tensor | None = None,
+        source_places: Tensor | None = None,
         step_mask: Tensor | None = None,
         step_ids: Tensor | None = None,
         return_logits: bool | None = None,
@@ -274,7 +284,13 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
                 the decoder's targets for an encoder-decoder model. Targets at padding do not count.
             use_cache: Whether to return a cache.
             logits_to_keep: Last positions (or which) to return logits for; 0 for all.
-            source_ids: The source's tokens where ``encoder_outputs`` are given instead of ``input_ids``.
+            source_ids: The source's tokens where ``encoder_outputs`` are given instead of ``input_ids``; with a
+                conditioner the auxiliary text in the decoder's tokens (B, S), for heads that copy its words.
+            aux_input_ids: With a conditioner the auxiliary text in its encoder's tokens (B, A).
+            aux_attention_mask: 1 for its tokens, 0 for padding.
+            aux_states: Its states (B, A, E) in place of its tokens, from :meth:`encode`.
+            source_places: For each of ``source_ids`` the place among the auxiliary tokens whose state stands for it, -1
+                at padding; :class:`nextword.AuxiliaryTokenizer` makes all of these.
             step_mask: Padding mask of the new tokens, set by generation.
             step_ids: Tokens behind ``inputs_embeds``, set by generation.
             return_logits: Whether to make the (B, T, V) logits. By default they are made except in training with
@@ -307,6 +323,10 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
             "labels": labels,
             "use_cache": use_cache,
             "source_ids": source_ids,
+            "aux_input_ids": aux_input_ids,
+            "aux_attention_mask": aux_attention_mask,
+            "aux_states": aux_states,
+            "source_places": source_places,
             "step_mask": step_mask,
             "step_ids": step_ids,
         }
@@ -315,9 +335,7 @@ class NextWordModel(HeadGeneration, PreTrainedModel):
         if loss is not None:
             self.loss_parts = loss.parts
             fields["loss"] = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
-        if return_logits is None:
-            return_logits = labels is None or not self.training
-        if return_logits:
+        if (labels is None or not self.training) if return_logits is None else return_logits:
             kept = self._context_to_keep(seen, logits_to_keep if draw is None else 1)
             distribution = self.next_word_head(kept)
             logits = self.next_word_head.logits(distribution) if draw is None else draw(distribution)

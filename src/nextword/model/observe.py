@@ -13,6 +13,7 @@ from transformers.utils.import_utils import is_torchdynamo_compiling
 from nextword.context import Memory, Source
 from nextword.heads import head_spec
 from nextword.history import History, StaticHistory, attach_history, history_of, kv_length, new_cache
+from nextword.model.auxiliary import Auxiliary, auxiliary_of, put_in
 from nextword.model.inputs import DecoderInputs, expect_known_ids, too_long
 from nextword.model.tap import run_tapped
 
@@ -28,7 +29,8 @@ class Observation:
         inputs: What the head's projections read (B, T, Q).
         past: Places before the first new token.
         memory: The sequences so far, where the head remembers.
-        source: The encoder's side, where the head reads it.
+        source: The encoder's side or the auxiliary text, where the head reads it.
+        auxiliary: What the conditioner made of the auxiliary text, where there is a conditioner.
         unwanted: Outputs that were asked for the head's sake only, or are empty.
     """
 
@@ -39,6 +41,7 @@ class Observation:
     past: int | Tensor
     memory: Memory | None
     source: Source | None
+    auxiliary: Auxiliary | None
     unwanted: frozenset[str]
 
     def with_labels(self, labels: Tensor) -> Observation:
@@ -61,7 +64,7 @@ def observe(model: Any, inputs: dict[str, Any]) -> Observation:
     labels = inputs.pop("labels", None)
     if seq2seq and labels is not None and not {"decoder_input_ids", "decoder_inputs_embeds"} & set(inputs):
         inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels)
-    source_ids = inputs.pop("source_ids", inputs.get("input_ids") if seq2seq else None)
+    source_ids = inputs.pop("source_ids", inputs.get("input_ids")) if seq2seq else None
     padding_known = "step_mask" in inputs  # generation may have made a 4-D mask of it, or several
     decoder = _decoder_inputs(model, inputs)
     if labels is not None:
@@ -72,6 +75,8 @@ def observe(model: Any, inputs: dict[str, Any]) -> Observation:
         mask = None if padding_known else inputs.get("decoder_attention_mask" if seq2seq else "attention_mask")
         _expect_one_text_a_row(mask, inputs.get("position_ids"), decoder.valid)
     history = _history(model, inputs)
+    auxiliary = auxiliary_of(model, inputs, len(decoder.ids), history)
+    virtual = 0 if auxiliary is None else put_in(model, inputs, auxiliary, history)
     kept_layers = inputs.get("output_hidden_states") or getattr(model.config.text_config, "output_hidden_states", False)
     if head.layers:
         inputs["output_hidden_states"] = True
@@ -80,20 +85,23 @@ def observe(model: Any, inputs: dict[str, Any]) -> Observation:
     try:
         outputs, states = run_tapped(model.backbone, accepted)
     except IndexError as fault:
-        message = _too_long(model, inputs, decoder)
+        message = _too_long(model, inputs, decoder, virtual)
         if message is None:
             raise
         raise ValueError(message) from fault
 
+    states = states[:, virtual:]
     layers = _last_layers(model, outputs, head.layers, states)
     read = head.inputs(states, layers, decoder.valid, history)
     past: int | Tensor = 0
     memory = None
     if history is not None:
         memory, past = history.append(decoder.ids, decoder.valid, head.streams(states, read))
-    source = _source(model, outputs, inputs, source_ids, history) if head.reads_source else None
+    source = auxiliary.source if auxiliary is not None else None
+    if source is None and head.reads_source:
+        source = _source(model, outputs, inputs, source_ids, history)
     unwanted = {"logits"} | (_HIDDEN if head.layers and not kept_layers else set())
-    return Observation(outputs, decoder, states, read, past, memory, source, frozenset(unwanted))
+    return Observation(outputs, decoder, states, read, past, memory, source, auxiliary, frozenset(unwanted))
 
 
 _HIDDEN = frozenset({"hidden_states", "decoder_hidden_states", "encoder_hidden_states"})
@@ -141,11 +149,11 @@ def _expect_one_text_a_row(mask: Any, positions: Tensor | None, valid: Tensor) -
         )
 
 
-def _too_long(model: Any, inputs: dict[str, Any], decoder: DecoderInputs) -> str | None:
+def _too_long(model: Any, inputs: dict[str, Any], decoder: DecoderInputs, virtual: int) -> str | None:
     """What to say if it was a text beyond the model's positions that the backbone could not look up."""
     kv_cache, source = inputs.get("past_key_values"), inputs.get("input_ids")
     past = None if kv_cache is None else kv_length(kv_cache)
-    message = too_long(model.config.get_text_config(decoder=True), decoder.ids.shape[1] + int(past or 0))
+    message = too_long(model.config.get_text_config(decoder=True), decoder.ids.shape[1] + virtual + int(past or 0))
     if message is None and model.config.is_encoder_decoder and source is not None:
         message = too_long(model.config.get_text_config(encoder=True), source.shape[1])
     return message
@@ -153,7 +161,7 @@ def _too_long(model: Any, inputs: dict[str, Any], decoder: DecoderInputs) -> str
 
 def _history(model: Any, inputs: dict[str, Any]) -> History | None:
     """Where this pass adds its places: the history of the given cache, of a new one, or one for this pass alone."""
-    if not model.next_word_head.remembers:
+    if not model.carries_history:
         return None
     config = model.config.get_text_config(decoder=True)
     kv_cache = inputs.get("past_key_values")
@@ -170,9 +178,10 @@ def _history(model: Any, inputs: dict[str, Any]) -> History | None:
     history = history_of(kv_cache)
     if history is None:
         return attach_history(kv_cache, getattr(config, "max_position_embeddings", None))
-    if not isinstance(history, StaticHistory) and kv_length(kv_cache) not in (None, history.length):
+    held = kv_length(kv_cache)
+    if not isinstance(history, StaticHistory) and held is not None and held != history.length + history.virtual:
         raise ValueError(
-            f"the KV cache holds {kv_length(kv_cache)} places and the head's history {history.length}: the cache was "
+            f"the KV cache holds {held} places and the head's history {history.length}: the cache was "
             "changed behind the model's back, or filled by the bare backbone after the head had seen it"
         )
     return history
@@ -183,7 +192,8 @@ def _last_layers(model: Any, outputs: Any, count: int, states: Tensor) -> tuple[
         return ()
     hidden = outputs.decoder_hidden_states if model.config.is_encoder_decoder else outputs.hidden_states
     scale = model.config.state_scale
-    return tuple((hidden[-1 - i] if scale == 1.0 else hidden[-1 - i] * scale).to(states.dtype) for i in range(count))
+    last = [hidden[-1 - i][:, -states.shape[1] :] for i in range(count)]
+    return tuple((layer if scale == 1.0 else layer * scale).to(states.dtype) for layer in last)
 
 
 def _source(

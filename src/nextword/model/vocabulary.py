@@ -159,8 +159,15 @@ class OutputLayer:
             scores = adjustment(scores, ids[:, None])
         return scores
 
+    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> OutputLayer:
+        """Itself: it is the same for all."""
+        return self
+
     def scores_of_groups(
-        self, states: Sequence[Float[Tensor, "_R D"]], ids: Sequence[Int[Tensor, "_K"]]
+        self,
+        states: Sequence[Float[Tensor, "_R D"]],
+        ids: Sequence[Int[Tensor, "_K"]],
+        rows: Sequence[Int[Tensor, "_R"]],
     ) -> list[Float[Tensor, "_R _K"]]:
         """For each group of states the scores of its own group of tokens, without those of all others.
 

@@ -1,0 +1,155 @@
+"""Auxiliary texts as model inputs: tokens of the encoder, and the same words in tokens of the decoder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
+
+FILL = {"aux_input_ids": 0, "aux_attention_mask": 0, "source_ids": 0, "source_places": -1}
+"""What stands at padding, by input."""
+
+_UNLIMITED = 2**20
+"""Tokenizers without a limit say that it is an absurdly large number."""
+
+
+class AuxiliaryTokenizer:
+    """Turns auxiliary texts into inputs of a conditioned model.
+
+    Args:
+        encoder: Tokenizer of the auxiliary encoder.
+        tokenizer: The decoder's, for heads that copy words of the auxiliary text (``softmax+ce``, ``pg``); both must be
+            fast ones then, which know the characters of each token.
+        max_length: Longest auxiliary text in tokens, special ones included; None: what the encoder's tokenizer says.
+            What is beyond is cut off, and said once.
+
+    Raises:
+        ValueError: A tokenizer that knows no characters.
+
+    Example:
+        >>> from transformers import AutoTokenizer
+        >>> auxiliary = AuxiliaryTokenizer(AutoTokenizer.from_pretrained(encoder), tokenizer)  # doctest: +SKIP
+        >>> model.generate(**prompt, **auxiliary(["A bishop falls ill."]))  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        encoder: PreTrainedTokenizerBase,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        max_length: int | None = None,
+    ) -> None:
+        for one in (encoder, tokenizer) if tokenizer is not None else ():
+            if one is not None and not one.is_fast:
+                raise ValueError(
+                    f"auxiliary texts: tokenizer '{one.name_or_path}' is a slow one, which knows no characters of its "
+                    "tokens; take its fast version, or a head that does not copy"
+                )
+        limit = encoder.model_max_length if encoder.model_max_length < _UNLIMITED else None
+        if max_length is not None and limit is not None and max_length > limit:
+            raise ValueError(f"auxiliary texts: max_length {max_length} is more than the encoder's limit of {limit}")
+        self.encoder, self.tokenizer = encoder, tokenizer
+        self.max_length = max_length or limit
+        self._told = False
+
+    def __call__(self, texts: Sequence[str]) -> dict[str, Tensor]:
+        """Padded inputs: ``aux_input_ids`` and ``aux_attention_mask``, and ``source_ids`` and ``source_places``.
+
+        Args:
+            texts: One auxiliary text for each row.
+
+        Raises:
+            ValueError: No text at all, or one that is missing or empty; the rows are named.
+        """
+        rows = self.rows(texts)
+        rows["aux_attention_mask"] = [[1] * len(row) for row in rows["aux_input_ids"]]
+        return {name: stacked(found, FILL[name]) for name, found in rows.items()}
+
+    def rows(self, texts: Sequence[str]) -> dict[str, list[list[int]]]:
+        """The same without padding and mask, as columns of a data set."""
+        self._expect_texts(texts)
+        made: Any = self.encoder(
+            list(texts),
+            truncation=self.max_length is not None,
+            max_length=self.max_length,
+            return_offsets_mapping=self.tokenizer is not None,
+            return_special_tokens_mask=True,
+        )
+        empty = [row for row, special in enumerate(made["special_tokens_mask"]) if all(special)]
+        if empty:
+            raise ValueError(f"auxiliary texts: {_rows(empty)} no token of the encoder ({texts[empty[0]][:40]!r})")
+        self._tell_of_cuts(texts, made["input_ids"])
+        found = {"aux_input_ids": [list(row) for row in made["input_ids"]]}
+        if self.tokenizer is None:
+            return found
+        decoded: Any = self.tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True)
+        aligned = [
+            _aligned(ids, np.array(spans).reshape(-1, 2), np.array(theirs), np.array(special, dtype=bool))
+            for ids, spans, theirs, special in zip(
+                decoded["input_ids"], decoded["offset_mapping"], made["offset_mapping"], made["special_tokens_mask"],
+                strict=True,
+            )
+        ]  # fmt: skip
+        return found | {"source_ids": [ids for ids, _ in aligned], "source_places": [places for _, places in aligned]}
+
+    def _expect_texts(self, texts: Sequence[str]) -> None:
+        if isinstance(texts, str):
+            raise ValueError("auxiliary texts: a list with one text for each row is needed, a single text given")
+        if not len(texts):
+            raise ValueError("auxiliary texts: none given")
+        missing = [row for row, text in enumerate(texts) if not isinstance(text, str)]
+        if missing:
+            given = type(texts[missing[0]]).__name__
+            raise ValueError(f"auxiliary texts: {_rows(missing)} none ({given} given); every row needs one")
+        empty = [row for row, text in enumerate(texts) if not text.strip()]
+        if empty:
+            raise ValueError(f"auxiliary texts: {_rows(empty)} an empty one; leave such rows out")
+
+    def _tell_of_cuts(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
+        # a text that just fits is as long as the limit too, so the long ones are looked at once more
+        if self._told or self.max_length is None:
+            return
+        full = [text for text, row in zip(texts, ids, strict=True) if len(row) >= self.max_length]
+        uncut = self.encoder(full, verbose=False)["input_ids"] if full else []
+        cut = sum(len(row) > self.max_length for row in uncut)
+        if cut:
+            self._told = True
+            logger.warning(
+                "%d of %d auxiliary texts are longer than %d tokens and are cut off (said once)",
+                cut, len(texts), self.max_length,
+            )  # fmt: skip
+
+
+def stacked(rows: Sequence[Sequence[int]], fill: int) -> Int[Tensor, "B A"]:
+    """Rows of different lengths as one tensor."""
+    return pad_sequence([torch.tensor(row, dtype=torch.long) for row in rows], batch_first=True, padding_value=fill)
+
+
+def _aligned(
+    ids: list[int], spans: Int[np.ndarray, "S 2"], theirs: Int[np.ndarray, "A 2"], special: np.ndarray
+) -> tuple[list[int], list[int]]:
+    """Decoder tokens of what the encoder has seen, and for each the encoder's token that covers its beginning.
+
+    Where none does (white space, characters that the encoder leaves out) it is the next one.
+    """
+    places = np.flatnonzero(~special)
+    ends = theirs[places, 1]
+    seen = spans[:, 0] < ends[-1] if len(ends) else np.zeros(len(spans), dtype=bool)
+    found = np.searchsorted(ends, spans[seen, 0], side="right")
+    kept = [token for token, inside in zip(ids, seen.tolist(), strict=True) if inside]
+    return kept, places[found].tolist()
+
+
+def _rows(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+    return f"row {shown} has" if len(numbers) == 1 else f"rows {shown} have"

@@ -1,0 +1,228 @@
+"""BERGPT: decoder layers attend to the words of the auxiliary text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nextword.conditioning.conditioner import Conditioner, ConditionerConfig, OutputProjection, registry
+from nextword.conditioning.layers import ARGUMENT, AfterSelfAttention, modules_run, prepare_layers
+from nextword.heads import Dimensions
+
+
+class CrossAttentionConfig(ConditionerConfig):
+    """Settings of BERGPT."""
+
+    conditioner: Literal["bergpt"] = "bergpt"
+    last: int = Field(default=1, ge=1)
+    """How many of the last decoder layers get a block."""
+    layers: list[int] | None = Field(default=None, min_length=1)
+    """Which decoder layers get one instead, from 0; negative numbers count from the end."""
+    heads: int | None = Field(default=None, ge=1)
+    """Attention heads of a block; None: as many as the decoder's."""
+    expansion: int = Field(default=4, ge=1)
+    """Width inside the feed-forward part, as a multiple of the decoder's."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout on what the two parts of a block add."""
+    tied: bool = False
+    """Whether the output layer stays tied to the input embedding, where it is; otherwise it is trained apart
+    (published). A tied one is downstream of the blocks, and is trained as the input embedding with it."""
+    trains: Literal["new", "downstream", "decoder", "all"] = "downstream"
+    """What is trained: what is new (conditioner, head, an output layer of its own), also all that lies downstream of it
+    (published), the whole decoder, or the auxiliary encoder too."""
+
+    @property
+    def unties(self) -> bool:
+        """Unless it is to stay tied."""
+        return not self.tied
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
+        """``bergpt:2``."""
+        if not arguments:
+            return {}
+        if len(arguments) > 1 or not (arguments[0].isdecimal() and int(arguments[0])):
+            raise ValueError(f"it is followed by a number of last layers such as bergpt:2, not {','.join(arguments)!r}")
+        return {"last": int(arguments[0])}
+
+    def arguments(self) -> list[str]:
+        """The number of layers where it is not one."""
+        return [str(self.last)] if self.last > 1 and self.layers is None else []
+
+    def chosen(self, count: int) -> tuple[int, ...]:
+        """The layers that get a block, of ``count`` in all, ascending.
+
+        Raises:
+            ValueError: There are no such layers, or one is given twice.
+        """
+        if self.layers is None and self.last > count:
+            raise ValueError(f"conditioner.last: {self.last} layers asked of a decoder of {count}")
+        wanted = range(count - self.last, count) if self.layers is None else self.layers
+        wrong = [number for number in wanted if not -count <= number < count]
+        if wrong:
+            raise ValueError(f"conditioner.layers: layer {wrong[0]} asked of a decoder with layers 0 to {count - 1}")
+        found = sorted({number % count for number in wanted})
+        if len(found) < len(wanted):
+            raise ValueError(f"conditioner.layers: {list(wanted)} names a layer twice")
+        return tuple(found)
+
+
+class CrossAttentionBlock(nn.Module):
+    """Attention to the auxiliary text and a feed-forward part, each after a norm and beside a residual connection.
+
+    Args:
+        width: Of the decoder's states (D).
+        source: Of the encoder's states (E).
+        heads: Attention heads.
+        config: Further settings.
+    """
+
+    def __init__(self, width: int, source: int, heads: int, config: CrossAttentionConfig) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm, self.feed_forward_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key, self.value = nn.Linear(source, width), nn.Linear(source, width)
+        self.merge = OutputProjection(width, width, config.start)
+        self.widen = nn.Linear(width, config.expansion * width)
+        self.narrow = OutputProjection(config.expansion * width, width, config.start)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def _by_head(self, states: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T D2"]:
+        return states.view(*states.shape[:-1], self.heads, -1).transpose(1, 2)
+
+    def forward(
+        self,
+        states: Float[Tensor, "B T D"],
+        keys: Float[Tensor, "B A D"],
+        values: Float[Tensor, "B A D"],
+        valid: Bool[Tensor, "B A"],
+    ) -> Float[Tensor, "B T D"]:
+        """What the block adds to the states, which are those after self-attention."""
+        queries = self._by_head(self.query(self.norm(states)))
+        keys, values = self._by_head(keys).to(queries.dtype), self._by_head(values).to(queries.dtype)
+        read = F.scaled_dot_product_attention(queries, keys, values, attn_mask=valid[:, None, None])
+        added = self.dropout(self.merge(read.transpose(1, 2).flatten(2)))
+        inner = F.gelu(self.widen(self.feed_forward_norm(states + added)), approximate="tanh")
+        total: Tensor = added + self.dropout(self.narrow(inner))
+        return total
+
+
+@dataclass(frozen=True)
+class _Running(AfterSelfAttention):
+    """The blocks in one forward pass, with what they keep of the auxiliary texts."""
+
+    blocks: Mapping[int, CrossAttentionBlock]
+    kept: Mapping[str, Tensor]
+    residual: Tensor | None = None
+
+    def with_residual(self, residual: Float[Tensor, "B T D"]) -> _Running:
+        return replace(self, residual=residual)
+
+    def __call__(self, layer: int, attended: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        block = self.blocks.get(layer)
+        if block is None:
+            return attended
+        assert self.residual is not None
+        kept = self.kept
+        added: Tensor = block(self.residual + attended, kept[f"keys {layer}"], kept[f"values {layer}"], kept["valid"])
+        return attended + added.to(attended.dtype)
+
+
+@registry.register("bergpt")
+class CrossAttentionConditioner(Conditioner):
+    """Some decoder layers attend to the auxiliary text, between their self-attention and their feed-forward part.
+
+    Formula: with x the states after a layer's self-attention and its residual connection, and y the encoder's states::
+
+        a = O MHA(LN(x) Q, y K, y V),    x <- x + a,    x <- x + FF(LN(x))
+
+    with ``softmax(Q K^T / sqrt(D / heads)) V`` in every head and a feed-forward part of two layers with a gelu.
+
+    Expresses: what is said next may depend on single words of the auxiliary text, differently at every position.
+    Costs: about ``(2 + 2 expansion) D^2 + 2 D E`` parameters a block; keys and values are made once for each text.
+
+    Works on any decoder whose layers hand further arguments to a self-attention module (GPT-2, Llama, Qwen and most
+    others); a trial run when it is attached refuses the rest. In models whose layers run attention and feed-forward
+    side by side, or norm the attention's output, the block stands where that output is.
+
+    Trained are the blocks and what lies downstream of them, the output layer apart from the input embedding included;
+    the encoder and what lies below are frozen. O and the second feed-forward layer start at zero, which changes
+    nothing.
+
+    Source: He, Chen and Kim 2020, section 3.4 (BERGPT): last layer, untied output layer.
+
+    Differs from the paper: keys and values may be of another width than the decoder; the start at zero.
+
+    Example:
+        >>> from nextword.conditioning import parse_conditioner
+        >>> parse_conditioner({"conditioner": "bergpt", "layers": [0, -1]}).chosen(12)
+        (0, 11)
+    """
+
+    Config = CrossAttentionConfig
+
+    def __init__(self, config: CrossAttentionConfig, dimensions: Dimensions, attention_heads: int) -> None:
+        super().__init__(config, dimensions, attention_heads)
+        width, heads = dimensions.layer, config.heads or attention_heads
+        if width % heads:
+            raise ValueError(f"conditioner.heads: {heads} heads do not divide the decoder's width of {width}")
+        self.chosen: Sequence[int] = config.chosen(dimensions.layers)
+        self.blocks = nn.ModuleList(CrossAttentionBlock(width, self.width, heads, config) for _ in self.chosen)
+
+    @property
+    def _block_of(self) -> dict[int, CrossAttentionBlock]:
+        return dict(zip(self.chosen, self.blocks, strict=True))  # type: ignore[arg-type]  # a list of modules, says torch
+
+    def read(self, states: Float[Tensor, "B A E"], valid: Bool[Tensor, "B A"]) -> dict[str, Tensor]:
+        """Keys and values of every block."""
+        kept = {"valid": valid}
+        for layer, block in self._block_of.items():
+            kept |= {f"keys {layer}": block.key(states), f"values {layer}": block.value(states)}
+        return kept
+
+    def place_in(self, backbone: Any) -> None:
+        """Hooks on the layers."""
+        prepare_layers(backbone)
+
+    def backbone_inputs(self, kept: Mapping[str, Tensor]) -> dict[str, Any]:
+        """The blocks with what they keep."""
+        return {ARGUMENT: _Running(self._block_of, kept)}
+
+    def begin(self, backbone: Any) -> None:
+        """A trial: every block must be reached."""
+        try:
+            ran = self._trial(backbone)
+        except TypeError as fault:
+            raise ValueError(f"{_refusal(backbone)} ({fault})") from fault
+        missed = [layer for layer, block in self._block_of.items() if block not in ran]
+        if missed:
+            raise ValueError(f"{_refusal(backbone)} (layer {missed[0]} did not)")
+
+    def downstream(self, backbone: Any) -> list[nn.Parameter]:
+        """Those of all modules that run after the first block."""
+        ran = self._trial(backbone)
+        later = ran[ran.index(self.blocks[0]) + 1 :]
+        return [parameter for module in later for parameter in module.parameters(recurse=False)]
+
+    @torch.no_grad()
+    def _trial(self, backbone: Any) -> list[nn.Module]:
+        """What runs in a forward pass, in order: the blocks, and the backbone's modules with parameters."""
+        weight = self.blocks[0].key.weight  # type: ignore[union-attr]  # a module, says torch
+        nothing = weight.new_zeros(1, 1, self.width)  # type: ignore[operator]
+        kept = self.read(nothing, torch.ones(nothing.shape[:2], dtype=torch.bool, device=nothing.device))
+        return modules_run(backbone, self.backbone_inputs(kept), self.blocks)
+
+
+def _refusal(backbone: Any) -> str:
+    return (
+        f"bergpt: the layers of {type(backbone).__name__} do not hand further arguments to their self-attention, so "
+        "cross-attention cannot follow it; take dau, lmh or prefix"
+    )

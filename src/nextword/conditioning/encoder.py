@@ -1,0 +1,110 @@
+"""The auxiliary encoder: any transformers encoder, known again by its name and a fingerprint of its weights."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, PreTrainedModel
+
+_SAMPLED = 4096
+"""Numbers of each weight that its fingerprint is made of."""
+
+
+def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
+    """An encoder from a folder, from the hub, or as it is.
+
+    Raises:
+        ValueError: Not there, or a model without an encoder's states.
+    """
+    if isinstance(source, PreTrainedModel):
+        return _checked(source, type(source).__name__)
+    path = Path(source).expanduser()
+    if str(source).startswith(("/", ".", "~")) and not path.is_dir():
+        raise ValueError(f"encoder: no such folder: {source}")
+    name = str(path if path.is_dir() else source)
+    try:
+        config = AutoConfig.from_pretrained(name)
+        found: Any = _kind(config).from_pretrained(name, dtype=torch.float32)
+    except OSError as fault:
+        first = next(iter(str(fault).splitlines()), type(fault).__name__)
+        raise ValueError(
+            f"encoder: '{source}' is neither a folder with a model, nor a name on the hub that could be reached "
+            f"({first})"
+        ) from fault
+    found.config._name_or_path = str(source)
+    return _checked(found, str(source))
+
+
+def new_encoder(config: dict[str, Any]) -> PreTrainedModel:
+    """An encoder of this configuration, for the weights of a checkpoint."""
+    made = AutoConfig.for_model(**config)
+    encoder: PreTrainedModel = _kind(made).from_config(made)
+    return encoder
+
+
+def _kind(config: Any) -> Any:
+    return AutoModelForTextEncoding if type(config) in AutoModelForTextEncoding._model_mapping else AutoModel
+
+
+def _checked(encoder: PreTrainedModel, name: str) -> PreTrainedModel:
+    config: Any = encoder.config
+    own: Any = encoder
+    if getattr(config, "hidden_size", None) is None:
+        raise ValueError(
+            f"encoder: {name} has no hidden_size in its configuration; a text encoder such as BERT is needed"
+        )
+    if config.is_encoder_decoder and own.get_decoder() is not encoder:
+        raise ValueError(
+            f"encoder: {name} is a whole encoder-decoder model; give its encoder as a model of its own (T5EncoderModel)"
+        )
+    return encoder
+
+
+def identity_of(encoder: PreTrainedModel) -> dict[str, Any]:
+    """What is saved of an encoder beside its weights: name, fingerprint, configuration."""
+    name = getattr(encoder.config, "_name_or_path", "") or type(encoder).__name__
+    return {"name": name, "fingerprint": fingerprint(encoder), "config": _plain(encoder.config)}
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    kept: dict[str, Any] = config.to_dict()
+    return {key: value for key, value in kept.items() if key not in ("_name_or_path", "transformers_version")}
+
+
+@torch.no_grad()
+def fingerprint(encoder: torch.nn.Module) -> str:
+    """A short checksum of an encoder's weights: their names, shapes, and some numbers of each to 8 bits.
+
+    To 8 bits, so that it is the same in float32 and in bfloat16.
+    """
+    digest = hashlib.sha256()
+    for name, weight in sorted(encoder.named_parameters()):
+        flat = weight.detach().flatten()
+        some = flat[:: max(1, len(flat) // _SAMPLED)].to("cpu", torch.bfloat16)
+        digest.update(f"{name}{tuple(weight.shape)}".encode())
+        digest.update(some.contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def expect_same(identity: dict[str, Any], encoder: PreTrainedModel, where: str) -> None:
+    """Raises ValueError where an encoder is another one than a model was trained with.
+
+    Args:
+        identity: What was saved.
+        encoder: What is at hand.
+        where: For the message.
+    """
+    width, theirs = identity["config"].get("hidden_size"), encoder.config.hidden_size
+    if width is not None and width != theirs:
+        raise ValueError(
+            f"{where}: its states are {theirs} wide, the model was trained with '{identity['name']}', {width} wide"
+        )
+    # half precision has other digits than bfloat16, and cannot be compared with it
+    if encoder.dtype != torch.float16 and fingerprint(encoder) != identity["fingerprint"]:
+        raise ValueError(
+            f"{where}: its weights are not those of '{identity['name']}' that the model was trained with (fingerprint "
+            f"{identity['fingerprint']})"
+        )
