@@ -16,12 +16,13 @@ import copy
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from interleaved import Timed, interleaved, ratio, training_step
 from rows import append
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -41,8 +42,6 @@ SIZES: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
 PROMPT, NEW = 64, 32
 """Tokens of the prompt, and tokens written after it."""
 
-Timed = dict[str, Callable[[], float]]
-
 
 def law(size: int) -> np.ndarray:
     """Counts of 100 million tokens by Zipf-Mandelbrot, s = 1.1, q = 5, in random order of ids."""
@@ -55,14 +54,9 @@ def training(models: dict[str, Any], ids: torch.Tensor) -> Timed:
     """Seconds of one forward and backward pass of each model."""
 
     def step(model: Any) -> float:
-        start = time.perf_counter()
-        model(input_ids=ids, labels=ids).loss.backward()
-        seconds = time.perf_counter() - start
-        model.zero_grad(set_to_none=True)
-        return seconds
+        return training_step(model.train(), input_ids=ids, labels=ids)
 
-    names = [name for name in models if name != "f2, full posterior"]
-    return {name: lambda model=models[name]: step(model.train()) for name in names}  # type: ignore[misc]
+    return {name: partial(step, model) for name, model in models.items() if name != "f2, full posterior"}
 
 
 def decoding(models: dict[str, Any], ids: torch.Tensor) -> Timed:
@@ -81,18 +75,7 @@ def decoding(models: dict[str, Any], ids: torch.Tensor) -> Timed:
         model = models[name].eval()
         return (written(model, NEW, **settings) - written(model, 1, **settings)) / (NEW - 1)
 
-    return {name: lambda name=name: step(name) for name in models}  # type: ignore[misc]
-
-
-def measured(timed: Timed, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each round, by model; one round to warm up is left out."""
-    seconds: dict[str, list[float]] = {name: [] for name in timed}
-    for number in range(rounds + 1):
-        for name, run in timed.items():
-            taken = run()
-            if number:
-                seconds[name].append(taken)
-    return seconds
+    return {name: partial(step, name) for name in models}
 
 
 def built(size: str, counts: np.ndarray) -> dict[str, Any]:
@@ -127,12 +110,9 @@ def main() -> None:
     environment = Environment.collect()
     for part, timed in parts.items():
         rows = []
-        seconds = measured(timed, given.rounds)
+        seconds = interleaved(timed, given.rounds)
         for name, own in seconds.items():
-            ratios = (
-                statistics.median(a / b for a, b in zip(own, seconds[rival], strict=True))
-                for rival in (RIVAL, "softmax")
-            )
+            ratios = (ratio(own, seconds[rival]) for rival in (RIVAL, "softmax"))
             rows.append(
                 {
                     "size": given.size,

@@ -12,11 +12,11 @@ from __future__ import annotations
 import argparse
 import copy
 import statistics
-import time
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
+from interleaved import interleaved, ratio, training_step
 from rows import append
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -35,17 +35,8 @@ SIZES: dict[str, tuple[dict[str, int], tuple[int, int]]] = {
 """Settings of the GPT-2, and batch x tokens."""
 
 
-def step(model: Any, ids: torch.Tensor) -> float:
-    """Seconds of one forward and backward pass."""
-    start = time.perf_counter()
-    model(input_ids=ids, labels=ids).loss.backward()
-    seconds = time.perf_counter() - start
-    model.zero_grad(set_to_none=True)
-    return seconds
-
-
 def measured(size: str, heads: list[str], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each round, by head; one round to warm up is left out."""
+    """Seconds of each round, by head."""
     settings, (batch, length) = SIZES[size]
     torch.manual_seed(0)
     bare = GPT2LMHeadModel(GPT2Config(**settings, bos_token_id=0, eos_token_id=0)).train()
@@ -53,13 +44,8 @@ def measured(size: str, heads: list[str], rounds: int) -> dict[str, list[float]]
     ids = torch.randint(1, bare.config.vocab_size, (batch, length))
     ids[:, length // 2 :] = ids.gather(1, torch.randint(0, length // 2, (batch, length - length // 2)))
     models = {RIVAL: bare} | {head: nw.attach(copy.deepcopy(bare), head).train() for head in heads}
-    seconds: dict[str, list[float]] = {name: [] for name in models}
-    for number in range(rounds + 1):
-        for name, model in models.items():
-            taken = step(model, ids)
-            if number:
-                seconds[name].append(taken)
-    return seconds
+    steps = {name: partial(training_step, model, input_ids=ids, labels=ids) for name, model in models.items()}
+    return interleaved(steps, rounds)
 
 
 def main() -> None:
@@ -74,13 +60,12 @@ def main() -> None:
     environment = Environment.collect()
     rows = []
     for name, own in seconds.items():
-        ratio = statistics.median(a / b for a, b in zip(own, seconds[RIVAL], strict=True))
         rows.append(
             {
                 "size": given.size,
                 "model": name,
                 "ms": f"{1000 * statistics.median(own):.0f}",
-                "ratio": f"{ratio:.2f}",
+                "ratio": f"{ratio(own, seconds[RIVAL]):.2f}",
                 "rounds": given.rounds,
                 **environment.model_dump(mode="json", exclude={"python", "platform"}),
             }

@@ -29,6 +29,15 @@ def test_attach_and_generate(example: ModuleType, capsys: pytest.CaptureFixture[
     assert "to the last bit: True" in printed
 
 
+@pytest.mark.parametrize("example", ["follow_a_summary"], indirect=True)
+def test_follow_a_summary(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    example.main(steps=50)
+    found = re.findall(r"^(.+): ([\d.]+) nats .* ([\d.]+) with any$", capsys.readouterr().out, re.MULTILINE)
+    assert [name for name, _, _ in found] == ["dau + softmax", "bergpt + softmax", "bergpt + pg"]
+    for name, right, wrong in found:
+        assert float(right) < float(wrong) - (0.01 if name.startswith("dau") else 0.3)
+
+
 @pytest.mark.parametrize("example", ["compare_heads"], indirect=True)
 def test_compare_heads(example: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     example.main(steps=12)

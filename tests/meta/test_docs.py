@@ -26,11 +26,13 @@ from nextword.heads.partition import PartitionConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-PARTS = sorted([*(ROOT / "docs" / "heads").glob("*.md"), *(ROOT / "docs" / "objectives").glob("*.md")])
+KINDS = ("heads", "objectives", "conditioners")
+PARTS = sorted(page for kind in KINDS for page in (ROOT / "docs" / kind).glob("*.md"))
 
 TEMPLATE = {
     "heads": "What it can express",
     "objectives": "What it teaches",
+    "conditioners": "What it can express",
 }
 SECTIONS = ("Idea", "Formula", "", "When to use it", "When not to", "Cost", "Where it differs from the published code")
 
@@ -137,6 +139,19 @@ def ids() -> torch.Tensor:
 
 
 @pytest.fixture
+def encoder() -> transformers.BertModel:
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+    return transformers.BertModel(transformers.BertConfig(vocab_size=40, **sizes)).eval()
+
+
+@pytest.fixture
+def auxiliary() -> dict[str, torch.Tensor]:
+    found = torch.tensor([[2, 17, 30, 5]])
+    return {"aux_input_ids": found, "aux_attention_mask": torch.ones_like(found)}
+
+
+@pytest.fixture
 def beside_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder with the counts file that pages speak of."""
     monkeypatch.chdir(Path(counts_file()).parent)
@@ -224,7 +239,9 @@ def listed_parts() -> list[tuple[str, Part]]:
 def test_list_command_names_every_page_and_no_other() -> None:
     from nextword.cli.list import page
 
-    for kind, registry in {"heads": nw.heads.registry, "objectives": nw.objectives.registry}.items():
+    for kind in KINDS:
+        rooms = {"heads": nw.heads, "objectives": nw.objectives, "conditioners": nw.conditioning}
+        registry: Any = rooms[kind].registry
         listed = {page(registry.get(name), name) for name in registry.names()}
         if kind == "heads":
             listed |= {part.page for _, part in listed_parts()}
@@ -239,9 +256,9 @@ def test_examples_of_listed_parts_use_them(field: str, part: Part) -> None:
     assert part.name[:2] in part.example
 
 
-def settings_in_tables(page: str) -> set[str]:
-    """What stands in backticks in the first cells of the tables of settings of a head's page."""
-    text = (ROOT / "docs" / "heads" / f"{page}.md").read_text(encoding="utf-8")
+def settings_in_tables(kind: str, page: str) -> set[str]:
+    """What stands in backticks in the first cells of the tables of settings of a part's page."""
+    text = (ROOT / "docs" / kind / f"{page}.md").read_text(encoding="utf-8")
     tables = re.findall(r"^\| setting \| default \| meaning \|\n(?:\|.*\n)+", text, re.MULTILINE)
     first_cells = " ".join(re.findall(r"^\| ([^|]+) \|", "".join(tables), re.MULTILINE))
     return set(re.findall(r"`(\w+)`", first_cells))
@@ -256,19 +273,56 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("page", "fields"), SETTINGS, ids=lambda given: given if isinstance(given, str) else "")
 def test_every_setting_of_heads_is_explained(page: str, fields: set[str]) -> None:
-    explained = settings_in_tables(page)
+    explained = settings_in_tables("heads", page)
     with_pages = {"mi", "partition"}  # parts with a page of their own; a table may name them or not
     assert fields - {"head"} - with_pages <= explained
     assert explained <= fields, "a setting that the head does not have"
 
 
+@pytest.mark.parametrize("name", nw.conditioning.registry.names())
+def test_every_setting_of_conditioners_is_explained(name: str) -> None:
+    fields = set(nw.conditioning.registry.get(name).Config.model_fields)
+    assert settings_in_tables("conditioners", name) == fields - {"conditioner"}
+
+
 @pytest.mark.usefixtures("beside_counts")
 @pytest.mark.parametrize("page", PARTS, ids=name_of)
-def test_page_examples_run(page: Path, backbone: transformers.GPT2LMHeadModel, ids: torch.Tensor) -> None:
+def test_page_examples_run(
+    page: Path,
+    backbone: transformers.GPT2LMHeadModel,
+    ids: torch.Tensor,
+    encoder: transformers.BertModel,
+    auxiliary: dict[str, torch.Tensor],
+) -> None:
     examples = blocks(page.read_text(encoding="utf-8"), "python")
     assert examples
+    given = {"nw": nw, "backbone": backbone, "ids": ids, "labels": ids, "encoder": encoder, "auxiliary": auxiliary}
     for example in examples:
-        exec(example, {"nw": nw, "backbone": backbone, "ids": ids, "labels": ids})
+        exec(example, dict(given))
+
+
+def test_examples_of_conditioning_run(
+    monkeypatch: pytest.MonkeyPatch, backbone: transformers.GPT2LMHeadModel, encoder: transformers.BertModel
+) -> None:
+    from nextword.tasks.wordlevel import word_tokenizer
+
+    text = (ROOT / "docs" / "conditioning.md").read_text(encoding="utf-8")
+    first, lora = blocks(text, "python")
+    tokenizer = word_tokenizer(["A bishop falls ill in North Dakota. The diocese said"])
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda name: backbone)
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda name: tokenizer)
+    names: dict[str, Any] = {}
+    exec(
+        first.replace('reader = "sentence-transformers/all-MiniLM-L6-v2"', "reader = READER"),
+        {"READER": encoder},
+        names,
+    )
+    assert torch.isfinite(names["loss"])
+    assert names["written"].shape[1] > names["text"].input_ids.shape[1]
+    pytest.importorskip("peft")
+    exec(lora, {"nw": nw, "backbone": backbone, "encoder": encoder}, names)
+    trained = {name.split(".")[-2] for name, part in names["tuned"].named_parameters() if part.requires_grad}
+    assert "default" in trained
 
 
 def test_worked_head_of_contributing_is_a_head(

@@ -195,11 +195,12 @@ def test_no_paths_of_one_machine() -> None:
     assert not found
 
 
-@pytest.mark.parametrize("kind", ["heads", "objectives", "tasks"])
+@pytest.mark.parametrize("kind", ["heads", "objectives", "conditioners", "tasks"])
 def test_every_registered_part_has_its_page(kind: str) -> None:
     import importlib
 
-    names = importlib.import_module(f"nextword.{kind}").registry.names()
+    room = "conditioning" if kind == "conditioners" else kind
+    names = importlib.import_module(f"nextword.{room}").registry.names()
     pages = {page.stem for page in (ROOT / "docs" / kind).glob("*.md")}
     assert names
     assert set(names) - pages == set(), f"docs/{kind}: pages are missing"

@@ -1,0 +1,36 @@
+"""Timing rivals in turns, so that whatever else the machine does meets all of them alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Timed = Mapping[str, Callable[[], float]]
+"""What is timed, by name: each call gives the seconds that it took."""
+
+
+def interleaved(timed: Timed, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each round, by name; one round to warm up is left out."""
+    seconds: dict[str, list[float]] = {name: [] for name in timed}
+    for number in range(rounds + 1):
+        for name, run in timed.items():
+            taken = run()
+            if number:
+                seconds[name].append(taken)
+    return seconds
+
+
+def ratio(own: Sequence[float], rival: Sequence[float]) -> float:
+    """Median of the ratios of single rounds."""
+    return statistics.median(a / b for a, b in zip(own, rival, strict=True))
+
+
+def training_step(model: Any, **inputs: Any) -> float:
+    """Seconds of one forward and backward pass."""
+    start = time.perf_counter()
+    model(**inputs).loss.backward()
+    seconds = time.perf_counter() - start
+    model.zero_grad(set_to_none=True)
+    return seconds
