@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nextword.checking.answers import ANSWERS
+from nextword.checking.auxiliary import AUXILIARY
 from nextword.checking.invariances import INVARIANCES
 from nextword.checking.properties import (
     EXACT,
@@ -23,12 +24,13 @@ from nextword.checking.properties import (
 from nextword.checking.reading import BackboneReader, Reader
 from nextword.checking.report import CheckFailedError, CheckReport, Row
 from nextword.checking.samples import Words, given_sample
+from nextword.conditioning import conditioner_spec
 from nextword.heads import head_spec
 from nextword.model import NextWordModel
 
 __all__ = ["CheckFailedError", "CheckReport", "Row", "check"]
 
-PROPERTIES: tuple[Property, ...] = (*ANSWERS, *INVARIANCES)
+PROPERTIES: tuple[Property, ...] = (*ANSWERS, *INVARIANCES, *AUXILIARY)
 """Everything that is checked, in the order of the report."""
 
 
@@ -44,13 +46,14 @@ def check(
     """Checks that a model's next-word distributions are distributions, in every mode of its head.
 
     They sum to one, are finite, agree with themselves however they are asked, see neither the future nor other
-    sequences nor padding, and are the same with and without a KV cache. ``docs/checker.md`` says what each row proves.
-    Training mode and random state are left as they were.
+    sequences nor padding, and are the same with and without a KV cache; those of a conditioned model depend on the
+    auxiliary text of their own sequence. ``docs/checker.md`` says what each row proves. Training mode and random state
+    are left as they were.
 
     Args:
         model: A model with a head, from :func:`nextword.attach` or :func:`nextword.load`.
         texts_or_ids: Texts or token ids to check on beside random tokens; for an encoder-decoder model they are source
-            and target at once.
+            and target at once. For a conditioned model each has a random auxiliary text.
         tokenizer: Turns texts into ids.
         seed: Of the random tokens.
         lengths: Lengths of the random texts; each is checked as a batch of three sequences.
@@ -85,7 +88,8 @@ def check(
         rows = tuple(_row(one, readers, cases) for one in PROPERTIES)
     name = type(model.backbone).__name__
     dtype = str(model.dtype).removeprefix("torch.")
-    return CheckReport(name, head_spec(model.next_word_head.config), dtype, rows)
+    conditioner = None if model.conditioner is None else conditioner_spec(model.conditioner.config)
+    return CheckReport(name, head_spec(model.next_word_head.config), dtype, rows, conditioner)
 
 
 _ROOM = 4

@@ -212,6 +212,7 @@ def test_check_of_a_missing_folder_is_an_error(tmp_path):
         ("heads", ["softmax", " cache.md", "pg", " ps.md", "Pages are in docs/heads."]),
         ("heads", ["+c ", "+r:K", "softmax+cpr:20,100+mi", " cpr.md", "+proj", "softmax."]),
         ("objectives", ["mle", "histalign"]),
+        ("conditioners", ["lmh", "dau:max", "bergpt", " bergpt.md", "Pages are in docs/conditioners."]),
         ("tasks", ["ambiguous", "lm", "seq2seq.md"]),
         ("recipes", ["quickstart", "wikitext2-heads", "seq2seq", "Page: docs/compare.md"]),
     ],

@@ -41,6 +41,8 @@ class FakeModel:
     def __init__(self, scores: Callable[[Tensor, str], Tensor], modes: tuple[str, ...] = ("joint",)) -> None:
         self.scores = scores
         self.next_word_head = SimpleNamespace(modes=modes, config=NoSettings())
+        self.conditioner = None
+        self.generation_config = GenerationConfig()
         self.training = True
         self.device = torch.device("cpu")
         self.seen: list[Tensor] = []

@@ -5,15 +5,15 @@ import json
 import pytest
 
 from nextword.tasks.gaps import GapConfig, Pair
-from nextword.tasks.pairs import Reading, read_pairs, sample
+from nextword.tasks.pairs import Reading, Side, gap_texts, leaks, read_pairs, sample
 
 DEFAULTS = {
-    "source_field": "source",
-    "target_field": "target",
+    "source": Side("source", "source"),
+    "target": Side("target", "target"),
     "split_field": None,
     "validation_share": 0.1,
     "test_share": 0.2,
-    "gaps": GapConfig(),
+    "other": gap_texts(GapConfig()),
     "seed": 0,
 }
 
@@ -55,6 +55,22 @@ def test_one_file_is_split_by_a_hash_of_the_source(tmp_path):
     assert set(half.test) == set(found.test) & set(pairs(1000, 1000))
     assert len(half.test) == 2 * len(set(half.test))
     assert set(read(tmp_path / "all.jsonl", seed=1).test) != set(found.test)
+
+
+def test_pairs_that_share_the_hashed_side_stay_together(tmp_path):
+    shared = [{"source": f"source {number}", "target": f"target {number % 20}"} for number in range(200)]
+    found = read(write(tmp_path / "all.jsonl", shared), hashed="target")
+    targets = [{pair.target for pair in part} for part in (found.train, found.validation, found.test)]
+    assert sum(map(len, targets)) == len(set.union(*targets)) == 20
+    assert found.split == "one file by a hash of the target, 70/10/20 %"
+
+
+def test_leaks_are_named_after_the_sides(tmp_path):
+    reading = Reading(**{**DEFAULTS, "source": Side("summary", "summary")})
+    assert leaks(pairs(5), [*pairs(2, 4), Pair("new", "target 0")], "leak", reading) == {
+        "leak_summaries": 1,
+        "leak_targets": 2,
+    }
 
 
 def test_one_file_split_by_a_field(tmp_path):

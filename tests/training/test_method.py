@@ -68,3 +68,45 @@ def test_what_the_decodings_say_is_not_the_method_s():
 def test_an_empty_head_is_refused():
     with pytest.raises(ValidationError):
         Method.model_validate("")
+
+
+def test_the_short_form_may_name_a_conditioner():
+    method = Method.model_validate("softmax+ce/histalign/bergpt:2")
+    assert (method.head, method.objective, method.conditioner) == ("softmax+ce", "histalign", "bergpt:2")
+    assert method.title == "softmax+ce/histalign with bergpt:2"
+    assert method.slug == "softmax-ce-histalign-with-bergpt-2"
+    assert Method.model_validate("softmax/mle/dau").title == "softmax with dau"
+    with pytest.raises(ValidationError, match="has 4 parts; a method is written head/objective/conditioner"):
+        Method.model_validate("softmax/mle/dau/0")
+
+
+def test_a_conditioner_is_another_training_unless_it_is_the_same():
+    plain, mean, greatest = (Method(head="softmax", conditioner=given) for given in (None, "lmh", "lmh:max"))
+    table = Method(head="softmax", conditioner={"conditioner": "lmh", "start": "random"})
+    assert len({method.stages for method in (plain, mean, greatest, table)}) == 4
+    assert table.title == "softmax with lmh"
+    late = Method(head="cache", trained_as="softmax", conditioner="lmh")
+    assert late.stages == mean.stages
+    assert late.title == "cache with lmh (trained as softmax)"
+    unknown = Method(head="softmax", conditioner={"conditioner": "lhm"})
+    assert unknown.title == "softmax with lhm"
+    for wrong in ("lhm", {"conditioner": "lhm"}):
+        with pytest.raises(ValueError, match=r"method 'softmax with lhm': .*Did you mean 'lmh'"):
+            Method(head="softmax", conditioner=wrong).expect_known_names()
+
+
+def test_a_method_that_is_not_trained():
+    method = Method(head="cache", trained=False)
+    assert method.title == "cache (not trained)"
+    assert method.stages == ("cache-mle-untrained",)
+    assert method.is_tuned
+    assert not Method(head="cache", trained=False, tune=False).is_tuned
+    for given in ({"trained_as": "softmax"}, {"then": {"objective": "mle"}}, {"training": {"steps": 3}}):
+        with pytest.raises(ValidationError, match="there is no training where trained is false"):
+            Method.model_validate({"head": "cache", "trained": False, **given})
+
+
+def test_training_settings_of_its_own_make_a_training_of_its_own():
+    one, two = (Method(head="softmax", training={"steps": steps}, label=str(steps)) for steps in (1, 2))
+    assert len({one.stages, two.stages, Method(head="softmax").stages}) == 3
+    assert one.stages == Method(head="softmax", training={"steps": 1}, label="again").stages

@@ -114,9 +114,9 @@ def test_from_scratch_begins_from_random_weights_of_the_seed(tmp_path, monkeypat
     begun = {}
     attached = nw.attach
 
-    def spy(backbone, head, **more):
+    def spy(backbone, head, *rest, **more):
         begun.setdefault(str(head), []).append(backbone.get_input_embeddings().weight.detach().clone())
-        return attached(backbone, head, **more)
+        return attached(backbone, head, *rest, **more)
 
     scratch = {"head": "mos:2", "from_scratch": True}
     config = configured({**RECIPE, "methods": ["cache", scratch], "seeds": [0, 1]})

@@ -11,7 +11,7 @@ import torch
 from nextword.checking.properties import Case, Finding, Property
 from nextword.checking.reading import BackboneReader, Reader, accepts, deviation
 
-_EXTRA = 3
+EXTRA = 3
 """Columns of padding more than needed."""
 
 
@@ -43,15 +43,21 @@ def _other_sequences(reader: Reader, case: Case) -> Iterator[Finding]:
         yield f"all but sequence {own} changed", deviation(reader.log_probs(changed)[changed.row == own], expected)
         shorter = sample.with_row(own, [row[: (len(row) + 1) // 2] for row in rows], sources).batch()
         yield f"all but sequence {own} shorter", deviation(reader.log_probs(shorter)[shorter.row == own], expected)
+        if sample.auxiliary is None or words.auxiliary is None:
+            continue
+        texts = [words.auxiliary.other(text) for text in sample.auxiliary]
+        changed = sample.with_row(own, sample.rows, auxiliary=texts).batch()
+        found = reader.log_probs(changed)[changed.row == own]
+        yield f"all auxiliary texts but that of sequence {own} changed", deviation(found, expected)
 
 
 def _padding(reader: Reader, case: Case) -> Iterator[Finding]:
     expected = reader.log_probs(case.batch)
-    yield f"{_EXTRA} more on the right", deviation(reader.log_probs(case.sample.batch(extra=_EXTRA)), expected)
+    yield f"{EXTRA} more on the right", deviation(reader.log_probs(case.sample.batch(extra=EXTRA)), expected)
     if _has_positions(case.model):
         yield "on the left", deviation(reader.log_probs(case.left), expected)
-        more = case.sample.batch("left", extra=_EXTRA)
-        yield f"{_EXTRA} more on the left", deviation(reader.log_probs(more), expected)
+        more = case.sample.batch("left", extra=EXTRA)
+        yield f"{EXTRA} more on the left", deviation(reader.log_probs(more), expected)
 
 
 def _padding_contents(reader: Reader, case: Case) -> Iterator[Finding]:
@@ -73,8 +79,8 @@ def _padding_contents(reader: Reader, case: Case) -> Iterator[Finding]:
 
 
 def _source_padding(reader: Reader, case: Case) -> Iterator[Finding]:
-    more = case.sample.batch(source_extra=_EXTRA)
-    yield f"{_EXTRA} more on the right of the source", deviation(reader.log_probs(more), reader.log_probs(case.batch))
+    more = case.sample.batch(source_extra=EXTRA)
+    yield f"{EXTRA} more on the right of the source", deviation(reader.log_probs(more), reader.log_probs(case.batch))
 
 
 def _token_by_token(reader: Reader, case: Case) -> Iterator[Finding]:
@@ -118,6 +124,8 @@ def _no_kv_cache(model: Any) -> str:
 
 
 def _no_source(model: Any) -> str:
+    if model.conditioner is not None:
+        return "the auxiliary text has a row of its own"
     return "" if model.config.is_encoder_decoder else "a decoder-only model has no source"
 
 

@@ -35,7 +35,7 @@ class Reader:
     def distribution(self, batch: Batch) -> NextToken:
         """The distribution at every token of the batch; asked twice for one batch, the backbone runs once."""
         if batch not in self._distributions:
-            self._distributions[batch] = self._distribution(inputs_of(self.model, batch), batch.mask)
+            self._distributions[batch] = self._distribution(self._inputs(batch), batch.mask)
         return self._distributions[batch]
 
     def log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
@@ -63,13 +63,16 @@ class Reader:
                 assert found is not None
                 found = found[order]
             positions = batch.mask[:, start:end]
-            inputs = inputs_of(self.model, batch, start, end) | {"past_key_values": kv_cache, "use_cache": True}
+            inputs = self._inputs(batch, start, end) | {"past_key_values": kv_cache, "use_cache": True}
             answer = self._answer(inputs, positions)
             if found is None:
                 found = answer.new_full((*batch.ids.shape, answer.shape[-1]), torch.nan)
             found[:, start:end][positions] = answer
         assert found is not None
         return found[batch.mask]
+
+    def _inputs(self, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
+        return inputs_of(self.model, batch, start, end)
 
     def _distribution(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> NextToken:
         distribution: NextToken = self.model.distribution(**inputs, positions=positions, mode=self.mode)
@@ -88,8 +91,11 @@ class BackboneReader(Reader):
     def __init__(self, model: Any) -> None:
         super().__init__(model, "backbone")
 
+    def _inputs(self, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
+        return backbone_inputs_of(self.model, batch, start, end)
+
     def _all_log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
-        return self._answer(inputs_of(self.model, batch), batch.mask)
+        return self._answer(self._inputs(batch), batch.mask)
 
     def _answer(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> Float[Tensor, "N V"]:
         return at_least_float32(self.model.backbone(**inputs).logits[positions]).log_softmax(-1)
@@ -109,9 +115,27 @@ def accepts(model: Any, name: str) -> bool:
 
 
 def inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-    """Arguments of a call for the decoder's places ``start`` to ``end``, those before them being in a cache."""
+    """Arguments of a call for the decoder's places ``start`` to ``end``, those before them being in a cache.
+
+    Auxiliary texts are given once: what is needed of them later must be in the cache.
+    """
+    return backbone_inputs_of(model, batch, start, end) | ({} if start else _auxiliary_inputs_of(batch))
+
+
+def _auxiliary_inputs_of(batch: Batch) -> dict[str, Tensor]:
+    """What a conditioned model is given beside its backbone's inputs; nothing for other models."""
+    if batch.aux_mask is None:
+        return {}
+    encoded = {"aux_input_ids": batch.aux_ids} if batch.aux_states is None else {"aux_states": batch.aux_states}
+    inputs = encoded | {"aux_attention_mask": batch.aux_mask.long()}
+    inputs |= {"source_ids": batch.source_ids, "source_places": batch.source_places}
+    return {name: given for name, given in inputs.items() if given is not None}
+
+
+def backbone_inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
+    """Those of :func:`inputs_of` that the bare backbone knows."""
     ids, mask = batch.ids[:, start:end], batch.mask[:, :end].long()
-    if batch.source_ids is not None:
+    if batch.source_ids is not None and batch.aux_mask is None:
         assert batch.source_mask is not None
         source = {"input_ids": batch.source_ids, "attention_mask": batch.source_mask.long()}
         return source | {"decoder_input_ids": ids, "decoder_attention_mask": mask}

@@ -65,12 +65,14 @@ class CheckReport:
         head: Spec of the head.
         dtype: Precision of the model.
         rows: One for each property.
+        conditioner: Spec of the conditioner; None where the model has none.
     """
 
     model: str
     head: str
     dtype: str
     rows: tuple[Row, ...]
+    conditioner: str | None = None
 
     @property
     def passed(self) -> bool:
@@ -84,8 +86,9 @@ class CheckReport:
 
     @property
     def title(self) -> str:
-        """Head, backbone and precision."""
-        return f"{self.head} on {self.model} in {self.dtype}"
+        """Head, conditioner, backbone and precision."""
+        conditioned = "" if self.conditioner is None else f" with {self.conditioner}"
+        return f"{self.head}{conditioned} on {self.model} in {self.dtype}"
 
     def raise_if_failed(self) -> None:
         """Does nothing where all rows passed.

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeVar
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from nextword.checking.auxiliary_texts import NO_PLACE, AuxiliaryText, AuxiliaryWords
+
 Side = Literal["left", "right"]
+_T = TypeVar("_T")
+
+_LONGER = 2
+"""Tokens that an auxiliary text has at least more than the text that it is given with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,14 +26,23 @@ class Batch:
     Args:
         ids: The decoder's tokens.
         mask: False at padding.
-        source_ids: Source tokens of an encoder-decoder model.
+        source_ids: Source tokens of an encoder-decoder model; of a conditioned one whose head copies, the auxiliary
+            texts in the decoder's tokens.
         source_mask: False at padding.
+        source_places: For each of the latter the place of the auxiliary token that stands for it.
+        aux_ids: Auxiliary texts in the encoder's tokens.
+        aux_mask: False at padding.
+        aux_states: The same already encoded, to be given in place of the tokens.
     """
 
     ids: Int[Tensor, "B T"]
     mask: Bool[Tensor, "B T"]
     source_ids: Int[Tensor, "B E"] | None = None
     source_mask: Bool[Tensor, "B E"] | None = None
+    source_places: Int[Tensor, "B E"] | None = None
+    aux_ids: Int[Tensor, "B A"] | None = None
+    aux_mask: Bool[Tensor, "B A"] | None = None
+    aux_states: Float[Tensor, "B A _"] | None = None
 
     @property
     def row(self) -> Int[Tensor, "N"]:
@@ -41,8 +56,9 @@ class Batch:
 
     def select(self, index: Int[Tensor, "B"]) -> Batch:
         """The sequences in another order."""
-        parts = (self.ids, self.mask, self.source_ids, self.source_mask)
-        return Batch(*(part if part is None else part[index] for part in parts))  # type: ignore[arg-type]
+        parts: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
+        chosen: dict[str, Any] = {name: part if part is None else part[index] for name, part in parts.items()}
+        return Batch(**chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,38 +70,69 @@ class Sample:
         rows: Tokens of each sequence.
         sources: Source of each sequence, for an encoder-decoder model.
         pad: The token that stands at padding.
+        auxiliary: Auxiliary text of each sequence, for a conditioned model.
+        aux_pad: The token of the encoder that stands at padding.
     """
 
     name: str
     rows: tuple[Tensor, ...]
     sources: tuple[Tensor, ...] | None
     pad: int
+    auxiliary: tuple[AuxiliaryText, ...] | None = None
+    aux_pad: int = 0
 
     def batch(self, side: Side = "right", extra: int = 0, source_extra: int = 0) -> Batch:
         """The sequences in one batch.
 
         Args:
-            side: Where the decoder's padding goes; the source is padded on the right.
+            side: Where the decoder's padding goes; source and auxiliary texts are padded on the right.
             extra: Columns of padding more than the longest sequence needs.
-            source_extra: The same for the source.
+            source_extra: The same for the source and the auxiliary texts.
         """
-        ids, mask = _pad(self.rows, self.pad, side, extra)
+        batch = Batch(*_pad(self.rows, self.pad, side, extra))
+        if self.auxiliary is not None:
+            return replace(batch, **self._auxiliary_parts(source_extra))
         if self.sources is None:
-            return Batch(ids, mask)
-        return Batch(ids, mask, *_pad(self.sources, self.pad, "right", source_extra))
+            return batch
+        ids, mask = _pad(self.sources, self.pad, "right", source_extra)
+        return replace(batch, source_ids=ids, source_mask=mask)
 
-    def with_row(self, index: int, rows: Sequence[Tensor], sources: Sequence[Tensor] | None) -> Sample:
-        """Sequence ``index`` as it is, all others from ``rows``."""
-        mixed = tuple(own if i == index else other for i, (own, other) in enumerate(zip(self.rows, rows, strict=True)))
-        if self.sources is None or sources is None:
-            return replace(self, rows=mixed)
-        pairs = enumerate(zip(self.sources, sources, strict=True))
-        return replace(self, rows=mixed, sources=tuple(own if i == index else other for i, (own, other) in pairs))
+    def _auxiliary_parts(self, extra: int) -> dict[str, Tensor]:
+        assert self.auxiliary is not None
+        ids, mask = _pad([text.ids for text in self.auxiliary], self.aux_pad, "right", extra)
+        found = {"aux_ids": ids, "aux_mask": mask}
+        words = [text.words for text in self.auxiliary if text.words is not None]
+        if not words:
+            return found
+        source_ids, source_mask = _pad([word.ids for word in words], self.pad, "right", extra)
+        places, _ = _pad([word.places for word in words], NO_PLACE, "right", extra)
+        return found | {"source_ids": source_ids, "source_mask": source_mask, "source_places": places}
+
+    def with_row(
+        self,
+        index: int,
+        rows: Sequence[Tensor],
+        sources: Sequence[Tensor] | None = None,
+        auxiliary: Sequence[AuxiliaryText] | None = None,
+    ) -> Sample:
+        """Sequence ``index`` as it is, all others from ``rows``, and so sources and auxiliary texts where given."""
+        mixed = replace(self, rows=_mixed(index, self.rows, rows))
+        if self.sources is not None and sources is not None:
+            mixed = replace(mixed, sources=_mixed(index, self.sources, sources))
+        if self.auxiliary is not None and auxiliary is not None:
+            mixed = replace(mixed, auxiliary=_mixed(index, self.auxiliary, auxiliary))
+        return mixed
 
     def alone(self, index: int) -> Sample:
         """Sequence ``index`` without the others."""
         sources = None if self.sources is None else (self.sources[index],)
-        return replace(self, rows=(self.rows[index],), sources=sources)
+        auxiliary = None if self.auxiliary is None else (self.auxiliary[index],)
+        return replace(self, rows=(self.rows[index],), sources=sources, auxiliary=auxiliary)
+
+
+def _mixed(index: int, own: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...]:
+    """The one at ``index`` as it is, the others in place of the rest."""
+    return tuple(mine if i == index else other for i, (mine, other) in enumerate(zip(own, others, strict=True)))
 
 
 def _pad(rows: Sequence[Tensor], pad: int, side: Side, extra: int) -> tuple[Tensor, Tensor]:
@@ -126,6 +173,12 @@ class Words:
         pad = getattr(model.config, "pad_token_id", None)
         self.pad = pad if isinstance(pad, int) and 0 <= pad < known else int(self.ordinary[-1])
         self.longest = getattr(config, "max_position_embeddings", None)
+        self.auxiliary: AuxiliaryWords | None = None
+        if model.conditioner is not None:
+            decoder = self.ordinary if model.next_word_head.reads_source else None
+            self.auxiliary = AuxiliaryWords(model.auxiliary_encoder, self._generator, decoder)
+            if self.longest is not None:
+                self.longest -= model.conditioner.virtual
 
     def text(self, length: int) -> Tensor:
         """Tokens of which about half occur more than once, so that a memory has something to add up."""
@@ -143,9 +196,17 @@ class Words:
         return text if self.start is None else torch.cat([text.new_tensor([self.start]), text[:-1]])
 
     def sample(self, name: str, texts: Sequence[Tensor]) -> Sample:
-        """A sample of these texts; for an encoder-decoder model they are source and target at once."""
+        """A sample of these texts; for an encoder-decoder model they are source and target at once.
+
+        For a conditioned model each has a random auxiliary text, of another length than all texts and all others.
+        """
         sources = None if self.start is None else tuple(texts)
-        return Sample(name, tuple(self.sequence(text) for text in texts), sources, self.pad)
+        sample = Sample(name, tuple(self.sequence(text) for text in texts), sources, self.pad)
+        if self.auxiliary is None:
+            return sample
+        lengths = [len(text) + _LONGER + i for i, text in enumerate(reversed(texts))]
+        auxiliary = tuple(self.auxiliary.text(length) for length in lengths)
+        return replace(sample, auxiliary=auxiliary, aux_pad=self.auxiliary.pad)
 
     def random_sample(self, length: int) -> Sample:
         """Three sequences, of ``length`` tokens and fewer."""

@@ -22,7 +22,10 @@ def compare(
     task: Annotated[str | None, typer.Option(help="Name of a task ('nextword list tasks').")] = None,
     head: Annotated[
         list[str] | None,
-        typer.Option(help="A method: HEAD or HEAD/OBJECTIVE, for instance mos:3 or cache/histalign. May be repeated."),
+        typer.Option(
+            help="A method: HEAD, HEAD/OBJECTIVE or HEAD/OBJECTIVE/CONDITIONER, for instance mos:3, cache/histalign or "
+            "softmax/mle/bergpt:2. May be repeated."
+        ),
     ] = None,
     seed: Annotated[list[int] | None, typer.Option(help="A seed. May be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for everything that is written.")] = None,

@@ -14,7 +14,9 @@ from nextword.cli.errors import plain_errors
 if TYPE_CHECKING:
     from nextword.registry import Registry
 
-app = typer.Typer(help="Show the heads, objectives, metrics, tasks or recipes there are.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show the heads, objectives, conditioners, metrics, tasks or recipes there are.", no_args_is_help=True
+)
 
 
 @app.command()
@@ -35,6 +37,15 @@ def objectives() -> None:
 
     _show("objective", registry, "objectives")
     _show_parts(modifiers, registry, "objectives")
+
+
+@app.command()
+@plain_errors
+def conditioners() -> None:
+    """Conditioners, which bring an auxiliary text in: what may stand after a second / of --head."""
+    from nextword.conditioning import registry
+
+    _show("conditioner", registry, "conditioners")
 
 
 @app.command()

@@ -56,6 +56,8 @@ class AuxiliaryTokenizer:
                     "tokens; take its fast version, or a head that does not copy"
                 )
         limit = encoder.model_max_length if encoder.model_max_length < _UNLIMITED else None
+        if max_length is not None and max_length < 1 + encoder.num_special_tokens_to_add():
+            raise ValueError(f"auxiliary texts: max_length {max_length} leaves no place for a token of the text")
         if max_length is not None and limit is not None and max_length > limit:
             raise ValueError(f"auxiliary texts: max_length {max_length} is more than the encoder's limit of {limit}")
         self.encoder, self.tokenizer = encoder, tokenizer

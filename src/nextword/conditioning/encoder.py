@@ -21,6 +21,9 @@ def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
     """
     if isinstance(source, PreTrainedModel):
         return _checked(source, type(source).__name__)
+    if not isinstance(source, str | Path):
+        given = type(source).__name__
+        raise ValueError(f"encoder: a transformers model, a folder or a hub name is needed, {given} given")
     path = Path(source).expanduser()
     if str(source).startswith(("/", ".", "~")) and not path.is_dir():
         raise ValueError(f"encoder: no such folder: {source}")
@@ -28,7 +31,7 @@ def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
     try:
         config = AutoConfig.from_pretrained(name)
         found: Any = _kind(config).from_pretrained(name, dtype=torch.float32)
-    except OSError as fault:
+    except (OSError, ValueError) as fault:
         first = next(iter(str(fault).splitlines()), type(fault).__name__)
         raise ValueError(
             f"encoder: '{source}' is neither a folder with a model, nor a name on the hub that could be reached "
@@ -61,6 +64,21 @@ def _checked(encoder: PreTrainedModel, name: str) -> PreTrainedModel:
             f"encoder: {name} is a whole encoder-decoder model; give its encoder as a model of its own (T5EncoderModel)"
         )
     return encoder
+
+
+def width_of(config: dict[str, Any]) -> int:
+    """How wide the states of an encoder of this configuration are, whatever that is called in it."""
+    made: Any = AutoConfig.for_model(**config)
+    return int(made.hidden_size)
+
+
+def longest_text(encoder: PreTrainedModel) -> int | None:
+    """Most tokens that an encoder has positions for; None where positions are relative."""
+    for module in encoder.modules():
+        positions: Any = getattr(module, "position_embeddings", None)
+        if isinstance(positions, torch.nn.Embedding) and positions.padding_idx is not None:
+            return positions.num_embeddings - positions.padding_idx - 1  # RoBERTa counts from after its padding token
+    return getattr(encoder.config, "max_position_embeddings", None)
 
 
 def identity_of(encoder: PreTrainedModel) -> dict[str, Any]:
@@ -97,8 +115,8 @@ def expect_same(identity: dict[str, Any], encoder: PreTrainedModel, where: str) 
         encoder: What is at hand.
         where: For the message.
     """
-    width, theirs = identity["config"].get("hidden_size"), encoder.config.hidden_size
-    if width is not None and width != theirs:
+    width, theirs = width_of(identity["config"]), encoder.config.hidden_size
+    if width != theirs:
         raise ValueError(
             f"{where}: its states are {theirs} wide, the model was trained with '{identity['name']}', {width} wide"
         )

@@ -28,6 +28,9 @@ def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> Cond
         return spec
     if isinstance(spec, str):
         spec = {"conditioner": spec}
+    if not isinstance(spec, Mapping):
+        given = type(spec).__name__
+        raise ValueError(f"conditioner: a spec such as 'bergpt' or its settings are needed, {given} given")
     if "conditioner" not in spec:
         raise ValueError(f"conditioner: missing; it names the conditioner. Known: {', '.join(registry.names())}.")
     name, arguments = read_term(str(spec["conditioner"]).lower())

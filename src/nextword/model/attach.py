@@ -15,11 +15,11 @@ from nextword.conditioning import Conditioner, ConditionerConfig, conditioner_sp
 from nextword.conditioning.encoder import expect_same, identity_of, load_encoder
 from nextword.context import Context
 from nextword.heads import HeadConfig, head_spec, parse_head
-from nextword.model.conditioned import choose_trained, untie
+from nextword.model.conditioned import choose_trained, expect_no_encoder_of_its_own, untie
 from nextword.model.continuation import as_in_evaluation
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
 from nextword.model.vocabulary import prove_output_layer
-from nextword.objectives import ObjectiveConfig
+from nextword.objectives import ObjectiveConfig, parse_objective
 
 HeadSpec = str | Mapping[str, Any] | HeadConfig
 ObjectiveSpec = str | Mapping[str, Any] | ObjectiveConfig
@@ -65,13 +65,16 @@ def attach(
         raise ValueError(f"attach: a transformers model is needed, {type(model).__name__} given")
     if not isinstance(head, str | Mapping | HeadConfig):
         raise ValueError(f"attach: a head spec such as 'cache' or its settings are needed, {type(head).__name__} given")
+    parsed, aim = parse_head(head).unbuilt(), parse_objective(objective)
     scale = prove_output_layer(backbone)
     reader, settings, kept = _conditioning(model, conditioner, encoder)
+    if settings is not None and settings.unties:
+        untie(backbone)
     kind = NextWordForSeq2SeqLM if backbone.config.is_encoder_decoder else NextWordForCausalLM
     config: Any = kind.config_class(
         text_config=backbone.config,
-        head=parse_head(head).unbuilt().model_dump(),
-        objective=_plain(objective),
+        head=parsed.model_dump(),
+        objective=aim.model_dump(),
         conditioner=None if settings is None else settings.model_dump(),
         auxiliary_encoder=None if reader is None else identity_of(reader),
         state_scale=scale,
@@ -86,12 +89,12 @@ def attach(
     wrapped: NextWordModel = kind(config, backbone=backbone, encoder=reader)
     if kept is not None:
         wrapped.conditioner = kept
-    elif wrapped.conditioner is not None:
-        wrapped.conditioner.begin(backbone)
     device = wrapped.get_output_embeddings().weight.device
     for new in (wrapped.next_word_head, wrapped.conditioner, wrapped.auxiliary_encoder):
         if new is not None:
             new.to(device=device, dtype=backbone.dtype)
+    if kept is None and wrapped.conditioner is not None:
+        wrapped.conditioner.begin(backbone)
     choose_trained(wrapped)
     wrapped.train(backbone.training)
     _begin(wrapped)
@@ -101,10 +104,7 @@ def attach(
 def _conditioning(
     model: PreTrainedModel, conditioner: ConditionerSpec | None, encoder: PreTrainedModel | str | Path | None
 ) -> tuple[PreTrainedModel | None, ConditionerConfig | None, Conditioner | None]:
-    """Encoder, settings, and the conditioner itself where the model's own stays; None of each where there is none.
-
-    The backbone gets an output layer of its own where a new conditioner asks for one.
-    """
+    """Encoder, settings, and the conditioner itself where the model's own stays; None of each where there is none."""
     own: Any = model if isinstance(model, NextWordModel) and model.conditioner is not None else None
     if conditioner is None:
         if encoder is not None:
@@ -116,10 +116,8 @@ def _conditioning(
             f"attach: conditioner '{conditioner_spec(settings)}' needs the encoder that reads the auxiliary texts: "
             "encoder=AutoModel.from_pretrained(...), or its folder or hub name"
         )
-    reader = own.auxiliary_encoder if encoder is None else load_encoder(encoder)
-    if settings.unties:
-        untie(getattr(model, "backbone", model))
-    return reader, settings, None
+    expect_no_encoder_of_its_own(model.config)
+    return own.auxiliary_encoder if encoder is None else load_encoder(encoder), settings, None
 
 
 _BEGINNING_LENGTH = 32
@@ -139,10 +137,6 @@ def _begin(model: NextWordModel) -> None:
 
     with as_in_evaluation(model):
         model.next_word_head.begin(context_of)
-
-
-def _plain(spec: Any) -> Any:
-    return spec.model_dump() if isinstance(spec, HeadConfig | ObjectiveConfig) else spec
 
 
 def load(

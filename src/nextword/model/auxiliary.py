@@ -71,6 +71,7 @@ def auxiliary_of(model: Any, inputs: dict[str, Any], rows: int, history: History
     if "source_ids" in inputs:
         given["source_ids"] = inputs.pop("source_ids")
     began = history is not None and history.knows_source
+    expect_one_text(given)
     text = given.get("aux_states", given.get("aux_input_ids"))
     if text is None and not began:
         raise ValueError(
@@ -88,6 +89,16 @@ def auxiliary_of(model: Any, inputs: dict[str, Any], rows: int, history: History
     if began and text is not None:
         _expect_the_same(kept["given"], text)
     return Auxiliary(_part(kept, "conditioner"), _source(kept))
+
+
+def expect_one_text(given: Mapping[str, Any]) -> None:
+    """Raises ValueError where an auxiliary text is given in two ways, or as no tensor."""
+    texts = {name: given[name] for name in ("aux_input_ids", "aux_states") if given.get(name) is not None}
+    if len(texts) > 1:
+        raise ValueError("auxiliary text: both aux_input_ids and aux_states are given; give one of them")
+    for name, text in texts.items():
+        if not isinstance(text, Tensor):
+            raise ValueError(f"{name}: a tensor (batch, places) is needed, {type(text).__name__} given")
 
 
 def _read(model: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -153,10 +164,18 @@ def _expect_the_same(kept: Tensor, text: Tensor) -> None:
     """Raises ValueError where a KV cache is continued with another text; looked at on the CPU only."""
     if text.device.type != "cpu" or is_torchdynamo_compiling() or kept.dtype != text.dtype:
         return
-    if not torch.equal(kept, text):
+    if not _same(kept, text):
         raise ValueError(
             "auxiliary text: the KV cache was begun with another one; start with an empty cache, or pass none"
         )
+
+
+def _same(kept: Tensor, text: Tensor) -> bool:
+    if kept.shape != text.shape or not text.is_floating_point():
+        return torch.equal(kept, text)
+    # states of the same text are rounded otherwise in a batch of another size
+    difference = torch.linalg.vector_norm(kept - text, dim=(1, 2))
+    return bool((difference <= torch.finfo(text.dtype).eps ** 0.5 * torch.linalg.vector_norm(kept, dim=(1, 2))).all())
 
 
 def _part(kept: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from nextword.conditioning import parse_conditioner
 from nextword.conditioning import registry as conditioners
-from nextword.conditioning.encoder import fingerprint, new_encoder
+from nextword.conditioning.encoder import fingerprint, longest_text, new_encoder
 from nextword.heads import Dimensions
 from nextword.model.inputs import expect_known_ids
 
@@ -34,11 +34,7 @@ class Conditioned:
         self.auxiliary_encoder = self.conditioner = None
         if self.config.conditioner is None:
             return
-        if self.config.is_encoder_decoder:
-            raise ValueError(
-                "conditioner: it brings an auxiliary text to a decoder-only model; an encoder-decoder model reads one "
-                "with its own encoder"
-            )
+        expect_no_encoder_of_its_own(self.config)
         config = parse_conditioner(self.config.conditioner)
         decoder = self.config.text_config.get_text_config(decoder=True)
         self.auxiliary_encoder = new_encoder(self.config.auxiliary_encoder["config"]) if encoder is None else encoder
@@ -73,8 +69,12 @@ class Conditioned:
         encoder = self.auxiliary_encoder
         if aux_input_ids.ndim != 2 or aux_input_ids.shape[1] == 0:
             raise ValueError(f"aux_input_ids: shape {tuple(aux_input_ids.shape)}, (batch, places) is needed")
+        if aux_input_ids.is_floating_point():
+            raise ValueError(
+                f"aux_input_ids: {aux_input_ids.dtype} given, whole numbers are needed; states go to aux_states"
+            )
         expect_known_ids("aux_input_ids", aux_input_ids, encoder.get_input_embeddings().weight.shape[0])
-        limit = getattr(encoder.config, "max_position_embeddings", None)
+        limit = longest_text(encoder)
         if limit is not None and aux_input_ids.shape[1] > limit:
             raise ValueError(
                 f"auxiliary text: {aux_input_ids.shape[1]} tokens are more than the {limit} that its encoder has "
@@ -100,6 +100,15 @@ class Conditioned:
             told = self.config.auxiliary_encoder | {"fingerprint": fingerprint(self.auxiliary_encoder)}
             self.config.auxiliary_encoder = told
         super().save_pretrained(*args, **kwargs)  # type: ignore[misc]
+
+
+def expect_no_encoder_of_its_own(config: Any) -> None:
+    """Raises ValueError where a conditioner is put on an encoder-decoder model."""
+    if config.is_encoder_decoder:
+        raise ValueError(
+            "conditioner: it brings an auxiliary text to a decoder-only model; an encoder-decoder model reads one with "
+            "its own encoder"
+        )
 
 
 @torch.no_grad()

@@ -11,8 +11,8 @@ from transformers import LogitsProcessorList
 
 from nextword.config import validated
 from nextword.heads import head_spec
-from nextword.history import attach_history, decoder_cache, history_of
-from nextword.model.auxiliary import INPUTS
+from nextword.history import attach_history, decoder_cache, history_of, kv_length
+from nextword.model.auxiliary import INPUTS, expect_one_text
 from nextword.model.draw_again import DrawAgain
 from nextword.model.inputs import too_long
 from nextword.model.observe import expect_source
@@ -110,6 +110,23 @@ class HeadGeneration:
             longest = max(int(history.length) + max_cache_length, getattr(self, "_previous_max_cache_length", 0))
             history.reserve(longest)
 
+    def _prefill(
+        self, input_ids: Tensor, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        # transformers takes the places of a soft prefix for words of the text, so what is read already is cut off here
+        kv_cache = model_kwargs.get("past_key_values")
+        history = history_of(kv_cache)
+        if history is not None and history.virtual and kv_length(kv_cache):
+            mask = model_kwargs.get("attention_mask")
+            whole = getattr(generation_config, "_mask_length", -1) if mask is None else mask.shape[1]
+            if whole == input_ids.shape[1]:
+                input_ids = input_ids[:, int(history.length) :]
+            if generation_config.prefill_chunk_size is not None:
+                raise ValueError("prefill_chunk_size: conditioner 'prefix' goes on from a cache in one piece only")
+        return super()._prefill(  # type: ignore[misc]
+            input_ids, generation_config, model_kwargs, *args, **kwargs
+        )
+
     def _maybe_prepare_encoder_kwargs_for_generation(
         self, inputs_tensor: Tensor, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
@@ -139,6 +156,7 @@ class HeadGeneration:
     def _prepare_generation_config(self, generation_config: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         # what the head lets generate decide rides on the configuration, where transformers' own settings are
         given = {name: kwargs.pop(name) for name in self.next_word_head.generate_takes if name in kwargs}
+        expect_one_text(kwargs)
         ids = kwargs.pop("aux_input_ids", None)
         if ids is not None:  # encoded once, before rows are repeated for beams
             kwargs["aux_states"] = self.encode(ids, kwargs.get("aux_attention_mask"))
@@ -166,6 +184,8 @@ class HeadGeneration:
 
     def _get_candidate_generator(self, *args: Any, **kwargs: Any) -> Any:
         assistant = kwargs.get("assistant_model")
+        if getattr(getattr(assistant, "conditioner", None), "virtual", 0):
+            raise ValueError("generate: conditioner 'prefix' takes places of the cache, so its model is no assistant")
         if assistant is not None and getattr(assistant, "conditioner", None) is None:
             kept = {"source_ids"} if isinstance(assistant, HeadGeneration) else set()
             ours = {"source_ids", *INPUTS} - (kept if self.conditioner is None else set())
@@ -176,8 +196,12 @@ class HeadGeneration:
         """Continuous batching; refused for heads that remember, whose memory its paged cache does not carry.
 
         Raises:
-            ValueError: The head looks at earlier places, or the model has an encoder.
+            ValueError: The head looks at earlier places, or the model has an encoder or a conditioner.
         """
+        if self.conditioner is not None:
+            raise ValueError(
+                "generate_batch: continuous batching brings no auxiliary text to a conditioned model; use generate"
+            )
         if self.config.is_encoder_decoder:
             raise ValueError("generate_batch: continuous batching is for decoder-only models; use generate")
         if self.next_word_head.remembers:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 from transformers.modeling_utils import slice_logits_to_keep
 
+from nextword.conditioning.encoder import width_of
 from nextword.config import validated
 from nextword.context import Context, Layout
 from nextword.distribution import NextToken, Vocabulary
@@ -86,7 +87,7 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
 
     def _dimensions(self) -> Dimensions:
         decoder = self.config.text_config.get_text_config(decoder=True)
-        source = self.config.auxiliary_encoder["config"]["hidden_size"] if self.config.conditioner else None
+        source = width_of(self.config.auxiliary_encoder["config"]) if self.config.conditioner else None
         if self.config.is_encoder_decoder:
             source = self.config.text_config.get_text_config(encoder=True).hidden_size
         vocabulary = OutputLayer(self.backbone)

@@ -18,7 +18,7 @@ class Cost(Record):
     parameters: int = Field(ge=0)
     """Parameters of the whole model, shared weights counted once."""
     trained_parameters: int = Field(ge=0)
-    """Of these, the ones that training changed; 0 for a head that only acts at test time."""
+    """Parameters that had gradients, those of adapters included; 0 where nothing was trained."""
     ms_per_step: float | None = None
     """Milliseconds per optimiser step; None where nothing was trained."""
     peak_memory_mib: float | None = None
@@ -115,6 +115,8 @@ class RunRecord(Record):
     """Head spec, for example "softmax+cpr:20,100+mi"."""
     objective: str
     """Objective spec, for example "mle"."""
+    conditioner: str | None = None
+    """Conditioner spec, for example "bergpt:2"; None: nothing conditions it."""
     seed: int
     """Seed of this run."""
     evaluation: Evaluation

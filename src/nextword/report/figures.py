@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nextword.records import MetricValue
 from nextword.report import formats, svg
-from nextword.report.measures import Measure, measures
+from nextword.report.measures import PROMPTED, Measure, measures
 from nextword.report.methods import Method
 
 if TYPE_CHECKING:
@@ -50,21 +50,35 @@ def accuracy(methods: Sequence[Method]) -> str | None:
 def likelihood(methods: Sequence[Method]) -> str | None:
     """Perplexity, bits per byte and the like: a panel for each, a dot with its interval for each method."""
     found = [m for m in _recorded(methods) if m.group.startswith("Likelihood")]
+    # Of what a prompt changes one panel says enough; all of them would leave no room for any.
+    shown = [m for m in found if m.setting != PROMPTED or m.title == "perplexity"]
+    return _dot_panels("likelihood", methods, shown, zero=False)
+
+
+def steering(methods: Sequence[Method]) -> str | None:
+    """What the right auxiliary text is worth over another's: a dot with its interval for each method, and zero."""
+    found = [m for m in _recorded(methods) if m.group.startswith("Steering")]
+    return _dot_panels("steering", methods, found, zero=True)
+
+
+def _dot_panels(name: str, methods: Sequence[Method], found: Sequence[Measure], *, zero: bool) -> str | None:
     if not found:
         return None
-    with svg.figure("likelihood", WIDTH, 0.85 + 0.34 * len(methods)) as drawn:
+    with svg.figure(name, WIDTH, 0.85 + 0.34 * len(methods)) as drawn:
         panels = drawn.subplots(1, len(found), sharey=True, squeeze=False).flatten()
         for panel, shown in zip(panels, found, strict=True):
             for place, method in enumerate(methods):
                 _dots(panel, place, method, shown)
-            panel.set_title(shown.title)
+            if zero:
+                panel.axvline(0.0, color=svg.INK, linewidth=1.0, zorder=1)
+            panel.set_title(", ".join([shown.title, *shown.group.split(", ")[1:]]))
             panel.set_xlabel(formats.unit_name(_unit(methods, shown)), fontsize=9.5)
             panel.grid(axis="x")
             panel.margins(x=0.12)
             panel.locator_params(axis="x", nbins=5)
             panel.tick_params(axis="y", length=0)
         _method_names(panels[0], methods)
-        return svg.inline(drawn, "likelihood", "Dots with intervals for every method; numbers as in the table")
+        return svg.inline(drawn, name, "Dots with intervals for every method; numbers as in the table")
 
 
 def spectrum(methods: Sequence[Method]) -> str | None:

@@ -1,76 +1,22 @@
-"""What the methods' texts measure, laid out as in F2-Softmax (tables 1, 2 and 10): a row a method, people last."""
+"""What the methods' texts measure, laid out as in a paper: a row a method, people last, with a prompt below without."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from nextword.records import EvaluationResults, Measure, Results, SampleFile
+from nextword.records import EvaluationResults, Results, SampleFile
 from nextword.report import formats
-from nextword.report.evaluations import ARROWS, HUMAN, Cell, Group, Row, grouped
+from nextword.report.columns import Column, Layout, layout_of
+from nextword.report.evaluations import HUMAN, Cell, Group, Row, grouped
 from nextword.report.methods import Method, Style
 
 GREEDY = "greedy"
 """Title of the decoding that is shown first; the others keep their order."""
 
-BIGRAMS = 2
-"""Of the measures of n-grams, the one that stands for all where there is little room, as in figure 3 and table 3."""
-
-
-@dataclass(frozen=True)
-class _Rule:
-    pattern: str
-    group: str
-    title: str
-    short: str
-    metric: str
-    """Who gives the measure, and the reason where there is no value."""
-
-
-_RULES = (
-    _Rule(r"perplexity", "", "PPL", "PPL", "likelihood"),
-    _Rule(r"kl-human-generated", "", "KLD", "KLD", "unigram-kl"),
-    _Rule(r"ms-jaccard-([123])", "MS-Jaccard", "n = {n}", "MSJ-{n}", "ms-jaccard"),
-    _Rule(r"self-bleu-([123])", "Self-BLEU", "n = {n}", "SB-{n}", "self-bleu"),
-    _Rule(r"distinct-([123])", "Distinct", "n = {n}", "Dist-{n}", "distinct"),
-    _Rule(r"rep", "", "Rep", "Rep", "rep"),
-    _Rule(r"uniq-seq", "", "Uniq", "Uniq", "uniq-seq"),
-)
-
-
-@dataclass(frozen=True)
-class Column:
-    """A measure as a column."""
-
-    key: str
-    group: str
-    """Heading over columns that differ in the length of the n-grams only; empty for the others."""
-    title: str
-    short: str
-    """Title that needs no heading over it."""
-    metric: str
-    measure: Measure
-    main: bool
-    """Whether it is among the few for which a terminal or a figure has room."""
-
-    @property
-    def arrow(self) -> str:
-        """Which way is good."""
-        return ARROWS[self.measure.goal] if self.measure.goal else ""
-
-    @property
-    def goal(self) -> str:
-        """The same in words."""
-        words = {"higher": "higher is better", "lower": "lower is better", HUMAN: "the closer to people the better"}
-        return words[self.measure.goal] if self.measure.goal else ""
-
-    @property
-    def short_unit(self) -> str:
-        """The unit without what stands in brackets; of a share, its sign."""
-        name = formats.unit_name(self.measure.unit).partition(" (")[0]
-        return "%" if name.startswith("%") else name
+WITH_PROMPT = ", with prompt"
+"""How the title of a decoding ends that differs from the one without this end by a prompt alone."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +41,34 @@ class TextTable:
     human: TextRow | None
     groups: tuple[Group, ...]
     """All measures, those without a column too, a row a measure."""
+    of_people: bool
+    """Whether people were measured, shown here or not."""
+
+    @property
+    def has_best(self) -> bool:
+        """Whether any value is marked."""
+        return any(cell.best for row in self.rows for cell in row.cells)
+
+    @property
+    def several(self) -> bool:
+        """Whether a method has several seeds."""
+        return any(cell.seeds for row in self.rows for cell in row.cells)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Tables of the same columns that are read together: a way of writing without and with a prompt, or one alone."""
+
+    title: str
+    columns: tuple[Column, ...]
+    tables: tuple[TextTable, ...]
+
+    @property
+    def blocks(self) -> list[tuple[str, TextTable]]:
+        """The tables with what is written over each; nothing over one alone."""
+        if len(self.tables) == 1:
+            return [("", self.tables[0])]
+        return [("with prompt" if _prompted(table.decoding) else "without prompt", table) for table in self.tables]
 
     @property
     def headings(self) -> list[tuple[str, int]]:
@@ -109,63 +83,85 @@ class TextTable:
     @property
     def has_best(self) -> bool:
         """Whether any value is marked."""
-        return any(cell.best for row in self.rows for cell in row.cells)
+        return any(table.has_best for table in self.tables)
 
     @property
     def several(self) -> bool:
         """Whether a method has several seeds."""
-        return any(cell.seeds for row in self.rows for cell in row.cells)
+        return any(table.several for table in self.tables)
+
+    @property
+    def human(self) -> bool:
+        """Whether people have a row."""
+        return any(table.human is not None for table in self.tables)
 
 
 def in_order(results: Results) -> list[tuple[str, EvaluationResults]]:
-    """The decodings with what was measured of their texts, greedy first."""
-    return sorted(results.texts.items(), key=lambda item: item[0] != GREEDY)  # a stable sort keeps the others
+    """The decodings with what was measured of their texts: greedy first, without a prompt before with one."""
+    return [one for members in _ways(results).values() for one in members]
 
 
-def text_columns(measures: Mapping[str, Measure]) -> list[Column]:
-    """The measures that have a column, in the paper's order."""
-    found: list[Column] = []
-    for rule in _RULES:
-        matches = [match for key in measures if (match := re.fullmatch(rule.pattern, key))]
-        lengths = sorted((int((match.groups() or ("0",))[0]), match.string) for match in matches)
-        known = [n for n, _ in lengths]
-        main = BIGRAMS if BIGRAMS in known else max(known, default=0)
-        found += [
-            Column(
-                key, rule.group, rule.title.format(n=n), rule.short.format(n=n), rule.metric, measures[key], n == main
-            )
-            for n, key in lengths
-        ]
-    return found
+def sheets(results: Results, methods: Sequence[Method]) -> list[Sheet]:
+    """The tables of all decodings, greedy first; empty where the methods wrote nothing."""
+    return [_sheet(title, members, methods, len(results.seeds)) for title, members in _ways(results).items()]
 
 
-def text_tables(results: Results, methods: Sequence[Method]) -> list[TextTable]:
-    """The table of every decoding, greedy first; empty where the methods wrote nothing."""
-    return [_table(title, texts, methods, len(results.seeds)) for title, texts in in_order(results)]
+def _ways(results: Results) -> dict[str, list[tuple[str, EvaluationResults]]]:
+    """Decodings that differ by the prompt alone side by side, under the title that they share."""
+    found: dict[str, list[tuple[str, EvaluationResults]]] = {}
+    for title, texts in results.texts.items():
+        found.setdefault(title.removesuffix(WITH_PROMPT), []).append((title, texts))
+    first_greedy = sorted(found, key=lambda title: title != GREEDY)  # a stable sort keeps the others
+    return {title: sorted(found[title], key=lambda member: _prompted(member[0])) for title in first_greedy}
 
 
-def _table(decoding: str, texts: EvaluationResults, methods: Sequence[Method], seeds: int) -> TextTable:
+def _prompted(decoding: str) -> bool:
+    return decoding.endswith(WITH_PROMPT)
+
+
+def _sheet(
+    title: str, members: Sequence[tuple[str, EvaluationResults]], methods: Sequence[Method], seeds: int
+) -> Sheet:
+    measures = {key: measure for _, texts in members for key, measure in texts.measures.items()}
+    layout = layout_of(measures)
+    columns = tuple(layout.columns(measures))
+    tables = tuple(_table(name, texts, (layout, columns), methods, seeds) for name, texts in members)
+    return Sheet(title if len(tables) > 1 else tables[0].decoding, columns, tables)
+
+
+def _table(
+    decoding: str,
+    texts: EvaluationResults,
+    laid_out: tuple[Layout, tuple[Column, ...]],
+    methods: Sequence[Method],
+    seeds: int,
+) -> TextTable:
+    layout, columns = laid_out
     styles = {method.label: method.style for method in methods}
     whole = {system.name for system in texts.systems if len(system.files) >= seeds}
     groups = grouped(texts, judged=whole)
     rows = {row.key: row for group in groups for row in group.rows}
-    columns = text_columns(texts.measures)
-    shown = [rows[column.key] for column in columns]
     found = [
         TextRow(
             label=system.name,
             style=styles.get(system.name),
-            cells=_reasoned([row.cells[place] for row in shown], columns, system.files),
+            cells=_reasoned(_cells(rows, columns, place), columns, system.files),
             lacking="" if system.name in whole else f"{len(system.files)} of {seeds} seeds",
         )
         for place, system in enumerate(texts.systems)
     ]
-    human = None if texts.human is None else _human(shown, columns, texts.human)
-    return TextTable(decoding, tuple(columns), tuple(found), human, tuple(groups))
+    human = _human(rows, columns, texts.human) if layout.people and texts.human is not None else None
+    return TextTable(decoding, columns, tuple(found), human, tuple(groups), texts.human is not None)
 
 
-def _human(shown: Sequence[Row], columns: Sequence[Column], file: SampleFile) -> TextRow:
-    cells = [row.human for row in shown if row.human is not None]
+def _cells(rows: Mapping[str, Row], columns: Iterable[Column], place: int) -> list[Cell]:
+    """Of one system; the other table of a sheet may have a measure that this one lacks."""
+    return [rows[column.key].cells[place] if column.key in rows else Cell(formats.NOTHING) for column in columns]
+
+
+def _human(rows: Mapping[str, Row], columns: Sequence[Column], file: SampleFile) -> TextRow:
+    found = [rows[column.key].human if column.key in rows else None for column in columns]
+    cells = [cell if cell is not None else Cell(formats.NOTHING) for cell in found]
     return TextRow(HUMAN, None, _reasoned(cells, columns, [file]))
 
 

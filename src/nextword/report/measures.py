@@ -23,15 +23,15 @@ class Measure:
     group: str
     """Heading over the columns that belong together."""
     setting: str
-    """Which distribution was asked: "joint", "cache_only", ..."""
+    """Which distribution was asked: "joint", "cache_only", "prompted" (a prompt stood before the text), ..."""
     subset: str
     """The part of the cases it was measured on, for example "people"; empty: all of them."""
     better: Better | None
     """Which way is good; None where neither is, so that nothing is called best."""
     decimals: int | None
     """Digits after the point; None: four significant digits."""
-    order: tuple[int, float]
-    """Place among the other columns."""
+    order: tuple[int, int, float]
+    """Place among the other columns: of its group, in the group, and by the k of an Acc@k."""
     meaning: str
     """One sentence for a reader who does not know it; empty for a metric no rule knows."""
 
@@ -46,8 +46,11 @@ class _Rule:
     meaning: str
 
 
+PROMPTED = "prompted"
+"""The setting in which a prompt stood before the text."""
+
 # "cache_only_people_acc@2": the setting, the subset of the cases, the metric.
-_PREFIX = r"(?:(?P<setting>[a-z]+_only)_)?(?:(?P<subset>[A-Za-z0-9_-]+)_)?"
+_PREFIX = rf"(?:(?P<setting>[a-z]+_only|{PROMPTED})_)?(?:(?P<subset>[A-Za-z0-9_-]+)_)?"
 
 _RULES = (
     _Rule(
@@ -82,6 +85,15 @@ _RULES = (
         "lower",
         3,
         "NLL: negative log-likelihood.",
+    ),
+    _Rule(
+        _PREFIX + r"steering",
+        "steering",
+        "Steering",
+        "higher",
+        3,
+        "Steering: by how many nats per token a text is less likely given the auxiliary text of another; 0: the "
+        "auxiliary text is not heard.",
     ),
     _Rule(
         _PREFIX + r"copy_recall",
@@ -119,6 +131,11 @@ _RULES = (
     ),
 )
 
+_GROUPS = list(dict.fromkeys(rule.group for rule in _RULES))
+
+_SETTINGS = {PROMPTED: "with prompt"}
+"""Settings that are told in other words than their own."""
+
 
 def measure(key: str) -> Measure:
     """The presentation of the metric called ``key`` in the records.
@@ -133,7 +150,10 @@ def measure(key: str) -> Measure:
         if match:
             parts = {name: text or "" for name, text in match.groupdict().items()}
             k = parts.get("k", "")
-            group = ", ".join(p.replace("_", " ") for p in (rule.group, parts["setting"], parts["subset"]) if p)
+            setting, subset = (
+                _SETTINGS.get(name, name.replace("_", " ")) for name in (parts["setting"], parts["subset"])
+            )
+            group = ", ".join(part for part in (rule.group, setting, subset) if part)
             return Measure(
                 key=key,
                 title=rule.title.format(k=k),
@@ -142,13 +162,13 @@ def measure(key: str) -> Measure:
                 subset=parts["subset"],
                 better=rule.better,
                 decimals=rule.decimals,
-                order=(place, float(k) if k.isdigit() else 0.0),
+                order=(_GROUPS.index(rule.group), place, float(k) if k.isdigit() else 0.0),
                 meaning=rule.meaning,
             )
-    return Measure(key, key, "Other", "joint", "", None, None, (len(_RULES), 0.0), "")
+    return Measure(key, key, "Other", "joint", "", None, None, (len(_GROUPS), 0, 0.0), "")
 
 
 def measures(keys: set[str]) -> list[Measure]:
     """The presentations of several metrics, in reading order: the joint distribution before special settings."""
     found = [measure(key) for key in keys]
-    return sorted(found, key=lambda m: (m.order[0], m.subset, m.setting != "joint", m.setting, m.order[1], m.key))
+    return sorted(found, key=lambda m: (m.order[0], m.subset, m.setting != "joint", m.setting, m.order[1:], m.key))

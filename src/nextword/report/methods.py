@@ -31,10 +31,22 @@ class Method:
     label: str
     head: str
     objective: str
+    conditioner: str | None
+    """Conditioner spec; None where the method has none."""
     notes: tuple[str, ...]
     runs: tuple[RunRecord, ...]
     """By seed."""
     style: Style
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What it is made of: head, objective and, where it has one, conditioner."""
+        return self.head, self.objective, *([] if self.conditioner is None else [self.conditioner])
+
+    @property
+    def trained(self) -> bool:
+        """Whether any run was trained."""
+        return any(run.cost.trained_parameters > 0 or run.curve for run in self.runs)
 
 
 def methods(results: Results) -> list[Method]:
@@ -50,4 +62,5 @@ def _method(label: str, runs: list[RunRecord], place: int) -> Method:
     notes = dict.fromkeys(run.note for run in ordered if run.note)  # a dict keeps the order, a set would not
     # The lengths have no common divisor, so that 440 methods pass before two look the same.
     style = Style(_COLOURS[place % len(_COLOURS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)])
-    return Method(label, ordered[0].head, ordered[0].objective, tuple(notes), tuple(ordered), style)
+    first = ordered[0]
+    return Method(label, first.head, first.objective, first.conditioner, tuple(notes), tuple(ordered), style)

@@ -19,12 +19,14 @@ from nextword.report.methods import Method, methods
 from nextword.report.sweep import sweep
 from nextword.report.tables import Table, cost_table, main_table, subset_table
 from nextword.report.template import packaged, template
-from nextword.report.texts_page import decodings, heads, meanings, readings
+from nextword.report.texts_page import heads, meanings, readings, ways
 
 SHORT = 48
 """Longest value that is told in the opening facts; a checksum waits for the tables at the end."""
 
 INTERVALS = "Thin lines are 95 % intervals"
+
+STEERING = "What knowing the right auxiliary text instead of another's is worth. At the line: nothing, it is not heard."
 
 OPENING_DATA = ("train", "validation", "test", "leak")
 """How the names of those data fields begin that are told in the opening facts; the tables at the end have all."""
@@ -65,7 +67,7 @@ def render(results: Results) -> str:
     page = template("page.html.j2")
     found = methods(results)
     table = main_table(results)
-    written = decodings(results, found)
+    written = ways(results, found)
     return page.render(
         style=Markup(packaged("page.css")),
         results=results,
@@ -80,7 +82,7 @@ def render(results: Results) -> str:
         examples=examples(found),
         first_seeds=formats.listing([str(seed) for seed in sorted({method.runs[0].seed for method in found})] or [""]),
         methods=found,
-        decodings=written,
+        written=written,
         text_meanings=meanings(written),
         readings=readings(results, found),
         heads=heads(found),
@@ -95,20 +97,28 @@ def _summary(results: Results, found: Sequence[Method]) -> str:
     count = len(found)
     environment = results.environment
     what = "One next-word method was" if count == 1 else f"{count} next-word methods were"
+    trained = sum(method.trained for method in found)
+    done = "trained and measured" if trained == count else "measured"
     seeds = f"{len(results.seeds)} seeds" if len(results.seeds) > 1 else "one seed"
-    same = f"{_together(results)} saw the same batches. " if count > 1 else ""
+    same = f"{_together(results, found)}. " if count > 1 else ""
     return (
-        f"{what} trained and measured on the task “{results.task}” (version {results.task_version}) with {seeds}. "
+        f"{what} {done} on the task “{results.task}” (version {results.task_version}) with {seeds}. "
         f"{same}"
         f"Made with nextword {environment.nextword} on {environment.date[:10]}."
     )
 
 
-def _together(results: Results) -> str:
-    """What may be said of all methods: one that began at random had another start."""
+def _together(results: Results, found: Sequence[Method]) -> str:
+    """What may be said of all methods: one that began at random had another start, and not all need be trained."""
+    trained = sum(method.trained for method in found)
     methods = [run.settings.get("method") for run in results.runs]
     scratch = any(isinstance(method, dict) and method.get("from_scratch") for method in methods)
-    return "All of them" if scratch else "All of them started from the same model and"
+    if 0 < trained < len(found):
+        kept = f"{trained} of them were trained and saw the same batches"
+        return kept if scratch else f"All of them started from the same model; {kept}"
+    if not trained:
+        return "None of them was trained" if scratch else "None of them was trained, all are of the same model"
+    return f"All of them {'' if scratch else 'started from the same model and '}saw the same batches"
 
 
 def _facts(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -145,6 +155,7 @@ def _figures(found: Sequence[Method], results: Results) -> list[Figure]:
     sections = (
         ("accuracy", "Accuracy", bars, figures.accuracy),
         ("likelihood", "Likelihood", bars + " The axes do not start at zero.", figures.likelihood),
+        ("steering", "Steering", f"{STEERING} {bars}", figures.steering),
         (
             "spectrum",
             "Rank spectrum",

@@ -10,8 +10,9 @@ from statistics import fmean
 
 from nextword.records import EvaluationResults, MetricValue, Results
 from nextword.report import formats
+from nextword.report.columns import text_columns
 from nextword.report.evaluations import ARROWS, spread
-from nextword.report.main_table import in_order, text_columns
+from nextword.report.main_table import in_order
 from nextword.report.measures import measure
 from nextword.report.methods import Method
 

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from nextword.records import Cost, MetricValue, Results, RunRecord
 from nextword.report import formats
-from nextword.report.measures import Better, Measure, measures
+from nextword.report.measures import PROMPTED, Better, Measure, measures
 from nextword.report.methods import Method, methods
 
 LONGEST_UNIT = 14
@@ -18,6 +18,9 @@ LONGEST_UNIT = 14
 
 MAIN = 2
 """How many metrics of each group are shown in a terminal."""
+
+MAIN_WITH_PROMPT = 1
+"""The same of the metrics that are measured a second time, with a prompt."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,11 @@ def _table(results: Results, columns: Sequence[Column]) -> Table:
 def _metric_columns(runs: Sequence[RunRecord], wanted: Callable[[Measure], bool]) -> list[Column]:
     found = [m for m in measures({key for run in runs for key in run.evaluation.metrics}) if wanted(m)]
     grouped = [list(members) for _, members in groupby(found, key=lambda m: m.group)]
-    return [_metric_column(m, runs, main=i < MAIN) for members in grouped for i, m in enumerate(members)]
+    return [_metric_column(m, runs, main=i < _main(m)) for members in grouped for i, m in enumerate(members)]
+
+
+def _main(measure: Measure) -> int:
+    return MAIN_WITH_PROMPT if measure.setting == PROMPTED else MAIN
 
 
 def _metric_column(measure: Measure, runs: Sequence[RunRecord], main: bool) -> Column:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from nextword.records import Results
 from nextword.report.evaluation_terminal import starred
-from nextword.report.main_table import TextTable, text_tables
+from nextword.report.main_table import Sheet, sheets
 from nextword.report.methods import methods
 from nextword.report.tables import Cell, Column, cost_table, main_table
 from nextword.report.tables import Table as Numbers
@@ -27,9 +27,9 @@ FEWER = "\N{DAGGER}"
 def results_table(results: Results) -> RenderableType:
     """The first metrics of each group and the costs of every method, the best of a column in bold with a star.
 
-    Below it, where the methods wrote texts, what those of the first decoding measure; the page has all decodings.
+    Below it, where the methods wrote texts, what those of the first way of writing measure; the page has all of them.
     """
-    written = text_tables(results, methods(results))
+    written = sheets(results, methods(results))
     table = _results(results)
     return Group(table, _texts(written)) if written else table
 
@@ -78,12 +78,12 @@ def _lacking(metrics: Numbers, costs: Numbers) -> Iterator[str]:
             yield f"{FEWER} {metric_row.method.label}: {which}{count} only"
 
 
-def _texts(written: list[TextTable]) -> Table:
-    """The main columns of the first decoding, a row a method, people last."""
+def _texts(written: list[Sheet]) -> Table:
+    """The main columns of the first way of writing, a row a method, people last."""
     shown = written[0]
     main = [column.main for column in shown.columns]
     table = Table(
-        title=f"Texts, {shown.decoding}",
+        title=f"Texts, {shown.title}",
         caption=_texts_caption(written),
         box=box.SIMPLE_HEAD,
         padding=(0, 0),
@@ -93,23 +93,29 @@ def _texts(written: list[TextTable]) -> Table:
     for column in compress(shown.columns, main):
         unit = f"({column.short_unit})" if len(column.short_unit) <= LONGEST_UNIT else ""
         table.add_column(Text(f"{column.short}{column.arrow}\n{unit}".rstrip()), justify="right", no_wrap=True)
-    for row in shown.rows:
-        mark = FEWER if row.lacking else ""
-        table.add_row(Text(f"{row.label}{mark}"), *(starred(cell) for cell in compress(row.cells, main)))
-    if shown.human is not None:
-        table.add_section()
-        table.add_row(Text(shown.human.label), *(starred(cell) for cell in compress(shown.human.cells, main)))
+    for title, block in shown.blocks:
+        if title:
+            table.add_section()
+            table.add_row(Text(title, style="dim"))
+        for row in block.rows:
+            mark = FEWER if row.lacking else ""
+            table.add_row(Text(f"{row.label}{mark}"), *(starred(cell) for cell in compress(row.cells, main)))
+        if block.human is not None:
+            table.add_section()
+            table.add_row(Text(block.human.label), *(starred(cell) for cell in compress(block.human.cells, main)))
     return table
 
 
-def _texts_caption(written: list[TextTable]) -> Text:
+def _texts_caption(written: list[Sheet]) -> Text:
     shown = written[0]
     said = ["mean over seeds"] if shown.several else []
-    said += ["* best of its column"] if shown.has_best else []
-    said += ["\N{RIGHTWARDS ARROW} the closer to human the better"] if shown.human is not None else []
+    best = "* best of its column and block" if len(shown.tables) > 1 else "* best of its column"
+    said += [best] if shown.has_best else []
+    said += ["\N{RIGHTWARDS ARROW} the closer to human the better"] if shown.human else []
     lines = ["; ".join(said)] if said else []
-    lines += [f"{FEWER} {row.label}: {row.lacking} only" for row in shown.rows if row.lacking]
-    lines += [f"in the report: {', '.join(['intervals', 'ranking', *(table.decoding for table in written[1:])])}"]
+    lacking = {row.label: row.lacking for table in shown.tables for row in table.rows if row.lacking}
+    lines += [f"{FEWER} {label}: {count} only" for label, count in lacking.items()]
+    lines += [f"in the report: {', '.join(['intervals', 'ranking', *(sheet.title for sheet in written[1:])])}"]
     return Text("\n".join(lines))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nextword.records import EvaluationResults, Results, RunRecord, Span
 from nextword.report import formats
 from nextword.report.evaluations import Test, note_on_tests, paired_rows, undefined
-from nextword.report.main_table import TextTable, text_tables
+from nextword.report.main_table import Sheet, TextTable, sheets
 from nextword.report.methods import Method, Style
 
 
@@ -16,7 +16,6 @@ from nextword.report.methods import Method, Style
 class Decoding:
     """Everything about the texts of one decoding."""
 
-    anchor: str
     table: TextTable
     evaluation: EvaluationResults
     tests: tuple[Test, ...]
@@ -25,6 +24,15 @@ class Decoding:
     undefined: tuple[tuple[str, str, dict[str, str]], ...]
     vote_titles: str
     """Titles of the measures that voted for the ranking."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """Decodings that are read together, under one heading."""
+
+    anchor: str
+    sheet: Sheet
+    decodings: tuple[Decoding, ...]
 
 
 @dataclass(frozen=True)
@@ -49,16 +57,21 @@ class Reading:
     authors: tuple[Author, ...]
 
 
-def decodings(results: Results, methods: Sequence[Method]) -> list[Decoding]:
-    """The decodings, greedy first; empty where the methods wrote nothing."""
-    tables = text_tables(results, methods)
-    return [_decoding(number, table, results.texts[table.decoding]) for number, table in enumerate(tables, 1)]
+def ways(results: Results, methods: Sequence[Method]) -> list[Way]:
+    """The ways of writing, greedy first; empty where the methods wrote nothing."""
+    return [
+        Way(
+            anchor=f"texts-{number}",
+            sheet=sheet,
+            decodings=tuple(_decoding(table, results.texts[table.decoding]) for table in sheet.tables),
+        )
+        for number, sheet in enumerate(sheets(results, methods), 1)
+    ]
 
 
-def _decoding(number: int, table: TextTable, texts: EvaluationResults) -> Decoding:
+def _decoding(table: TextTable, texts: EvaluationResults) -> Decoding:
     votes = [texts.measures[key].title for key in texts.wins.measures] if texts.wins is not None else []
     return Decoding(
-        anchor=f"texts-{number}",
         table=table,
         evaluation=texts,
         tests=tuple(paired_rows(texts, {column.key for column in table.columns})),
@@ -68,9 +81,9 @@ def _decoding(number: int, table: TextTable, texts: EvaluationResults) -> Decodi
     )
 
 
-def meanings(found: Sequence[Decoding]) -> list[tuple[str, str]]:
+def meanings(found: Sequence[Way]) -> list[tuple[str, str]]:
     """What the columns of the tables mean, each once: sentence and unit in full."""
-    measures = [column.measure for one in found for column in one.table.columns]
+    measures = [column.measure for one in found for column in one.sheet.columns]
     return list(dict.fromkeys((measure.meaning, formats.unit_name(measure.unit)) for measure in measures))
 
 

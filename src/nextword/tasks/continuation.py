@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from nextword.metrics.metric import parse_metric
 from nextword.model.plain_search import plain_search
 from nextword.records import write_atomically
 from nextword.tasks.decoding import Decoding
-from nextword.tasks.encoding import batches, measuring
+from nextword.tasks.encoding import batches, measuring, pad_left, pad_right
 from nextword.tasks.task import Progress, Texts
 
 if TYPE_CHECKING:
@@ -42,15 +42,9 @@ DIGITS = 6
 """Log-probabilities in samples files are rounded to so many."""
 
 
-class ContinuationConfig(Settings):
-    """What is written after prompts from the test text, and how it is measured."""
+class WritingConfig(Settings):
+    """How texts are written, and how they are measured."""
 
-    prompts: int = Field(default=0, ge=0)
-    """Blocks of the test text, from its beginning, that give a prompt each; fewer where it has no more; 0: no texts."""
-    prefix: int = Field(default=50, ge=1)
-    """Tokens of a prompt: the first ones of its block."""
-    continuation: int = Field(default=100, ge=1)
-    """Tokens of a text: those of the rest of the block, and as many that a method writes in their place."""
     batch_size: int = Field(default=32, ge=1)
     """Prompts continued at a time."""
     decodings: list[Decoding] = Field(default=[Decoding(), Decoding(top_k=3)], min_length=1)
@@ -59,8 +53,7 @@ class ContinuationConfig(Settings):
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
     """Metrics of the texts, as for nextword evaluate; may change later."""
     wins: list[str] | None = None
-    """Keys that vote in the table of wins; None: F2-Softmax's seven with the metrics above, else one of each metric;
-    may change later."""
+    """Keys that vote in the table of wins; None: one of each metric; may change later."""
     examples: int = Field(default=3, ge=0)
     """Texts shown in the report: those of the first prompts; may change later."""
 
@@ -72,12 +65,30 @@ class ContinuationConfig(Settings):
         return metrics
 
     @model_validator(mode="after")
-    def _told_apart(self) -> ContinuationConfig:
+    def _told_apart(self) -> Self:
         titles = [decoding.title for decoding in self.decodings]
         twice = [title for number, title in enumerate(titles) if title in titles[:number]]
         if twice:
             raise ValueError(f"decodings: '{twice[0]}' is given twice")
         return self
+
+
+MAY_CHANGE = frozenset({"generation.metrics", "generation.wins", "generation.examples"})
+"""Those that only say how written texts are measured, as settings of a task."""
+
+
+class ContinuationConfig(WritingConfig):
+    """What is written after prompts from the test text, and how it is measured."""
+
+    prompts: int = Field(default=0, ge=0)
+    """Blocks of the test text, from its beginning, that give a prompt each; fewer where it has no more; 0: no texts."""
+    prefix: int = Field(default=50, ge=1)
+    """Tokens of a prompt: the first ones of its block."""
+    continuation: int = Field(default=100, ge=1)
+    """Tokens of a text: those of the rest of the block, and as many that a method writes in their place."""
+    wins: list[str] | None = None
+    """Keys that vote in the table of wins; None: F2-Softmax's seven with the metrics above, else one of each metric;
+    may change later."""
 
     @property
     def block(self) -> int:
@@ -206,27 +217,51 @@ def continued(
 
     Args:
         model: An attached model.
-        given: Prompts of one length.
+        given: Prompts; shorter ones are padded on the left.
         decoding: How it writes.
         length: Tokens to write.
         arguments: Further arguments of ``generate``.
     """
-    ids = torch.tensor([prompt.ids for prompt in given], device=model.device)
+    ids, mask = pad_left([prompt.ids for prompt in given], _filler(model))
     with plain_search(model, stops=False, max_new_tokens=length, **decoding.arguments()):
-        made = model.generate(ids, attention_mask=torch.ones_like(ids), **arguments)[:, ids.shape[1] :]
+        made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device), **arguments)
+    made = made[:, ids.shape[1] :]
     if made.shape[1] != length:
         raise ValueError(f"decoding '{decoding.title}' wrote {made.shape[1]} tokens instead of {length}")
     found: list[list[int]] = made.tolist()
     return found
 
 
-def reference_log_probs(model: Any, given: Sequence[Prompt]) -> list[list[float]]:
-    """Log-probability of every token of what people wrote, each after all right ones before it."""
-    ids = torch.tensor([[*prompt.ids, *prompt.reference] for prompt in given], device=model.device)
-    inputs, targets = ids[:, :-1], ids[:, 1:]
-    asked = torch.zeros_like(inputs, dtype=torch.bool)
-    asked[:, len(given[0].ids) - 1 :] = True
-    dist = model.distribution(inputs, attention_mask=torch.ones_like(inputs), positions=asked)
-    found = dist.log_prob(targets[asked][:, None])[:, 0].double().cpu().reshape(len(given), -1)
-    rounded: list[list[float]] = [[round(value, DIGITS) for value in row] for row in found.tolist()]
-    return rounded
+def reference_log_probs(
+    model: Any, given: Sequence[Prompt], arguments: Mapping[str, Any] | None = None
+) -> list[list[float]]:
+    """The same as ``log_probs_of_references``, rounded for a file."""
+    found = log_probs_of_references(model, given, arguments)
+    return [[round(value, DIGITS) for value in row] for row in found]
+
+
+def log_probs_of_references(
+    model: Any, given: Sequence[Prompt], arguments: Mapping[str, Any] | None = None
+) -> list[list[float]]:
+    """Log-probability of every token of what people wrote, each after all right ones before it.
+
+    Args:
+        model: An attached model.
+        given: Prompts; shorter rows are padded on the right.
+        arguments: Further arguments of ``distribution``.
+    """
+    rows = [[*prompt.ids, *prompt.reference] for prompt in given]
+    ids, mask = (tensor.to(model.device) for tensor in pad_right(rows, _filler(model)))
+    inputs, targets, seen = ids[:, :-1], ids[:, 1:], mask[:, 1:].bool()
+    begins = torch.tensor([len(prompt.ids) - 1 for prompt in given], device=model.device)
+    asked = seen & (torch.arange(inputs.shape[1], device=model.device)[None, :] >= begins[:, None])
+    dist = model.distribution(inputs, attention_mask=mask[:, :-1], positions=asked, **(arguments or {}))
+    found = dist.log_prob(targets[asked][:, None])[:, 0].double().cpu()
+    parts = found.split([len(prompt.reference) for prompt in given])
+    return [part.tolist() for part in parts]
+
+
+def _filler(model: Any) -> int:
+    """A token for places that the mask leaves out."""
+    pad = model.generation_config.pad_token_id
+    return 0 if pad is None else int(pad)

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from pydantic import Field, model_validator
 
 from nextword.config import Settings, read_term
 from nextword.registry import did_you_mean
+
+
+class Writing(Protocol):
+    """One way to write texts, as far as a comparison must know it: what it is called, and whether it draws tokens."""
+
+    @property
+    def title(self) -> str:
+        """What a table calls it."""
+        ...
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether tokens are drawn, so that another seed writes another text."""
+        ...
 
 
 class Decoding(Settings):

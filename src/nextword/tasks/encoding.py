@@ -55,6 +55,20 @@ def pad_right(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
     return ids, mask
 
 
+def pad_left(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """Ids (B, T) and attention mask (B, T) for texts that are gone on with, all of which end in the last column.
+
+    >>> pad_left([[5, 6], [7]], pad=0)
+    (tensor([[5, 6],
+            [0, 7]]), tensor([[1, 1],
+            [0, 1]]))
+    """
+    length = max(len(row) for row in rows)
+    ids = torch.tensor([[*[pad] * (length - len(row)), *row] for row in rows])
+    mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows])
+    return ids, mask
+
+
 def last_positions(mask: Tensor) -> Tensor:
     """True at each row's last real token, (B, T)."""
     return torch.arange(mask.shape[1])[None, :] == mask.sum(dim=1, keepdim=True) - 1

@@ -5,7 +5,6 @@ Window and stride are settings, every token is scored exactly once, and bits per
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -17,14 +16,15 @@ from jaxtyping import Int
 from pydantic import Field
 
 from nextword.config import Settings
-from nextword.metrics.intervals import Interval
 from nextword.metrics.likelihood import LikelihoodSum
 from nextword.pretrained import load_tokenizer
-from nextword.records import Evaluation, MetricValue
+from nextword.records import Evaluation
 from nextword.tasks.bpe import ids_and_bytes, token_ids, trained_tokenizer
-from nextword.tasks.continuation import ContinuationConfig, Continuations, Prompt, prompts
+from nextword.tasks.continuation import MAY_CHANGE, ContinuationConfig, Continuations, Prompt, prompts
 from nextword.tasks.decoding import Decoding
 from nextword.tasks.encoding import batches, measuring, start_id
+from nextword.tasks.gpt2_start import Gpt2StartConfig
+from nextword.tasks.likelihood_values import likelihood_values
 from nextword.tasks.task import Progress, Start, Task, Texts, registry
 from nextword.tasks.text import read_parts
 from nextword.tasks.tuning import tune_cache
@@ -33,29 +33,6 @@ from nextword.tasks.windows import Window, windows
 if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
-
-
-class LmStartConfig(Settings):
-    """The small GPT-2 that all methods start from where no pretrained model is given."""
-
-    n_layer: int = Field(default=3, ge=1)
-    """Transformer layers."""
-    n_embd: int = Field(default=128, ge=4)
-    """Width of the states."""
-    n_head: int = Field(default=4, ge=1)
-    """Attention heads; must divide n_embd."""
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout everywhere; a run of a few minutes sees the text about once and needs none."""
-    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout of attention weights; None: as everywhere."""
-    tied: bool = True
-    """Whether input and output embeddings are one matrix."""
-    steps: int = Field(default=800, ge=0)
-    """Optimiser steps; 0: every method starts from the same random weights."""
-    batch_size: int = Field(default=8, ge=1)
-    """Blocks of one step."""
-    learning_rate: float = Field(default=2e-3, gt=0)
-    """Highest learning rate."""
 
 
 class LmFilesConfig(Settings):
@@ -100,7 +77,7 @@ class LmConfig(Settings):
     """Windows at a time in measurements."""
     generation: ContinuationConfig = ContinuationConfig()
     """Texts that every method writes."""
-    start: LmStartConfig = LmStartConfig()
+    start: Gpt2StartConfig = Gpt2StartConfig()
     """The start model where no pretrained one is given."""
 
 
@@ -111,7 +88,7 @@ class LanguageModelling(Task):
     name = "lm"
     version = 1
     Config = LmConfig
-    may_change = frozenset({"generation.metrics", "generation.wins", "generation.examples"})
+    may_change = MAY_CHANGE
 
     def __init__(self, config: LmConfig) -> None:
         self.config = config
@@ -146,21 +123,8 @@ class LanguageModelling(Task):
 
     def start(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Start:
         """A small GPT-2, trained on the training text."""
-        from transformers import GPT2Config
-
-        config = self.config.start
-        end = start_id(tokenizer)
-        attention = config.dropout if config.attention_dropout is None else config.attention_dropout
-        architecture = GPT2Config(
-            vocab_size=len(tokenizer), n_positions=max(self._lengths().values()), n_embd=config.n_embd,
-            n_layer=config.n_layer, n_head=config.n_head, bos_token_id=end, eos_token_id=end,
-            pad_token_id=tokenizer.pad_token_id, resid_pdrop=config.dropout, embd_pdrop=config.dropout,
-            attn_pdrop=attention, tie_word_embeddings=config.tied,
-        )  # fmt: skip
-        settings = {
-            "steps": config.steps, "batch_size": config.batch_size, "learning_rate": config.learning_rate,
-        }  # fmt: skip
-        return Start(architecture, self.training(tokenizer), settings)
+        architecture = self.config.start.architecture(tokenizer, max(self._lengths().values()))
+        return Start(architecture, self.training(tokenizer), self.config.start.training())
 
     def check_start(self, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """The model's positions must hold a window, a block and a text after its prompt."""
@@ -203,18 +167,7 @@ class LanguageModelling(Task):
         found = windows(len(stream), self.config.window, self.config.stride)
         with measuring(model):
             total = self._score(model, stream, counts, found, progress)
-        metrics = {
-            "nll": _value(total.nll(), "nats per token", total.tokens, total.nll_interval()),
-            "bits_per_byte": _value(
-                total.bits_per_byte(), "bits per UTF-8 byte", total.bytes, total.bits_per_byte_interval()
-            ),
-        }
-        # A perplexity too large for a float is left out; nll says the same and is there.
-        if math.isfinite(total.perplexity()):
-            metrics["perplexity"] = _value(
-                total.perplexity(), "per token of this tokenizer", total.tokens, total.perplexity_interval()
-            )
-        return Evaluation(metrics=metrics)
+        return Evaluation(metrics=likelihood_values(total))
 
     def texts(self) -> Texts | None:
         """Continuations of the test text, where ``task.generation.prompts`` asks for some."""
@@ -281,8 +234,3 @@ def _stream(
 ) -> tuple[torch.Tensor, Int[np.ndarray, "N"]]:
     ids, counts = ids_and_bytes(tokenizer, text)
     return torch.tensor([start_id(tokenizer), *ids[:limit]]), counts[:limit]
-
-
-def _value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
-    low, high = interval if interval is not None and all(map(math.isfinite, interval)) else (None, None)
-    return MetricValue(value=value, unit=unit, n=n, low=low, high=high)

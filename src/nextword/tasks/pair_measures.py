@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from nextword.metrics.copying import CopyingSum, words
-from nextword.metrics.intervals import Interval
 from nextword.metrics.likelihood import LikelihoodSum
 from nextword.model.plain_search import plain_search
 from nextword.records import ExamplePrediction, MetricValue, TopWord
 from nextword.tasks.encoding import IGNORED, batches, pad_right
+from nextword.tasks.likelihood_values import measured_value
 from nextword.tasks.pair_encoding import EncodedPair
 from nextword.tasks.task import Progress
 
@@ -40,22 +40,6 @@ def likelihood(
         if progress is not None:
             progress(done / len(pairs))
     return total
-
-
-def likelihood_metrics(total: LikelihoodSum) -> dict[str, MetricValue]:
-    """Perplexity and nll per token of this tokenizer, and bits per byte of the targets, with bootstrap intervals."""
-    found = {
-        "nll": _value(total.nll(), "nats per target token", total.tokens, total.nll_interval()),
-        "bits_per_byte": _value(
-            total.bits_per_byte(), "bits per UTF-8 byte of targets", total.bytes, total.bits_per_byte_interval()
-        ),
-    }
-    # A perplexity too large for a float is left out; nll says the same and is there.
-    if math.isfinite(total.perplexity()):
-        found["perplexity"] = _value(
-            total.perplexity(), "per target token of this tokenizer", total.tokens, total.perplexity_interval()
-        )
-    return found
 
 
 def generate(
@@ -106,10 +90,10 @@ def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozense
         recall, precision = total.recall(), total.precision()
         if recall is not None:
             unit = f"fraction of {kind} in the reference"
-            found[f"{prefix}copy_recall"] = _value(recall, unit, total.wanted, total.recall_interval())
+            found[f"{prefix}copy_recall"] = measured_value(recall, unit, total.wanted, total.recall_interval())
         if precision is not None:
             unit = f"fraction of {kind} in the output"
-            found[f"{prefix}copy_precision"] = _value(precision, unit, total.copied, total.precision_interval())
+            found[f"{prefix}copy_precision"] = measured_value(precision, unit, total.copied, total.precision_interval())
     return found
 
 
@@ -182,8 +166,3 @@ def _rare_copy(pair: EncodedPair, frequent: frozenset[str]) -> int | None:
 def _shortened(text: str) -> str:
     split = text.split()
     return " ".join(split[:SHOWN_WORDS]) + (" \N{HORIZONTAL ELLIPSIS}" if len(split) > SHOWN_WORDS else "")
-
-
-def _value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
-    low, high = interval if interval is not None and all(map(math.isfinite, interval)) else (None, None)
-    return MetricValue(value=value, unit=unit, n=n, low=low, high=high)

@@ -1,14 +1,14 @@
-"""Pairs of a source and a target: read from JSON lines, or made from plain text by taking sentences out."""
+"""Pairs of a source and a target, in three parts: from JSON lines, or from whatever other files a task can read."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nextword.tasks.gaps import GapConfig, Pair, gap_pairs
 from nextword.tasks.text import read_parts
@@ -27,16 +27,61 @@ SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How pairs are found in files: fields of JSON lines, shares of a file that comes unsplit, gaps in plain text."""
+class Side:
+    """One side of a pair: what messages call it, and the field of a JSON line that holds it."""
 
-    source_field: str
-    target_field: str
+    name: str
+    field: str
+
+    @property
+    def setting(self) -> str:
+        """The setting that names the field."""
+        return f"task.{self.name}_field"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How pairs are found in files, and how those that come unsplit are split.
+
+    Attributes:
+        source: What the source of a pair is.
+        target: What its target is.
+        split_field: Field of a JSON line that names the part; None: the part goes by a hash.
+        validation_share: Share of the pairs that validates, by hash.
+        test_share: Share that tests.
+        seed: Of the hash.
+        other: What reads files that hold no JSON lines.
+        hashed: Side that is hashed: pairs that share it stay together.
+    """
+
+    source: Side
+    target: Side
     split_field: str | None
     validation_share: float
     test_share: float
-    gaps: GapConfig
     seed: int
+    other: OtherFiles
+    hashed: Literal["source", "target"] = "source"
+
+    def __post_init__(self) -> None:
+        held_out = self.validation_share + self.test_share
+        if held_out >= 1:
+            raise ValueError(
+                f"task.validation_share + task.test_share is {held_out:g}: it must stay below 1 to leave a training set"
+            )
+
+
+@dataclass(frozen=True)
+class OtherFiles:
+    """A reader of files without JSON lines.
+
+    Attributes:
+        read: Gives the pairs of a path; the last argument is the setting that holds it, for messages.
+        wanted: What these files are, for messages: "plain text (...)".
+    """
+
+    read: Callable[[Path, Reading, str], PairParts]
+    wanted: str
 
 
 @dataclass(frozen=True)
@@ -65,7 +110,7 @@ def read_pairs(path: Path, reading: Reading, where: str = "task.data") -> PairPa
     """Reads a folder or a file.
 
     Args:
-        path: A folder with train, validation and test files (``.jsonl``, else ``.txt``), or one file of either kind.
+        path: A folder with train, validation and test ``.jsonl`` files, one such file, or what ``reading.other`` reads.
         reading: How.
         where: Name of the setting that holds the path, for messages.
 
@@ -75,14 +120,14 @@ def read_pairs(path: Path, reading: Reading, where: str = "task.data") -> PairPa
     if not path.exists():
         raise ValueError(
             f"{where}: '{path}' does not exist. Give a .jsonl file, a folder with train.jsonl, validation.jsonl and "
-            f"test.jsonl, or plain text (train.txt, valid.txt, test.txt), in which sentences are taken out."
+            f"test.jsonl, or {reading.other.wanted}."
         )
     if path.is_dir() and any(_part_file(path, part) for part in PARTS):
         found = _from_folder(path, reading, where)
     elif path.is_file() and path.suffix.lower() in SUFFIXES:
         found = _from_file(path, reading, where)
     else:
-        found = _from_text(path, reading, where)
+        found = reading.other.read(path, reading, where)
     for part in PARTS:
         if not getattr(found, part):
             sizes = ", ".join(f"{len(getattr(found, name))} {name}" for name in PARTS)
@@ -111,10 +156,44 @@ def _hint(found: PairParts) -> str:
 GAPS = "files, a sentence taken out of each paragraph"
 
 
-def _from_text(path: Path, reading: Reading, where: str) -> PairParts:
-    texts = read_parts(path, where)
-    pairs = {part: list(gap_pairs(getattr(texts, part), reading.gaps, reading.seed)) for part in PARTS}
-    return PairParts(*_in_order(pairs), source=texts.source, split=GAPS)
+def gap_texts(config: GapConfig) -> OtherFiles:
+    """Plain text, of each paragraph of which a sentence is taken out."""
+
+    def read(path: Path, reading: Reading, where: str) -> PairParts:
+        texts = read_parts(path, where)
+        pairs = {part: list(gap_pairs(getattr(texts, part), config, reading.seed)) for part in PARTS}
+        return PairParts(*_in_order(pairs), source=texts.source, split=GAPS)
+
+    return OtherFiles(read, "plain text (train.txt, valid.txt, test.txt), in which sentences are taken out")
+
+
+def split_by_hash(pairs: Iterable[Pair], reading: Reading, source: str, kind: str) -> PairParts:
+    """Pairs that come unsplit, dealt out by a hash; those with a side without text are left out and counted.
+
+    Args:
+        pairs: The pairs.
+        reading: Shares, seed and side of the hash.
+        source: Where they are from, for reports.
+        kind: What they come in, for reports: "one file".
+    """
+    parts: dict[str, list[Pair]] = {part: [] for part in PARTS}
+    count = 0
+    for pair in pairs:
+        parts[_part_by_hash(pair, reading)] += _with_text([pair])
+        count += 1
+    shares = (1 - reading.validation_share - reading.test_share, reading.validation_share, reading.test_share)
+    side: Side = getattr(reading, reading.hashed)
+    split = f"{kind} by a hash of the {side.name}, {'/'.join(f'{100 * share:g}' for share in shares)} %"
+    return PairParts(*_in_order(parts), source=source, split=split, empty=count - sum(map(len, parts.values())))
+
+
+def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading: Reading) -> dict[str, int]:
+    """How many tested pairs have a source, or a target, that a trained pair has too, by name: ``leak_sources``."""
+    found = {}
+    for side in ("source", "target"):
+        known = {getattr(pair, side) for pair in trained}
+        found[f"{prefix}_{_plural(getattr(reading, side).name)}"] = sum(getattr(pair, side) in known for pair in tested)
+    return found
 
 
 def _from_folder(path: Path, reading: Reading, where: str) -> PairParts:
@@ -131,16 +210,16 @@ def _from_folder(path: Path, reading: Reading, where: str) -> PairParts:
 
 
 def _from_file(path: Path, reading: Reading, where: str) -> PairParts:
+    if reading.split_field is None:
+        unsplit = (_pair(row, reading, at) for row, at in _rows(path, where))
+        return split_by_hash(unsplit, reading, path.name, "one file")
     pairs: dict[str, list[Pair]] = {part: [] for part in PARTS}
     count = 0
     for row, at in _rows(path, where):
         pair = _pair(row, reading, at)
-        part = _part_by_hash(pair, reading) if reading.split_field is None else _part_named(row, reading, at)
-        pairs[part] += _with_text([pair])
+        pairs[_part_named(row, reading, at)] += _with_text([pair])
         count += 1
-    shares = (1 - reading.validation_share - reading.test_share, reading.validation_share, reading.test_share)
-    by_hash = f"one file by a hash of the source, {'/'.join(f'{100 * share:g}' for share in shares)} %"
-    split = by_hash if reading.split_field is None else f"one file by its field '{reading.split_field}'"
+    split = f"one file by its field '{reading.split_field}'"
     return PairParts(*_in_order(pairs), source=path.name, split=split, empty=count - sum(map(len, pairs.values())))
 
 
@@ -150,8 +229,7 @@ def _part_file(folder: Path, part: str) -> Path | None:
 
 
 def _part_by_hash(pair: Pair, reading: Reading) -> str:
-    # Of the source, so that pairs that share one stay together.
-    digest = hashlib.sha256(f"{reading.seed}/{pair.source}".encode()).digest()
+    digest = hashlib.sha256(f"{reading.seed}/{getattr(pair, reading.hashed)}".encode()).digest()
     place = int.from_bytes(digest[:8], "big") / 2**64
     if place < reading.test_share:
         return "test"
@@ -169,8 +247,8 @@ def _part_named(row: dict[str, Any], reading: Reading, at: str) -> str:
 
 def _pair(row: dict[str, Any], reading: Reading, at: str) -> Pair:
     return Pair(
-        _text(row, reading.source_field, at, "task.source_field"),
-        _text(row, reading.target_field, at, "task.target_field"),
+        _text(row, reading.source.field, at, reading.source.setting),
+        _text(row, reading.target.field, at, reading.target.setting),
     )
 
 
@@ -181,6 +259,10 @@ def _text(row: dict[str, Any], name: str, at: str, setting: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{at}: field '{name}' holds {json.dumps(value)[:40]}, expected text. Choose with {setting}.")
     return value
+
+
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
 
 
 def _in_order(pairs: dict[str, list[Pair]]) -> tuple[list[Pair], list[Pair], list[Pair]]:

@@ -18,8 +18,9 @@ from nextword.tasks.architecture import ENCODER_DECODER
 from nextword.tasks.bpe import trained_tokenizer
 from nextword.tasks.encoding import measuring
 from nextword.tasks.gaps import Pair
+from nextword.tasks.likelihood_values import likelihood_values
 from nextword.tasks.pair_encoding import PairEncoder
-from nextword.tasks.pairs import PairParts, Reading, read_pairs, sample
+from nextword.tasks.pairs import PairParts, Reading, Side, gap_texts, leaks, read_pairs, sample
 from nextword.tasks.seq2seq_settings import Seq2SeqConfig
 from nextword.tasks.special import MASK
 from nextword.tasks.task import Progress, Start, Task, registry
@@ -45,17 +46,18 @@ class SequenceToSequence(Task):
     def __init__(self, config: Seq2SeqConfig) -> None:
         self.config = config
         _check(config)
-        reading = Reading(
-            config.source_field, config.target_field, config.split_field, config.validation_share, config.test_share,
-            config.gaps, config.seed,
+        self.reading = Reading(
+            source=Side("source", config.source_field), target=Side("target", config.target_field),
+            split_field=config.split_field, validation_share=config.validation_share, test_share=config.test_share,
+            seed=config.seed, other=gap_texts(config.gaps),
         )  # fmt: skip
-        self.available = read_pairs(Path(config.data), reading)
+        self.available = read_pairs(Path(config.data), self.reading)
         self.train = sample(self.available.train, config.train_pairs, config.seed)
         self.validate = sample(self.available.validation, config.validation_pairs, config.seed)
         self.test = sample(self.available.test, config.test_pairs, config.seed)
         self.pretraining: PairParts | None = None
         if config.start.data is not None:
-            self.pretraining = read_pairs(Path(config.start.data), reading, "task.start.data")
+            self.pretraining = read_pairs(Path(config.start.data), self.reading, "task.start.data")
 
     def describe(self) -> dict[str, int | float | str]:
         """Sizes, split, checksums, and how many test pairs have a source or target that training has too."""
@@ -66,14 +68,14 @@ class SequenceToSequence(Task):
             sizes[f"{part}_pairs_available"] = len(getattr(found, part))
         told: dict[str, int | float | str] = {
             "source": found.source, "sha256": found.sha256, "split": found.split, **sizes,
-            "empty_pairs_left_out": found.empty, **_leaks(found.train, found.test, "leak"),
+            "empty_pairs_left_out": found.empty, **leaks(found.train, found.test, "leak", self.reading),
         }  # fmt: skip
         if self.pretraining is not None:
             told |= {
                 "start_source": self.pretraining.source,
                 "start_sha256": self.pretraining.sha256,
                 "start_pairs": len(self.pretraining.train),
-                **_leaks(self.pretraining.train, found.test, "start_leak"),
+                **leaks(self.pretraining.train, found.test, "start_leak", self.reading),
             }
         return told
 
@@ -169,7 +171,7 @@ class SequenceToSequence(Task):
         copied = [
             (encoder.seen(pair.source), pair.target.text, output) for pair, output in zip(written, outputs, strict=True)
         ]
-        metrics = pair_measures.likelihood_metrics(total) | pair_measures.copying_metrics(copied, frequent)
+        metrics = likelihood_values(total, "target token", "targets") | pair_measures.copying_metrics(copied, frequent)
         return Evaluation(metrics=metrics, examples=examples)
 
     def _encoder(self, tokenizer: PreTrainedTokenizerBase) -> PairEncoder:
@@ -180,11 +182,6 @@ class SequenceToSequence(Task):
 
 
 def _check(config: Seq2SeqConfig) -> None:
-    if config.validation_share + config.test_share >= 1:
-        raise ValueError(
-            f"task.validation_share + task.test_share is {config.validation_share + config.test_share:g}: it must stay "
-            "below 1 to leave a training set"
-        )
     if config.gaps.min_sentences > config.gaps.max_sentences:
         raise ValueError(
             f"task.gaps.min_sentences ({config.gaps.min_sentences}) must not be more than task.gaps.max_sentences "
@@ -204,14 +201,6 @@ def _examples(pairs: Sequence[Pair], encoder: PairEncoder) -> Dataset:
     return Dataset.from_dict(
         {"input_ids": [pair.source.ids for pair in encoded], "labels": [pair.target.ids for pair in encoded]}
     )
-
-
-def _leaks(trained: Sequence[Pair], tested: Sequence[Pair], name: str) -> dict[str, int]:
-    sources, targets = {pair.source for pair in trained}, {pair.target for pair in trained}
-    return {
-        f"{name}_sources": sum(pair.source in sources for pair in tested),
-        f"{name}_targets": sum(pair.target in targets for pair in tested),
-    }
 
 
 def _stage(progress: Progress | None, begin: float, end: float) -> Progress:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from nextword.registry import Registry
 from nextword.tasks.architecture import DECODER_ONLY, Architecture
-from nextword.tasks.decoding import Decoding
+from nextword.tasks.decoding import Writing
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -46,13 +46,13 @@ class Texts:
     """What texts every method writes for a task, and how they are measured.
 
     Attributes:
-        decodings: Ways to write, one samples file each.
+        decodings: Ways to write, one samples file each; their titles tell them apart.
         metrics: What is measured of them, as for ``nextword.evaluation``.
         wins: Keys that vote in the table of wins; None: one of each metric.
         examples: How many prompts a report shows with what everybody wrote.
     """
 
-    decodings: tuple[Decoding, ...]
+    decodings: tuple[Writing, ...]
     metrics: tuple[str | dict[str, Any], ...]
     wins: tuple[str, ...] | None
     examples: int
@@ -90,16 +90,30 @@ class Task(ABC):
     def start(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Start:
         """The common start for when no pretrained model is given."""
 
+    def encoder(self) -> str | None:
+        """Folder or hub name of the encoder that reads the auxiliary texts of this task's data; ``None``: it has none.
+
+        Raises:
+            ValueError: The data has auxiliary texts, and no encoder is there to read them.
+        """
+        return None
+
     @abstractmethod
-    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> Any:
         """Columns ``input_ids`` and ``labels`` (unshifted, -100 ignored), of varying length.
 
         For a decoder-only model each label stands beside its input id; for an encoder-decoder model ``input_ids`` are
-        the source and ``labels`` the target.
+        the source and ``labels`` the target. Data with auxiliary texts also has ``aux_input_ids`` (tokens of the
+        encoder), ``source_ids`` (the same text in tokens of the model) and ``source_places`` (for each of those its
+        place among the auxiliary tokens).
+
+        Returns:
+            A ``datasets.Dataset``, or an object with ``column_names``, ``__len__``, ``__getitem__`` by number and
+            ``set_epoch``, which is called before each pass over the data.
         """
 
     @abstractmethod
-    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Any:
         """As ``training``, of the validation split."""
 
     @abstractmethod
@@ -122,7 +136,7 @@ class Task(ABC):
         self,
         model: Any,
         tokenizer: PreTrainedTokenizerBase,
-        files: Mapping[Path, Decoding],
+        files: Mapping[Path, Any],
         seed: int,
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
@@ -134,7 +148,7 @@ class Task(ABC):
         Args:
             model: A trained model.
             tokenizer: Its tokenizer.
-            files: What goes where.
+            files: What goes where; ways to write are those of ``texts``.
             seed: Of the tokens that are drawn; every file starts from it anew.
             arguments: The method's own arguments of ``generate``.
             progress: Called with the finished share, 0 to 1.

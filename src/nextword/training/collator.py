@@ -8,8 +8,49 @@ from typing import Any
 
 import torch
 
+from nextword.training.encoded import EncodedTexts
+
 IGNORED = -100
 """Label of a position whose prediction does not count, as everywhere in transformers."""
+
+
+NO_PLACE = -1
+"""Place of a padded source token among the auxiliary tokens."""
+
+
+@dataclass(frozen=True)
+class Auxiliary:
+    """The auxiliary text's part of a batch, for models with a conditioner; other models never see these columns.
+
+    Args:
+        source: Whether to hand on the text in the decoder's tokens as well, for heads that copy from it.
+        encoded: The encoder's states of texts, handed on in place of their ids where all of a batch are there.
+
+    >>> Auxiliary()([{"aux_input_ids": [5, 6]}, {"aux_input_ids": [7]}])["aux_attention_mask"].tolist()
+    [[1, 1], [1, 0]]
+    """
+
+    source: bool = False
+    encoded: EncodedTexts | None = None
+
+    def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Arguments of ``forward``: (B,A) ids or (B,A,E) states with their mask, and (B,S) the source."""
+        ids = [_vector(example["aux_input_ids"]) for example in examples]
+        batch: dict[str, Any] = {"aux_attention_mask": _stacked([torch.ones_like(row) for row in ids], 0)}
+        states = self.encoded.of(ids) if self.encoded is not None else None
+        if states is None:
+            batch["aux_input_ids"] = _stacked(ids, 0)
+        else:
+            batch["aux_states"] = _stacked(states, 0)
+        if self.source:
+            batch["source_ids"] = _stacked([_vector(example["source_ids"]) for example in examples], 0)
+            batch["source_places"] = _stacked([_vector(example["source_places"]) for example in examples], NO_PLACE)
+        return batch
+
+    @property
+    def columns(self) -> list[str]:
+        """What the data must have for it."""
+        return ["aux_input_ids", *(["source_ids", "source_places"] if self.source else [])]
 
 
 @dataclass(frozen=True)
@@ -22,6 +63,7 @@ class RightPadding:
             models are a sequence of their own, padded to its own longest length T' in place of T.
         without_logits: Put ``return_logits=False`` into the batch: our models then return a loss without
             building (B,T,V).
+        auxiliary: Makes the auxiliary text's part of the batch; without it such columns are left out.
 
     >>> batch = RightPadding()([{"input_ids": [5, 6, 7], "labels": [-100, 6, 7]}, {"input_ids": [8], "labels": [8]}])
     >>> batch["input_ids"].tolist(), batch["labels"].tolist(), batch["attention_mask"].tolist()
@@ -31,6 +73,7 @@ class RightPadding:
     pad_id: int = 0
     aligned: bool = True
     without_logits: bool = False
+    auxiliary: Auxiliary | None = None
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """One batch of (B,T) tensors, T the longest length.
@@ -49,6 +92,8 @@ class RightPadding:
             raise ValueError(f"each example needs as many labels as input_ids; got lengths (ids, labels) {lengths}")
         if self.without_logits:
             batch["return_logits"] = False
+        if self.auxiliary is not None:
+            batch |= self.auxiliary(examples)
         return batch
 
 

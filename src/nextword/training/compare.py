@@ -14,11 +14,11 @@ from pathlib import Path
 import torch
 
 from nextword.records import Environment, Results, RunRecord
+from nextword.training.check import check_settings
 from nextword.training.config import CompareConfig, build_task, plain
 from nextword.training.folder import ComparisonFolder
 from nextword.training.progress import Progress, Silent
-from nextword.training.run import Run, Setting, carry_out, stage_settings
-from nextword.training.settings import merged
+from nextword.training.run import Run, Setting, carry_out
 from nextword.training.stages import Stages
 from nextword.training.start import prepare_start
 from nextword.training.texts import expect_measurable, measured_texts
@@ -54,9 +54,7 @@ def compare(
     for method in config.methods:
         method.expect_known_names()
     task = build_task(config)
-    settings = merged(task.training_defaults(), config.training, "training")
-    for method in config.methods:
-        stage_settings(method, settings, config)
+    settings = check_settings(config, task)
     expect_measurable(task, config.methods)
     place = ComparisonFolder(folder)
     place.claim(config, task)

@@ -6,7 +6,7 @@ counts its own training data with its own tokenizer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +82,17 @@ def _expect_tokenizer(methods: Iterable[Method], tokenizer: PreTrainedTokenizerB
 def counted(task: Task, tokenizer: PreTrainedTokenizerBase) -> TokenCounts:
     """Counts of all tokens that training asks for."""
     counts = np.zeros(len(tokenizer), dtype=np.int64)
-    for rows in task.training(tokenizer).select_columns("labels").with_format("numpy").iter(ROWS):
-        labels = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows["labels"]])
+    for rows in _labels(task.training(tokenizer)):
+        labels = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
         found = np.bincount(labels[labels != IGNORED], minlength=len(counts))
         counts = np.pad(counts, (0, len(found) - len(counts))) + found
     return TokenCounts(counts, tokenizer=tokenizer_fingerprint(tokenizer), source="the training text")
+
+
+def _labels(dataset: Any) -> Iterator[Sequence[Any]]:
+    """Labels of some rows at a time; of data that differs between epochs, as it is before the first."""
+    if hasattr(dataset, "select_columns"):
+        yield from (rows["labels"] for rows in dataset.select_columns("labels").with_format("numpy").iter(ROWS))
+        return
+    for begin in range(0, len(dataset), ROWS):
+        yield [dataset[place]["labels"] for place in range(begin, min(begin + ROWS, len(dataset)))]

@@ -31,7 +31,6 @@ from nextword.training.train import TrainingOutcome
 
 if TYPE_CHECKING:
     from nextword.tasks import Task
-    from nextword.tasks.decoding import Decoding
 
 logger = logging.getLogger(__name__)
 
@@ -71,9 +70,9 @@ class ComparisonFolder:
         """What was measured of a run that has texts still to write."""
         return self.run(method, seed) / "measured.json"
 
-    def samples(self, method: Method, seed: int, decoding: Decoding) -> Path:
-        """The texts of a run."""
-        return self.run(method, seed) / "samples" / f"{slug(decoding.title)}.jsonl"
+    def samples(self, method: Method, seed: int, decoding: str) -> Path:
+        """The texts of a run that were written in the way of this title."""
+        return self.run(method, seed) / "samples" / f"{slug(decoding)}.jsonl"
 
     def relative(self, path: Path) -> str:
         """A path as ``results.json`` names it."""
@@ -203,7 +202,7 @@ def _read_claim(path: Path) -> dict[str, Any]:
 
 
 def _differences(found: dict[str, Any], wanted: dict[str, Any], free: Set[str]) -> list[str]:
-    before, now = _flat(found), _flat(json.loads(json.dumps(wanted)))
+    before, now = _flat(_with_later_settings(found)), _flat(json.loads(json.dumps(wanted)))
     lines = []
     for key in sorted({*before, *now} - {"nextword"} - free):
         added = key not in before and key.split(".")[0] in MAY_GROW
@@ -211,6 +210,15 @@ def _differences(found: dict[str, Any], wanted: dict[str, Any], free: Set[str]) 
             continue
         lines.append(f"{key}: {_shown(before, key)} there, {_shown(now, key)} asked for")
     return lines
+
+
+def _with_later_settings(claim: dict[str, Any]) -> dict[str, Any]:
+    """A claim whose methods have the settings that there were not yet when it was written, as they were then."""
+    defaults = plain(Method(head="softmax"))
+    methods = claim.get("methods")
+    if not isinstance(methods, dict):
+        return claim
+    return {**claim, "methods": {title: {**defaults, **method} for title, method in methods.items()}}
 
 
 def _new_entry(key: str, found: dict[str, Any]) -> bool:

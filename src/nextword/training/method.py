@@ -1,4 +1,4 @@
-"""One method of a comparison: a head, the objective it is trained with, how it writes, and what to call it."""
+"""One method of a comparison: a head, its objective, what conditions it, how it is trained and writes, and its name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from nextword.config import Settings
 TEST_TIME_OBJECTIVE = "mle"
 """Objective of a head that is only attached after training: it is never asked for a loss that is minimised."""
 
+SHORT_FORM = ("head", "objective", "conditioner")
+"""What a method as text says, in this order."""
+
 DECODING = frozenset({"do_sample", "num_beams", "top_k", "top_p", "temperature", "max_new_tokens", "max_length"})
 """Arguments of ``generate`` that the task's decodings give."""
 
@@ -28,10 +31,12 @@ class Stage(Settings):
 
 
 class Method(Settings):
-    """A head with its objective. Text is the short form, with ``/`` before an objective that is not ``mle``.
+    """A head with its objective. Text is the short form ``head/objective/conditioner``; the later parts may be missing.
 
     >>> Method.model_validate("cache/histalign").objective
     'histalign'
+    >>> Method.model_validate("softmax/mle/bergpt:2").title
+    'softmax with bergpt:2'
     >>> Method(head="cache", trained_as="softmax").title
     'cache (trained as softmax)'
     >>> Method(head="softmax", then=Stage(objective="unlikelihood")).title
@@ -43,12 +48,19 @@ class Method(Settings):
     them."""
     objective: str = Field(default="mle", min_length=1)
     """Objective spec; ``nextword list objectives`` shows them."""
+    conditioner: str | dict[str, JsonValue] | None = Field(default=None, min_length=1)
+    """Conditioner spec, for instance ``bergpt:2``, or its settings as a table; ``nextword list conditioners`` shows
+    them. Only for tasks with an auxiliary text."""
     label: str | None = None
     """Name in tables and figures; made from the specs where not given."""
     trained_as: str | None = None
     """Head spec used in training, where ``head`` only acts at test time and takes its place afterwards."""
     from_scratch: bool = False
     """Begin from random weights of the start's architecture (drawn by the seed) instead of the start's weights."""
+    trained: bool = True
+    """Whether it is trained. If not, it is measured as it is attached to the start, such as GPT-2 itself."""
+    training: dict[str, JsonValue] = Field(default={})
+    """Training settings in which this method differs from all others, for instance ``{lora = {rank = 8}}``."""
     then: Stage | None = None
     """A second training after the first, which methods with the same head and objective share."""
     tune: bool | None = None
@@ -65,8 +77,10 @@ class Method(Settings):
     def _short_form(cls, given: Any) -> Any:
         if not isinstance(given, str):
             return given
-        head, slash, objective = given.partition("/")
-        return {"head": head.strip(), **({"objective": objective.strip()} if slash else {})}
+        parts = [part.strip() for part in given.split("/")]
+        if len(parts) > len(SHORT_FORM):
+            raise ValueError(f"'{given}' has {len(parts)} parts; a method is written {'/'.join(SHORT_FORM)}")
+        return dict(zip(SHORT_FORM, parts, strict=False))
 
     @model_validator(mode="after")
     def _decodings_are_the_task_s(self) -> Self:
@@ -75,11 +89,19 @@ class Method(Settings):
             raise ValueError(f"generation.{taken[0]} is said by the task's decodings, the same for every method")
         return self
 
+    @model_validator(mode="after")
+    def _untrained_is_untrained(self) -> Self:
+        for name in ("trained_as", "then", "training"):
+            if not self.trained and getattr(self, name):
+                raise ValueError(f"{name}: there is no training where trained is false")
+        return self
+
     def __hash__(self) -> int:
         return hash(self.title)  # tables in it cannot be hashed
 
     def expect_known_names(self) -> None:
-        """Raises ValueError, with the nearest known name, where a head or objective does not exist."""
+        """Raises ValueError, with the nearest known name, where a head, objective or conditioner does not exist."""
+        from nextword.conditioning import parse_conditioner
         from nextword.heads import parse_head
         from nextword.objectives import parse_objective
 
@@ -88,6 +110,8 @@ class Method(Settings):
             parse_head(self.trained_head)
             for objective in self.objectives:
                 parse_objective(objective)
+            if self.conditioner is not None:
+                parse_conditioner(self.conditioner)
         except ValueError as problem:
             raise ValueError(f"method '{self.title}': {problem}") from None
 
@@ -102,6 +126,18 @@ class Method(Settings):
             return head_spec(parse_head(self.head))
         except ValueError:
             return str(self.head.get("head", self.head))  # what is wrong with it is said where it is built
+
+    @property
+    def conditioner_spec(self) -> str | None:
+        """The conditioner as text; of settings in a table, those that a spec can name."""
+        if not isinstance(self.conditioner, dict):
+            return self.conditioner
+        from nextword.conditioning import conditioner_spec, parse_conditioner
+
+        try:
+            return conditioner_spec(parse_conditioner(self.conditioner))
+        except ValueError:
+            return str(self.conditioner.get("conditioner", self.conditioner))
 
     @property
     def objectives(self) -> list[str]:
@@ -119,9 +155,11 @@ class Method(Settings):
         if self.label:
             return self.label
         title = self.spec if self.objective == "mle" else f"{self.spec}/{self.objective}"
+        title += f" with {self.conditioner_spec}" if self.conditioner else ""
         title += f", then {self.then.objective}" if self.then else ""
         title += f" (trained as {self.trained_as})" if self.trained_as else ""
         title += " (from scratch)" if self.from_scratch else ""
+        title += "" if self.trained else " (not trained)"
         return title
 
     @property
@@ -132,7 +170,7 @@ class Method(Settings):
     @property
     def is_tuned(self) -> bool:
         """Whether evaluation-time settings are chosen on validation data."""
-        return self.trained_as is not None if self.tune is None else self.tune
+        return self.trained_as is not None or not self.trained if self.tune is None else self.tune
 
     @property
     def trained_head(self) -> str | dict[str, JsonValue]:
@@ -143,9 +181,12 @@ class Method(Settings):
     def stages(self) -> tuple[str, ...]:
         """Folder names of its trainings, the last that of the trained model; equal names are one training."""
         table = "" if isinstance(self.trained_head, str) else f" {_short_hash(self.trained_head)}"
+        conditioner = f" with {self.conditioner_spec}" if self.conditioner else ""
+        conditioner += f" {_short_hash(self.conditioner)}" if isinstance(self.conditioner, dict) else ""
         scratch = " scratch" if self.from_scratch else ""
+        own = f" own {_short_hash(self.training)}" if self.training else "" if self.trained else " untrained"
         objective = re.sub(r"(?<!\d)\.(?=\d)", "0.", self.objective)  # a rate of .1 is not one of 1
-        first = slug(f"{self.trained_as or self.spec}{table} {objective}{scratch}")
+        first = slug(f"{self.trained_as or self.spec}{table} {objective}{conditioner}{scratch}{own}")
         if self.then is None:
             return (first,)
         return (first, f"{first}--then-{slug(self.then.objective)}-{_short_hash(self.then.model_dump())}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +12,20 @@ import torch
 from transformers import set_seed
 
 import nextword as nw
-from nextword.records import Evaluation, Record, RunRecord
+from nextword.conditioning.encoder import fingerprint
+from nextword.records import Cost, Evaluation, Record, RunRecord
 from nextword.training.config import CompareConfig, plain
+from nextword.training.encoded import EncodedTexts, distinct_texts, encode_texts, is_encodable
 from nextword.training.folder import ComparisonFolder
 from nextword.training.method import TEST_TIME_OBJECTIVE, Method
-from nextword.training.settings import TrainingSettings, merged
+from nextword.training.settings import TrainingSettings
+from nextword.training.stage_settings import stage_settings
 from nextword.training.stages import Stages
-from nextword.training.start import CommonStart, attached
+from nextword.training.start import CommonStart
 from nextword.training.train import TrainingOutcome, train
+from nextword.training.trainable import with_own_rates
 
 if TYPE_CHECKING:
-    from datasets import Dataset
-
     from nextword.tasks import Task
 
 SECOND = 2**31
@@ -62,28 +64,18 @@ class Setting:
     start: CommonStart
     settings: TrainingSettings
     stages: Stages
+    encoded: dict[str, EncodedTexts | None] = field(default_factory=dict)
+    """States of the auxiliary texts by encoder, shared by all runs; None: too many to keep."""
 
     @cached_property
-    def training(self) -> Dataset:
+    def training(self) -> Any:
         """Training data, tokenised once."""
         return self.task.training(self.start.tokenizer)
 
     @cached_property
-    def validation(self) -> Dataset:
+    def validation(self) -> Any:
         """Validation data."""
         return self.task.validation(self.start.tokenizer)
-
-
-def stage_settings(method: Method, first: TrainingSettings, config: CompareConfig) -> list[TrainingSettings]:
-    """Training settings of each stage of a method.
-
-    Raises:
-        ValueError: A setting of the second stage that there is not.
-    """
-    if method.then is None:
-        return [first]
-    second = merged(plain(first), config.second_training, "second_training")
-    return [first, merged(plain(second), method.then.training, f"method '{method.title}': then.training")]
 
 
 def carry_out(run: Run, setting: Setting) -> RunRecord:
@@ -107,15 +99,16 @@ def carry_out(run: Run, setting: Setting) -> RunRecord:
 
 def _trained(run: Run, setting: Setting) -> TrainingOutcome:
     """The outcome of the last stage, before which the first is done where no method has done it yet."""
-    method, start = run.method, setting.start
+    method = run.method
     first, *second = setting.folder.stages(method, run.seed)
     settings = stage_settings(method, setting.settings, setting.config)
 
     def new() -> Any:
-        backbone = start.random_backbone(run.seed) if method.from_scratch else start.backbone()
-        return attached(backbone, start.filled(method.trained_head), method.objective, run.seed)
+        return setting.start.attached(method, run.seed)
 
     before = setting.folder.trained_outcome(first)
+    if before is None and not method.trained:
+        return _as_it_is(setting, first, new())
     if before is None:
         before = _train(run, setting, first, settings[0], new)
     if method.then is None:
@@ -138,23 +131,50 @@ def _train(
 ) -> TrainingOutcome:
     """Trains what ``make`` gives and saves it in ``place``; the outcome counts the stage ``before`` too."""
     seed = run.seed if before is None else (run.seed + SECOND) % 2**32
+    model = make()
+    encoded = _encoded(setting, model, with_validation=settings.evaluate_every is not None)
     with setting.stages(run.name, "training" if before is None else "second training") as advanced:
-        model = make()
         outcome = train(
-            model,
+            model.train(),
             setting.training,
-            settings,
+            with_own_rates(settings, model),
             seed=seed,
             folder=place,
             validation=setting.validation if settings.evaluate_every else None,
+            encoded=encoded,
             progress=advanced,
         )
         outcome = outcome if before is None else before.followed_by(outcome)
-        model.save_pretrained(place / "model")
-        setting.start.tokenizer.save_pretrained(place / "model")
-        outcome.save(place / "outcome.json")
+        _save(setting, place, model, outcome)
         setting.folder.drop_checkpoints(place)
     return outcome
+
+
+def _as_it_is(setting: Setting, place: Path, model: Any) -> TrainingOutcome:
+    """A model that nobody trains, saved like the others."""
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    outcome = TrainingOutcome(curve=[], cost=Cost(parameters=parameters, trained_parameters=0))
+    _save(setting, place, model, outcome)
+    return outcome
+
+
+def _save(setting: Setting, place: Path, model: Any, outcome: TrainingOutcome) -> None:
+    model.save_pretrained(place / "model")
+    setting.start.tokenizer.save_pretrained(place / "model")
+    outcome.save(place / "outcome.json")
+
+
+def _encoded(setting: Setting, model: Any, *, with_validation: bool) -> EncodedTexts | None:
+    """What the model's encoder makes of the auxiliary texts, where it makes the same of them all through training."""
+    if not is_encodable(model):
+        return None
+    key = f"{fingerprint(model.auxiliary_encoder)} {with_validation}"
+    if key not in setting.encoded:
+        with setting.stages("auxiliary texts", "encoding") as advanced:
+            model.to(torch.accelerator.current_accelerator() or torch.device("cpu"))
+            texts = distinct_texts([setting.training, *([setting.validation] if with_validation else [])])
+            setting.encoded[key] = encode_texts(model, texts, advanced)
+    return setting.encoded[key]
 
 
 def _measurable(run: Run, setting: Setting) -> Any:
@@ -162,8 +182,8 @@ def _measurable(run: Run, setting: Setting) -> Any:
     method = run.method
     model: Any = nw.load(setting.folder.trained(method, run.seed) / "model")
     if method.trained_as:
-        head = setting.start.filled(method.head)
-        model = attached(model.backbone, head, TEST_TIME_OBJECTIVE, run.seed)
+        set_seed(run.seed)
+        model = nw.attach(model, setting.start.filled(method.head), TEST_TIME_OBJECTIVE)
     model.to(torch.accelerator.current_accelerator() or torch.device("cpu"))
     return model.eval()
 
@@ -202,7 +222,7 @@ def _written(run: Run, setting: Setting, model: Any) -> dict[str, str]:
     texts, folder = setting.task.texts(), setting.folder
     if texts is None:
         return {}
-    files = {folder.samples(run.method, run.seed, decoding): decoding for decoding in texts.decodings}
+    files = {folder.samples(run.method, run.seed, decoding.title): decoding for decoding in texts.decodings}
     missing = {path: decoding for path, decoding in files.items() if not path.exists()}
     if missing:
         with setting.stages(run.name, "texts") as advanced, torch.no_grad():
@@ -214,16 +234,16 @@ def _written(run: Run, setting: Setting, model: Any) -> dict[str, str]:
 
 def _record(run: Run, setting: Setting, outcome: TrainingOutcome, measured: Measured) -> RunRecord:
     method = run.method
-    first, *later = stage_settings(method, setting.settings, setting.config)
-    used: dict[str, Any] = {"training": plain(first), "method": plain(method)}
-    if later:
-        used["second_training"] = plain(later[0])
+    stages = stage_settings(method, setting.settings, setting.config)
+    used: dict[str, Any] = {"method": plain(method)}
+    used |= {name: plain(one) for name, one in zip(("training", "second_training"), stages, strict=False)}
     if outcome.validation_curve:
         used["validation_curve"] = [plain(point) for point in outcome.validation_curve]
     return RunRecord(
         method=method.title,
         head=method.spec,
         objective=method.objective_spec,
+        conditioner=method.conditioner_spec,
         seed=run.seed,
         evaluation=measured.evaluation,
         cost=outcome.cost,

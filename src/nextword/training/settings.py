@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,20 @@ from nextword.config import Settings, validated
 
 LENGTHS = ("steps", "epochs")
 WARMUPS = ("warmup_steps", "warmup_ratio")
+
+
+class LoraSettings(Settings):
+    """Low-rank adapters (Hu et al. 2022) in place of the backbone's own weights, merged into them after training."""
+
+    rank: int = Field(default=8, gt=0)
+    """Rank of each adapter."""
+    alpha: float = Field(default=16.0, gt=0)
+    """Adapters are scaled by ``alpha / rank``."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Of what the adapters read."""
+    targets: str | list[str] = "all-linear"
+    """Names of the backbone's layers that get one, or a regular expression; ``all-linear`` is every linear layer but
+    the output embeddings."""
 
 
 class TrainingSettings(Settings):
@@ -30,6 +44,10 @@ class TrainingSettings(Settings):
     """Forward passes per optimiser step. The loss is divided once, by the number of predicted tokens in all of them."""
     learning_rate: float = Field(default=5e-4, gt=0)
     """Peak learning rate of AdamW."""
+    learning_rates: dict[str, Annotated[float, Field(gt=0)]] = Field(default={})
+    """Peak learning rates of parts of the model; what is not named here has ``learning_rate``. Parts are ``backbone``,
+    ``head``, ``conditioner``, ``encoder`` (that of the auxiliary text) and ``output_embeddings`` (with what is tied to
+    them)."""
     weight_decay: float = Field(default=0.0, ge=0)
     """AdamW's decoupled weight decay, not applied to biases and normalisation layers."""
     scheduler: Literal["linear", "cosine", "constant", "constant_with_warmup"] = "linear"
@@ -46,6 +64,9 @@ class TrainingSettings(Settings):
     """Recompute activations in the backward pass: less memory, more time."""
     freeze_output_embeddings: bool = False
     """Do not train the output embeddings. Where they are tied to the input embeddings, those are frozen as well."""
+    lora: LoraSettings | None = None
+    """Train low-rank adapters in the backbone and leave its own weights as they are. Head, conditioner and output
+    embeddings that are not tied are trained in full."""
     log_every: int = Field(default=10, gt=0)
     """Steps between two points of the training curve."""
     evaluate_every: int | None = Field(default=None, gt=0)

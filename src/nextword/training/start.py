@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import logging
 import shutil
@@ -17,10 +16,11 @@ from transformers import AutoConfig, AutoTokenizer, set_seed
 import nextword as nw
 from nextword.records import MetricValue, Record
 from nextword.tasks.architecture import Architecture, architecture_of
+from nextword.training.check import built, check_methods, needed_encoder
 from nextword.training.checkpoints import unreadable_weights
 from nextword.training.config import CompareConfig, is_folder
 from nextword.training.counts import COUNTS, HeadSpec, needed_counts, with_counts
-from nextword.training.method import TEST_TIME_OBJECTIVE, Method
+from nextword.training.method import Method
 from nextword.training.settings import merged
 from nextword.training.stages import Stages
 from nextword.training.train import TrainingOutcome, train
@@ -71,6 +71,8 @@ class CommonStart:
     architecture: Architecture
     counts: Path | None = None
     """Token counts of the training text, where a head or a measure needs them."""
+    encoder: str | None = None
+    """Folder or hub name of the encoder of the task's auxiliary texts, where a method has a conditioner."""
 
     def backbone(self) -> PreTrainedModel:
         """A new copy of the model, in float32."""
@@ -79,6 +81,12 @@ class CommonStart:
     def filled(self, head: HeadSpec) -> HeadSpec:
         """The head with the counts of the training text, where it wants them and names none."""
         return with_counts(head, self.counts)
+
+    def attached(self, method: Method, seed: int) -> Any:
+        """A new model of a method as its training begins; its new parameters depend on ``seed`` only."""
+        backbone = self.random_backbone(seed) if method.from_scratch else self.backbone()
+        set_seed(seed)
+        return built(backbone, method, method.objective, self.encoder, self.counts)
 
     def random_backbone(self, seed: int) -> PreTrainedModel:
         """A model of the same architecture with random weights, in float32."""
@@ -105,13 +113,7 @@ def prepare_start(config: CompareConfig, task: Task, folder: Path, stages: Stage
         shutil.rmtree(folder / "training", ignore_errors=True)
     tokenizer = AutoTokenizer.from_pretrained(folder / "model")
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
-    return CommonStart(folder, done, tokenizer, task.architecture, counts)
-
-
-def attached(backbone: PreTrainedModel, head: HeadSpec, objective: str, seed: int) -> Any:
-    """``backbone`` with a head whose new parameters depend on ``seed`` only."""
-    set_seed(seed)
-    return nw.attach(backbone, head, objective=objective)
+    return CommonStart(folder, done, tokenizer, task.architecture, counts, needed_encoder(config.methods, task))
 
 
 def _complete(folder: Path) -> StartRecord | None:
@@ -139,7 +141,7 @@ def _loaded(config: CompareConfig, task: Task, folder: Path, stages: Stages) -> 
         tokenizer = AutoTokenizer.from_pretrained(source)
         task.check_start(backbone.config, tokenizer)
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
-    _check_methods(backbone, config.methods, counts, task.texts() is not None)
+    check_methods(backbone, config, task, counts)
     with stages("start", "copying"):
         _save(backbone, tokenizer, folder)
     return _described(name, backbone, tokenizer, task, folder)
@@ -153,12 +155,13 @@ def _trained(config: CompareConfig, task: Task, folder: Path, stages: Stages) ->
         backbone = task.architecture.new(start.model_config)
         task.check_start(backbone.config, tokenizer)
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
-    _check_methods(backbone, config.methods, counts, task.texts() is not None)
+    check_methods(backbone, config, task, counts)
     if {**start.settings, **config.start.training}.get("steps") == 0:
         _save(backbone, tokenizer, folder)
         return _described(f"random weights for task {config.task}", backbone, tokenizer, task, folder)
     settings = merged(start.settings, config.start.training, "start.training")
-    model = attached(backbone, PLAIN_HEAD, "mle", config.start.seed)
+    set_seed(config.start.seed)
+    model = nw.attach(backbone, PLAIN_HEAD)
     done: TrainingOutcome | None = None
     for number in range(MOST_ROUNDS):
         place, seed = folder / "training" / str(number), config.start.seed + number
@@ -188,34 +191,6 @@ def _described(
         parameters=sum(parameter.numel() for parameter in backbone.parameters()),
         probe=task.probe_start(model, tokenizer),
     )
-
-
-def _check_methods(backbone: PreTrainedModel, methods: list[Method], counts: Path | None, writes: bool) -> None:
-    for method in methods:
-        try:
-            for objective in method.objectives:
-                model = _tried(backbone, with_counts(method.trained_head, counts), objective)
-            if method.trained_as:
-                model = _tried(backbone, with_counts(method.head, counts), TEST_TIME_OBJECTIVE)
-            if method.generation:
-                _check_generation(model, method, writes)
-        except ValueError as problem:
-            raise ValueError(f"method '{method.title}': {problem}") from problem
-
-
-def _tried(backbone: PreTrainedModel, head: HeadSpec, objective: str) -> Any:
-    return nw.attach(copy.deepcopy(backbone), head, objective=objective)
-
-
-def _check_generation(model: Any, method: Method, writes: bool) -> None:
-    """Writes two tokens, since generate alone knows which arguments it takes."""
-    if not writes:
-        raise ValueError("generation: this task has the methods write no texts")
-    prompt = torch.zeros(1, 1, dtype=torch.long)
-    try:
-        model.eval().generate(prompt, attention_mask=prompt + 1, max_new_tokens=2, **method.generation)
-    except (TypeError, ValueError) as problem:
-        raise ValueError(f"generation: {problem}") from problem
 
 
 def _expect_architecture(source: str, task: Task) -> None:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import Field, JsonValue
-from transformers import PrinterCallback, Trainer, TrainingArguments
+from transformers import PrinterCallback, TrainingArguments
 
 from nextword.records import Cost, CurvePoint, Record
 from nextword.tasks.architecture import architecture_of
 from nextword.training.checkpoints import last_complete
-from nextword.training.collator import RightPadding
+from nextword.training.collator import Auxiliary, RightPadding
+from nextword.training.encoded import EncodedTexts
+from nextword.training.epochs import TellEpoch, Unchanging
+from nextword.training.groups import GroupedTrainer, expect_trained
 from nextword.training.measure import MEASURED_STEP, Fraction, LastPoint, PeakMemory, StepClock
 from nextword.training.settings import TrainingSettings
+from nextword.training.trainable import trainable
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
@@ -84,12 +86,13 @@ class _Identity(Record):
 
 def train(
     model: PreTrainedModel,
-    dataset: Dataset,
+    dataset: Any,
     settings: TrainingSettings,
     *,
     seed: int,
     folder: str | Path,
-    validation: Dataset | None = None,
+    validation: Any = None,
+    encoded: EncodedTexts | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> TrainingOutcome:
     """Trains ``model`` in place.
@@ -98,38 +101,47 @@ def train(
 
     Args:
         model: A model with labels in its ``forward``, ours or any of transformers, decoder-only or encoder-decoder.
-        dataset: Columns ``input_ids`` and ``labels`` of any length; see ``Task.training``.
+        dataset: Columns ``input_ids`` and ``labels`` of any length, and ``aux_input_ids`` for a model with a
+            conditioner; see ``Task.training``. Where it has ``set_epoch``, that is called before each epoch.
         settings: How to train.
         seed: Order of the batches and dropout. It does not depend on the model, so every method sees the same batches.
         folder: Where checkpoints are kept.
         validation: Like ``dataset``; needed with ``settings.evaluate_every``.
+        encoded: States of auxiliary texts, made by the model's own encoder, which training must leave as it is.
         progress: Called with the share of steps that are done.
 
     Raises:
         ValueError: The data cannot be trained on, or ``folder`` holds checkpoints of another training.
     """
     folder = Path(folder)
-    _check_data(dataset, settings, validation)
-    _claim(folder, _Identity(seed=seed, settings=settings, model=_described(model)))
+    collator = _collator(model, encoded)
+    _check_data(dataset, settings, validation, collator)
     clock, memory = StepClock(), PeakMemory()
-    with _frozen(model, settings.freeze_output_embeddings):
-        trainer = Trainer(
+    own_epochs = [TellEpoch(dataset)] if hasattr(dataset, "set_epoch") else []
+    parameters = sum(parameter.numel() for parameter in model.parameters())  # a tied parameter is listed once
+    identity = _Identity(seed=seed, settings=settings, model=_described(model))
+    with trainable(model, settings, seed):
+        expect_trained(settings.learning_rates, model)
+        _claim(folder, identity)
+        trainer = GroupedTrainer(
+            settings.learning_rates,
             model=model,
             args=_arguments(settings, seed, folder),
-            data_collator=_collator(model),
+            data_collator=collator,
             train_dataset=dataset,
-            eval_dataset=validation if settings.evaluate_every else None,
-            callbacks=[clock, memory, LastPoint(), *([Fraction(progress)] if progress else [])],
+            eval_dataset=_unchanging(validation) if settings.evaluate_every else None,
+            callbacks=[clock, memory, LastPoint(), *own_epochs, *([Fraction(progress)] if progress else [])],
         )
         trainer.remove_callback(PrinterCallback)  # it prints every log entry where the progress bar is off
-        cost = _parameters(model)
+        trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
         trainer.train(resume_from_checkpoint=_resume_from(folder, settings))
     warming_up = MEASURED_STEP if memory.mib is not None and trainer.args.device.type == "cpu" else 1
     return TrainingOutcome(
         curve=_curve(trainer.state.log_history, "loss"),
         validation_curve=_curve(trainer.state.log_history, "eval_loss"),
         cost=Cost(
-            **cost,
+            parameters=parameters,
+            trained_parameters=trained,
             ms_per_step=clock.median_ms(leave_out=warming_up),
             peak_memory_mib=memory.mib,
             train_seconds=clock.total,
@@ -173,14 +185,21 @@ def _arguments(settings: TrainingSettings, seed: int, folder: Path) -> TrainingA
     )
 
 
-def _check_data(dataset: Dataset, settings: TrainingSettings, validation: Dataset | None) -> None:
-    missing = {"input_ids", "labels"} - set(dataset.column_names)
-    if missing:
-        raise ValueError(f"training data needs columns input_ids and labels, has {', '.join(dataset.column_names)}")
+def _check_data(dataset: Any, settings: TrainingSettings, validation: Any, collator: RightPadding) -> None:
+    needed = ["input_ids", "labels", *(collator.auxiliary.columns if collator.auxiliary is not None else [])]
+    if not set(needed) <= set(dataset.column_names):
+        all_but_one = ", ".join(needed[:-1])
+        raise ValueError(
+            f"training data needs columns {all_but_one} and {needed[-1]}, has {', '.join(dataset.column_names)}"
+        )
     if len(dataset) == 0:
         raise ValueError("training data is empty")
     if settings.evaluate_every and validation is None:
         raise ValueError(f"evaluate_every={settings.evaluate_every} needs validation data, got none")
+
+
+def _unchanging(validation: Any) -> Any:
+    return Unchanging(validation) if hasattr(validation, "set_epoch") else validation
 
 
 def _claim(folder: Path, identity: _Identity) -> None:
@@ -209,13 +228,14 @@ def _difference(found: _Identity | None, wanted: _Identity) -> str:
 
 def _described(model: PreTrainedModel) -> dict[str, JsonValue]:
     shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
-    head, objective = (getattr(model.config, part, None) for part in ("head", "objective"))
+    head, objective, conditioner = (getattr(model.config, part, None) for part in ("head", "objective", "conditioner"))
     return {
         "class": type(model).__name__,
         "head": _without_paths(head),
         "objective": _without_paths(objective),
         "parameters": len(shapes),
         "first": next(iter(shapes), ""),
+        **({"conditioner": str(conditioner)} if conditioner else {}),
     }
 
 
@@ -233,37 +253,18 @@ def _resume_from(folder: Path, settings: TrainingSettings) -> str | None:
     return str(checkpoint) if checkpoint else None
 
 
-@contextlib.contextmanager
-def _frozen(model: PreTrainedModel, freeze: bool) -> Iterator[None]:
-    """Leaves the output embeddings (and what is tied to them) untrained inside the ``with`` block."""
-    output: torch.nn.Module | None = model.get_output_embeddings() if freeze else None
-    if freeze and output is None:
-        raise ValueError(f"freeze_output_embeddings: {type(model).__name__} has no output embeddings")
-    stopped = [parameter for parameter in output.parameters() if parameter.requires_grad] if output is not None else []
-    for parameter in stopped:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in stopped:
-            parameter.requires_grad_(True)
-
-
-def _parameters(model: PreTrainedModel) -> dict[str, int]:
-    parameters = list(model.parameters())  # a tied parameter is listed once
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
-    return {"parameters": sum(p.numel() for p in parameters), "trained_parameters": sum(p.numel() for p in trained)}
-
-
 def _curve(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
     return [CurvePoint(step=int(entry["step"]), loss=float(entry[key])) for entry in log if key in entry]
 
 
-def _collator(model: PreTrainedModel) -> RightPadding:
+def _collator(model: PreTrainedModel, encoded: EncodedTexts | None) -> RightPadding:
+    conditioned = getattr(model, "conditioner", None) is not None
+    head: Any = getattr(model, "next_word_head", None)
     return RightPadding(
         _pad_id(model),
         aligned=not architecture_of(model.config).has_encoder,
         without_logits=_can_leave_logits_out(model),
+        auxiliary=Auxiliary(source=head.reads_source, encoded=encoded) if conditioned else None,
     )
 
 

@@ -1,0 +1,90 @@
+"""Learning rates of their own for parts of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+from transformers import Trainer
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel
+
+REST = "backbone"
+"""The group of all parameters that no other group has."""
+
+PARTS = {"encoder": "auxiliary_encoder", "conditioner": "conditioner", "head": "next_word_head"}
+"""Groups that are an attribute of a model of ours, before :data:`REST`, which contains what it is attached to."""
+
+
+def parameter_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
+    """All parameters of a model by group, each in one; groups without parameters are left out.
+
+    ``output_embeddings`` has what is tied to them too, so that in GPT-2 it has the input embeddings.
+
+    >>> from transformers import GPT2Config, GPT2LMHeadModel
+    >>> gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))
+    >>> {name: len(parameters) for name, parameters in parameter_groups(gpt2).items()}
+    {'output_embeddings': 1, 'backbone': 15}
+    """
+    modules: dict[str, Any] = {name: getattr(model, attribute, None) for name, attribute in PARTS.items()}
+    modules = {"output_embeddings": model.get_output_embeddings(), **modules, REST: model}
+    groups: dict[str, list[nn.Parameter]] = {}
+    taken: set[nn.Parameter] = set()
+    for name, module in modules.items():
+        parameters = [one for one in module.parameters() if one not in taken] if module is not None else []
+        taken.update(parameters)
+        if parameters:
+            groups[name] = parameters
+    return groups
+
+
+def trained_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
+    """The groups of which something is trained, with what is."""
+    trained = {name: [one for one in group if one.requires_grad] for name, group in parameter_groups(model).items()}
+    return {name: group for name, group in trained.items() if group}
+
+
+def expect_trained(rates: Mapping[str, float], model: PreTrainedModel) -> None:
+    """Raises ValueError where a rate is given for a group that the model does not have or does not train."""
+    groups, trained = parameter_groups(model), trained_groups(model)
+    for name in rates:
+        if name not in trained:
+            problem = "is not trained, all of it is frozen" if name in groups else "is no group of this model"
+            raise ValueError(f"learning_rates.{name}: {problem}; it trains {', '.join(trained) or 'nothing'}")
+
+
+class GroupedTrainer(Trainer):
+    """``transformers.Trainer`` with learning rates for some groups; the others have ``args.learning_rate``.
+
+    Args:
+        rates: Learning rates by group.
+        *args: As in Trainer.
+        **kwargs: As in Trainer.
+    """
+
+    def __init__(self, rates: Mapping[str, float], *args: Any, **kwargs: Any) -> None:
+        self._rates = dict(rates)
+        super().__init__(*args, **kwargs)
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
+        """Trainer's own optimiser, its groups (with and without weight decay) split by learning rate."""
+        optimizer = super().create_optimizer(model)
+        if self._rates:  # without, the optimiser stays as it is, so that earlier checkpoints go on
+            prepared: Any = self.model if model is None else model
+            groups = parameter_groups(prepared)
+            rate_of = {parameter: self._rates.get(name) for name, group in groups.items() for parameter in group}
+            optimizer.param_groups = [part for group in optimizer.param_groups for part in _split(group, rate_of)]
+        return optimizer
+
+
+def _split(group: dict[str, Any], rate_of: Mapping[nn.Parameter, float | None]) -> list[dict[str, Any]]:
+    rates = dict.fromkeys(rate_of[parameter] for parameter in group["params"])  # in order, so that it is the same again
+    return [
+        group
+        | ({} if rate is None else {"lr": rate})
+        | {"params": [parameter for parameter in group["params"] if rate_of[parameter] == rate]}
+        for rate in rates
+    ]
