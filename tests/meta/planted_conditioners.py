@@ -98,20 +98,6 @@ class StaysBehind(Right):
         return super().output_layer(vocabulary, {"scores": self.scores})
 
 
-class FirstStepOnly(Right):
-    """Is there in the pass that read the text, and in none of those that follow."""
-
-    fresh = False
-
-    def read(self, states: Tensor, valid: Tensor) -> dict[str, Tensor]:
-        self.fresh = True
-        return super().read(states, valid)
-
-    def output_layer(self, vocabulary: Vocabulary, kept: Mapping[str, Tensor]) -> Vocabulary:
-        fresh, self.fresh = self.fresh, False
-        return super().output_layer(vocabulary, kept) if fresh else vocabulary
-
-
 class Restless(Right):
     """Forgets to ask whether it is in training."""
 

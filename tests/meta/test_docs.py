@@ -126,32 +126,6 @@ def metric_faults(line: str, option: str, given: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def backbone() -> transformers.GPT2LMHeadModel:
-    torch.manual_seed(0)
-    sizes = {"n_embd": 16, "n_layer": 3, "n_head": 2, "n_positions": 64, "vocab_size": 50}
-    special = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **special)).eval()
-
-
-@pytest.fixture
-def ids() -> torch.Tensor:
-    return torch.tensor([[3, 7, 5, 7, 9, 3, 7, 11]])
-
-
-@pytest.fixture
-def encoder() -> transformers.BertModel:
-    torch.manual_seed(1)
-    sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
-    return transformers.BertModel(transformers.BertConfig(vocab_size=40, **sizes)).eval()
-
-
-@pytest.fixture
-def auxiliary() -> dict[str, torch.Tensor]:
-    found = torch.tensor([[2, 17, 30, 5]])
-    return {"aux_input_ids": found, "aux_attention_mask": torch.ones_like(found)}
-
-
-@pytest.fixture
 def beside_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder with the counts file that pages speak of."""
     monkeypatch.chdir(Path(counts_file()).parent)
@@ -299,30 +273,6 @@ def test_page_examples_run(
     given = {"nw": nw, "backbone": backbone, "ids": ids, "labels": ids, "encoder": encoder, "auxiliary": auxiliary}
     for example in examples:
         exec(example, dict(given))
-
-
-def test_examples_of_conditioning_run(
-    monkeypatch: pytest.MonkeyPatch, backbone: transformers.GPT2LMHeadModel, encoder: transformers.BertModel
-) -> None:
-    from nextword.tasks.wordlevel import word_tokenizer
-
-    text = (ROOT / "docs" / "conditioning.md").read_text(encoding="utf-8")
-    first, lora = blocks(text, "python")
-    tokenizer = word_tokenizer(["A bishop falls ill in North Dakota. The diocese said"])
-    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda name: backbone)
-    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda name: tokenizer)
-    names: dict[str, Any] = {}
-    exec(
-        first.replace('reader = "sentence-transformers/all-MiniLM-L6-v2"', "reader = READER"),
-        {"READER": encoder},
-        names,
-    )
-    assert torch.isfinite(names["loss"])
-    assert names["written"].shape[1] > names["text"].input_ids.shape[1]
-    pytest.importorskip("peft")
-    exec(lora, {"nw": nw, "backbone": backbone, "encoder": encoder}, names)
-    trained = {name.split(".")[-2] for name, part in names["tuned"].named_parameters() if part.requires_grad}
-    assert "default" in trained
 
 
 def test_worked_head_of_contributing_is_a_head(

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from nextword.records import EvaluationResults, Measure, SystemRecord
+from nextword.records import EvaluationResults, Measure, Results, SystemRecord
+from nextword.report.columns import text_columns
 from nextword.report.evaluations import grouped
-from nextword.report.main_table import TextTable, text_columns, text_tables
+from nextword.report.main_table import TextTable, sheets
 from nextword.report.methods import methods
 from tests.report.conftest import make_sample
 from tests.report.written import HUMAN, KEYS, MEASURES, PAPER, comparison, evaluation, file, human_file, system
@@ -14,10 +15,16 @@ from tests.report.written import HUMAN, KEYS, MEASURES, PAPER, comparison, evalu
 RATIO = {key for key, measure in MEASURES.items() if measure.unit.startswith("fraction")}
 
 
+def only_table(results: Results) -> TextTable:
+    (sheet,) = sheets(results, methods(results))
+    (table,) = sheet.tables
+    return table
+
+
 def table_of(texts: EvaluationResults, seeds: Sequence[int] = (1,)) -> TextTable:
     results = make_sample(seeds=seeds, methods=[("a", "softmax", "mle", None), ("b", "f2", "mle", None)], task="lm")
     results = results.model_copy(update={"texts": {"greedy": texts}})
-    (table,) = text_tables(results, methods(results))
+    table = only_table(results)
     return table
 
 
@@ -37,7 +44,7 @@ def text(key: str, number: float) -> str:
 
 def test_columns_are_those_of_the_paper_in_its_order() -> None:
     results = comparison()
-    table = text_tables(results, methods(results))[0]
+    table = sheets(results, methods(results))[0]
     assert [column.key for column in table.columns] == list(KEYS[:13])
     assert table.headings == [("", 2), ("MS-Jaccard", 3), ("Self-BLEU", 3), ("Distinct", 3), ("", 2)]
     assert [column.title for column in table.columns[:4]] == ["PPL", "KLD", "n = 1", "n = 2"]
@@ -51,7 +58,7 @@ def test_columns_are_those_of_the_paper_in_its_order() -> None:
 def test_every_value_of_the_paper_stands_in_its_own_cell() -> None:
     """Rows and columns by name: were two values swapped, two cells would differ."""
     results = comparison(decodings=("greedy",))
-    (table,) = text_tables(results, methods(results))
+    table = only_table(results)
     found = {row.label: dict(zip((c.key for c in table.columns), row.cells, strict=True)) for row in table.rows}
     expected = {
         label: {key: text(key, number) for key, number in zip(KEYS[:13], numbers, strict=False)}
@@ -65,7 +72,7 @@ def test_every_value_of_the_paper_stands_in_its_own_cell() -> None:
 
 def test_cells_are_those_of_the_table_with_a_row_a_measure() -> None:
     results = comparison(decodings=("greedy",))
-    (table,) = text_tables(results, methods(results))
+    table = only_table(results)
     rows = {row.key: row for group in grouped(results.texts["greedy"]) for row in group.rows}
     for place, column in enumerate(table.columns):
         assert tuple(row.cells[place] for row in table.rows) == rows[column.key].cells
@@ -91,7 +98,7 @@ def test_swapped_values_are_seen(one: str, other: str) -> None:
 
 def test_best_by_goal_as_the_paper_has_it() -> None:
     results = comparison(decodings=("greedy",))
-    (table,) = text_tables(results, methods(results))
+    table = only_table(results)
     assert {key: best(table, key) for key in KEYS[:13]} == {
         "perplexity": ["MLE"],
         "kl-human-generated": ["F2-Softmax"],
@@ -175,7 +182,7 @@ def test_a_method_that_lacks_seeds_is_never_best() -> None:
 
 def test_greedy_is_first_and_the_others_keep_their_order() -> None:
     results = comparison(decodings=("top-k 20", "top-k 3", "greedy"))
-    titles = [table.decoding for table in text_tables(results, methods(results))]
+    titles = [sheet.title for sheet in sheets(results, methods(results))]
     assert titles == ["greedy", "top-k 20", "top-k 3"]
 
 

@@ -19,6 +19,10 @@ from nextword.report.measures import measure, measures
         ("rare_copy_precision", "copy precision", "Copying, rare", "joint", "rare", "higher"),
         ("rank@1e-3", "at 1e-3", "Rank of log-probabilities", "joint", "", None),
         ("rank_undefined", "undefined", "Rank of log-probabilities", "joint", "", None),
+        ("prompted_nll", "NLL", "Likelihood, with prompt", "prompted", "", "lower"),
+        ("prompted_perplexity", "perplexity", "Likelihood, with prompt", "prompted", "", "lower"),
+        ("steering", "steering", "Steering", "joint", "", "higher"),
+        ("prompted_steering", "steering", "Steering, with prompt", "prompted", "", "higher"),
         ("never_heard_of", "never_heard_of", "Other", "joint", "", None),
     ],
 )
@@ -43,4 +47,16 @@ def test_reading_order() -> None:
         "nll",
         "rank@1e-3",
         "odd",
+    ]
+
+
+def test_what_stands_under_one_heading_stays_together() -> None:
+    keys = {"nll", "perplexity", "bits_per_byte", "prompted_nll", "prompted_perplexity", "steering"}
+    assert [m.key for m in measures(keys)] == [
+        "perplexity",
+        "bits_per_byte",
+        "nll",
+        "prompted_perplexity",
+        "prompted_nll",
+        "steering",
     ]

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of the format of results.json; docs/report.md says when it is raised."""
 
 

@@ -1,0 +1,37 @@
+"""The examples of docs/conditioning.md run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import nextword as nw
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_examples_of_conditioning_run(
+    monkeypatch: pytest.MonkeyPatch, backbone: transformers.GPT2LMHeadModel, encoder: transformers.BertModel
+) -> None:
+    from nextword.tasks.wordlevel import word_tokenizer
+
+    text = (ROOT / "docs" / "conditioning.md").read_text(encoding="utf-8")
+    first, lora = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    tokenizer = word_tokenizer(["A bishop falls ill in North Dakota. The diocese said"])
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda name: backbone)
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda name: tokenizer)
+    names: dict[str, Any] = {}
+    named = 'reader = "sentence-transformers/all-MiniLM-L6-v2"'
+    assert named in first
+    exec(first.replace(named, "reader = encoder"), {"encoder": encoder}, names)
+    assert torch.isfinite(names["loss"])
+    assert names["written"].shape[1] > names["text"].input_ids.shape[1]
+    pytest.importorskip("peft")
+    exec(lora, {"nw": nw, "backbone": backbone, "encoder": encoder}, names)
+    trained = {name.split(".")[-2] for name, part in names["tuned"].named_parameters() if part.requires_grad}
+    assert "default" in trained
