@@ -33,7 +33,8 @@ def full_log_probs(model: Any, out: Any, inputs: dict[str, Tensor]) -> Tensor:
     if model.config.is_encoder_decoder:
         arguments = {**inputs, "decoder_input_ids": sequences[:, :-1]}
     else:
-        arguments = _decoder_arguments(model, sequences[:, :-1], inputs.get("attention_mask"))
+        auxiliary = {name: tensor for name, tensor in inputs.items() if name.startswith(("aux_", "source_"))}
+        arguments = _decoder_arguments(model, sequences[:, :-1], inputs.get("attention_mask")) | auxiliary
     with torch.no_grad():
         log_probs = model.distribution(**arguments, use_cache=False).log_probs()
     return log_probs.unflatten(0, (len(sequences), -1))[:, -new:].double()

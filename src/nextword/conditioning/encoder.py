@@ -22,7 +22,7 @@ def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
     if isinstance(source, PreTrainedModel):
         return _checked(source, type(source).__name__)
     if not isinstance(source, str | Path):
-        given = type(source).__name__
+        given = type(source).__name__  # type: ignore[unreachable]  # whatever a caller without types gives
         raise ValueError(f"encoder: a transformers model, a folder or a hub name is needed, {given} given")
     path = Path(source).expanduser()
     if str(source).startswith(("/", ".", "~")) and not path.is_dir():

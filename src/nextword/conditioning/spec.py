@@ -29,7 +29,7 @@ def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> Cond
     if isinstance(spec, str):
         spec = {"conditioner": spec}
     if not isinstance(spec, Mapping):
-        given = type(spec).__name__
+        given = type(spec).__name__  # type: ignore[unreachable]  # whatever a caller without types gives
         raise ValueError(f"conditioner: a spec such as 'bergpt' or its settings are needed, {given} given")
     if "conditioner" not in spec:
         raise ValueError(f"conditioner: missing; it names the conditioner. Known: {', '.join(registry.names())}.")

@@ -73,9 +73,7 @@ class PointerGeneratorHead(Head):
         self.attention_vector = nn.Parameter(torch.zeros(dimensions.hidden))
         self.attention_bias = nn.Parameter(torch.zeros(dimensions.hidden))
         bias = (
-            config.gate_bias
-            if config.gate_bias is not None
-            else (0.0 if dimensions.source is None else _COPY_LITTLE)
+            config.gate_bias if config.gate_bias is not None else (0.0 if dimensions.source is None else _COPY_LITTLE)
         )
         self.gate = ScalarGate(dimensions.hidden, bias)
 

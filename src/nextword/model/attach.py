@@ -173,11 +173,13 @@ def load(
     except OSError as fault:
         raise ValueError(f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)})") from fault
     except Exception as fault:
-        if type(fault).__name__ not in _UNREADABLE:
+        if type(fault).__name__ not in _UNREADABLE and "ignore_mismatched_sizes" not in str(fault):
             raise
         raise ValueError(f"{path}: the checkpoint is damaged or half written ({_first_line(fault)})") from fault
     model, read = loaded
     if not isinstance(model, NextWordModel):
+        if encoder is not None:
+            raise ValueError(f"{path}: this model has no conditioner, so it has no use for an encoder")
         return attach(model, head or "softmax", objective or "mle")
     _expect_the_saved_encoder(path, model, read, encoder)
     choose_trained(model)

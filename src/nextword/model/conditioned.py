@@ -37,7 +37,10 @@ class Conditioned:
         expect_no_encoder_of_its_own(self.config)
         config = parse_conditioner(self.config.conditioner)
         decoder = self.config.text_config.get_text_config(decoder=True)
-        self.auxiliary_encoder = new_encoder(self.config.auxiliary_encoder["config"]) if encoder is None else encoder
+        if encoder is None:
+            encoder = new_encoder(self.config.auxiliary_encoder["config"])
+            encoder.config._name_or_path = self.config.auxiliary_encoder["name"]
+        self.auxiliary_encoder = encoder
         self.conditioner = conditioners.get(config.conditioner)(config, dimensions, decoder.num_attention_heads)
         self.conditioner.place_in(self.backbone)
 
@@ -81,6 +84,11 @@ class Conditioned:
                 "positions for; cut it off (nw.AuxiliaryTokenizer has a max_length)"
             )
         mask = torch.ones_like(aux_input_ids) if aux_attention_mask is None else aux_attention_mask
+        if mask.shape != aux_input_ids.shape:
+            raise ValueError(
+                f"aux_attention_mask: shape {tuple(mask.shape)}, expected that of the auxiliary tokens, "
+                f"{tuple(aux_input_ids.shape)}"
+            )
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self._encoder_is_frozen):
             states: Tensor = encoder(input_ids=aux_input_ids, attention_mask=mask).last_hidden_state
         return states

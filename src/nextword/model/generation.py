@@ -114,7 +114,7 @@ class HeadGeneration:
         self, input_ids: Tensor, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
         # transformers takes the places of a soft prefix for words of the text, so what is read already is cut off here
-        kv_cache = model_kwargs.get("past_key_values")
+        kv_cache: Any = model_kwargs.get("past_key_values")
         history = history_of(kv_cache)
         if history is not None and history.virtual and kv_length(kv_cache):
             mask = model_kwargs.get("attention_mask")

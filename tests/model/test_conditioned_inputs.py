@@ -1,0 +1,194 @@
+"""What a user gets wrong about auxiliary texts, and what they are told."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from conditioning.building import COPYING, ENCODER_VOCABULARY, WIDTH, conditioned, encoder, texts, with_words
+from conformance.families import VOCABULARY, inputs, tiny
+from torch import Tensor
+
+import nextword as nw
+
+AUX = texts((7, 3, 5))
+IDS, MASK = AUX["aux_input_ids"], AUX["aux_attention_mask"]
+GIVEN = inputs(tiny("gpt2"))
+
+
+@cache
+def model_of(conditioner: str, head: str = "softmax") -> Any:
+    """Not to be changed."""
+    return conditioned(tiny("gpt2"), head, conditioner)
+
+
+def asked(model: Any, **given: Any) -> list[Any]:
+    """Every way to ask the model."""
+    return [
+        lambda: model(**GIVEN, **given),
+        lambda: model(**GIVEN, **given, labels=GIVEN["input_ids"]),
+        lambda: model.distribution(**GIVEN, **given),
+        lambda: model.generate(**GIVEN, **given, max_new_tokens=2),
+    ]
+
+
+@pytest.mark.parametrize("conditioner", ["lmh", "dau", "bergpt", "prefix"])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "aux_input_ids: missing; this model follows an auxiliary text"),
+        ({"aux_attention_mask": MASK}, "aux_input_ids: missing"),
+        ({"aux_input_ids": IDS[:2]}, "auxiliary text: 2 rows for 3 sequences; every sequence needs one"),
+        ({"aux_states": torch.zeros(1, 4, WIDTH)}, "auxiliary text: 1 rows for 3 sequences"),
+        ({"aux_input_ids": IDS, "aux_attention_mask": MASK[:, 1:]}, r"aux_attention_mask: shape \(3, 6\), expected"),
+        ({"aux_input_ids": IDS, "aux_attention_mask": MASK * 0}, r"row 0 has no token \(it is padding only\)"),
+        (
+            {"aux_input_ids": IDS, "aux_attention_mask": MASK * torch.tensor([[1], [1], [0]])},
+            "row 2 has no token .*leave such rows out",
+        ),
+        ({"aux_states": torch.zeros(3, 4, WIDTH + 1)}, rf"aux_states: shape \(3, 4, {WIDTH + 1}\), expected"),
+        ({"aux_states": torch.zeros(3, WIDTH)}, rf"aux_states: shape \(3, {WIDTH}\), expected \(batch, places, 12\)"),
+        ({"aux_input_ids": IDS, "aux_states": torch.zeros(3, 7, WIDTH)}, "both aux_input_ids and aux_states"),
+        ({"aux_input_ids": IDS.tolist()}, "aux_input_ids: a tensor .* is needed, list given"),
+        ({"aux_input_ids": IDS.float()}, "aux_input_ids: torch.float32 given, whole numbers"),
+        ({"aux_input_ids": IDS[0, :3]}, r"aux_input_ids: shape \(3,\), \(batch, places\) is needed"),
+        ({"aux_input_ids": IDS[:, :0]}, r"aux_input_ids: shape \(3, 0\), \(batch, places\) is needed"),
+        (
+            {"aux_input_ids": IDS + ENCODER_VOCABULARY},
+            f"aux_input_ids: .*outside the vocabulary of {ENCODER_VOCABULARY}",
+        ),
+        ({"aux_input_ids": IDS - 40}, "aux_input_ids: token id -.* is outside"),
+        ({"aux_input_ids": IDS.repeat(1, 3)}, "21 tokens are more than the 16 that its encoder has positions for"),
+    ],
+)
+def test_auxiliary_texts(conditioner: str, given: dict[str, Any], message: str) -> None:
+    for ask in asked(model_of(conditioner), **given):
+        with pytest.raises(ValueError, match=message):
+            ask()
+
+
+@pytest.mark.parametrize("head", COPYING)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source_ids": None}, r"copies words of the auxiliary text: pass source_ids and source_places"),
+        ({"source_places": None}, r"copies words of the auxiliary text: pass source_ids and source_places"),
+        ({"source_ids": torch.zeros(3, 2).long()}, r"shapes \(3, 2\) and \(3, 6\), expected the same, with 3 rows"),
+        ({"source_ids": torch.full((3, 6), VOCABULARY)}, f"source_ids: token id {VOCABULARY} is outside"),
+        ({"source_places": torch.full((3, 6), 6)}, "source_places: a place at the padding of the auxiliary text"),
+        ({"source_places": torch.full((3, 6), 7)}, "source_places: a place (at the padding|beyond the 7 tokens)"),
+    ],
+)
+def test_words_to_copy(head: str, change: dict[str, Tensor | None], message: str) -> None:
+    for ask in asked(model_of("bergpt", head), **(with_words(AUX) | change)):
+        with pytest.raises(ValueError, match=message):
+            ask()
+
+
+def test_places_beyond_the_text() -> None:
+    given = {"aux_input_ids": IDS, "source_ids": torch.zeros(3, 2).long(), "source_places": torch.full((3, 2), 7)}
+    with pytest.raises(ValueError, match="source_places: a place beyond the 7 tokens of the auxiliary text"):
+        model_of("dau", "pg")(**GIVEN, **given)
+
+
+@pytest.mark.parametrize("head", COPYING)
+def test_a_text_without_words_to_copy_has_a_distribution(head: str) -> None:
+    model = model_of("bergpt", head)
+    nothing = {"source_ids": torch.zeros(3, 2).long(), "source_places": torch.full((3, 2), -1)}
+    probs = model.distribution(**GIVEN, **AUX, **nothing).probs()
+    torch.testing.assert_close(probs.sum(-1), torch.ones(27), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["aux_input_ids", "aux_attention_mask", "aux_states", "source_places"])
+def test_a_model_without_conditioner_has_no_use_for_a_text(name: str) -> None:
+    model = nw.attach(tiny("gpt2"), "softmax")
+    given = {"aux_states": torch.zeros(3, 4, WIDTH)}.get(name, IDS)
+    for ask in asked(model, **{name: given})[:3]:
+        with pytest.raises(ValueError, match=f"{name}: this model has no conditioner, .*attach one"):
+            ask()
+    with pytest.raises(ValueError, match="this model has no conditioner"):
+        model.generate(**GIVEN, **{name: given}, max_new_tokens=2)
+    with pytest.raises(ValueError, match="encode: this model has no conditioner, and so no encoder"):
+        model.encode(IDS)
+
+
+@pytest.mark.parametrize(
+    ("conditioner", "message"),
+    [
+        ("bertgpt", "unknown conditioner 'bertgpt'. Did you mean 'bergpt'"),
+        (3, "a spec such as 'bergpt' or its settings are needed, int given"),
+        ({"layers": [1]}, "conditioner: missing; it names the conditioner"),
+        ("lmh:median", "it is followed by mean or max, not 'median'"),
+        ("dau:max,mean", "it is followed by mean or max"),
+        ("bergpt:0", "followed by a number of last layers such as bergpt:2"),
+        ("bergpt:4", "conditioner.last: 4 layers asked of a decoder of 3"),
+        (
+            {"conditioner": "bergpt", "layers": [0, 3]},
+            "conditioner.layers: layer 3 asked of a decoder with layers 0 to 2",
+        ),
+        ({"conditioner": "bergpt", "layers": [0, -3]}, r"conditioner.layers: \[0, -3\] names a layer twice"),
+        ({"conditioner": "bergpt", "layers": []}, "conditioner.layers: "),
+        ({"conditioner": "bergpt", "heads": 5}, "conditioner.heads: 5 heads do not divide the decoder's width of 32"),
+        ({"conditioner": "bergpt", "haeds": 4}, "conditioner.haeds: unknown key. Did you mean 'heads'"),
+        ({"conditioner": "bergpt:2", "last": 1}, "conditioner.last: given as 2 by 'bergpt:2' and as 1"),
+        ({"conditioner": "dau", "trains": "none"}, "conditioner.trains: .*'downstream'"),
+        ("prefix:x", "followed by a number of vectors such as prefix:8"),
+        ({"conditioner": "prefix", "start": "unchanged"}, "conditioner.start: .*'random'"),
+    ],
+)
+def test_specs(conditioner: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        nw.attach(tiny("gpt2"), "softmax", conditioner=conditioner, encoder=encoder())
+
+
+def test_conditioner_and_encoder_come_together() -> None:
+    with pytest.raises(ValueError, match="conditioner 'dau' needs the encoder that reads the auxiliary texts"):
+        nw.attach(tiny("gpt2"), "softmax", conditioner="dau")
+    with pytest.raises(ValueError, match="an encoder is given without a conditioner that reads it"):
+        nw.attach(tiny("gpt2"), "softmax", encoder=encoder())
+    with pytest.raises(ValueError, match=r"encoder: .* a hub name is needed, int given"):
+        nw.attach(tiny("gpt2"), "softmax", conditioner="dau", encoder=3)  # type: ignore[arg-type]
+
+
+def test_a_prefix_takes_positions() -> None:
+    model = model_of("prefix")
+    ids = torch.full((3, 121), 5)
+    assert model(ids[:, :120], **AUX).logits.shape[1] == 120
+    with pytest.raises(ValueError, match="129 places are more than the 128 that the model has positions for"):
+        model(ids, **AUX)
+    with pytest.raises(ValueError, match="129 places are more than the 128"):
+        model.generate(ids[:, :118], **AUX, max_new_tokens=5)
+
+
+def test_continuous_batching_is_refused() -> None:
+    with pytest.raises(ValueError, match="generate_batch: continuous batching brings no auxiliary text"):
+        model_of("dau").generate_batch([[3, 4]])
+
+
+@pytest.mark.parametrize("conditioner", ["lmh", "dau", "bergpt", "prefix"])
+def test_other_types_of_the_same_text(conditioner: str) -> None:
+    model = model_of(conditioner)
+    expected = model(**GIVEN, **AUX).logits
+    same = [
+        {"aux_input_ids": IDS.int(), "aux_attention_mask": MASK.bool()},
+        {"aux_input_ids": IDS, "aux_attention_mask": MASK.float()},
+        {"aux_states": model.encode(**AUX), "aux_attention_mask": MASK},
+        {"aux_states": model.encode(**AUX).double(), "aux_attention_mask": MASK},
+    ]
+    for given in same:
+        assert torch.equal(model(**GIVEN, **given).logits, expected)
+    whole, without = (
+        model(**GIVEN, aux_input_ids=IDS, **mask).logits for mask in ({"aux_attention_mask": MASK**0}, {})
+    )
+    assert torch.equal(whole, without)
+
+
+@pytest.mark.parametrize("conditioner", ["lmh:max", "dau", "bergpt", "prefix"])
+def test_more_padding_is_the_same_text(conditioner: str) -> None:
+    model = model_of(conditioner, "pg")
+    given = with_words(AUX)
+    fill = {"aux_input_ids": 9, "aux_attention_mask": 0, "source_ids": 9, "source_places": -1}
+    wider = {name: torch.nn.functional.pad(value, (0, 4), value=fill[name]) for name, value in given.items()}
+    torch.testing.assert_close(model(**GIVEN, **wider).logits, model(**GIVEN, **given).logits, rtol=0, atol=1e-4)
