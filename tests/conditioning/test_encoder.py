@@ -88,7 +88,10 @@ def test_what_is_no_encoder(tmp_path: Path) -> None:
 
 
 def test_fingerprints() -> None:
-    """The same in every precision with so many bits, and another for other weights, names or shapes."""
+    """The same in every precision with so many bits, and another for other weights, names or shapes.
+
+    A pooling layer does not count: nothing reads it, and not every encoder has one.
+    """
     reader = encoder()
     found = fingerprint(reader)
     assert found == fingerprint(copy.deepcopy(reader).double()) == fingerprint(copy.deepcopy(reader).bfloat16())
@@ -96,7 +99,7 @@ def test_fingerprints() -> None:
     for name, parameter in reader.named_parameters():
         before = parameter.detach().clone()
         parameter.data.flatten()[0] += 1.0
-        assert fingerprint(reader) != found, name
+        assert (fingerprint(reader) == found) == name.startswith("pooler."), name
         parameter.data = before
     assert fingerprint(reader) == found
 

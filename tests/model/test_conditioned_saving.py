@@ -188,3 +188,13 @@ def test_saved_without_conditioner_needs_none(tmp_path: Path) -> None:
     assert loaded.conditioner is None
     assert loaded.auxiliary_encoder is None
     assert loaded.config.conditioner is None
+
+
+def test_an_encoder_without_pooling_layer(tmp_path: Path) -> None:
+    reader = encoder()
+    reader.pooler = None
+    model = nw.attach(tiny("gpt2"), "softmax", conditioner="dau", encoder=reader).eval()
+    model.save_pretrained(tmp_path)
+    loaded = nw.load(tmp_path)
+    given = inputs(model) | aux_of(model)
+    assert torch.equal(loaded(**given).logits, model(**given).logits)

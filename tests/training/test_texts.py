@@ -281,3 +281,13 @@ def test_weights_that_write_are_the_saved_ones(finished):
     for line in map(json.loads, samples(finished)["runs/softmax-seed0/samples/greedy.jsonl"].splitlines()):
         ids = torch.tensor([line["prompt_token_ids"] + line["token_ids"]])
         assert model(input_ids=ids).logits[0, 2:-1].argmax(-1).tolist() == line["token_ids"]
+
+
+def test_what_nobody_trained_counts_once_where_nothing_is_drawn(tmp_path):
+    methods = [{"head": "softmax", "trained": False}, "softmax"]
+    results = compare(configured({**RECIPE, "methods": methods}), tmp_path / "out")
+    files = {
+        title: [len(system.files) for system in texts.systems if system.name != "human"]
+        for title, texts in results.texts.items()
+    }
+    assert files == {"greedy": [1, 2], "top-k 3": [2, 2]}

@@ -13,6 +13,10 @@ _SAMPLED = 4096
 """Numbers of each weight that its fingerprint is made of."""
 
 
+POOLER = "pooler."
+"""Where BERT and its kin keep what turns their states into one vector; nothing here asks for it."""
+
+
 def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
     """An encoder from a folder, from the hub, or as it is.
 
@@ -96,10 +100,13 @@ def _plain(config: Any) -> dict[str, Any]:
 def fingerprint(encoder: torch.nn.Module) -> str:
     """A short checksum of an encoder's weights: their names, shapes, and some numbers of each to 8 bits.
 
-    To 8 bits, so that it is the same in float32 and in bfloat16.
+    To 8 bits, so that it is the same in float32 and in bfloat16; without a pooling layer, which nothing here reads and
+    not every encoder has.
     """
     digest = hashlib.sha256()
     for name, weight in sorted(encoder.named_parameters()):
+        if name.startswith(POOLER):
+            continue
         flat = weight.detach().flatten()
         some = flat[:: max(1, len(flat) // _SAMPLED)].to("cpu", torch.bfloat16)
         digest.update(f"{name}{tuple(weight.shape)}".encode())

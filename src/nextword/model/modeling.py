@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, Generation
 from transformers.modeling_utils import slice_logits_to_keep
 
 from nextword.conditioning.encoder import width_of
+from nextword.conditioning.encoder import POOLER
 from nextword.config import validated
 from nextword.context import Context, Layout
 from nextword.distribution import NextToken, Vocabulary
@@ -47,6 +48,7 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
     _can_compile_fullgraph = True
+    _keys_to_ignore_on_load_missing: ClassVar[list[str]] = [rf"auxiliary_encoder\.{POOLER}"]
     _auto_class_of_backbone: ClassVar[Any]
 
     def __init__(

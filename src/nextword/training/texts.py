@@ -68,7 +68,10 @@ def _config(texts: Texts, title: str, setting: Setting, records: Sequence[RunRec
     systems: dict[str, list[str]] = {}
     for record in records:
         systems.setdefault(record.method, []).append(str(setting.folder.path / record.samples[title]))
-    ordered = {method.title: systems[method.title] for method in setting.config.methods}
+    ordered = {
+        method.title: systems[method.title] if method.trained else _different(systems[method.title])
+        for method in setting.config.methods
+    }
     tokenizer = setting.start.tokenizer
     special = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id} - {None}
     return EvaluateConfig(
@@ -77,6 +80,11 @@ def _config(texts: Texts, title: str, setting: Setting, records: Sequence[RunRec
         special=sorted(special),
         wins=None if texts.wins is None else list(texts.wins),
     )
+
+
+def _different(files: Sequence[str]) -> list[str]:
+    """Files without those that hold the same as an earlier one: what nobody trained says the same with every seed."""
+    return list({Path(file).read_bytes(): file for file in reversed(files)}.values())[::-1]
 
 
 def _filled(metric: str | dict[str, Any], counts: Path | None) -> str | dict[str, Any]:
