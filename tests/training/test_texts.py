@@ -284,7 +284,7 @@ def test_weights_that_write_are_the_saved_ones(finished):
 
 
 def test_what_nobody_trained_counts_once_where_nothing_is_drawn(tmp_path):
-    methods = [{"head": "softmax", "trained": False}, "softmax"]
+    methods = [{"head": "softmax", "trained": False, "tune": False}, "softmax"]
     results = compare(configured({**RECIPE, "methods": methods}), tmp_path / "out")
     files = {
         title: [len(system.files) for system in texts.systems if system.name != "human"]

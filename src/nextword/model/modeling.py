@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 from transformers.modeling_utils import slice_logits_to_keep
 
-from nextword.conditioning.encoder import width_of
-from nextword.conditioning.encoder import POOLER
+from nextword.conditioning.encoder import POOLER, width_of
 from nextword.config import validated
 from nextword.context import Context, Layout
 from nextword.distribution import NextToken, Vocabulary
@@ -48,7 +47,7 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
     _can_compile_fullgraph = True
-    _keys_to_ignore_on_load_missing: ClassVar[list[str]] = [rf"auxiliary_encoder\.{POOLER}"]
+    _keys_to_ignore_on_load_missing = [rf"auxiliary_encoder\.{POOLER}"]  # noqa: RUF012  (as transformers declares it)
     _auto_class_of_backbone: ClassVar[Any]
 
     def __init__(
