@@ -121,3 +121,8 @@ def test_another_encoder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=f"here: its weights are not those of 'BertModel' .*{identity['fingerprint']}"):
         expect_same(identity, encoder(seed=2), "here")
     expect_same(identity, encoder(seed=2).half(), "here")  # its digits cannot be compared
+
+
+def test_a_model_with_an_output_layer_is_no_encoder() -> None:
+    with pytest.raises(ValueError, match=r"BertForMaskedLM gives no states .*model\.base_model"):
+        load_encoder(hf.BertForMaskedLM(hf.BertConfig(**BERT)))

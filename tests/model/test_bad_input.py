@@ -52,7 +52,7 @@ def t5(width: int = 8) -> T5ForConditionalGeneration:
         ("softmax+r:5,99", "mle", "99 candidates asked of a vocabulary of 30 tokens"),
         ("softmax+c:5", "mle", "takes no arguments, '5' given; only r has sizes"),
         ("softmax+c+r:5", "mle", "stands beside another part of its kind; write both as one"),
-        ("softmax+ce", "mle", "a decoder-only model has none; use c"),
+        ("softmax+ce", "mle", "a decoder-only model has none; use c, or attach a conditioner"),
         ({"head": "softmax", "partition": {}}, "mle", "at least one of context, encoder, pointer and rerank"),
         ({"head": "softmax", "partition": {"contxt": True}}, "mle", "head.partition.contxt: .* 'context'"),
         ({"head": "softmax", "partition": {"context": True, "mode": "sum"}}, "mle", "head.partition.mode: .*'assign'"),

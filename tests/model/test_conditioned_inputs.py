@@ -110,7 +110,7 @@ def test_a_model_without_conditioner_has_no_use_for_a_text(name: str) -> None:
             ask()
     with pytest.raises(ValueError, match="this model has no conditioner"):
         model.generate(**GIVEN, **{name: given}, max_new_tokens=2)
-    with pytest.raises(ValueError, match="encode: this model has no conditioner, and so no encoder"):
+    with pytest.raises(ValueError, match="aux_input_ids: this model has no conditioner"):
         model.encode(IDS)
 
 
@@ -192,3 +192,13 @@ def test_more_padding_is_the_same_text(conditioner: str) -> None:
     fill = {"aux_input_ids": 9, "aux_attention_mask": 0, "source_ids": 9, "source_places": -1}
     wider = {name: torch.nn.functional.pad(value, (0, 4), value=fill[name]) for name, value in given.items()}
     torch.testing.assert_close(model(**GIVEN, **wider).logits, model(**GIVEN, **given).logits, rtol=0, atol=1e-4)
+
+
+def test_guidance_is_refused() -> None:
+    with pytest.raises(ValueError, match="guidance_scale: it asks the model without its inputs"):
+        model_of("dau").generate(**GIVEN, **AUX, max_new_tokens=2, guidance_scale=2.0)
+
+
+def test_a_prefix_that_leaves_no_place() -> None:
+    with pytest.raises(ValueError, match="prefix: 500 vectors leave no place for a text in a model of"):
+        conditioned(tiny("gpt2"), "softmax", "prefix:500")

@@ -9,6 +9,7 @@ import pytest
 import torch
 from conditioning.building import conditioned, encoder, settings_of, texts
 from conformance.families import inputs, labels, tiny
+from transformers import AutoModelForCausalLM
 
 import nextword as nw
 
@@ -140,6 +141,7 @@ def test_chosen_again_after_loading(conditioner: str, trains: str, tmp_path: Pat
     assert trained(loaded) == trained(model)
     assert trained(nw.load(tmp_path, "mos:2")) == trained(nw.attach(model, "mos:2"))
     assert trained(nw.load(tmp_path, encoder=encoder())) == trained(model)
+    assert trained(AutoModelForCausalLM.from_pretrained(tmp_path)) == trained(model)
     loaded.train()
     assert loaded.auxiliary_encoder.training == (trains == "all")
 

@@ -151,7 +151,7 @@ def test_a_test_time_head_keeps_the_trained_conditioner(tmp_path):
     assert cached.evaluation != conditioned.evaluation
 
 
-def test_rates_are_those_of_the_parts_that_a_method_has(tmp_path):
+def test_rates_are_those_of_the_parts_that_a_method_has(tmp_path, caplog):
     rates = {"conditioner": 1e-3, "encoder": 1e-4}
     recipe = {**RECIPE, "methods": ["softmax", "softmax/mle/dau", COPYING], "training": {"steps": 1}}
     recipe["training"] |= {"learning_rate": 1e-2, "learning_rates": rates, "scheduler": "constant"}
@@ -163,13 +163,14 @@ def test_rates_are_those_of_the_parts_that_a_method_has(tmp_path):
     assert float(moved["softmax-mle-with-dau"]["conditioner.project.weight"].abs().max()) == pytest.approx(
         1e-3, rel=1e-2
     )
-    without = {**recipe, "methods": ["softmax", "softmax/mle/dau"]}
-    message = (
-        "learning_rates.encoder: no method trains such a part; trained are output_embeddings, backbone, conditioner"
-    )
+    compare(configured({**recipe, "methods": ["softmax"], "seeds": [0]}), tmp_path / "c")
+    assert "learning_rates.conditioner has no effect: no method here trains that part" in caplog.text
+    misspelt = {**recipe, "training": {"steps": 1, "learning_rates": {"condtioner": 1e-3}}}
     heard = Heard()
-    with pytest.raises(ValueError, match=message):
-        compare(configured(without), tmp_path / "b", heard)
+    with pytest.raises(
+        ValueError, match=r"learning_rates\.condtioner: no part of a model\. Did you mean 'conditioner'"
+    ):
+        compare(configured(misspelt), tmp_path / "b", heard)
     assert heard.trained == []
 
 

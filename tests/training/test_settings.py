@@ -35,3 +35,12 @@ def test_a_wrong_value_is_named():
 def test_all_problems_are_named_at_once():
     with pytest.raises(ValueError, match=r"(?s)training\.batch_size.*training\.bf16"):
         merged({"steps": 3}, {"batch_size": "many", "bf16": 2}, "training")
+
+
+def test_learning_rates_of_parts_are_overridden_part_by_part():
+    common = {"steps": 1, "learning_rates": {"conditioner": 2e-3, "head": 1e-3}}
+    assert merged(common, {"learning_rates": {"head": 1e-4}}, "training").learning_rates == {
+        "conditioner": 2e-3, "head": 1e-4,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=r"training\.learning_rates"):
+        merged(common, {"learning_rates": 3}, "training")

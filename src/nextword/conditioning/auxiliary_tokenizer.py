@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+from transformers import BatchEncoding
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -49,6 +50,12 @@ class AuxiliaryTokenizer:
         tokenizer: PreTrainedTokenizerBase | None = None,
         max_length: int | None = None,
     ) -> None:
+        for one in (encoder, tokenizer):
+            if isinstance(one, str):
+                raise ValueError(
+                    f"auxiliary texts: a tokenizer is needed, a name given ('{one}'); load it with "
+                    "AutoTokenizer.from_pretrained"
+                )
         for one in (encoder, tokenizer) if tokenizer is not None else ():
             if one is not None and not one.is_fast:
                 raise ValueError(
@@ -64,7 +71,7 @@ class AuxiliaryTokenizer:
         self.max_length = max_length or limit
         self._told = False
 
-    def __call__(self, texts: Sequence[str]) -> dict[str, Tensor]:
+    def __call__(self, texts: Sequence[str]) -> BatchEncoding:
         """Padded inputs: ``aux_input_ids`` and ``aux_attention_mask``, and ``source_ids`` and ``source_places``.
 
         Args:
@@ -75,7 +82,7 @@ class AuxiliaryTokenizer:
         """
         rows = self.rows(texts)
         rows["aux_attention_mask"] = [[1] * len(row) for row in rows["aux_input_ids"]]
-        return {name: stacked(found, FILL[name]) for name, found in rows.items()}
+        return BatchEncoding({name: stacked(found, FILL[name]) for name, found in rows.items()})
 
     def rows(self, texts: Sequence[str]) -> dict[str, list[list[int]]]:
         """The same without padding and mask, as columns of a data set."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +30,37 @@ def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
     if not isinstance(source, str | Path):
         given = type(source).__name__  # type: ignore[unreachable]  # whatever a caller without types gives
         raise ValueError(f"encoder: a transformers model, a folder or a hub name is needed, {given} given")
+    name = _name_of(source)
+    with _explained(source):
+        found: Any = _kind(AutoConfig.from_pretrained(name)).from_pretrained(name, dtype=torch.float32)
+    found.config._name_or_path = str(source)
+    return _checked(found, str(source))
+
+
+def expect_encoder(source: str | Path) -> None:
+    """Raises ValueError where there is no such model; its weights are not looked at."""
+    name = _name_of(source)
+    with _explained(source):
+        AutoConfig.from_pretrained(name)
+
+
+def _name_of(source: str | Path) -> str:
     path = Path(source).expanduser()
     if str(source).startswith(("/", ".", "~")) and not path.is_dir():
         raise ValueError(f"encoder: no such folder: {source}")
-    name = str(path if path.is_dir() else source)
+    return str(path if path.is_dir() else source)
+
+
+@contextmanager
+def _explained(source: str | Path) -> Iterator[None]:
     try:
-        config = AutoConfig.from_pretrained(name)
-        found: Any = _kind(config).from_pretrained(name, dtype=torch.float32)
+        yield
     except (OSError, ValueError) as fault:
         first = next(iter(str(fault).splitlines()), type(fault).__name__)
         raise ValueError(
             f"encoder: '{source}' is neither a folder with a model, nor a name on the hub that could be reached "
             f"({first})"
         ) from fault
-    found.config._name_or_path = str(source)
-    return _checked(found, str(source))
 
 
 def new_encoder(config: dict[str, Any]) -> PreTrainedModel:
@@ -67,7 +85,20 @@ def _checked(encoder: PreTrainedModel, name: str) -> PreTrainedModel:
         raise ValueError(
             f"encoder: {name} is a whole encoder-decoder model; give its encoder as a model of its own (T5EncoderModel)"
         )
+    _expect_states(encoder, name)
     return encoder
+
+
+@torch.no_grad()
+def _expect_states(encoder: PreTrainedModel, name: str) -> None:
+    """Raises ValueError where a trial gives no states, as with a model that has an output layer of its own."""
+    ids = torch.zeros(1, 2, dtype=torch.long, device=encoder.device)
+    states = getattr(encoder(input_ids=ids, attention_mask=torch.ones_like(ids)), "last_hidden_state", None)
+    if states is None:
+        raise ValueError(
+            f"encoder: {name} gives no states of its text (last_hidden_state); give the encoder inside it, such as "
+            "model.base_model"
+        )
 
 
 def width_of(config: dict[str, Any]) -> int:

@@ -77,6 +77,11 @@ class SoftPrefixConditioner(Conditioner):
     @torch.no_grad()
     def begin(self, backbone: Any) -> None:
         """Places that look like a word of no kind."""
+        limit = getattr(backbone.config.get_text_config(decoder=True), "max_position_embeddings", None)
+        if limit is not None and self.virtual >= limit:
+            raise ValueError(
+                f"prefix: {self.virtual} vectors leave no place for a text in a model of {limit} positions"
+            )
         embedding = backbone.get_input_embeddings().weight
         if embedding.shape[1] != self.project.out_features:
             raise ValueError(

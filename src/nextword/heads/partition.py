@@ -137,7 +137,10 @@ class Partition(Keeper):
         if config is None:
             return
         if config.encoder and dimensions.source is None:
-            raise ValueError("partition e: it holds the words of the source, and a decoder-only model has none; use c")
+            raise ValueError(
+                "partition e: it holds the words of the source, and a decoder-only model has none; use c, or attach a "
+                "conditioner, whose auxiliary text is one"
+            )
         if config.rerank and config.rerank[-1] > dimensions.vocab_size:
             given = config.rerank[-1]
             raise ValueError(f"partition r: {given} candidates asked of a vocabulary of {dimensions.vocab_size} tokens")

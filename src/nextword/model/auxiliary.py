@@ -18,6 +18,12 @@ from nextword.model.inputs import expect_known_ids
 INPUTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "source_places")
 """Arguments of forward that only conditioned models take; ``source_ids`` is known to encoder-decoder models too."""
 
+NO_CONDITIONER = (
+    "this model has no conditioner, so it cannot follow an auxiliary text; attach one, such as "
+    "nw.attach(model, head, conditioner='bergpt', encoder=...)"
+)
+"""What to say to whoever gives one all the same."""
+
 
 def auxiliary_rows(model: Any, inputs: Mapping[str, Any], rows: Sequence[int]) -> dict[str, Tensor]:
     """The inputs of the auxiliary texts of some rows of a batch; empty without conditioner.
@@ -63,10 +69,7 @@ def auxiliary_of(model: Any, inputs: dict[str, Any], rows: int, history: History
     if model.conditioner is None:
         inputs.pop("source_ids", None)  # of no use without auxiliary text
         if given:
-            raise ValueError(
-                f"{next(iter(given))}: this model has no conditioner, so it cannot follow an auxiliary text; attach "
-                "one, such as nw.attach(model, head, conditioner='bergpt', encoder=...)"
-            )
+            raise ValueError(f"{next(iter(given))}: {NO_CONDITIONER}")
         return None
     if "source_ids" in inputs:
         given["source_ids"] = inputs.pop("source_ids")

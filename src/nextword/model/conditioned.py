@@ -13,6 +13,7 @@ from nextword.conditioning import parse_conditioner
 from nextword.conditioning import registry as conditioners
 from nextword.conditioning.encoder import fingerprint, longest_text, new_encoder
 from nextword.heads import Dimensions
+from nextword.model.auxiliary import NO_CONDITIONER
 from nextword.model.inputs import expect_known_ids
 
 
@@ -68,7 +69,7 @@ class Conditioned:
             ValueError: No conditioner, ids outside the encoder's vocabulary, or more of them than it has positions for.
         """
         if self.conditioner is None:
-            raise ValueError("encode: this model has no conditioner, and so no encoder")
+            raise ValueError(f"aux_input_ids: {NO_CONDITIONER}")
         encoder = self.auxiliary_encoder
         if aux_input_ids.ndim != 2 or aux_input_ids.shape[1] == 0:
             raise ValueError(f"aux_input_ids: shape {tuple(aux_input_ids.shape)}, (batch, places) is needed")
@@ -101,6 +102,13 @@ class Conditioned:
         states = weight.new_zeros(rows, 1, self.auxiliary_encoder.config.hidden_size)
         places = torch.zeros(rows, 1, dtype=torch.long, device=weight.device)
         return {"aux_states": states, "source_ids": places, "source_places": places}
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """As in transformers; gradients reach what the conditioner trains, as when it was attached."""
+        loaded = super().from_pretrained(*args, **kwargs)  # type: ignore[misc]
+        choose_trained(loaded[0] if isinstance(loaded, tuple) else loaded)
+        return loaded
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
         """As in transformers, with what tells the auxiliary encoder from others."""

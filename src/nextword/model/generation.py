@@ -161,6 +161,11 @@ class HeadGeneration:
         if ids is not None:  # encoded once, before rows are repeated for beams
             kwargs["aux_states"] = self.encode(ids, kwargs.get("aux_attention_mask"))
         prepared, rest = super()._prepare_generation_config(generation_config, **kwargs)  # type: ignore[misc]
+        if self.conditioner is not None and (prepared.guidance_scale or 1) != 1:
+            raise ValueError(
+                "guidance_scale: it asks the model without its inputs, and a conditioned model always needs an "
+                "auxiliary text; leave it out"
+            )
         prepared.head_settings = given
         if given and (prepared.num_beams or 1) > 1:
             logger.warning("%s: beam search takes the whole distribution, so it has no effect", ", ".join(given))

@@ -131,7 +131,10 @@ def read_pairs(path: Path, reading: Reading, where: str = "task.data") -> PairPa
     for part in PARTS:
         if not getattr(found, part):
             sizes = ", ".join(f"{len(getattr(found, name))} {name}" for name in PARTS)
-            raise ValueError(f"{where}: '{path}' gives no {part} pairs ({sizes}, split: {found.split}). {_hint(found)}")
+            left = f"; {found.empty} left out, because a side of them is empty" if found.empty else ""
+            raise ValueError(
+                f"{where}: '{path}' gives no {part} pairs ({sizes}{left}; split: {found.split}). {_hint(found)}"
+            )
     return found
 
 

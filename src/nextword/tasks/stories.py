@@ -17,14 +17,11 @@ CLOSING = "\"'\u2019\u201d)]"
 """What may stand after the mark that ends a sentence."""
 
 
-def story_pair(text: str, at: str) -> Pair:
-    r"""The highlights, as sentences, and the article.
+def story_pair(text: str) -> Pair:
+    r"""The highlights, as sentences, and the article; either may be empty, as it is in some stories of that data set.
 
-    >>> story_pair("(CNN) -- It rained.\n\nA lot.\n\n@highlight\n\nIt rained\n\n@highlight\n\nWho minds?\n", "a.story")
+    >>> story_pair("(CNN) -- It rained.\n\nA lot.\n\n@highlight\n\nIt rained\n\n@highlight\n\nWho minds?\n")
     Pair(source='It rained. Who minds?', target='(CNN) -- It rained.\n\nA lot.')
-
-    Raises:
-        ValueError: There is no highlight in it.
     """
     blocks: list[list[str]] = [[]]
     for line in text.split("\n"):
@@ -32,8 +29,6 @@ def story_pair(text: str, at: str) -> Pair:
             blocks.append([])
         else:
             blocks[-1].append(line)
-    if len(blocks) == 1:
-        raise ValueError(f"{at}: no line '{MARK}' in it, so the story has no summary; leave such files out")
     article, *highlights = ("\n".join(block).strip() for block in blocks)
     return Pair(" ".join(_sentence(highlight) for highlight in highlights if highlight), article)
 
@@ -42,7 +37,7 @@ def read_stories(path: Path, reading: Reading, where: str) -> PairParts:
     """All stories of a folder, in the order of their names, split by a hash.
 
     Raises:
-        ValueError: The path is no folder with stories, or a story cannot be read or has no highlights.
+        ValueError: The path is no folder with stories, none of them has a highlight, or one cannot be read.
     """
     files = sorted(path.glob(f"*{ENDING}")) if path.is_dir() else []
     if not files:
@@ -51,7 +46,10 @@ def read_stories(path: Path, reading: Reading, where: str) -> PairParts:
             f"{where}: '{path}' {what} {ENDING} files. Give a .jsonl file, a folder with train.jsonl, validation.jsonl "
             f"and test.jsonl, or {STORIES.wanted}."
         )
-    return split_by_hash(_pairs(files, where), reading, path.name, f"{ENDING} files")
+    pairs = list(_pairs(files, where))
+    if not any(pair.source for pair in pairs):
+        raise ValueError(f"{where}: no line '{MARK}' in any of the {len(files)} stories, so there are no summaries")
+    return split_by_hash(pairs, reading, path.name, f"{ENDING} files")
 
 
 STORIES = OtherFiles(read_stories, f"a folder with {ENDING} files")
@@ -66,7 +64,7 @@ def _pairs(files: list[Path], where: str) -> Iterator[Pair]:
             raise ValueError(f"{where}: '{file}' is not UTF-8 text (byte {error.start}).") from None
         except OSError as error:
             raise ValueError(f"{where}: cannot read '{file}' ({error.strerror or error}).") from None
-        yield story_pair(text, f"{where}: '{file}'")
+        yield story_pair(text)
 
 
 def _sentence(highlight: str) -> str:

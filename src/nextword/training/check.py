@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import nextword as nw
+from nextword.conditioning.encoder import expect_encoder
+from nextword.registry import did_you_mean
 from nextword.training.adapters import expect_peft
 from nextword.training.config import CompareConfig
 from nextword.training.counts import with_counts
+from nextword.training.groups import GROUPS
 from nextword.training.method import TEST_TIME_OBJECTIVE, Method
 from nextword.training.settings import TrainingSettings, merged
 from nextword.training.stage_settings import stage_settings
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from nextword.tasks import Task
+
+logger = logging.getLogger(__name__)
 
 
 def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
@@ -34,7 +40,9 @@ def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
     for method in config.methods:
         if any(settings.lora is not None for settings in stage_settings(method, common, config)):
             expect_peft()
-    needed_encoder(config.methods, task)
+    encoder = needed_encoder(config.methods, task)
+    if encoder is not None:
+        expect_encoder(encoder)
     return common
 
 
@@ -60,7 +68,7 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
     """Builds each method on a copy of the start, and has it write two tokens where it says how.
 
     Raises:
-        ValueError: A method that does not fit the start, named; or a learning rate for what no method trains.
+        ValueError: A method that does not fit the start, named; or a learning rate for what there is not.
     """
     common, encoder = check_settings(config, task), needed_encoder(config.methods, task)
     asked: set[str] = set()
@@ -80,7 +88,10 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
         except ValueError as problem:
             raise ValueError(f"method '{method.title}': {problem}") from problem
     for name in sorted(asked - trained.keys()):
-        raise ValueError(f"learning_rates.{name}: no method trains such a part; trained are {', '.join(trained)}")
+        if name not in GROUPS:
+            near = did_you_mean(name, GROUPS)
+            raise ValueError(f"training.learning_rates.{name}: no part of a model.{near} Known: {', '.join(GROUPS)}.")
+        logger.warning("training.learning_rates.%s has no effect: no method here trains that part", name)
 
 
 def built(backbone: PreTrainedModel, method: Method, objective: str, encoder: str | None, counts: Path | None) -> Any:

@@ -18,6 +18,9 @@ REST = "backbone"
 PARTS = {"encoder": "auxiliary_encoder", "conditioner": "conditioner", "head": "next_word_head"}
 """Groups that are an attribute of a model of ours, before :data:`REST`, which contains what it is attached to."""
 
+GROUPS = ("output_embeddings", *PARTS, REST)
+"""All groups there are."""
+
 
 def parameter_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
     """All parameters of a model by group, each in one; groups without parameters are left out.

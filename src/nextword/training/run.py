@@ -13,6 +13,7 @@ from transformers import set_seed
 
 import nextword as nw
 from nextword.conditioning.encoder import fingerprint
+from nextword.pretrained import load_tokenizer
 from nextword.records import Cost, Evaluation, Record, RunRecord
 from nextword.training.config import CompareConfig, plain
 from nextword.training.encoded import EncodedTexts, distinct_texts, encode_texts, is_encodable
@@ -27,6 +28,9 @@ from nextword.training.trainable import with_own_rates
 
 if TYPE_CHECKING:
     from nextword.tasks import Task
+
+ENCODER_TOKENIZER = "encoder_tokenizer"
+"""Folder beside a conditioned model's weights with what auxiliary texts are cut into tokens by."""
 
 SECOND = 2**31
 """Added to the seed in a second stage, so that it does not see the batches of the first again in the same order."""
@@ -161,6 +165,8 @@ def _as_it_is(setting: Setting, place: Path, model: Any) -> TrainingOutcome:
 def _save(setting: Setting, place: Path, model: Any, outcome: TrainingOutcome) -> None:
     model.save_pretrained(place / "model")
     setting.start.tokenizer.save_pretrained(place / "model")
+    if model.conditioner is not None and setting.start.encoder is not None:
+        load_tokenizer(setting.start.encoder, "task.encoder").save_pretrained(place / "model" / ENCODER_TOKENIZER)
     outcome.save(place / "outcome.json")
 
 

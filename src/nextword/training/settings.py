@@ -91,6 +91,7 @@ def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str
     """The settings that ``defaults`` and, before them, ``overrides`` ask for.
 
     An override of ``epochs`` also replaces a default ``steps``, and the other way round; likewise the two warm-ups.
+    Learning rates of parts are overridden part by part.
 
     >>> merged({"epochs": 3.0, "batch_size": 8}, {"steps": 20}, "training").epochs is None
     True
@@ -102,4 +103,6 @@ def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str
     for alternatives in (LENGTHS, WARMUPS):
         if any(overrides.get(key) is not None for key in alternatives):
             values = {key: value for key, value in values.items() if key not in alternatives}
-    return validated(TrainingSettings, {**values, **overrides}, where)
+    rates = [given.get("learning_rates") or {} for given in (values, overrides)]
+    both = {"learning_rates": {**rates[0], **rates[1]}} if all(isinstance(one, Mapping) for one in rates) else {}
+    return validated(TrainingSettings, {**values, **overrides, **both}, where)
