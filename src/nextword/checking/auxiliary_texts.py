@@ -9,9 +9,6 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-NO_PLACE = -1
-"""Stands at padding in place of a place."""
-
 _ROOM = 8
 """Places to leave free in an encoder with few: for padding, and before the first token (RoBERTa has two)."""
 

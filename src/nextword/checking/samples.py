@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.checking.auxiliary_texts import NO_PLACE, AuxiliaryText, AuxiliaryWords
+from nextword.checking.auxiliary_texts import AuxiliaryText, AuxiliaryWords
+from nextword.conditioning.auxiliary_tokenizer import FILL
 
 Side = Literal["left", "right"]
 _T = TypeVar("_T")
@@ -105,7 +106,7 @@ class Sample:
         if not words:
             return found
         source_ids, source_mask = _pad([word.ids for word in words], self.pad, "right", extra)
-        places, _ = _pad([word.places for word in words], NO_PLACE, "right", extra)
+        places, _ = _pad([word.places for word in words], FILL["source_places"], "right", extra)
         return found | {"source_ids": source_ids, "source_mask": source_mask, "source_places": places}
 
     def with_row(

@@ -182,7 +182,6 @@ def load(
             raise ValueError(f"{path}: this model has no conditioner, so it has no use for an encoder")
         return attach(model, head or "softmax", objective or "mle")
     _expect_the_saved_encoder(path, model, read, encoder)
-    choose_trained(model)  # the encoder may be another object than the one that was loaded
     if head is not None:
         return attach(model, head, objective or model.objective.config)
     _expect_the_whole(path, read, "head", "next_word_head", head_spec(model.next_word_head.config))
@@ -214,6 +213,7 @@ def _expect_the_saved_encoder(
     if encoder is not None:
         reader: Any = load_encoder(encoder)
         model.auxiliary_encoder = reader.to(model.device, model.dtype).eval()
+        choose_trained(model)
     expect_same(model.config.auxiliary_encoder, model.auxiliary_encoder, f"{path}: the auxiliary encoder")
 
 

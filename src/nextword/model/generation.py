@@ -87,6 +87,10 @@ class HeadGeneration:
             prepared["step_mask"] = input_ids.new_ones(input_ids.shape[0], new)
         if ids is None and input_ids.shape[1] == new:
             prepared["step_ids"] = input_ids
+        history = history_of(past_key_values)
+        if not is_first_iteration and history is not None and history.knows_source:
+            # what was made of an auxiliary text rides in the cache: later steps need not compare it again
+            prepared = {name: given for name, given in prepared.items() if name not in INPUTS}
         return prepared
 
     def _prepare_cache_for_generation(

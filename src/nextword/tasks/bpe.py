@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 from jaxtyping import Int
 
 from nextword.corpora import lines as lines_of
+from nextword.pretrained import load_tokenizer
 from nextword.records import write_atomically
 from nextword.tasks.special import END, PAD, for_transformers
 
@@ -55,6 +57,23 @@ def trained_tokenizer(
         if kept is not None:
             write_atomically(kept, tokenizer.to_str())
     return for_transformers(tokenizer, mask=mask)
+
+
+def named_or_trained(
+    name: str | None, text: Callable[[], str], vocabulary: int, cache: str | None, mask: str | None = None
+) -> PreTrainedTokenizerBase:
+    """The tokenizer that ``task.tokenizer`` names, or one trained on a text.
+
+    Args:
+        name: Path or hub name; None: trained.
+        text: Gives the text to train on.
+        vocabulary: Its number of tokens.
+        cache: Folder in which it is kept.
+        mask: One more special token of it.
+    """
+    if name is not None:
+        return load_tokenizer(name, "task.tokenizer")
+    return trained_tokenizer(text(), vocabulary, None if cache is None else Path(cache), mask)
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:

@@ -7,7 +7,7 @@ A prompt is the beginning of a block of the test text and the rest of the block 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -142,16 +142,20 @@ class Continuations:
     """Writes the samples files of one model.
 
     Attributes:
-        config: Lengths and batch size.
-        given: The prompts.
+        config: Batch size.
+        given: The prompts; what is written after each is as long as what people wrote there.
         tokenizer: The model's.
         score_batch: Prompts whose references are scored at a time.
+        guide: Further inputs of the model for some of the prompts.
+        about: What a line says of a prompt; None: its text and its tokens.
     """
 
-    config: ContinuationConfig
+    config: WritingConfig
     given: Sequence[Prompt]
     tokenizer: PreTrainedTokenizerBase
     score_batch: int
+    guide: Callable[[Sequence[Prompt]], Mapping[str, Any]] = lambda given: {}
+    about: Callable[[Prompt], Mapping[str, Any]] | None = None
 
     def write(
         self,
@@ -179,20 +183,21 @@ class Continuations:
                 torch.manual_seed(seed)
                 texts: list[list[int]] = []
                 for part in batches(self.given, self.config.batch_size):
-                    texts += continued(model, part, decoding, self.config.continuation, arguments)
+                    guided = {**self.guide(part), **arguments}
+                    texts += continued(model, part, decoding, len(part[0].reference), guided)
                     told((done + len(texts) / len(self.given)) / len(files))
                 lines = [self._line(*one) for one in zip(self.given, texts, log_probs, strict=True)]
                 write_atomically(path, "".join(lines))
 
     def _scored(self, model: Any) -> list[list[float]]:
         parts = batches(self.given, self.score_batch)
-        return [row for part in parts for row in reference_log_probs(model, part)]
+        return [row for part in parts for row in reference_log_probs(model, part, self.guide(part))]
 
     def _line(self, prompt: Prompt, written: list[int], log_probs: list[float]) -> str:
+        own = {"prompt": decoded(self.tokenizer, prompt.ids), "prompt_token_ids": prompt.ids}
         content = {
             "id": prompt.number,
-            "prompt": decoded(self.tokenizer, prompt.ids),
-            "prompt_token_ids": prompt.ids,
+            **(own if self.about is None else self.about(prompt)),
             "text": decoded(self.tokenizer, written),
             "token_ids": written,
             "references": [decoded(self.tokenizer, prompt.reference)],

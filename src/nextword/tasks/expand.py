@@ -17,7 +17,7 @@ from nextword.corpora import open_corpus
 from nextword.judges.encoder import packaged_encoder
 from nextword.pretrained import load_tokenizer
 from nextword.records import Evaluation, MetricValue
-from nextword.tasks.bpe import token_ids, trained_tokenizer
+from nextword.tasks.bpe import named_or_trained, token_ids
 from nextword.tasks.continuation import MAY_CHANGE
 from nextword.tasks.encoding import measuring
 from nextword.tasks.expand_encoding import Guide, SummaryPrompts, expect_some, with_other_summaries
@@ -104,11 +104,10 @@ class Expand(Task):
 
     @cached_property
     def _tokenizer(self) -> PreTrainedTokenizerBase:
-        if self.config.tokenizer is None:
-            cache = Path(self.config.cache) if self.config.cache is not None else None
-            text = "\n".join([*self.start_texts, *(pair.text for pair in self.train)])
-            return trained_tokenizer(text, self.config.vocabulary, cache)
-        return load_tokenizer(self.config.tokenizer, "task.tokenizer")
+        def text() -> str:
+            return "\n".join([*self.start_texts, *(pair.text for pair in self.train)])
+
+        return named_or_trained(self.config.tokenizer, text, self.config.vocabulary, self.config.cache)
 
     def start(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Start:
         """A small GPT-2, trained on the training articles and ``task.start.data``; it sees no encoder."""
@@ -211,7 +210,7 @@ class Expand(Task):
         """Writes from the summaries of the first test pairs whose articles are long enough."""
         prompts, written = self._prompts(tokenizer), self.config.generation
         given = prompts.beginnings(self.test, "test")[: written.prompts]
-        texts = Expansions(given, prompts, self.guide(model, tokenizer), written.batch_size, self.config.batch_size)
+        texts = Expansions(written, given, prompts, self.guide(model, tokenizer), self.config.batch_size)
         texts.write(model, files, seed, arguments, progress)
 
     def guide(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> Guide:

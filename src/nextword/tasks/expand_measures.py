@@ -17,7 +17,7 @@ from nextword.tasks.continuation import log_probs_of_references
 from nextword.tasks.encoding import batches
 from nextword.tasks.expand_encoding import Beginning, Guide, SummaryPrompts, with_other_summaries
 from nextword.tasks.likelihood_values import likelihood_values, measured_value
-from nextword.tasks.task import Progress
+from nextword.tasks.task import Progress, part_of
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def measured(
     if scorer.model.conditioner is not None:
         asked.append((others, False))  # without conditioner and prompt nothing says the summary
     nats = [
-        scorer.nats(pairs, prompted, _stage(progress, number, len(asked)))
+        scorer.nats(pairs, prompted, part_of(progress, number / len(asked), (number + 1) / len(asked)))
         for number, (pairs, prompted) in enumerate(asked)
     ]
     alone, prompted_right, prompted_other, *guided_other = nats
@@ -91,11 +91,3 @@ def _steering(lost: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -> M
     """The bootstrap draws articles, each with both of its likelihoods: a paired one."""
     unit = "nats per article token lost with another article's summary"
     return measured_value(float(lost.sum() / tokens.sum()), unit, int(tokens.sum()), bootstrap_ratio(lost, tokens))
-
-
-def _stage(progress: Progress | None, number: int, count: int) -> Progress:
-    def report(share: float) -> None:
-        if progress is not None:
-            progress((number + share) / count)
-
-    return report

@@ -17,9 +17,8 @@ from pydantic import Field
 
 from nextword.config import Settings
 from nextword.metrics.likelihood import LikelihoodSum
-from nextword.pretrained import load_tokenizer
 from nextword.records import Evaluation
-from nextword.tasks.bpe import ids_and_bytes, token_ids, trained_tokenizer
+from nextword.tasks.bpe import ids_and_bytes, named_or_trained, token_ids
 from nextword.tasks.continuation import MAY_CHANGE, ContinuationConfig, Continuations, Prompt, prompts
 from nextword.tasks.decoding import Decoding
 from nextword.tasks.encoding import batches, measuring, start_id
@@ -116,10 +115,9 @@ class LanguageModelling(Task):
 
     @cached_property
     def _tokenizer(self) -> PreTrainedTokenizerBase:
-        if self.config.tokenizer is None:
-            cache = Path(self.config.cache) if self.config.cache is not None else None
-            return trained_tokenizer(self.parts.train, self.config.vocabulary, cache)
-        return load_tokenizer(self.config.tokenizer, "task.tokenizer")
+        return named_or_trained(
+            self.config.tokenizer, lambda: self.parts.train, self.config.vocabulary, self.config.cache
+        )
 
     def start(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Start:
         """A small GPT-2, trained on the training text."""

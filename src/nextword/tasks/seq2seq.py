@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword.metrics.copying import frequent_words
-from nextword.pretrained import load_tokenizer
 from nextword.records import Evaluation
 from nextword.tasks import pair_measures
 from nextword.tasks.architecture import ENCODER_DECODER
-from nextword.tasks.bpe import trained_tokenizer
+from nextword.tasks.bpe import named_or_trained
 from nextword.tasks.encoding import measuring
 from nextword.tasks.gaps import Pair
 from nextword.tasks.likelihood_values import likelihood_values
@@ -23,7 +22,7 @@ from nextword.tasks.pair_encoding import PairEncoder
 from nextword.tasks.pairs import PairParts, Reading, Side, gap_texts, leaks, read_pairs, sample
 from nextword.tasks.seq2seq_settings import Seq2SeqConfig
 from nextword.tasks.special import MASK
-from nextword.tasks.task import Progress, Start, Task, registry
+from nextword.tasks.task import Progress, Start, Task, part_of, registry
 from nextword.tasks.tuning import tune_cache
 
 if TYPE_CHECKING:
@@ -85,11 +84,10 @@ class SequenceToSequence(Task):
 
     @cached_property
     def _tokenizer(self) -> PreTrainedTokenizerBase:
-        if self.config.tokenizer is None:
-            cache = Path(self.config.cache) if self.config.cache is not None else None
-            text = "\n".join(pair.text for pair in (*self._start_pairs, *self.train))
-            return trained_tokenizer(text, self.config.vocabulary, cache, MASK)
-        return load_tokenizer(self.config.tokenizer, "task.tokenizer")
+        def text() -> str:
+            return "\n".join(pair.text for pair in (*self._start_pairs, *self.train))
+
+        return named_or_trained(self.config.tokenizer, text, self.config.vocabulary, self.config.cache, MASK)
 
     @property
     def _start_pairs(self) -> Sequence[Pair]:
@@ -157,7 +155,7 @@ class SequenceToSequence(Task):
         size = self.config.batch_size
         frequent = frequent_words((pair.target for pair in self.train), self.config.frequent_words)
         with measuring(model):
-            total = pair_measures.likelihood(model, encoded, encoder.pad, size, _stage(progress, 0, LIKELIHOOD_SHARE))
+            total = pair_measures.likelihood(model, encoded, encoder.pad, size, part_of(progress, 0, LIKELIHOOD_SHARE))
             outputs = pair_measures.generate(
                 model,
                 written,
@@ -165,7 +163,7 @@ class SequenceToSequence(Task):
                 size,
                 tokens=self.config.generation.max_new_tokens or self.config.max_target_tokens,
                 beams=self.config.generation.beams,
-                progress=_stage(progress, LIKELIHOOD_SHARE, 1),
+                progress=part_of(progress, LIKELIHOOD_SHARE, 1),
             )
             examples = pair_measures.example_predictions(model, encoded, tokenizer, frequent)
         copied = [
@@ -201,13 +199,3 @@ def _examples(pairs: Sequence[Pair], encoder: PairEncoder) -> Dataset:
     return Dataset.from_dict(
         {"input_ids": [pair.source.ids for pair in encoded], "labels": [pair.target.ids for pair in encoded]}
     )
-
-
-def _stage(progress: Progress | None, begin: float, end: float) -> Progress:
-    """Progress of a part of the evaluation, as that of the whole."""
-
-    def report(share: float) -> None:
-        if progress is not None:
-            progress(begin + share * (end - begin))
-
-    return report

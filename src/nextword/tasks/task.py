@@ -26,6 +26,22 @@ if TYPE_CHECKING:
 Progress = Callable[[float], None]
 
 
+def part_of(progress: Progress | None, begin: float, end: float) -> Progress:
+    """Progress of a part, as that of the whole.
+
+    >>> shares = []
+    >>> part_of(shares.append, 0.5, 1.0)(0.5)
+    >>> shares
+    [0.75]
+    """
+
+    def report(share: float) -> None:
+        if progress is not None:
+            progress(begin + share * (end - begin))
+
+    return report
+
+
 @dataclass(frozen=True)
 class Start:
     """How to get the starting checkpoint that all methods share where the user gives no pretrained model.

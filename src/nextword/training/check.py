@@ -30,13 +30,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+def common_settings(config: CompareConfig, task: Task) -> TrainingSettings:
+    """The training settings that all methods have in common."""
+    return merged(task.training_defaults(), config.training, "training")
+
+
 def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
     """The training settings that all methods have in common, where all that can be said without a model is well.
 
     Raises:
         ValueError: A training setting or a package that there is not, or a conditioner without a text to read.
     """
-    common = merged(task.training_defaults(), config.training, "training")
+    common = common_settings(config, task)
     for method in config.methods:
         if any(settings.lora is not None for settings in stage_settings(method, common, config)):
             expect_peft()
@@ -70,7 +75,7 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
     Raises:
         ValueError: A method that does not fit the start, named; or a learning rate for what there is not.
     """
-    common, encoder = check_settings(config, task), needed_encoder(config.methods, task)
+    common, encoder = common_settings(config, task), needed_encoder(config.methods, task)
     asked: set[str] = set()
     trained: dict[str, None] = {}
     for method in config.methods:

@@ -8,14 +8,11 @@ from typing import Any
 
 import torch
 
+from nextword.conditioning.auxiliary_tokenizer import FILL
 from nextword.training.encoded import EncodedTexts
 
 IGNORED = -100
 """Label of a position whose prediction does not count, as everywhere in transformers."""
-
-
-NO_PLACE = -1
-"""Place of a padded source token among the auxiliary tokens."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +33,16 @@ class Auxiliary:
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Arguments of ``forward``: (B,A) ids or (B,A,E) states with their mask, and (B,S) the source."""
         ids = [_vector(example["aux_input_ids"]) for example in examples]
-        batch: dict[str, Any] = {"aux_attention_mask": _stacked([torch.ones_like(row) for row in ids], 0)}
+        mask = [torch.ones_like(row) for row in ids]
+        batch: dict[str, Any] = {"aux_attention_mask": _stacked(mask, FILL["aux_attention_mask"])}
         states = self.encoded.of(ids) if self.encoded is not None else None
         if states is None:
-            batch["aux_input_ids"] = _stacked(ids, 0)
+            batch["aux_input_ids"] = _stacked(ids, FILL["aux_input_ids"])
         else:
             batch["aux_states"] = _stacked(states, 0)
         if self.source:
-            batch["source_ids"] = _stacked([_vector(example["source_ids"]) for example in examples], 0)
-            batch["source_places"] = _stacked([_vector(example["source_places"]) for example in examples], NO_PLACE)
+            for name in ("source_ids", "source_places"):
+                batch[name] = _stacked([_vector(example[name]) for example in examples], FILL[name])
         return batch
 
     @property

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.conditioning.auxiliary_tokenizer import FILL, stacked
 from nextword.conditioning.encoder import fingerprint
 
 logger = logging.getLogger(__name__)
@@ -84,10 +85,9 @@ def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], N
     states: dict[Key, Tensor] = {}
     for begin in range(0, len(texts), ROWS):
         some = texts[begin : begin + ROWS]
-        rows = [torch.tensor(text, device=model.device) for text in some]
-        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-        encoded = model.encode(ids, mask).float().cpu()
+        ids = stacked(some, FILL["aux_input_ids"])
+        mask = stacked([[1] * len(text) for text in some], FILL["aux_attention_mask"])
+        encoded = model.encode(ids.to(model.device), mask.to(model.device)).float().cpu()
         states |= {text: row[: len(text)].clone() for text, row in zip(some, encoded, strict=True)}
         progress(min(1.0, (begin + ROWS) / len(texts)))
     return EncodedTexts(states, fingerprint(model.auxiliary_encoder))
