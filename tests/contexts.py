@@ -31,8 +31,14 @@ class LinearVocabulary:
         scores = states @ self.weight[ids].mT
         return scores if self.bias is None else scores + self.bias[ids][:, None]
 
-    def __getitem__(self, rows: object) -> LinearVocabulary:
+    def each(self, states: Sequence[Tensor]) -> list[Tensor]:
+        return [self(own) for own in states]
+
+    def map(self, change: object) -> LinearVocabulary:
         return self
+
+    def shared(self) -> list[Tensor]:
+        return [self.weight] if self.bias is None else [self.weight, self.bias]
 
     def scores_of_groups(self, states: Sequence[Tensor], ids: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
         return [self(own)[:, group] for own, group in zip(states, ids, strict=True)]

@@ -121,7 +121,7 @@ class Context:
     @property
     def vocabulary(self) -> Vocabulary:
         """The output layer as it is asked from each of the N positions."""
-        return self.output_layer[self.row]
+        return self.output_layer.map(lambda of_sequences: of_sequences[self.row])
 
     def similarities(self, queries: Float[Tensor, "N D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "N S"]:
         """Dot product of each position's query with every key of its own sequence, in the precision of its inputs.

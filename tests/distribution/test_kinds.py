@@ -118,6 +118,39 @@ def test_gradients_are_finite_and_independent_of_chunks(name: str, base: Scores,
             torch.testing.assert_close(whole, chunked)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mebibytes", [64, 2e-4], ids=["at once", "in chunks"])
+def test_log_likelihood_is_the_weighted_sum(name: str, mebibytes: float, base: Scores, entries: Entries) -> None:
+    weight = base.vocabulary.weight.requires_grad_()
+    leaves = [weight, base.states, entries.scores]
+    ids, weights = torch.full((N,), 3), randn(N, seed=11)
+    weights[0] = 0.0  # nothing is visible there
+    distribution = kinds(base, entries)[name]
+    counted = distribution.log_prob(ids[:, None])[:, 0] != -torch.inf
+    expected = (distribution.log_prob(ids[:, None])[counted, 0] * weights[counted]).sum()
+    with nw.score_memory(mebibytes):
+        found = distribution[counted.nonzero()[:, 0]].log_likelihood(ids[counted], weights[counted])
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+    for own, reference in zip(
+        torch.autograd.grad(found, leaves, allow_unused=True),
+        torch.autograd.grad(expected, leaves, allow_unused=True),
+        strict=True,
+    ):
+        assert (own is None or not own.any()) if reference is None else own is not None
+        if reference is not None:
+            torch.testing.assert_close(own, reference, rtol=1e-12, atol=1e-13)
+
+
+def test_log_likelihood_takes_one_token_a_position(base: Scores) -> None:
+    with pytest.raises(ValueError, match=r"\(7, K\) is needed"):
+        base.log_likelihood(torch.zeros(N - 1, dtype=torch.long))
+    with pytest.raises(ValueError, match="outside the vocabulary"):
+        base.log_likelihood(torch.full((N,), V))
+    torch.testing.assert_close(
+        base.log_likelihood(torch.zeros(N, dtype=torch.long)), base.log_prob(torch.zeros(N, 1, dtype=torch.long)).sum()
+    )
+
+
 def test_interpolated_is_the_textbook_form(base: Scores, entries: Entries) -> None:
     gate = randn(N, seed=4)
     distribution = kinds(base, entries)["interpolated"]

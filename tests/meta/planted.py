@@ -13,8 +13,8 @@ from nextword.distribution import Scores
 class Planted(Scores):
     """Stays what it is when rows are cut out of it."""
 
-    def __getitem__(self, rows: Any) -> Any:
-        return type(self)(self.vocabulary, self.states[rows])
+    def map(self, change: Any) -> Any:
+        return type(self)(self.vocabulary, change(self.states))
 
 
 class Unnormalised(Planted):

@@ -49,7 +49,7 @@ class ClassDraw:
         chosen = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
         chosen[rows] = self._drawn(left)
         self._tried[rows] = self._tried[rows].scatter(1, chosen[rows][:, None], True)
-        found = self._distribution[rows.nonzero()[:, 0]].within(chosen[rows])
+        found = self._distribution.map(lambda own: own[rows.nonzero()[:, 0]]).within(chosen[rows])
         return found.new_full((len(rows), found.shape[-1]), -torch.inf).index_put((rows,), found)
 
     def _drawn(self, log_class: Float[Tensor, "M C"]) -> Int[Tensor, "M"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -142,8 +142,8 @@ class Edit(ABC):
         return 0
 
     @abstractmethod
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Edit:
-        """The edit at some of the positions."""
+    def map(self, change: Callable[[Tensor], Tensor]) -> Edit:
+        """With ``change`` made to every tensor that has a row for each position."""
 
     @abstractmethod
     def apply(self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary) -> tuple[Float[Tensor, "N V"], list[Touched]]:
@@ -164,9 +164,9 @@ class OnWords(Edit):
     words: Entries
     change: Change
 
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> OnWords:
-        """The edit at some of the positions."""
-        return OnWords(self.source, self.words[rows], self.change)
+    def map(self, change: Callable[[Tensor], Tensor]) -> OnWords:
+        """With ``change`` made to the words as seen from each position."""
+        return OnWords(self.source, self.words.map(change), self.change)
 
     def apply(self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """All words at once."""
@@ -198,9 +198,9 @@ class Rerank(Edit):
         """The candidates' embeddings."""
         return sum(self.sizes) * self.queries.shape[-1] * self.queries.element_size()
 
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Rerank:
-        """The edit at some of the positions."""
-        return Rerank(self.queries[rows], self.sizes, self.change, self.from_initial)
+    def map(self, change: Callable[[Tensor], Tensor]) -> Rerank:
+        """With ``change`` made to the queries."""
+        return Rerank(change(self.queries), self.sizes, self.change, self.from_initial)
 
     def apply(self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """All steps, and one write."""

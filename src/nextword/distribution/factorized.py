@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -43,8 +45,13 @@ class Factorized(NextToken):
     def __len__(self) -> int:
         return len(self.states)
 
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Factorized:
-        return Factorized(self.vocabulary[rows], self.states[rows], self.class_scores[rows], self.classes)
+    def map(self, change: Callable[[Tensor], Tensor]) -> Factorized:
+        """With ``change`` made to the states and the scores of the classes."""
+        return Factorized(self.vocabulary.map(change), change(self.states), change(self.class_scores), self.classes)
+
+    def shared(self) -> list[Tensor]:
+        """The output embedding."""
+        return list(self.vocabulary.shared())
 
     def log_class_probs(self) -> Float[Tensor, "N C"]:
         """Log-probability of every class (p1 in the paper)."""
@@ -53,8 +60,11 @@ class Factorized(NextToken):
     def log_softmax_class_mass(self) -> Float[Tensor, "N C"]:
         """Log of the probability that each class would have under one softmax over all tokens."""
         chunks = self._chunks()
-        mass = concatenate_chunks(lambda rows: self._class_mass(self.vocabulary[rows](self.states[rows])), chunks)
+        mass = concatenate_chunks(lambda rows: self.map(lambda own: own[rows])._own_class_mass(), chunks)
         return mass.log_softmax(-1)
+
+    def _own_class_mass(self) -> Float[Tensor, "N C"]:
+        return self._class_mass(self.vocabulary(self.states))
 
     def _class_mass(self, scores: Float[Tensor, "N V"]) -> Float[Tensor, "N C"]:
         by_class = torch.split(at_least_float32(scores)[:, self.classes.order], list(self.classes.sizes), dim=-1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -50,9 +52,14 @@ class Interpolated(NextToken):
         """That of the generating distribution."""
         return self.base.row_bytes()
 
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Interpolated:
-        gate, rest = self.log_gate[rows], self.log_rest[rows]
-        return Interpolated(self.base[rows], self.attention[rows], gate, rest, self.name)
+    def map(self, change: Callable[[Tensor], Tensor]) -> Interpolated:
+        """With ``change`` made to the base, the attention and the gate."""
+        attention, gate, rest = self.attention.map(change), change(self.log_gate), change(self.log_rest)
+        return Interpolated(self.base.map(change), attention, gate, rest, self.name)
+
+    def shared(self) -> list[Tensor]:
+        """That of the generating distribution."""
+        return self.base.shared()
 
     def _attended(self, log_mass: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         total = torch.where(self.attention.any_visible(), self.attention.log_mass(), 0.0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
+from nextword.distribution.scores import in_one_product
 from nextword.functional.logspace import log_add_exp, logsumexp_finite
 
 
@@ -32,27 +33,31 @@ class Mixture(NextToken):
         return len(self.log_weights)
 
     def row_bytes(self) -> int:
-        """That of the largest part; they are computed one after the other."""
-        return max(part.row_bytes() for part in self.parts)
+        """That of the largest part while it is computed, and the scores of the others."""
+        return max(part.row_bytes() for part in self.parts) + (len(self.parts) - 1) * self.vocab_size * 4
 
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Mixture:
-        return Mixture([part[rows] for part in self.parts], self.log_weights[rows])
+    def map(self, change: Callable[[Tensor], Tensor]) -> Mixture:
+        """With ``change`` made to the parts and their weights."""
+        return Mixture([part.map(change) for part in self.parts], change(self.log_weights))
+
+    def shared(self) -> list[Tensor]:
+        """What the parts share, each tensor once."""
+        return list({id(tensor): tensor for part in self.parts for tensor in part.shared()}.values())
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
-        # part after part, so that two (N, V) tensors live instead of K
         total: Tensor | None = None
-        for part, log_weight in zip(self.parts, self.log_weights.unbind(-1), strict=True):
+        for part, log_weight in zip(in_one_product(self.parts), self.log_weights.unbind(-1), strict=True):
             weighted = part._log_probs() + log_weight[:, None]
             total = weighted if total is None else log_add_exp(total, weighted)
         assert total is not None
         return total
 
     def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        parts = torch.stack([part._log_prob(ids) for part in self.parts], -1)
+        parts = torch.stack([part._log_prob(ids) for part in in_one_product(self.parts)], -1)
         return logsumexp_finite(parts + self.log_weights[:, None, :])
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
-        return self._weighted([part._log_sources(ids) for part in self.parts])
+        return self._weighted([part._log_sources(ids) for part in in_one_product(self.parts)])
 
     def _log_places(self) -> dict[str, Tensor]:
         return self._weighted([part._log_places() for part in self.parts])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nextword.functional.logspace import logsumexp_finite
 from nextword.functional.rows import concatenate_chunks, row_chunks
+from nextword.functional.summed import summed
 from nextword.functional.truncate import expect_truncation, truncated
 
 _DENSE_COPIES = 3
@@ -25,8 +26,8 @@ class NextToken(ABC):
     in chunks that fit the memory budget and recomputed in the backward pass (:func:`nextword.score_memory`).
 
     A kind of distribution is final (its chunks are made by its own constructor) and implements ``_log_probs``,
-    ``_log_prob``, ``_log_sources`` and ``__getitem__`` for all its rows at once; cutting into chunks is done here, once
-    for all kinds.
+    ``_log_prob``, ``_log_sources``, ``map`` and ``shared`` for all its rows at once; cutting into chunks is done here,
+    once for all kinds.
     """
 
     vocab_size: int
@@ -40,8 +41,19 @@ class NextToken(ABC):
         """N, the number of positions."""
 
     @abstractmethod
+    def map(self, change: Callable[[Tensor], Tensor]) -> NextToken:
+        """The same kind of distribution with ``change`` made to every tensor that has a row for each position.
+
+        It is called with them in the same order every time.
+        """
+
+    @abstractmethod
+    def shared(self) -> list[Tensor]:
+        """Tensors that may have a gradient and are the same for all positions: the output embedding."""
+
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> NextToken:
         """The distribution at some of the positions."""
+        return self.map(lambda own: own[rows])
 
     @abstractmethod
     def _log_probs(self) -> Float[Tensor, "N V"]: ...
@@ -65,6 +77,28 @@ class NextToken(ABC):
         self._expect_rows(ids)
         chunks = row_chunks(len(self), self.row_bytes_of(ids), self.device) or [slice(0, 0)]
         return concatenate_chunks(lambda rows: self[rows]._log_prob(ids[rows]), chunks)
+
+    def log_likelihood(self, ids: Int[Tensor, "N"], weights: Float[Tensor, "N"] | None = None) -> Float[Tensor, ""]:
+        """``sum_n weights_n log P(ids_n)``: what training asks, with its gradient made in the same pass.
+
+        Args:
+            ids: One token for each position.
+            weights: How much each position counts; 1 by default. They get no gradient.
+
+        Raises:
+            ValueError: ``ids`` is not of shape (N,).
+        """
+        self._expect_rows(ids[:, None] if ids.ndim == 1 else ids)
+        own: list[Tensor] = []
+        self.map(lambda tensor: own.append(tensor) or tensor)  # type: ignore[func-returns-value]
+
+        def likelihood(rows: slice, given: list[Tensor]) -> Tensor:
+            tensors = iter(given)
+            found = self.map(lambda _: next(tensors))._log_prob(ids[rows, None])[:, 0]
+            return (found if weights is None else found * weights[rows]).sum()
+
+        chunks = row_chunks(len(self), self.row_bytes_of(ids[:, None]), self.device) or [slice(0, 0)]
+        return summed(likelihood, chunks, own, self.shared())
 
     def log_complement(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         """``log(1 - P)`` of K asked tokens at every position, without an (N, V) tensor; exact where P is near 0 or 1.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -32,8 +34,13 @@ class OnMemory(NextToken):
     def __len__(self) -> int:
         return len(self.fallback)
 
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> OnMemory:
-        return OnMemory(self.entries[rows], self.fallback[rows], self.name)
+    def map(self, change: Callable[[Tensor], Tensor]) -> OnMemory:
+        """With ``change`` made to what is stored and to the fallback."""
+        return OnMemory(self.entries.map(change), self.fallback.map(change), self.name)
+
+    def shared(self) -> list[Tensor]:
+        """That of the fallback."""
+        return self.fallback.shared()
 
     def _choose(self, stored: Float[Tensor, "N K"], otherwise: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         seen = self.entries.any_visible()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +14,7 @@ from nextword.distribution.next_token import NextToken
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32, log_add_exp
+from nextword.functional.softmax_at import softmax_at
 
 
 class Scores(NextToken):
@@ -52,6 +54,7 @@ class Scores(NextToken):
         self.edits = tuple(edits)
         self.stored = dict(stored or {})
         self.name = name
+        self._product: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.states)
@@ -60,23 +63,35 @@ class Scores(NextToken):
         """That of dense scores, and what the edits gather."""
         return super().row_bytes() + sum(edit.row_bytes() for edit in self.edits)
 
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Scores:
+    def map(self, change: Callable[[Tensor], Tensor]) -> Scores:
+        """With ``change`` made to the states, the edits and the stored entries."""
         return Scores(
-            self.vocabulary[rows],
-            self.states[rows],
+            self.vocabulary.map(change),
+            change(self.states),
             nonlinearity=self.nonlinearity,
-            edits=[edit[rows] for edit in self.edits],
-            stored={name: entries[rows] for name, entries in self.stored.items()},
+            edits=[edit.map(change) for edit in self.edits],
+            stored={name: entries.map(change) for name, entries in self.stored.items()},
             name=self.name,
         )
+
+    def shared(self) -> list[Tensor]:
+        """The output embedding."""
+        return list(self.vocabulary.shared())
 
     def dense(self) -> Float[Tensor, "N V"]:
         """Unnormalised scores after the edits, without the stored entries."""
         return self._edited()[0]
 
+    def given(self, scores: Float[Tensor, "N V"]) -> Scores:
+        """The same with the vocabulary's product already made: ``scores`` are it, and are used up."""
+        changed = copy(self)
+        changed._product = scores
+        return changed
+
     def _edited(self) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """The dense scores after the edits, and which tokens each edit changed."""
-        scores = at_least_float32(self.vocabulary(self.states))
+        product = self.vocabulary(self.states) if self._product is None else self._product
+        scores = at_least_float32(product)
         if self.nonlinearity is not None:
             scores = self.nonlinearity(scores)
         touched: list[Touched] = []
@@ -109,13 +124,17 @@ class Scores(NextToken):
         return scores - total
 
     def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        if not self.stored:
-            return self.dense().log_softmax(-1).gather(1, ids)
-        scores, stored, total = self._lowered(self.dense())
-        asked = scores.gather(1, ids)
-        for entries in stored.values():
-            asked = log_add_exp(asked, entries.log_mass_of(ids, self.vocab_size).to(scores.dtype))
-        return asked - total
+        asked, total, dense_peak = softmax_at(self.dense(), ids)
+        # all relative to the largest of all, for the same reason as above
+        peak = dense_peak
+        for entries in self.stored.values():
+            peak = torch.maximum(peak, entries.peak().to(peak.dtype))
+        total, asked = total + (dense_peak - peak), asked + (dense_peak - peak)[:, None]
+        for entries in self.stored.values():
+            lowered = entries.lowered(peak)
+            total = torch.logaddexp(total, lowered.log_mass().to(total.dtype))
+            asked = log_add_exp(asked, lowered.log_mass_of(ids, self.vocab_size).to(asked.dtype))
+        return asked - total[:, None]
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         scores, touched = self._edited()
@@ -138,3 +157,17 @@ class Scores(NextToken):
             return {}
         _, stored, total = self._lowered(self.dense())
         return {name: entries.by_place() - total for name, entries in stored.items()}
+
+
+def in_one_product(parts: Sequence[NextToken]) -> list[NextToken]:
+    """The same distributions; those that are softmaxes over one vocabulary have their products made at once.
+
+    They are to be asked once each: asking uses the scores up.
+    """
+    softmaxes = [part for part in parts if isinstance(part, Scores)]
+    together = [part for part in softmaxes if part.vocabulary is softmaxes[0].vocabulary]
+    if len(together) < 2:
+        return list(parts)
+    made = zip(together, together[0].vocabulary.each([part.states for part in together]), strict=True)
+    known = {id(part): part.given(scores) for part, scores in made}
+    return [known.get(id(part), part) for part in parts]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from jaxtyping import Float, Int
@@ -32,12 +32,21 @@ class Shifted:
         """V."""
         return self.vocabulary.size
 
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Shifted:
-        return replace(self, vocabulary=self.vocabulary[rows], row=self.row[rows])
+    def map(self, change: Callable[[Tensor], Tensor]) -> Shifted:
+        """With ``change`` made to the sequence of each row."""
+        return replace(self, vocabulary=self.vocabulary.map(change), row=change(self.row))
+
+    def shared(self) -> list[Tensor]:
+        """The embedding and the shift."""
+        return [*self.vocabulary.shared(), self.shift]
 
     def __call__(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """Shifted scores of every token."""
         return self.vocabulary(states) + self.shift[self.row]
+
+    def each(self, states: Sequence[Float[Tensor, "N D"]]) -> list[Float[Tensor, "N V"]]:
+        """Shifted scores of every token, for several states of each row."""
+        return [scores + self.shift[self.row] for scores in self.vocabulary.each(states)]
 
     def scores_of(self, states: Float[Tensor, "N Q D"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N Q K"]:
         """Shifted scores of few tokens."""

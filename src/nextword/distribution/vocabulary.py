@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
@@ -20,6 +20,10 @@ class Vocabulary(Protocol):
 
     def __call__(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """A score for every token, in a new tensor that the caller may change."""
+        ...
+
+    def each(self, states: Sequence[Float[Tensor, "_R D"]]) -> Sequence[Float[Tensor, "_R V"]]:
+        """The same for several sets of states that belong to the same rows, in one pass over the embedding."""
         ...
 
     def scores_of(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
@@ -41,6 +45,10 @@ class Vocabulary(Protocol):
         """
         ...
 
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Vocabulary:
-        """The vocabulary as it is asked from some of the rows (positions, or sequences); most are the same for all."""
+    def map(self, change: Callable[[Tensor], Tensor]) -> Vocabulary:
+        """The same with ``change`` made to what has a row for each position (or sequence); most have no such thing."""
+        ...
+
+    def shared(self) -> Sequence[Tensor]:
+        """What may have a gradient and is the same for all rows: the embedding itself."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -34,9 +35,9 @@ class Entries:
     visible: Bool[Tensor, "N S"]
     first_place: int = 0
 
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> Entries:
-        """The entries as seen from some of the positions."""
-        return replace(self, row=self.row[rows], scores=self.scores[rows], visible=self.visible[rows])
+    def map(self, change: Callable[[Tensor], Tensor]) -> Entries:
+        """With ``change`` made to every tensor that has a row for each position."""
+        return replace(self, row=change(self.row), scores=change(self.scores), visible=change(self.visible))
 
     def any_visible(self) -> Bool[Tensor, "N"]:
         """Whether a position sees any entry at all."""

@@ -9,14 +9,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-_PICKED_BYTES = 8 * 2**20
-"""Rows of the weight picked at once on a CPU, where a new large block of memory costs more than the copy into it."""
+from nextword.functional.picked import PICKED_BYTES
 
 
 def _blocks(rows: Tensor, weight: Tensor) -> list[tuple[slice, Tensor]]:
     """Which rows go together, and where they stand among the asked ones."""
     row_bytes = weight.shape[1] * weight.element_size()
-    size = max(1, _PICKED_BYTES // row_bytes) if weight.device.type == "cpu" else max(1, len(rows))
+    size = max(1, PICKED_BYTES // row_bytes) if weight.device.type == "cpu" else max(1, len(rows))
     return [(slice(at, at + size), rows[at : at + size]) for at in range(0, len(rows), size)]
 
 

@@ -31,6 +31,8 @@ def logsumexp_finite(scores: Float[Tensor, "*rows S"]) -> Float[Tensor, "*rows"]
 
 def log_add_exp(a: Float[Tensor, "*rows"], b: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
     """``log(exp(a) + exp(b))``, with zero gradient instead of NaN where both are ``-inf``."""
+    if not torch.is_grad_enabled():
+        return torch.logaddexp(a, b)
     nothing = (a == -torch.inf) & (b == -torch.inf)
     total = torch.logaddexp(a.masked_fill(nothing, 0.0), b.masked_fill(nothing, 0.0))
     return total.masked_fill(nothing, -torch.inf)

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-_CPU_BUDGET = 256 * 2**20
-"""Bytes of dense scores alive at once on a CPU. Larger chunks were not faster there, smaller ones cost matmul speed."""
+_CPU_BUDGET = 96 * 2**20
+"""Bytes of dense scores alive at once on a CPU. Tensors of about 32 MB are the largest that a C library hands out again
+without new pages; larger chunks were slower in training, smaller ones cost matmul speed."""
 
 _GPU_SHARE = 0.1
 """Share of the free memory of an accelerator that dense scores may take."""
@@ -58,8 +59,10 @@ def row_chunks(rows: int, row_bytes: int, device: torch.device) -> list[slice]:
     if torch.compiler.is_compiling():
         # a graph can neither read the budget nor ask how much memory is free; a compiled step has few rows
         return [slice(0, rows)] if rows else []
-    size = max(1, _bytes_at_once(device) // max(1, row_bytes))
-    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+    most = max(1, _bytes_at_once(device) // max(1, row_bytes))
+    # of equal size: a last chunk of few rows would cost as much as a whole one
+    size = -(-rows // max(1, -(-rows // most)))
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, max(1, size))]
 
 
 def concatenate_chunks(compute: Callable[[slice], Tensor], chunks: list[slice], *, recompute: bool = True) -> Tensor:

@@ -9,7 +9,7 @@ else is refused rather than computed wrongly.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from nextword.functional.grouped import grouped_product
+from nextword.functional.picked import picked_product
+from nextword.functional.product import products
 from nextword.functional.rows import concatenate_chunks, row_chunks
 from nextword.model.tap import run_tapped
 
@@ -140,9 +142,17 @@ class OutputLayer:
         """D, what the layer reads."""
         return int(getattr(self.layer, "in_features", 0) or self.layer.weight.shape[1])
 
-    def __call__(self, states: Float[Tensor, "*rows D"]) -> Float[Tensor, "*rows V"]:
+    def __call__(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """A score for every token, exactly as the model itself makes it."""
-        scores: Tensor = self.layer(states)
+        return self.each([states])[0]
+
+    def each(self, states: Sequence[Float[Tensor, "_R D"]]) -> list[Float[Tensor, "_R V"]]:
+        """The same for several sets of states."""
+        if type(self.layer) is nn.Linear:
+            return [self._adjusted(scores) for scores in products(self.layer.weight, self.layer.bias, states)]
+        return [self._adjusted(self.layer(own)) for own in states]
+
+    def _adjusted(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
         for adjustment in self.adjustments:
             scores = adjustment(scores)
         return scores
@@ -150,7 +160,7 @@ class OutputLayer:
     def scores_of(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
         """The scores of few tokens, the same as among those of every token."""
         if type(self.layer) is nn.Linear:
-            scores = states @ nn.functional.embedding(ids, self.layer.weight).mT
+            scores = picked_product(self.layer.weight, states, ids)
             if self.layer.bias is not None:
                 scores = scores + self.layer.bias[ids][:, None]
         else:
@@ -159,9 +169,13 @@ class OutputLayer:
             scores = adjustment(scores, ids[:, None])
         return scores
 
-    def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> OutputLayer:
-        """Itself: it is the same for all."""
+    def map(self, change: Callable[[Tensor], Tensor]) -> OutputLayer:
+        """Itself: it is the same for all rows."""
         return self
+
+    def shared(self) -> list[Tensor]:
+        """The layer's parameters."""
+        return list(self.layer.parameters())
 
     def scores_of_groups(
         self,
@@ -236,7 +250,7 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
     backbone.eval()
     try:
         outputs, states = run_tapped(backbone, _probe_inputs(backbone), amplified)
-        expected, ours = outputs.logits.float(), vocabulary(fed[0]).float()
+        expected, ours = outputs.logits.flatten(0, 1).float(), vocabulary(fed[0].flatten(0, 1)).float()
     finally:
         backbone.train(was_training)
     same_shape = expected.shape == ours.shape

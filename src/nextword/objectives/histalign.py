@@ -83,7 +83,7 @@ class HistAlign(Objective):
         assert isinstance(head, RemembersTokens)
         seen = context.with_label_values() if self.config.memory_values == "labels" else context
         mode = "lm_only" if self.config.base == "mle" else "joint"
-        token_loss = -head(seen, mode=mode).log_prob(targets[:, None]).sum()
+        token_loss = -head(seen, mode=mode).log_likelihood(targets)
         entries = head.entries(context)
         memory = RankedMemory(
             scores=at_least_float32(entries.scores),

@@ -68,5 +68,5 @@ class Likelihood(Objective):
         """Summed negative log-likelihood."""
         if self.config.memory_values == "labels":
             context = context.with_label_values()
-        total = -head(context).log_prob(targets[:, None]).sum()
+        total = -head(context).log_likelihood(targets)
         return Loss.of(total, len(targets), token_loss=total)

@@ -54,7 +54,7 @@ class Unlikelihood(Objective):
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
         """Summed likelihood and unlikelihood terms."""
         distribution, tokens = head(context), len(targets)
-        likelihood = -distribution.log_prob(targets[:, None]).sum()
+        likelihood = -distribution.log_likelihood(targets)
         if not self.training:
             return Loss.of(likelihood, tokens, token_loss=likelihood)
         candidates, counted = previous_targets(targets, context.layout)

@@ -1,0 +1,85 @@
+"""Products of states with few rows of a weight, picked in blocks: what single tokens' scores cost, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from nextword.functional.product import chooses_precision, gradient_sum_of
+
+PICKED_BYTES = 8 * 2**20
+"""Rows of a weight picked at once on a CPU, where a new large block of memory costs more than the copy into it."""
+
+
+def picked_product(
+    weight: Float[Tensor, "V D"], states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]
+) -> Float[Tensor, "B Q K"]:
+    """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; the weight's is sparse.
+
+    Picked rows are dropped after each block and picked again in the backward pass.
+
+    >>> weight = torch.arange(6.0).reshape(3, 2)
+    >>> picked_product(weight, torch.ones(1, 1, 2), torch.tensor([[2, 0]]))
+    tensor([[[9., 1.]]])
+    """
+    if chooses_precision(weight.device):
+        return states @ torch.nn.functional.embedding(ids, weight).mT
+    if torch.is_grad_enabled() and (weight.requires_grad or states.requires_grad):
+        found: Tensor = _PickedProduct.apply(weight, states, ids)  # type: ignore[no-untyped-call]
+        return found
+    return _product(weight, states, ids)
+
+
+def _picked(weight: Tensor, ids: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Blocks of rows of ``ids`` with the rows of the weight that they name (R, K, D)."""
+    row_bytes = ids.shape[1] * weight.shape[1] * weight.element_size()
+    size = max(1, PICKED_BYTES // max(1, row_bytes)) if weight.device.type == "cpu" else max(1, len(ids))
+    for start in range(0, len(ids), size):
+        block = slice(start, start + size)
+        yield block, weight.index_select(0, ids[block].flatten()).view(*ids[block].shape, weight.shape[1])
+
+
+def _product(weight: Tensor, states: Tensor, ids: Tensor) -> Tensor:
+    found = states.new_empty(*states.shape[:2], ids.shape[1])
+    for block, rows in _picked(weight, ids):
+        torch.bmm(states[block], rows.mT, out=found[block])
+    return found
+
+
+class _PickedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, states: Tensor, ids: Tensor) -> Tensor:
+        ctx.gathered = gradient_sum_of(weight)
+        ctx.save_for_backward(weight, states, ids)
+        return _product(weight, states, ids)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        weight, states, ids = ctx.saved_tensors
+        of_states = None
+        if ctx.needs_input_grad[1]:
+            of_states = torch.empty_like(states)
+            for block, rows in _picked(weight, ids):
+                torch.bmm(gradient[block], rows, out=of_states[block])
+        if not ctx.needs_input_grad[0]:
+            return None, of_states, None
+        if ctx.gathered is None:
+            of_rows = (gradient.mT @ states).flatten(0, 1)
+            return _sparse(ids.reshape(1, -1), of_rows, weight.shape), of_states, None
+        # row v of the weight's gradient sums gradient[n, v] states[n] over the few places n that picked it
+        count = len(states) * states.shape[1]
+        places = torch.arange(count, device=ids.device).repeat_interleave(ids.shape[1])
+        tokens = ids[:, None].expand(-1, states.shape[1], -1).flatten()
+        picked = _sparse(torch.stack([tokens, places]), gradient.flatten(), torch.Size([len(weight), count]))
+        ctx.gathered.add_product(picked, states.flatten(0, 1))
+        return None, of_states, None
+
+
+def _sparse(indices: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
+    return torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)

@@ -1,0 +1,99 @@
+"""Sums over all rows whose gradient is made chunk by chunk, in the pass that makes the sum.
+
+Of a sum the gradient is known but for one factor as soon as its value is. So a chunk of dense scores is computed,
+asked, turned into gradients and dropped before the next one is computed: nothing is kept or computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from nextword.functional.product import gathered_gradients
+from nextword.functional.rows import concatenate_chunks
+
+Compute = Callable[[slice, list[Tensor]], Tensor]
+"""Given a slice of the rows and these rows of the row tensors, the sum over them, a scalar."""
+
+
+def summed(
+    compute: Compute, chunks: list[slice], rows: Sequence[Tensor], shared: Sequence[Tensor]
+) -> Float[Tensor, ""]:
+    """The sum of ``compute`` over all chunks.
+
+    With several chunks and gradients wanted, the gradient of each is taken at once. It is kept until the backward pass,
+    which only scales it; a second backward pass through the same graph computes it again.
+
+    Half precision of 16 bits with few exponents (float16) is the exception: its gradients must be made with the loss
+    scale in them, which nobody knows here, so chunks are computed again in the backward pass.
+
+    Args:
+        compute: What is summed. Everything with a gradient that it depends on is among ``rows`` and ``shared``.
+        chunks: Slices that cover all rows.
+        rows: Tensors with one row for each position.
+        shared: Tensors that all positions depend on, such as the output embedding.
+    """
+    tensors = [*rows, *shared]
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    if wanted and len(chunks) > 1 and not torch.compiler.is_compiling() and not _is_scaled(tensors):
+        total: Tensor = _Summed.apply(compute, chunks, len(rows), *tensors)  # type: ignore[no-untyped-call]
+        return total
+    return concatenate_chunks(lambda chunk: compute(chunk, [own[chunk] for own in rows])[None], chunks).sum()
+
+
+def _is_scaled(tensors: Sequence[Tensor]) -> bool:
+    device = tensors[0].device.type
+    autocast = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is torch.float16
+    return autocast or any(tensor.dtype is torch.float16 for tensor in tensors)
+
+
+class _Summed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, compute: Compute, chunks: list[slice], count: int, *tensors: Tensor) -> Tensor:
+        ctx.compute, ctx.chunks, ctx.count = compute, chunks, count
+        ctx.save_for_backward(*tensors)
+        total, ctx.gradients = _with_gradients(compute, chunks, tensors[:count], tensors[count:])
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        tensors, gradients = ctx.saved_tensors, ctx.gradients
+        if gradients is None:
+            _, gradients = _with_gradients(ctx.compute, ctx.chunks, tensors[: ctx.count], tensors[ctx.count :])
+        ctx.gradients = None  # handed over, and nobody else's from here on
+        return None, None, None, *(None if own is None else own.mul_(gradient) for own in gradients)
+
+
+def _with_gradients(
+    compute: Compute, chunks: list[slice], rows: Sequence[Tensor], shared: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor | None]]:
+    of_rows = [torch.zeros_like(own) if own.requires_grad else None for own in rows]
+    learned = [own for own in shared if own.requires_grad]
+    totals = []
+    with torch.enable_grad(), gathered_gradients(learned) as of_learned:
+        for chunk in chunks:
+            given = [own.detach()[chunk].requires_grad_(own.requires_grad) for own in rows]
+            total = compute(chunk, given)
+            totals.append(total.detach())
+            wanted = [own for own in given if own.requires_grad]
+            found = torch.autograd.grad(total, [*wanted, *learned], allow_unused=True) if total.requires_grad else ()
+            parts = iter(found)
+            for own in of_rows:
+                part = next(parts, None) if own is not None else None
+                if own is not None and part is not None:
+                    own[chunk] = part
+            for into, part in zip(of_learned, parts, strict=False):
+                if part is not None:
+                    into.add(part)
+    learned_gradients = iter(of_learned)
+    of_shared = [
+        None if not own.requires_grad or (made := next(learned_gradients).total) is None else made.to(own.dtype)
+        for own in shared
+    ]
+    return torch.stack(totals).sum(), [*of_rows, *of_shared]

@@ -1,0 +1,97 @@
+"""Sums whose gradient is made chunk by chunk, against the sum over all rows at once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from nextword.functional.product import products
+from nextword.functional.rows import row_chunks, score_memory
+from nextword.functional.summed import summed
+
+N, D, V = 7, 3, 5
+CHUNKS = [slice(0, 3), slice(3, 6), slice(6, 7)]
+
+
+def randn(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).requires_grad_()
+
+
+class Case:
+    """A sum over rows of products with a weight and of a shift that all rows share."""
+
+    def __init__(self) -> None:
+        self.states, self.weight, self.shift = randn(N, D, seed=0), randn(V, D, seed=1), randn(V, seed=2)
+        self.counted = torch.arange(N) % 2  # rows without gradient are cut as well
+        self.leaves = [self.states, self.weight, self.shift]
+        self.calls = 0
+
+    def compute(self, rows: slice, given: list[Tensor]) -> Tensor:
+        self.calls += 1
+        states, counted = given
+        scores = products(self.weight, None, [states])[0] + self.shift.exp()
+        return (scores.sin() * (counted + 1)[:, None]).sum()
+
+    def expected(self) -> Tensor:
+        return (((self.states * 2) @ self.weight.T + self.shift.exp()).sin() * (self.counted + 1)[:, None]).sum()
+
+    def sum(self, chunks: list[slice] = CHUNKS) -> Tensor:
+        return summed(self.compute, chunks, [self.states * 2, self.counted], [self.weight, self.shift])
+
+
+@pytest.mark.parametrize("chunks", [CHUNKS, [slice(0, N)]], ids=["chunks", "one chunk"])
+def test_value_and_gradients(chunks: list[slice]) -> None:
+    case = Case()
+    total = case.sum(chunks)
+    torch.testing.assert_close(total, case.expected(), rtol=1e-14, atol=1e-14)
+    found = torch.autograd.grad(total * 3, case.leaves)
+    for own, reference in zip(found, torch.autograd.grad(case.expected() * 3, case.leaves), strict=True):
+        torch.testing.assert_close(own, reference, rtol=1e-13, atol=1e-13)
+    assert case.calls == len(chunks)  # nothing is computed twice
+
+
+def test_a_second_pass_through_the_same_graph() -> None:
+    case = Case()
+    total = case.sum()
+    first = [own.clone() for own in torch.autograd.grad(total, case.leaves, retain_graph=True)]
+    for own, reference in zip(torch.autograd.grad(total * -2, case.leaves), first, strict=True):
+        torch.testing.assert_close(own, reference * -2, rtol=1e-14, atol=1e-14)
+
+
+def test_without_gradients() -> None:
+    case = Case()
+    with torch.no_grad():
+        torch.testing.assert_close(case.sum(), case.expected())
+    for leaf in case.leaves:
+        leaf.requires_grad_(False)
+    assert not case.sum().requires_grad
+
+
+@pytest.mark.parametrize("frozen", [0, 1, 2])
+def test_what_is_frozen_gets_no_gradient(frozen: int) -> None:
+    case = Case()
+    case.leaves[frozen].requires_grad_(False)
+    case.sum().backward()
+    for number, leaf in enumerate(case.leaves):
+        assert (leaf.grad is None) == (number == frozen)
+
+
+def test_float16_is_computed_again_with_its_loss_scale() -> None:
+    """A gradient of 1e-9 is zero in float16 unless the loss is scaled before it is made."""
+    weight = torch.full((V, D), 1e-3, dtype=torch.float16, requires_grad=True)
+    states = torch.full((N, D), 1e-3, dtype=torch.float16, requires_grad=True)
+
+    def compute(rows: slice, given: list[Tensor]) -> Tensor:
+        return products(weight, None, given)[0].float().sum() * 1e-6
+
+    total = summed(compute, CHUNKS, [states], [weight])
+    (total * 2.0**16).backward()
+    assert weight.grad is not None
+    torch.testing.assert_close(weight.grad.float(), torch.full((V, D), N * 1e-9 * 2**16), rtol=1e-2, atol=0)
+
+
+def test_chunks_are_of_equal_size() -> None:
+    with score_memory(1):
+        sizes = [chunk.stop - chunk.start for chunk in row_chunks(11, 2**18, torch.device("cpu"))]
+    assert sizes == [4, 4, 3]
