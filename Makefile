@@ -4,6 +4,8 @@ PYTHON    ?= $(shell command -v python3.11 || command -v python3)
 VENV      ?= .venv
 OUT       ?= runs/quickstart
 WORKERS   ?= 2
+# --quick shows in a few minutes that every benchmark runs; its rows and figures go to runs/bench
+BENCH_FLAGS ?=
 # Further flags for pip, for example --extra-index-url with an index that carries CPU builds of torch
 PIP_FLAGS ?=
 
@@ -14,7 +16,7 @@ INSTALLED     := $(VENV)/.installed-$(HERE)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow lint format check clean
+.PHONY: help quickstart test test-slow bench lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,10 +25,13 @@ quickstart: $(INSTALLED)  ## install, then compare every output layer on the amb
 	$(BIN)/nextword quickstart --out $(OUT)
 
 test: $(INSTALLED_DEV)  ## install, then run the fast tests
-	$(BIN)/python -m pytest -n $(WORKERS) -q
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 
 test-slow: $(INSTALLED_DEV)  ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow -q
+
+bench: $(INSTALLED_DEV)  ## measure speed and memory, rewrite the tables and figures of docs/performance.md (about an hour)
+	$(BIN)/python benchmarks/run_all.py $(BENCH_FLAGS)
 
 lint: $(INSTALLED_DEV)  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .

@@ -12,42 +12,26 @@ to ``benchmarks/data/f2_speed.csv``.
 from __future__ import annotations
 
 import argparse
-import copy
 import statistics
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from interleaved import Timed, interleaved, ratio, training_step
 from rows import append
-from transformers import GPT2Config, GPT2LMHeadModel
+from shapes import attached, backbone
+from texts import drawn
 
-import nextword as nw
-from nextword.frequency import TokenCounts
 from nextword.records import Environment
 
 RIVAL = "transformers GPT2LMHeadModel"
-SIZES: dict[str, tuple[dict[str, Any], tuple[int, int]]] = {
-    "f2-paper": ({"vocab_size": 30_000, "n_embd": 512, "n_layer": 12, "n_head": 8}, (2, 200)),
-    "f2-lyrics": ({"vocab_size": 40_000, "n_embd": 512, "n_layer": 12, "n_head": 8}, (2, 200)),
-    "gpt2-small": ({}, (2, 200)),
-    "small": ({"vocab_size": 30_000, "n_embd": 128, "n_layer": 3, "n_head": 4}, (8, 256)),
-}
-"""Settings of the GPT-2, and batch x tokens of the training step."""
+SIZES = {"f2-paper": (2, 200), "f2-lyrics": (2, 200), "gpt2-small": (2, 200), "small": (8, 256)}
+"""Batch x tokens of the training step, by shape."""
 
 PROMPT, NEW = 64, 32
 """Tokens of the prompt, and tokens written after it."""
-
-
-def law(size: int) -> np.ndarray:
-    """Counts of 100 million tokens by Zipf-Mandelbrot, s = 1.1, q = 5, in random order of ids."""
-    weights = 1 / (np.arange(1, size + 1) + 5.0) ** 1.1
-    counts = np.round(1e8 * weights / weights.sum()).astype(np.int64)
-    return np.random.default_rng(0).permutation(counts)
 
 
 def training(models: dict[str, Any], ids: torch.Tensor) -> Timed:
@@ -78,16 +62,12 @@ def decoding(models: dict[str, Any], ids: torch.Tensor) -> Timed:
     return {name: partial(step, name) for name in models}
 
 
-def built(size: str, counts: np.ndarray) -> dict[str, Any]:
-    """The rival, plain softmax and f2 on copies of one model."""
-    torch.manual_seed(0)
-    bare = GPT2LMHeadModel(GPT2Config(**SIZES[size][0], bos_token_id=0, eos_token_id=None, pad_token_id=0))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "counts.npz"
-        TokenCounts(counts, None, "Zipf-Mandelbrot").save(path)
-        # class embeddings at random: they do not matter to the time, but let every class be drawn
-        f2 = nw.attach(copy.deepcopy(bare), {"head": "f2", "counts": str(path), "start": "random"})
-    return {RIVAL: bare, "softmax": nw.attach(copy.deepcopy(bare), "softmax"), "f2": f2, "f2, full posterior": f2}
+def built(size: str) -> dict[str, Any]:
+    """The rival, plain softmax and f2 on one backbone."""
+    bare = backbone(size)
+    # class embeddings at random: they do not matter to the time, but let every class be drawn
+    f2 = attached(bare, "f2")
+    return {RIVAL: bare, "softmax": attached(bare, "softmax"), "f2": f2, "f2, full posterior": f2}
 
 
 def main() -> None:
@@ -97,16 +77,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "data" / "f2_speed.csv")
     given = parser.parse_args()
-    counts = law(int(SIZES[given.size][0].get("vocab_size", 50_257)))
-    models = built(given.size, counts)
-    batch, length = SIZES[given.size][1]
-    frequencies = torch.from_numpy(counts).double()
-
-    def text(rows: int, tokens: int) -> torch.Tensor:
-        return torch.multinomial(frequencies, rows * tokens, replacement=True).view(rows, tokens)
-
-    parts = {f"training step, {batch} x {length}": training(models, text(batch, length))}
-    parts |= {f"decoding step, batch {rows}": decoding(models, text(rows, PROMPT)) for rows in (1, 8)}
+    models = built(given.size)
+    batch, length = SIZES[given.size]
+    vocabulary = models[RIVAL].config.vocab_size
+    parts = {f"training step, {batch} x {length}": training(models, drawn(vocabulary, batch, length))}
+    parts |= {
+        f"decoding step, batch {rows}": decoding(models, drawn(vocabulary, rows, PROMPT, seed=1)) for rows in (1, 8)
+    }
     environment = Environment.collect()
     for part, timed in parts.items():
         rows = []
@@ -116,7 +93,7 @@ def main() -> None:
             rows.append(
                 {
                     "size": given.size,
-                    "vocabulary": len(counts),
+                    "vocabulary": vocabulary,
                     "classes": models["f2"].next_word_head.facts()["classes"],
                     "part": part,
                     "model": name,

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 Timed = Mapping[str, Callable[[], float]]
 """What is timed, by name: each call gives the seconds that it took."""
 
@@ -24,13 +26,30 @@ def interleaved(timed: Timed, rounds: int) -> dict[str, list[float]]:
 
 def ratio(own: Sequence[float], rival: Sequence[float]) -> float:
     """Median of the ratios of single rounds."""
-    return statistics.median(a / b for a, b in zip(own, rival, strict=True))
+    return statistics.median(ratios(own, rival))
+
+
+def ratios(own: Sequence[float], rival: Sequence[float]) -> list[float]:
+    """The ratio of each round."""
+    return [a / b for a, b in zip(own, rival, strict=True)]
+
+
+def finished(device: str) -> float:
+    """The time on the clock once ``device`` has done all that it was given."""
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def seconds_of(run: Callable[[], object], device: str = "cpu") -> float:
+    """Seconds of one call."""
+    start = finished(device)
+    run()
+    return finished(device) - start
 
 
 def training_step(model: Any, **inputs: Any) -> float:
     """Seconds of one forward and backward pass."""
-    start = time.perf_counter()
-    model(**inputs).loss.backward()
-    seconds = time.perf_counter() - start
+    seconds = seconds_of(lambda: model(**inputs).loss.backward(), str(model.device))
     model.zero_grad(set_to_none=True)
     return seconds

@@ -1,77 +1,171 @@
-"""Time of a training step (forward and backward) of each head, as a ratio over transformers' own GPT-2.
+"""Time and memory of a training step (forward and backward) of each head, as ratios over transformers' own model.
 
-All models live in one process and take turns, so that whatever else the machine does meets them alike; the ratio is the
-median of the ratios of single rounds. Rows are appended to ``benchmarks/data/training_step.csv``.
+All models live in one process, on one backbone, and take turns, so that whatever else the machine does meets all of
+them; the time ratio is the median of the ratios of single rounds. Memory is the peak above the model and its gradients:
+``peak`` is that of the whole step, ``head`` what is left of it without the peak of the backbone run alone to its last
+hidden state and back. Rows are appended to ``benchmarks/data/training_cost.csv``.
 
-    python benchmarks/training_step.py                       # the sizes of docs/results/wikitext2-heads.md
-    python benchmarks/training_step.py --size gpt2-small     # 12 layers, D = 768, V = 50,257
+    python benchmarks/training_step.py                         # all that has a goal: GPT-2 small, T5 small, HistAlign
+    python benchmarks/training_step.py --suite gpt2-small --head mos:3
+    python benchmarks/training_step.py --suite gpt2-small --device cuda --dtype bfloat16 --batch 8 --length 1024
+    python benchmarks/training_step.py --suite tiny            # the sizes of docs/results/wikitext2-heads.md
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
+import dataclasses
 import statistics
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
+from typing import Any
 
-import torch
-from interleaved import interleaved, ratio, training_step
-from rows import append
-from transformers import GPT2Config, GPT2LMHeadModel
-
-import nextword as nw
-from nextword.records import Environment
-
-HEADS = (
-    "softmax", "softmax+mi", "mos:3+mi", "pg+mi", "ps+mi", "copynet+mi", "softmax+c+mi", "softmax+p+mi",
-    "softmax+r:20,100+mi", "softmax+cpr:20,100+mi", "mos:3+cpr:20,100+mi", "cache",
-)  # fmt: skip
-RIVAL = "transformers GPT2LMHeadModel"
-SIZES: dict[str, tuple[dict[str, int], tuple[int, int]]] = {
-    "tiny": ({"vocab_size": 8000, "n_embd": 128, "n_layer": 3, "n_head": 4, "n_positions": 256}, (8, 256)),
-    "gpt2-small": ({}, (2, 200)),
-}
-"""Settings of the GPT-2, and batch x tokens."""
+from interleaved import interleaved, ratio, ratios
+from options import parser, settled
+from rows import append, surroundings
+from shapes import T5, attached, backbone
+from steps import Inputs, Step, backbone_alone, language_model, linear_losses, with_loss
+from texts import repeating
 
 
-def measured(size: str, heads: list[str], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each round, by head."""
-    settings, (batch, length) = SIZES[size]
-    torch.manual_seed(0)
-    bare = GPT2LMHeadModel(GPT2Config(**settings, bos_token_id=0, eos_token_id=0)).train()
-    # text-like: half of the tokens occurred before
-    ids = torch.randint(1, bare.config.vocab_size, (batch, length))
-    ids[:, length // 2 :] = ids.gather(1, torch.randint(0, length // 2, (batch, length - length // 2)))
-    models = {RIVAL: bare} | {head: nw.attach(copy.deepcopy(bare), head).train() for head in heads}
-    steps = {name: partial(training_step, model, input_ids=ids, labels=ids) for name, model in models.items()}
-    return interleaved(steps, rounds)
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """What is compared.
+
+    Args:
+        size: Shape of the backbone.
+        methods: Heads, or heads and objectives.
+        batch: Sequences.
+        length: Tokens of each.
+        rival: The method that all are compared with; transformers' own model where it is None.
+        others: Whether the losses of others for plain softmax take part.
+        vocabulary: Words, where not as many as the shape has.
+    """
+
+    size: str
+    methods: tuple[str, ...]
+    batch: int = 2
+    length: int = 200
+    rival: str | None = None
+    others: bool = False
+    vocabulary: int | None = None
 
 
-def main() -> None:
-    """Measures, prints and appends."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=SIZES, default="tiny")
-    parser.add_argument("--head", action="append", help="head spec; several may be given (default: those of the paper)")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "data" / "training_step.csv")
-    given = parser.parse_args()
-    seconds = measured(given.size, given.head or list(HEADS), given.rounds)
-    environment = Environment.collect()
+SUITES: dict[str, Suite] = {
+    "gpt2-small": Suite(
+        "gpt2-small",
+        ("softmax", "softmax+mi", "cache", "softmax+c", "copynet", "ps", "pg", "softmax+r:20", "softmax+cpr:20,100+mi",
+         "mos:3", "f2"),
+        others=True,
+    ),
+    "t5-small": Suite("t5-small", ("softmax", "softmax+e")),
+    "histalign": Suite("gpt2-small", ("cache", "cache/histalign"), length=512, rival="cache"),
+    "tiny": Suite(
+        "tiny",
+        ("softmax", "softmax+mi", "mos:3+mi", "pg+mi", "ps+mi", "copynet+mi", "softmax+c+mi", "softmax+p+mi",
+         "softmax+r:20,100+mi", "softmax+cpr:20,100+mi", "mos:3+cpr:20,100+mi", "cache"),
+        batch=8,
+        length=256,
+    ),
+}  # fmt: skip
+
+ALONE = "the backbone alone, without head and loss"
+WITH_GOALS = ("gpt2-small", "t5-small", "histalign")
+
+
+def steps_of(suite: Suite, device: str, dtype: str) -> tuple[dict[str, Step], dict[str, Step]]:
+    """The training steps by name, the rival first, and the backbone alone for each of them."""
+    changes = {} if suite.size in T5 else {"n_positions": max(1024, suite.length)}
+    if suite.vocabulary is not None:
+        changes["vocab_size"] = suite.vocabulary
+    bare = backbone(suite.size, device, dtype, **changes).train()
+    ids = repeating(bare.config.vocab_size, suite.batch, suite.length).to(device)
+    labels = repeating(bare.config.vocab_size, suite.batch, suite.length, seed=2).to(device)
+    inputs: Inputs = {"input_ids": ids, "labels": labels if bare.config.is_encoder_decoder else ids}
+    bare_name = f"transformers {type(bare).__name__}"
+    steps = {bare_name: language_model(bare, inputs)} if suite.rival is None else {}
+    alone = dict.fromkeys(steps, backbone_alone(bare, inputs))
+    if suite.rival is None:
+        # its default keeps a KV cache even in training, which ours does not
+        steps[f"{bare_name}, use_cache=False"] = language_model(bare, inputs, use_cache=False)
+    for method in suite.methods:
+        steps[method] = language_model(attached(bare, method).train(), inputs)
+    if suite.others:
+        losses, missing = linear_losses(device)
+        steps |= {name: with_loss(bare, inputs, loss) for name, loss in losses.items()}
+        for name, reason in missing.items():
+            print(f"{name}: left out, {reason}")
+    without_cache = backbone_alone(bare, inputs, use_cache=False)
+    if suite.rival is None:
+        steps[ALONE] = without_cache  # what no head can go below
+    return steps, {name: alone.get(name, without_cache) for name in steps}
+
+
+def measured(suite: Suite, device: str, dtype: str, rounds: int) -> list[dict[str, Any]]:
+    """A row for each model."""
+    steps, alone = steps_of(suite, device, dtype)
+    seconds = interleaved({name: step.seconds for name, step in steps.items()}, rounds)
+    below = {id(step): step.peak() for step in {id(step): step for step in alone.values()}.values()}
+    peaks = {name: step.peak() for name, step in steps.items()}
+    heads = {name: peak - below[id(alone[name])] for name, peak in peaks.items()}
+    rival = suite.rival or next(iter(steps))
     rows = []
     for name, own in seconds.items():
+        single = ratios(own, seconds[rival])
         rows.append(
             {
-                "size": given.size,
+                "rival": rival,
                 "model": name,
-                "ms": f"{1000 * statistics.median(own):.0f}",
-                "ratio": f"{ratio(own, seconds[RIVAL]):.2f}",
-                "rounds": given.rounds,
-                **environment.model_dump(mode="json", exclude={"python", "platform"}),
+                "ms": f"{1000 * statistics.median(own):.1f}",
+                "time_ratio": f"{ratio(own, seconds[rival]):.3f}",
+                "time_lowest": f"{min(single):.3f}",
+                "time_highest": f"{max(single):.3f}",
+                "peak_mb": f"{peaks[name] / 1e6:.2f}",
+                "peak_ratio": f"{peaks[name] / peaks[rival]:.3f}",
+                "head_mb": f"{heads[name] / 1e6:.2f}",
+                "head_ratio": f"{heads[name] / heads[rival]:.3f}",
+                "rounds": rounds,
             }
         )
-        print(f"{name:32} {rows[-1]['ms']:>7} ms  {rows[-1]['ratio']:>5} x", flush=True)
-    append(given.out, rows)
+    return rows
+
+
+def chosen(given: argparse.Namespace) -> dict[str, Suite]:
+    """The suites that were asked for, with what the command line changes about them."""
+    suites = {}
+    for name in given.suite or WITH_GOALS:
+        suite = SUITES[name]
+        changes: dict[str, Any] = {"batch": given.batch or suite.batch, "length": given.length or suite.length}
+        if given.quick:
+            changes |= {"size": "toy-t5" if suite.size in T5 else "toy", "length": given.length or 32}
+        if given.head:
+            changes["methods"] = tuple(dict.fromkeys([*([suite.rival] if suite.rival else []), *given.head]))
+            changes["others"] = False
+        suites[name] = dataclasses.replace(suite, **changes)
+    return suites
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measures, prints and appends."""
+    options = parser(__doc__, "training_cost")
+    options.add_argument("--suite", action="append", choices=SUITES, help="several may be given (default: with goals)")
+    options.add_argument("--head", action="append", help="head, or head/objective, in place of the suite's own")
+    options.add_argument("--batch", type=int, help="sequences")
+    options.add_argument("--length", type=int, help="tokens of each")
+    given = settled(options.parse_args(argv))
+    seen = surroundings()
+    for name, suite in chosen(given).items():
+        where = {
+            "suite": name, "size": suite.size, "batch": suite.batch, "length": suite.length, "device": given.device,
+            "dtype": given.dtype,
+        }  # fmt: skip
+        rows = [where | row | seen for row in measured(suite, given.device, given.dtype, given.rounds)]
+        for row in rows:
+            print(
+                f"{row['model']:46} {row['ms']:>8} ms {row['time_ratio']:>6} x  peak {row['peak_mb']:>8} MB "
+                f"{row['peak_ratio']:>6} x  head {row['head_mb']:>8} MB {row['head_ratio']:>6} x",
+                flush=True,
+            )
+        append(given.out, rows)
 
 
 if __name__ == "__main__":

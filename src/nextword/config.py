@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
+import textwrap
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -21,7 +25,8 @@ _LONGEST_SHOWN = 200
 class Settings(BaseModel):
     """Base of every settings model: unknown keys are errors, values are not coerced, nothing changes afterwards."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+    # Schemas are built when first used: many classes are defined by an import, few of them are filled.
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 class SpecSettings(Settings):
@@ -119,8 +124,27 @@ def _shown(given: Any) -> str:
 
 def _described(model: type[BaseModel], at: tuple[int | str, ...]) -> str:
     """What the missing setting is, as far as its own text says so."""
-    field = model.model_fields.get(str(at[0])) if len(at) == 1 else None
-    return f" {field.description}" if field is not None and field.description else ""
+    text = field_docstrings(model).get(str(at[0]), "") if len(at) == 1 else ""
+    return f" {text}" if text else ""
+
+
+def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The text below each field of a settings model, inherited fields included.
+
+    Read from the source when asked. Pydantic's ``use_attribute_docstrings`` reads the source of every class when it is
+    defined, which takes longer than all else that importing settings does.
+    """
+    found: dict[str, str] = {}
+    for owner in reversed(model.__mro__):
+        if not issubclass(owner, BaseModel) or owner is BaseModel:
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, text in pairwise(body.body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                    found[name] = inspect.cleandoc(said)
+    return found
 
 
 def fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

@@ -174,6 +174,11 @@ def tiny(family: str, dtype: torch.dtype = torch.float32) -> Any:
     return copy.deepcopy(_model(family)).to(dtype)
 
 
+def is_encoder_decoder(family: str) -> bool:
+    """Whether a family has an encoder."""
+    return bool(_model(family).config.is_encoder_decoder)
+
+
 def prompts(model: Any, seed: int = 3, length: int = 9) -> dict[str, Tensor]:
     """Three sequences of different lengths, as ``generate`` wants them: padded on the left for a decoder-only model."""
     generator = torch.Generator().manual_seed(seed)

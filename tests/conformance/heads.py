@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from counted import counts_file
 
 import nextword as nw
-from conformance.families import FAMILIES, NARROW, tiny
+from conformance.families import FAMILIES, NARROW, is_encoder_decoder, tiny
 
 SPECS: dict[str, Any] = {
     "softmax": "softmax",
@@ -43,6 +44,8 @@ SPECS: dict[str, Any] = {
     "f2:3,eq-token+mi": {"head": "f2", "counts": counts_file(), "division": "eq-token", "classes": 3, "mi": {}},
 }  # fmt: skip
 """A head that is registered and stands here under no spec is checked under its bare name."""
+ON_EVERY_FAMILY = ("softmax", "mos:2+cpr:3,8+mi", "softmax+cpr:3,8,add", "cache", "pg", "f2")
+"""One of each kind of distribution, with and without memory, multiple inputs and partitions."""
 
 
 def specs() -> dict[str, Any]:
@@ -51,11 +54,21 @@ def specs() -> dict[str, Any]:
     return SPECS | {name: name for name in nw.heads.registry.names() if name not in covered}
 
 
-def pairs(*families: str) -> list[tuple[str, str]]:
-    """Every family (or those named) with every head that it can carry."""
+def pairs(*families: str, every: tuple[str, ...] = ("gpt2", "bart")) -> list[Any]:
+    """Every family (or those named) with every head that it can carry, as parameters of a test.
+
+    A head never sees the family behind its states, so the whole product is slow. Without it stay every head on the
+    families of ``every`` (or on all families named, where those cannot carry it) and ``ON_EVERY_FAMILY``.
+    """
     refused = set(refused_pairs())
-    found = [(family, head) for family in families or FAMILIES for head in specs()]
-    return [pair for pair in found if pair not in refused]
+    carried = [(family, head) for family in families or FAMILIES for head in specs() if (family, head) not in refused]
+    covered = {head for family, head in carried if family in every}
+
+    def marks(family: str, head: str) -> list[Any]:
+        fast = family in every or head in ON_EVERY_FAMILY or head not in covered
+        return [] if fast else [pytest.mark.slow]
+
+    return [pytest.param(family, head, id=f"{family}-{head}", marks=marks(family, head)) for family, head in carried]
 
 
 def refused_pairs(given: dict[str, Any] | None = None) -> list[tuple[str, str]]:
@@ -63,7 +76,7 @@ def refused_pairs(given: dict[str, Any] | None = None) -> list[tuple[str, str]]:
     configs = {head: nw.heads.parse_head(spec) for head, spec in (given or specs()).items()}
     wide = [head for head, config in configs.items() if getattr(config, "mi", None)]
     of_source = [head for head, config in configs.items() if getattr(getattr(config, "partition", None), "encoder", 0)]
-    decoders = [family for family in FAMILIES if not tiny(family).config.is_encoder_decoder]
+    decoders = [family for family in FAMILIES if not is_encoder_decoder(family)]
     return [(NARROW, head) for head in wide] + [(family, head) for family in decoders for head in of_source]
 
 

@@ -40,13 +40,22 @@ def given_to(model: Any) -> dict[str, Tensor]:
     return inputs(model) | (with_words(aux) if model.next_word_head.reads_source else aux)
 
 
+def head_pairs() -> list[Any]:
+    """Every head with one conditioner, in turn, and a few with all: a head sees states alone, so the rest is slow."""
+    few = {"softmax", "softmax+ce", "mos:2+cpr:3,8+mi", "cache", "pg"}
+    return [
+        pytest.param(head, conditioner, marks=[] if head in few or place % len(KINDS) == turn else [pytest.mark.slow])
+        for place, head in enumerate(HEADS)
+        for turn, conditioner in enumerate(KINDS)
+    ]
+
+
 @cache
 def seen() -> Tensor:
     return inputs(tiny("gpt2"))["attention_mask"].bool()
 
 
-@pytest.mark.parametrize("conditioner", KINDS)
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize(("head", "conditioner"), head_pairs())
 @torch.no_grad()
 def test_head_with_conditioner(head: str, conditioner: str) -> None:
     """Sums to one, knows no word that comes later, and no auxiliary text but its own."""

@@ -4,15 +4,16 @@ import pytest
 import torch
 from transformers import GPT2TokenizerFast
 
+from nextword.functional.padding import padded
 from nextword.tasks.copying import encode
-from nextword.tasks.encoding import encode_answer, encode_prompt, last_positions, pad_right, start_id
+from nextword.tasks.encoding import encode_answer, encode_prompt, last_positions, start_id
 from nextword.tasks.templates import prompts
 from nextword.tasks.wordlevel import word_tokenizer
 from tests.tasks.places import real_data
 
 
 def test_padding_on_the_right() -> None:
-    ids, mask = pad_right([[5, 6, 7], [8]], pad=1)
+    ids, mask = padded([[5, 6, 7], [8]], 1)
     assert ids.tolist() == [[5, 6, 7], [8, 1, 1]]
     assert mask.tolist() == [[1, 1, 1], [1, 0, 0]]
     assert last_positions(mask).tolist() == [[False, False, True], [True, False, False]]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from nextword.checking.auxiliary_texts import AuxiliaryText, AuxiliaryWords
 from nextword.conditioning.auxiliary_tokenizer import FILL
+from nextword.functional.padding import Side, padded
 
-Side = Literal["left", "right"]
 _T = TypeVar("_T")
 
 _LONGER = 2
@@ -137,14 +137,9 @@ def _mixed(index: int, own: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...
 
 
 def _pad(rows: Sequence[Tensor], pad: int, side: Side, extra: int) -> tuple[Tensor, Tensor]:
-    width = max(len(row) for row in rows) + extra
-    ids = rows[0].new_full((len(rows), width), pad)
-    mask = torch.zeros_like(ids, dtype=torch.bool)
-    for i, row in enumerate(rows):
-        columns = slice(0, len(row)) if side == "right" else slice(width - len(row), width)
-        ids[i, columns] = row
-        mask[i, columns] = True
-    return ids, mask
+    ids, mask = padded(rows, pad, side)
+    more = (0, extra) if side == "right" else (extra, 0)
+    return nn.functional.pad(ids, more, value=pad), nn.functional.pad(mask, more).bool()
 
 
 class Words:

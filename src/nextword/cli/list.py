@@ -1,18 +1,14 @@
-"""``nextword list``: what there is to choose from, read from the registries and the classes' own docstrings."""
+"""``nextword list``: what there is to choose from, read from what is registered and the classes' docstrings."""
 
 from __future__ import annotations
 
-import inspect
 import re
 from itertools import compress
-from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nextword.cli.catalogue import Catalogue
 from nextword.cli.errors import plain_errors
-
-if TYPE_CHECKING:
-    from nextword.registry import Registry
 
 app = typer.Typer(
     help="Show the heads, objectives, conditioners, metrics, tasks or recipes there are.", no_args_is_help=True
@@ -23,48 +19,39 @@ app = typer.Typer(
 @plain_errors
 def heads() -> None:
     """Heads, and the parts that may follow a + of theirs: what --head takes."""
-    from nextword.heads import modifiers, registry
-
-    _show("head", registry, "heads")
-    _show_parts(modifiers, registry, "heads")
+    found = Catalogue("nextword.heads")
+    _show("head", found, "heads")
+    _show_parts(found, "heads")
 
 
 @app.command()
 @plain_errors
 def objectives() -> None:
     """Objectives, and the parts that may follow a + of theirs: what may stand after the / of --head."""
-    from nextword.objectives import modifiers, registry
-
-    _show("objective", registry, "objectives")
-    _show_parts(modifiers, registry, "objectives")
+    found = Catalogue("nextword.objectives")
+    _show("objective", found, "objectives")
+    _show_parts(found, "objectives")
 
 
 @app.command()
 @plain_errors
 def conditioners() -> None:
     """Conditioners, which bring an auxiliary text in: what may stand after a second / of --head."""
-    from nextword.conditioning import registry
-
-    _show("conditioner", registry, "conditioners")
+    _show("conditioner", Catalogue("nextword.conditioning"), "conditioners")
 
 
 @app.command()
 @plain_errors
 def metrics() -> None:
     """Metrics: what --metrics of 'nextword evaluate' takes."""
-    import nextword.judges  # noqa: F401  (registers its metrics)
-    from nextword.metrics import registry
-
-    _show("metric", registry, "metrics")
+    _show("metric", Catalogue("nextword.metrics", "nextword.judges"), "metrics")
 
 
 @app.command()
 @plain_errors
 def tasks() -> None:
     """Tasks: what --task takes."""
-    from nextword.tasks import registry
-
-    _show("task", registry, "tasks")
+    _show("task", Catalogue("nextword.tasks"), "tasks")
 
 
 @app.command()
@@ -76,22 +63,20 @@ def recipes() -> None:
     _print("recipe", [(name, line, name, "compare.md") for name, line in built_in().items()], "docs")
 
 
-def _show(kind: str, registry: Registry[Any], folder: str) -> None:
+def _show(kind: str, found: Catalogue, folder: str) -> None:
     rows = []
-    for name in registry.names():
-        entry = registry.get(name)
-        text = inspect.getdoc(entry) or ""
-        rows.append((name, first_sentence(text), example(entry, name), f"{page(entry, name)}.md"))
+    for name, entry in found.registered("registry").items():
+        text = found.docstring(entry)
+        rows.append((name, first_sentence(text), example(text, name), f"{name}.md"))
     _print(kind, rows, f"docs/{folder}")
 
 
-def _show_parts(modifiers: Registry[Any], registry: Registry[Any], folder: str) -> None:
+def _show_parts(found: Catalogue, folder: str) -> None:
     parts = []
-    for field in modifiers.names():
-        after = [name for name in registry.names() if field in registry.get(name).Config.model_fields]
-        for part in modifiers.get(field).parts:
-            meaning = f"{part.meaning} After {', '.join(after)}."
-            parts.append((part.name, meaning, part.example, f"{part.page}.md"))
+    for field, modifier in found.registered("modifiers").items():
+        after = [name for name, entry in found.registered("registry").items() if field in found.settings(entry)]
+        for part, meaning, spec, page in found.parts(modifier):
+            parts.append((part, f"{meaning} After {', '.join(after)}.", spec, f"{page}.md"))
     _print("part", parts, f"docs/{folder}")
 
 
@@ -105,22 +90,14 @@ def first_sentence(docstring: str) -> str:
     return re.split(r"(?<=[.!?])\s", paragraph, maxsplit=1)[0]
 
 
-def example(entry: Any, name: str) -> str:
-    """The first spec with settings in the class's docstring, or the bare name.
+def example(docstring: str, name: str) -> str:
+    """The first spec with settings in a docstring, or the bare name.
 
-    >>> class Blend:
-    ...     '''Example: ``parse("blend:3")``.'''
-    >>> example(Blend, "blend")
+    >>> example('Example: ``parse("blend:3")``.', "blend")
     'blend:3'
     """
-    found = re.search(rf'["`]({re.escape(name)}[+:][^"`\s]+)["`]', inspect.getdoc(entry) or "")
+    found = re.search(rf'["`]({re.escape(name)}[+:][^"`\s]+)["`]', docstring)
     return found.group(1) if found else name
-
-
-def page(entry: Any, name: str) -> str:
-    """Name of its page of the documentation: the class's own ``page`` where it has one, or the registered name."""
-    given = getattr(entry, "page", None)
-    return given if isinstance(given, str) else name
 
 
 def _print(kind: str, rows: list[tuple[str, str, str, str]], folder: str) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from jaxtyping import Int
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from transformers import BatchEncoding
+
+from nextword.functional.padding import stacked
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -137,11 +136,6 @@ class AuxiliaryTokenizer:
                 "%d of %d auxiliary texts are longer than %d tokens and are cut off (said once)",
                 cut, len(texts), self.max_length,
             )  # fmt: skip
-
-
-def stacked(rows: Sequence[Sequence[int]], fill: int) -> Int[Tensor, "B A"]:
-    """Rows of different lengths as one tensor."""
-    return pad_sequence([torch.tensor(row, dtype=torch.long) for row in rows], batch_first=True, padding_value=fill)
 
 
 def _aligned(

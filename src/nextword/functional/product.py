@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,21 +23,36 @@ class GradientSum:
     """
 
     total: Tensor | None = None
+    _sparse: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     def add(self, gradient: Tensor) -> None:
-        """One more part of it, dense or sparse."""
+        """One more part of it."""
         if self.total is None:
-            dense = gradient.to_dense() if gradient.is_sparse else gradient
-            self.total = dense.to(torch.promote_types(dense.dtype, torch.float32))
+            self.total = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
         else:
             self.total.add_(gradient)
 
     def add_product(self, left: Float[Tensor, "V N"], right: Float[Tensor, "N D"]) -> None:
         """``left @ right``; the left may be sparse."""
-        if self.total is not None and self.total.dtype == left.dtype:
+        if left.is_sparse and self.total is None:
+            self._sparse.append((left, right))  # cheap once there is something to add it to
+        elif self.total is not None and self.total.dtype == left.dtype:
             self.total.addmm_(left, right)
         else:
             self.add(left @ right)
+        if self.total is not None:
+            self._add_waiting()
+
+    def finished(self) -> Tensor | None:
+        """The sum; None where nothing was added."""
+        if self.total is None and self._sparse:
+            self.add(torch.sparse.mm(*self._sparse.pop()))
+        self._add_waiting()
+        return self.total
+
+    def _add_waiting(self) -> None:
+        while self._sparse:
+            self.add_product(*self._sparse.pop())
 
 
 _gathered: ContextVar[dict[int, GradientSum] | None] = ContextVar("gathered_gradients", default=None)
@@ -90,8 +105,27 @@ class _Products(torch.autograd.Function):
             if needs_weight:
                 of_weight.add_product(gradient.T, own)
         of_bias = torch.stack([gradient.sum(0) for gradient in gradients]).sum(0) if needs_bias else None
-        own = of_weight.total if ctx.gathered is None else None
+        own = of_weight.finished() if ctx.gathered is None else None
         return None if own is None else own.to(weight.dtype), of_bias, *of_states
+
+
+class _Late(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient
+
+
+def late(weight: Float[Tensor, "V D"]) -> Float[Tensor, "V D"]:
+    """The same weight, whose gradient comes after those of all that is made of the weight itself from here on.
+
+    Autograd adds a dense gradient to a sparse one in place, but copies where the dense one is there first.
+    """
+    alias: Tensor = _Late.apply(weight) if torch.is_grad_enabled() and weight.requires_grad else weight  # type: ignore[no-untyped-call]
+    return alias
 
 
 def products(

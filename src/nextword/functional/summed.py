@@ -93,7 +93,7 @@ def _with_gradients(
                     into.add(part)
     learned_gradients = iter(of_learned)
     of_shared = [
-        None if not own.requires_grad or (made := next(learned_gradients).total) is None else made.to(own.dtype)
+        None if not own.requires_grad or (made := next(learned_gradients).finished()) is None else made.to(own.dtype)
         for own in shared
     ]
     return torch.stack(totals).sum(), [*of_rows, *of_shared]

@@ -46,7 +46,7 @@ class Sample(BaseModel):
     A metric asks with :meth:`need`, so that what is absent is an error that names the line.
     """
 
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     id: str | int | None = None
     """Name of the example, the same for every system."""

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from jaxtyping import Int
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
+from nextword.functional.padding import padded
 from nextword.model.auxiliary import auxiliary_rows
 from nextword.model.inputs import DecoderInputs
 from nextword.model.observe import Observation, observe
@@ -19,9 +19,6 @@ from nextword.model.plain_search import plain_search
 from nextword.objectives import Loss
 from nextword.objectives.processes import on_every_process
 from nextword.objectives.sequence import SequenceConfig
-
-_PADDING = 0
-"""Stands where a row has no token; any id will do, for no mask lets it be seen."""
 
 
 @dataclass(frozen=True)
@@ -135,12 +132,6 @@ def decoder_side(model: Any, inputs: Mapping[str, Any], labels: Tensor) -> Decod
         return DecoderInputs.of(inputs["input_ids"], None, inputs.get("attention_mask"), model.backbone)
     mask = inputs.get("decoder_attention_mask")
     return DecoderInputs(labels, torch.ones_like(labels, dtype=torch.bool) if mask is None else mask.bool())
-
-
-def padded(rows: list[Int[Tensor, "_"]], *, side: str) -> tuple[Int[Tensor, "R T"], Int[Tensor, "R T"]]:
-    """Rows of different lengths as one tensor, and its mask."""
-    ids = pad_sequence(rows, batch_first=True, padding_value=_PADDING, padding_side=side)
-    return ids, pad_sequence([torch.ones_like(row) for row in rows], batch_first=True, padding_side=side)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from nextword.functional.grouped import grouped_product
 from nextword.functional.picked import picked_product
-from nextword.functional.product import products
+from nextword.functional.product import gradient_sum_of, late, products
 from nextword.functional.rows import concatenate_chunks, row_chunks
 from nextword.model.tap import run_tapped
 
@@ -131,6 +131,8 @@ class OutputLayer:
         self.layer: Any = backbone.get_output_embeddings()
         found = [kind.of(backbone) for kind in _KNOWN]
         self.adjustments = [adjustment for adjustment in found if adjustment is not None]
+        self._whole = late(self.layer.weight) if type(self.layer) is nn.Linear else None
+        """What products with all rows read; products with picked rows, whose gradient is sparse, read the weight."""
 
     @property
     def size(self) -> int:
@@ -148,8 +150,8 @@ class OutputLayer:
 
     def each(self, states: Sequence[Float[Tensor, "_R D"]]) -> list[Float[Tensor, "_R V"]]:
         """The same for several sets of states."""
-        if type(self.layer) is nn.Linear:
-            return [self._adjusted(scores) for scores in products(self.layer.weight, self.layer.bias, states)]
+        if self._whole is not None:
+            return [self._adjusted(scores) for scores in products(self._whole, self.layer.bias, states)]
         return [self._adjusted(self.layer(own)) for own in states]
 
     def _adjusted(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
@@ -159,8 +161,10 @@ class OutputLayer:
 
     def scores_of(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
         """The scores of few tokens, the same as among those of every token."""
-        if type(self.layer) is nn.Linear:
-            scores = picked_product(self.layer.weight, states, ids)
+        if self._whole is not None:
+            # where gradients are gathered, all of them must come through the tensor whose they are
+            gathered = gradient_sum_of(self._whole) is not None
+            scores = picked_product(self._whole if gathered else self.layer.weight, states, ids)
             if self.layer.bias is not None:
                 scores = scores + self.layer.bias[ids][:, None]
         else:
@@ -175,7 +179,9 @@ class OutputLayer:
 
     def shared(self) -> list[Tensor]:
         """The layer's parameters."""
-        return list(self.layer.parameters())
+        if self._whole is None:
+            return list(self.layer.parameters())
+        return [self._whole] if self.layer.bias is None else [self._whole, self.layer.bias]
 
     def scores_of_groups(
         self,
@@ -189,13 +195,13 @@ class OutputLayer:
         vocabulary, no gradient), the whole product is taken.
         """
         found: list[Tensor] = []
-        if type(self.layer) is not nn.Linear:
+        if self._whole is None:
             found += [self._picked(own[None], group[None])[0] for own, group in zip(states, ids, strict=True)]
         elif self._whole_is_cheaper(states, ids):
             whole = self.layer(torch.cat(list(states))).split([len(own) for own in states])
             found += [scores[:, group] for scores, group in zip(whole, ids, strict=True)]
         else:
-            found += grouped_product(self.layer.weight, states, ids)
+            found += grouped_product(self._whole, states, ids)
             if self.layer.bias is not None:
                 found = [scores + self.layer.bias[group] for scores, group in zip(found, ids, strict=True)]
         for adjustment in self.adjustments:

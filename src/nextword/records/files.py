@@ -47,7 +47,7 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
 class Record(BaseModel):
     """Base of everything that is written: frozen, strict, unknown keys are errors."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the record as JSON, [atomically][nextword.records.write_atomically]."""

@@ -19,11 +19,12 @@ from pydantic import Field, field_validator, model_validator
 
 import nextword.judges  # noqa: F401  (registers its metrics)
 from nextword.config import Settings
+from nextword.functional.padding import padded
 from nextword.metrics.metric import parse_metric
 from nextword.model.plain_search import plain_search
 from nextword.records import write_atomically
 from nextword.tasks.decoding import Decoding
-from nextword.tasks.encoding import batches, measuring, pad_left, pad_right
+from nextword.tasks.encoding import batches, measuring
 from nextword.tasks.task import Progress, Texts
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def continued(
         length: Tokens to write.
         arguments: Further arguments of ``generate``.
     """
-    ids, mask = pad_left([prompt.ids for prompt in given], _filler(model))
+    ids, mask = padded([prompt.ids for prompt in given], _filler(model), side="left")
     with plain_search(model, stops=False, max_new_tokens=length, **decoding.arguments()):
         made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device), **arguments)
     made = made[:, ids.shape[1] :]
@@ -256,7 +257,7 @@ def log_probs_of_references(
         arguments: Further arguments of ``distribution``.
     """
     rows = [[*prompt.ids, *prompt.reference] for prompt in given]
-    ids, mask = (tensor.to(model.device) for tensor in pad_right(rows, _filler(model)))
+    ids, mask = (tensor.to(model.device) for tensor in padded(rows, _filler(model)))
     inputs, targets, seen = ids[:, :-1], ids[:, 1:], mask[:, 1:].bool()
     begins = torch.tensor([len(prompt.ids) - 1 for prompt in given], device=model.device)
     asked = seen & (torch.arange(inputs.shape[1], device=model.device)[None, :] >= begins[:, None])

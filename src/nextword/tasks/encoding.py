@@ -1,4 +1,4 @@
-"""Prompts and answers as token ids, right padding, and asking a model about the last position of each row."""
+"""Prompts and answers as token ids, and asking a model about the last position of each row."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+
+from nextword.functional.padding import padded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -47,28 +49,6 @@ def encode_answer(tokenizer: PreTrainedTokenizerBase, prompt: str, word: str) ->
     return answer
 
 
-def pad_right(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Ids (B, T) and attention mask (B, T). On the right, so that position ids count from each row's first token."""
-    length = max(len(row) for row in rows)
-    ids = torch.tensor([[*row, *[pad] * (length - len(row))] for row in rows])
-    mask = torch.tensor([[1] * len(row) + [0] * (length - len(row)) for row in rows])
-    return ids, mask
-
-
-def pad_left(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Ids (B, T) and attention mask (B, T) for texts that are gone on with, all of which end in the last column.
-
-    >>> pad_left([[5, 6], [7]], pad=0)
-    (tensor([[5, 6],
-            [0, 7]]), tensor([[1, 1],
-            [0, 1]]))
-    """
-    length = max(len(row) for row in rows)
-    ids = torch.tensor([[*[pad] * (length - len(row)), *row] for row in rows])
-    mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows])
-    return ids, mask
-
-
 def last_positions(mask: Tensor) -> Tensor:
     """True at each row's last real token, (B, T)."""
     return torch.arange(mask.shape[1])[None, :] == mask.sum(dim=1, keepdim=True) - 1
@@ -90,7 +70,7 @@ def ask(
     model: Any, rows: Sequence[Sequence[int]], pad: int, mode: str = "joint", everywhere: bool = False
 ) -> tuple[Any, Tensor]:
     """Distribution after each row (or at every real position), and the chosen positions (B, T)."""
-    ids, mask = pad_right(rows, pad)
+    ids, mask = padded(rows, pad)
     positions = mask.bool() if everywhere else last_positions(mask)
     on = model.device
     return model.distribution(ids.to(on), attention_mask=mask.to(on), positions=positions.to(on), mode=mode), positions

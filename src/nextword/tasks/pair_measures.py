@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from nextword.functional.padding import padded
 from nextword.metrics.copying import CopyingSum, words
 from nextword.metrics.likelihood import LikelihoodSum
 from nextword.model.plain_search import plain_search
 from nextword.records import ExamplePrediction, MetricValue, TopWord
-from nextword.tasks.encoding import IGNORED, batches, pad_right
+from nextword.tasks.encoding import IGNORED, batches
 from nextword.tasks.likelihood_values import measured_value
 from nextword.tasks.pair_encoding import EncodedPair
 from nextword.tasks.task import Progress
@@ -67,7 +68,7 @@ def generate(
     found: list[str] = []
     with plain_search(model, do_sample=False, max_length=tokens + 1, num_beams=beams):
         for part in batches(pairs, batch_size):
-            ids, mask = pad_right([pair.source.ids for pair in part], int(pad))
+            ids, mask = padded([pair.source.ids for pair in part], int(pad))
             made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device))
             found += tokenizer.batch_decode(made, skip_special_tokens=True)
             if progress is not None:
@@ -138,8 +139,8 @@ def example_predictions(
 
 def _ask(model: Any, pairs: Sequence[EncodedPair], pad: int) -> tuple[Any, Tensor]:
     """Distribution at every target token, and the targets (B, T)."""
-    ids, mask = pad_right([pair.source.ids for pair in pairs], pad)
-    labels, _ = pad_right([pair.target.ids for pair in pairs], IGNORED)
+    ids, mask = padded([pair.source.ids for pair in pairs], pad)
+    labels, _ = padded([pair.target.ids for pair in pairs], IGNORED)
     ids, mask, labels = (tensor.to(model.device) for tensor in (ids, mask, labels))
     dist = model.distribution(
         ids,

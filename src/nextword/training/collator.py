@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from nextword.conditioning.auxiliary_tokenizer import FILL
+from nextword.functional.padding import padded, stacked
 from nextword.training.encoded import EncodedTexts
 
 IGNORED = -100
@@ -32,17 +33,14 @@ class Auxiliary:
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Arguments of ``forward``: (B,A) ids or (B,A,E) states with their mask, and (B,S) the source."""
-        ids = [_vector(example["aux_input_ids"]) for example in examples]
-        mask = [torch.ones_like(row) for row in ids]
-        batch: dict[str, Any] = {"aux_attention_mask": _stacked(mask, FILL["aux_attention_mask"])}
-        states = self.encoded.of(ids) if self.encoded is not None else None
-        if states is None:
-            batch["aux_input_ids"] = _stacked(ids, FILL["aux_input_ids"])
-        else:
-            batch["aux_states"] = _stacked(states, 0)
+        rows = _column(examples, "aux_input_ids")
+        ids, mask = padded(rows, FILL["aux_input_ids"])
+        states = self.encoded.of(rows) if self.encoded is not None else None
+        batch: dict[str, Any] = {"aux_attention_mask": mask}
+        batch |= {"aux_input_ids": ids} if states is None else {"aux_states": stacked(states, 0)}
         if self.source:
             for name in ("source_ids", "source_places"):
-                batch[name] = _stacked([_vector(example[name]) for example in examples], FILL[name])
+                batch[name] = stacked(_column(examples, name), FILL[name])
         return batch
 
     @property
@@ -79,12 +77,9 @@ class RightPadding:
         Raises:
             ValueError: Aligned labels of another length than the input ids.
         """
-        ids = [_vector(example["input_ids"]) for example in examples]
-        batch: dict[str, Any] = {
-            "input_ids": _stacked(ids, self.pad_id),
-            "labels": _stacked([_vector(example["labels"]) for example in examples], IGNORED),
-            "attention_mask": _stacked([torch.ones_like(row) for row in ids], 0),
-        }
+        ids, mask = padded(_column(examples, "input_ids"), self.pad_id)
+        labels = stacked(_column(examples, "labels"), IGNORED)
+        batch: dict[str, Any] = {"input_ids": ids, "labels": labels, "attention_mask": mask}
         if self.aligned and any(len(example["input_ids"]) != len(example["labels"]) for example in examples):
             lengths = [(len(example["input_ids"]), len(example["labels"])) for example in examples]
             raise ValueError(f"each example needs as many labels as input_ids; got lengths (ids, labels) {lengths}")
@@ -95,9 +90,5 @@ class RightPadding:
         return batch
 
 
-def _vector(values: Any) -> torch.Tensor:
-    return torch.as_tensor(values, dtype=torch.long)
-
-
-def _stacked(rows: list[torch.Tensor], fill: int) -> torch.Tensor:
-    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill)
+def _column(examples: Sequence[dict[str, Any]], name: str) -> list[torch.Tensor]:
+    return [torch.as_tensor(example[name], dtype=torch.long) for example in examples]

@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.conditioning.auxiliary_tokenizer import FILL, stacked
+from nextword.conditioning.auxiliary_tokenizer import FILL
 from nextword.conditioning.encoder import fingerprint
+from nextword.functional.padding import padded
 
 logger = logging.getLogger(__name__)
 
@@ -85,8 +86,7 @@ def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], N
     states: dict[Key, Tensor] = {}
     for begin in range(0, len(texts), ROWS):
         some = texts[begin : begin + ROWS]
-        ids = stacked(some, FILL["aux_input_ids"])
-        mask = stacked([[1] * len(text) for text in some], FILL["aux_attention_mask"])
+        ids, mask = padded(some, FILL["aux_input_ids"])
         encoded = model.encode(ids.to(model.device), mask.to(model.device)).float().cpu()
         states |= {text: row[: len(text)].clone() for text, row in zip(some, encoded, strict=True)}
         progress(min(1.0, (begin + ROWS) / len(texts)))

@@ -1,0 +1,122 @@
+"""The figures of ``docs/performance.md``: goals against measurements, and how cost grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from matplotlib import ticker
+from tables import Goals, Row, measured
+
+from nextword.report import svg
+
+_COLOURS = ("#6e7781", "#0969da", "#1a7f37", "#bf3989", "#bc4c00", "#8250df", "#4d2d00", "#0550ae")
+_MARKS = "osD^vP*X"
+_HIDDEN = "use_cache=False"
+
+
+def training(data: Path, wanted: Goals) -> Any:
+    """Time of each method over the rival's, and peak memory over the rival's, with the goals as ticks."""
+    groups = [(w, rows) for w, rows in measured(data, "training_cost") if w["suite"] in wanted["training"]]
+    groups = [(w, rows) for w, rows in groups if w["device"] == "cpu"]
+    shown = [(w["suite"], row) for w, rows in groups for row in rows if row["model"] in wanted["training"][w["suite"]]]
+    if not shown:
+        return None
+
+    def draw(figure: Any) -> None:
+        left, right = figure.subplots(1, 2, sharey=True)
+        names = [f"{row['model']}" if suite == "gpt2-small" else f"{row['model']} ({suite})" for suite, row in shown]
+        for panel, column, goal, title in (
+            (left, "time_ratio", "time", "time over the rival's"),
+            (right, "peak_ratio", "memory", "peak memory over the rival's"),
+        ):
+            aims = [wanted["training"][suite][row["model"]][goal] for suite, row in shown]
+            values = [float(row[column]) for _, row in shown]
+            colours = [_COLOURS[2] if value <= aim else _COLOURS[4] for value, aim in zip(values, aims, strict=True)]
+            panel.barh(range(len(names)), values, color=colours, height=0.6)
+            panel.scatter(aims, range(len(names)), marker="|", s=160, color=svg.INK, zorder=3, label="goal")
+            panel.axvline(1, color=svg.FAINT, zorder=0)
+            panel.set_title(title)
+            panel.set_yticks(range(len(names)), names)
+        left.invert_yaxis()
+        figure.legend(*right.get_legend_handles_labels(), loc="outside lower right")
+
+    return draw, 9.0, 0.8 + 0.3 * len(shown)
+
+
+def sweeps(data: Path, wanted: Goals) -> Any:
+    """Time and memory by vocabulary and by length, on logarithmic axes."""
+    groups = [(w, rows) for w, rows in measured(data, "sweeps") if w["device"] == "cpu"]
+    kinds = list(dict.fromkeys(where["sweep"] for where, _ in groups))
+    if not kinds:
+        return None
+
+    def draw(figure: Any) -> None:
+        panels = figure.subplots(2, len(kinds), squeeze=False)
+        for column, kind in enumerate(kinds):
+            points = [(int(where[kind]), rows) for where, rows in groups if where["sweep"] == kind]
+            for line, (value, title) in enumerate((("ms", "ms a training step"), ("peak_mb", "peak MB"))):
+                _lines(panels[line][column], points, value)
+                panels[line][column].set_title(f"{title} by {kind}")
+        figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
+
+    return draw, 4.6 * len(kinds), 7.0
+
+
+def history(data: Path, wanted: Goals) -> Any:
+    """Milliseconds of a decoding step by length of the prompt."""
+    groups = [(w, r) for w, r in measured(data, "decoding_speed") if w["size"] == "two-layers" and w["device"] == "cpu"]
+    points = [(int(where["prompt"]), rows) for where, rows in groups if where["batch"] == where["beams"] == "1"]
+    if not points:
+        return None
+
+    def draw(figure: Any) -> None:
+        panel = figure.subplots()
+        _lines(panel, points, "ms_per_step")
+        panel.set_yscale("linear")
+        panel.yaxis.set_major_formatter(ticker.ScalarFormatter())
+        panel.set_ylim(bottom=0)
+        panel.set_title("ms a decoding step by tokens before it (two layers, greedy, batch 1)")
+        panel.legend(fontsize=8, ncols=2)
+
+    return draw, 7.0, 4.2
+
+
+def _lines(panel: Any, points: list[tuple[int, list[Row]]], value: str) -> None:
+    names = list(dict.fromkeys(row["model"] for _, rows in points for row in rows if _HIDDEN not in row["model"]))
+    for number, name in enumerate(names):
+        found = sorted((x, float(row[value])) for x, rows in points for row in rows if row["model"] == name)
+        style = {"color": _COLOURS[number % len(_COLOURS)], "marker": _MARKS[number % len(_MARKS)]}
+        panel.plot(*zip(*found, strict=True), label=name, **style)
+    places = sorted({x for x, _ in points})
+    panel.set_xscale("log", base=2)
+    panel.set_yscale("log")
+    # whole numbers instead of powers: axes span less than two decades, and 10 to the 3 says little
+    panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    panel.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, place: f"{value:,.6g}"))
+    panel.set_xticks(places, [f"{x:,}" for x in places])
+    panel.minorticks_off()
+    panel.grid(axis="y")
+
+
+FIGURES: dict[str, Callable[[Path, Goals], Any]] = {"training": training, "sweeps": sweeps, "history": history}
+"""Figures by name: each gives what draws it, its width and its height, or None where nothing was measured."""
+
+
+def write(data: Path, wanted: Goals, folder: Path) -> list[Path]:
+    """Draws every figure that there are rows for into ``folder``."""
+    written = []
+    for name, made in FIGURES.items():
+        found = made(data, wanted)
+        if found is None:
+            continue
+        draw, width, height = found
+        with svg.figure(f"performance-{name}", width, height) as figure:
+            figure.patch.set_facecolor("white")  # a page may be dark
+            draw(figure)
+            folder.mkdir(parents=True, exist_ok=True)
+            written.append(folder / f"{name}.svg")
+            nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+            figure.savefig(written[-1], format="svg", metadata=nothing)
+    return written

@@ -1,0 +1,69 @@
+"""Runs every benchmark of ``docs/performance.md`` one after another, then rewrites its tables and figures.
+
+Nothing else should run on the machine meanwhile. ``--quick`` runs toy sizes, keeps the rows apart in ``runs/bench`` and
+leaves the page alone.
+
+    python benchmarks/run_all.py              # what the page shows
+    python benchmarks/run_all.py --full       # the same, and decoding of 256 tokens after 512: many hours
+    python benchmarks/run_all.py --quick      # a few minutes
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+SHORT = (
+    ("startup.py",),
+    ("training_step.py",),
+    ("profile_step.py",),
+    ("decoding_speed.py", "--batch", "1", "--beams", "1", "--new", "32", "--memory"),
+    ("decoding_speed.py", "--batch", "1", "--beams", "4", "--prompt", "128", "--new", "32", "--rounds", "3"),
+    ("decoding_speed.py", "--batch", "8", "--beams", "1", "4", "--prompt", "128", "--new", "24", "--rounds", "3"),
+    ("decoding_speed.py", "--size", "two-layers", "--batch", "1", "--beams", "1", "--prompt", "512", "1024", "2048",
+     "4096", "--new", "32", "--rounds", "3"),
+    ("sweeps.py", "vocabulary"),
+    ("sweeps.py", "length"),
+    ("throughput.py", "--rounds", "3"),
+)  # fmt: skip
+"""Command lines; prompts of decoding in many texts are shorter than 512 because reading them is most of the wait."""
+
+FULL = (*SHORT, ("decoding_speed.py", "--new", "256", "--memory"))
+
+QUICK = (
+    ("startup.py",),
+    ("training_step.py",),
+    ("profile_step.py", "--head", "softmax"),
+    ("decoding_speed.py",),
+    ("sweeps.py", "vocabulary"),
+    ("sweeps.py", "length"),
+    ("throughput.py",),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs, and stops at the first that fails."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kind = options.add_mutually_exclusive_group()
+    kind.add_argument("--quick", action="store_true", help="toy sizes, rows to runs/bench")
+    kind.add_argument("--full", action="store_true", help="also decoding at full length")
+    given = options.parse_args(argv)
+    if given.quick:
+        commands: tuple[tuple[str, ...], ...] = tuple((*command, "--quick") for command in QUICK)
+    else:
+        commands = (*(FULL if given.full else SHORT), ("performance_page.py",))
+    for script, *arguments in commands:
+        print(f"\n{script} {' '.join(arguments)}", flush=True)
+        start = time.perf_counter()
+        subprocess.run([sys.executable, str(HERE / script), *arguments], check=True)
+        print(f"{script}: {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""The tables of ``docs/performance.md`` as Markdown, from the newest rows of every measurement."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rows import newest, read
+
+Row = dict[str, str]
+Goals = Mapping[str, Any]
+
+_SETTING = {
+    "training_cost": ("suite", "size", "batch", "length", "device", "dtype"),
+    "decoding_speed": ("size", "batch", "beams", "prompt", "new", "device", "dtype"),
+    "sweeps": ("sweep", "size", "vocabulary", "batch", "length", "device", "dtype"),
+    "profile_step": ("size", "batch", "length", "device", "dtype", "model"),
+    "throughput": ("part", "device", "dtype"),
+    "startup": (),
+}
+"""Columns that say under what conditions a row was measured, by table."""
+
+_NAME = {"startup": "name", "throughput": "name", "profile_step": "operation"}
+_NOTHING = "*(not measured yet)*"
+
+
+def goals(path: Path) -> Goals:
+    """What is to be reached, by part."""
+    with path.open("rb") as file:
+        return tomllib.load(file)
+
+
+def measured(data: Path, table: str) -> list[tuple[dict[str, str], list[Row]]]:
+    """The newest row of everything under every condition, grouped by condition."""
+    setting = _SETTING[table]
+    rows = read(data / f"{table}.csv")
+    if table == "profile_step":  # operations of one profile belong together
+        latest = {tuple(row[key] for key in setting): row["date"] for row in rows}
+        found = [row for row in rows if latest[tuple(row[key] for key in setting)] == row["date"]]
+    else:
+        found = newest(rows, (*setting, _NAME.get(table, "model")))
+
+    def condition(row: Row) -> tuple[str, ...]:
+        return tuple(row[key] for key in setting)
+
+    order = list(dict.fromkeys(condition(row) for row in found))
+    found.sort(key=lambda row: order.index(condition(row)))
+    return [(dict(zip(setting, key, strict=True)), list(group)) for key, group in groupby(found, condition)]
+
+
+def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """A table."""
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def at_most(value: str, goal: float | None) -> str:
+    """A measured number beside its goal, which it must not exceed."""
+    return _against(value, goal, goal is not None and float(value) <= goal, "≤")
+
+
+def at_least(value: str, goal: float | None) -> str:
+    """A measured number beside its goal, which it must reach."""
+    return _against(value, goal, goal is not None and float(value) >= goal, "≥")
+
+
+def _against(value: str, goal: float | None, met: bool, sign: str) -> str:
+    if goal is None:
+        return f"{float(value):.2f}"
+    # a number that misses by less than is printed is shown with the digit that tells
+    shown = f"{float(value):.2f}" if met or float(f"{float(value):.2f}") != goal else f"{float(value):.3f}"
+    return f"{shown} ({sign} {goal:.2f}, {'met' if met else '**missed**'})"
+
+
+def training(data: Path, wanted: Goals) -> str:
+    """Time and memory of a training step."""
+    parts = []
+    for where, rows in measured(data, "training_cost"):
+        aims = wanted["training"].get(where["suite"], {})
+        body = []
+        for row in rows:
+            aim = aims.get(row["model"], {})
+            body.append(
+                [
+                    f"`{row['model']}`",
+                    f"{float(row['ms']):,.0f}",
+                    at_most(row["time_ratio"], aim.get("time")),
+                    f"{float(row['time_lowest']):.2f}–{float(row['time_highest']):.2f}",
+                    f"{float(row['peak_mb']):,.0f}",
+                    at_most(row["peak_ratio"], aim.get("memory")),
+                    f"{float(row['head_mb']):,.0f}",
+                    at_most(row["head_ratio"], aim.get("memory")),
+                ]
+            )
+        head = ["", "ms", "time", "of single rounds", "peak, MB", "peak", "head and loss, MB", "head and loss"]
+        title = f"{where['suite']}: batch {where['batch']} × {where['length']}, against {rows[0]['rival']}"
+        parts.append(f"**{title}** ({_place(where, rows)})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or _NOTHING
+
+
+def decoding(data: Path, wanted: Goals) -> str:
+    """Tokens a second, a row for each head and a column for each way of decoding."""
+    groups = [(where, rows) for where, rows in measured(data, "decoding_speed") if where["size"] == "gpt2-small"]
+    return _decoded(groups, wanted["decoding"], "ratio") or _NOTHING
+
+
+def history(data: Path, wanted: Goals) -> str:
+    """Milliseconds of a step by length of the prompt, on the small backbone."""
+    groups = [(where, rows) for where, rows in measured(data, "decoding_speed") if where["size"] == "two-layers"]
+    return _decoded(groups, {}, "ms_per_step") or _NOTHING
+
+
+def _decoded(groups: list[tuple[dict[str, str], list[Row]]], aims: Mapping[str, float], column: str) -> str:
+    parts = []
+    for key, several in groupby(groups, lambda group: tuple(group[0][name] for name in ("size", "device", "dtype"))):
+        chosen = list(several)
+        names = list(dict.fromkeys(row["model"] for _, rows in chosen for row in rows))
+        body = []
+        for name in names:
+            cells = [f"`{name}`"]
+            aim = None if name.startswith("transformers") or "," in name.split("+")[0] else aims.get("every head")
+            aim = aims.get(name, aim)
+            for where, rows in chosen:
+                found = [row[column] for row in rows if row["model"] == name]
+                # in beam search the whole distribution is taken, so the goal of choosing classes is not that one's
+                own = aims.get("every head") if where["beams"] != "1" and name == "f2" else aim
+                cells.append(at_least(found[0], own) if found else "–")
+            body.append(cells)
+        head = ["", *(_decoding_title(where) for where, _ in chosen)]
+        parts.append(f"{key[0]} ({_place(chosen[0][0], chosen[0][1])})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts)
+
+
+def _decoding_title(where: Mapping[str, str]) -> str:
+    way = "greedy" if where["beams"] == "1" else f"beam {where['beams']}"
+    return f"{way}, batch {where['batch']}, {where['prompt']} + {where['new']}"
+
+
+def sweeps(data: Path, wanted: Goals) -> str:
+    """Time and peak memory at every point of both sweeps."""
+    parts = []
+    for key, several in groupby(measured(data, "sweeps"), lambda group: (group[0]["sweep"], group[0]["device"])):
+        chosen = list(several)
+        names = list(dict.fromkeys(row["model"] for _, rows in chosen for row in rows))
+        body = []
+        for name in names:
+            at = [next((row for row in rows if row["model"] == name), None) for _, rows in chosen]
+            cells = ["–" if r is None else f"{float(r['ms']):,.0f} / {float(r['peak_mb']):,.0f}" for r in at]
+            body.append([f"`{name}`", *cells])
+        column = key[0]
+        head = ["ms / peak MB", *(f"{column} {int(where[column]):,}" for where, _ in chosen)]
+        parts.append(f"**By {column}** ({_place(chosen[0][0], chosen[0][1])})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or _NOTHING
+
+
+def profiles(data: Path, wanted: Goals) -> str:
+    """Operations by their share of a step."""
+    parts = []
+    for where, rows in measured(data, "profile_step"):
+        body = [
+            [
+                f"`{row['operation']}`",
+                row["calls"],
+                f"{float(row['self_ms']):,.0f}",
+                f"{float(row['share']):.0%}",
+                f"{float(row['self_mb']):,.0f}",
+            ]
+            for row in rows
+        ]
+        head = ["operation", "calls", "self, ms", "share", "MB taken less given back"]
+        title = f"{where['model']}, {where['size']}, batch {where['batch']} × {where['length']}"
+        parts.append(f"**{title}** ({_place(where, rows)})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or _NOTHING
+
+
+def throughput(data: Path, wanted: Goals) -> str:
+    """Scoring, checking and evaluating."""
+    parts = []
+    for where, rows in measured(data, "throughput"):
+        body = [
+            [f"`{row['name']}`", f"{float(row['value']):,.4g}" if float(row["value"]) < 1000
+             else f"{float(row['value']):,.0f}", f"{float(row['ratio']):.2f}" if row["ratio"] else "–"]
+            for row in rows
+        ]  # fmt: skip
+        parts.append(f"**{where['part']}** ({_place(where, rows)})\n\n{markdown(['', rows[0]['unit'], 'ratio'], body)}")
+    return "\n\n".join(parts) or _NOTHING
+
+
+def startup(data: Path, wanted: Goals) -> str:
+    """Seconds until something happens."""
+    groups = measured(data, "startup")
+    if not groups:
+        return _NOTHING
+    ((_, rows),) = groups
+    body = [[row["name"], at_most(row["seconds"], wanted["startup"].get(row["name"]))] for row in rows]
+    return f"{_place({}, rows)}\n\n{markdown(['', 's'], body)}"
+
+
+def _place(where: Mapping[str, str], rows: Sequence[Row]) -> str:
+    """Where rows were measured, by the newest of them."""
+    row = max(rows, key=lambda one: one["date"])
+    said = [row["processor"], f"{row['threads']} threads", f"torch {row['torch']}", where.get("dtype", "")]
+    said += [f"{row['rounds']} rounds" if "rounds" in row else "", f"allocator {row['allocator']}", row["date"][:10]]
+    return ", ".join(part for part in said if part)
+
+
+TABLES: dict[str, Callable[[Path, Goals], str]] = {
+    "training": training,
+    "decoding": decoding,
+    "history": history,
+    "sweeps": sweeps,
+    "profile": profiles,
+    "throughput": throughput,
+    "startup": startup,
+}
+"""What the page has, by the name of its markers."""

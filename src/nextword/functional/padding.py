@@ -1,0 +1,46 @@
+"""Rows of different lengths as one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+Side = Literal["left", "right"]
+
+
+def stacked(
+    rows: Sequence[Tensor] | Sequence[Sequence[int]], fill: int, side: Side = "right"
+) -> Shaped[Tensor, "B ..."]:
+    """The rows with ``fill`` on one side of each that is shorter than the longest; lists of numbers are ids.
+
+    >>> stacked([[5, 6], [7]], -100)
+    tensor([[   5,    6],
+            [   7, -100]])
+    """
+    return pad_sequence(_vectors(rows), batch_first=True, padding_value=fill, padding_side=side)
+
+
+def padded(
+    rows: Sequence[Tensor] | Sequence[Sequence[int]], fill: int = 0, side: Side = "right"
+) -> tuple[Int[Tensor, "B T"], Int[Tensor, "B T"]]:
+    """Ids and their attention mask.
+
+    On the right, position ids count from each row's first token. On the left all rows end in the last column, as texts
+    must that are gone on with. Any fill will do where a mask is handed on, for it lets none be seen.
+
+    >>> padded([[5, 6], [7]], side="left")
+    (tensor([[5, 6],
+            [0, 7]]), tensor([[1, 1],
+            [0, 1]]))
+    """
+    vectors = _vectors(rows)
+    return stacked(vectors, fill, side), stacked([torch.ones_like(row) for row in vectors], 0, side)
+
+
+def _vectors(rows: Sequence[Tensor] | Sequence[Sequence[int]]) -> list[Tensor]:
+    return [row if isinstance(row, Tensor) else torch.tensor(row, dtype=torch.long) for row in rows]

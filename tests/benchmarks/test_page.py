@@ -1,0 +1,113 @@
+"""Rows are kept, the newest are shown, and goals are judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import decoding_speed
+import performance_page
+import profile_step
+import pytest
+import startup
+import sweeps
+import tables
+import throughput
+import training_step
+from rows import allocator, append, newest, read
+
+import nextword as nw
+
+
+def test_rows_are_appended_and_other_columns_refused(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "rows.csv"
+    append(path, [{"model": "a", "ms": 1}])
+    append(path, [{"model": "a", "ms": 2}, {"model": "b", "ms": 3}])
+    assert newest(read(path), ["model"]) == [{"model": "a", "ms": "2"}, {"model": "b", "ms": "3"}]
+    with pytest.raises(ValueError, match="write to another file"):
+        append(path, [{"model": "a", "seconds": 1}])
+    assert len(read(path)) == 3
+    assert read(tmp_path / "none.csv") == []
+
+
+def test_the_allocator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    assert allocator() == "default"
+    monkeypatch.setenv("LD_PRELOAD", "lib/libtcmalloc.so.4")
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "64")
+    assert allocator() == "libtcmalloc MALLOC_TOP_PAD_=64"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("0.994", "0.99 (≤ 1.00, met)"), ("1.000", "1.00 (≤ 1.00, met)"), ("1.004", "1.004 (≤ 1.00, **missed**)"),
+     ("1.2", "1.20 (≤ 1.00, **missed**)")],
+)  # fmt: skip
+def test_goals_are_judged_by_the_number_that_was_measured(value: str, expected: str) -> None:
+    assert tables.at_most(value, 1.0) == expected
+    assert tables.at_most(value, None) == f"{float(value):.2f}"
+
+
+def test_speeds_are_to_reach_their_goal() -> None:
+    assert tables.at_least("0.9", 0.9) == "0.90 (≥ 0.90, met)"
+    assert tables.at_least("0.899", 0.9) == "0.899 (≥ 0.90, **missed**)"
+
+
+def test_text_outside_the_markers_stays_and_unknown_markers_are_refused(tmp_path: Path) -> None:
+    page = "before\n<!-- measured: startup -->\nold\n<!-- end -->\nafter\n"
+    after = performance_page.rewritten(page, tmp_path, {})
+    assert after.startswith("before\n<!-- measured: startup -->\n")
+    assert after.endswith("<!-- end -->\nafter\n")
+    assert "old" not in after
+    assert performance_page.rewritten(after, tmp_path, {}) == after
+    with pytest.raises(ValueError, match="no such table"):
+        performance_page.rewritten("<!-- measured: nothing -->\n<!-- end -->", tmp_path, {})
+
+
+def test_the_page_has_every_table() -> None:
+    page = (performance_page.DOCS / "performance.md").read_text(encoding="utf-8")
+    assert {name for _, name, _ in performance_page._PART.findall(page)} == set(tables.TABLES)
+
+
+def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every script at toy size; their rows become tables and figures."""
+    quick = ["--quick", "--head", "softmax"]
+    data = tmp_path / "data"
+    training_step.main([*quick, "--suite", "gpt2-small", "--out", str(data / "training_cost.csv")])
+    profile_step.main([*quick, "--top", "3", "--out", str(data / "profile_step.csv")])
+    decoding_speed.main([*quick, "--beams", "1", "--batch", "1", "--out", str(data / "decoding_speed.csv")])
+    monkeypatch.setattr(sweeps, "points", lambda sweep, quick: [(300, 1, 16)])
+    sweeps.main(["length", *quick, "--out", str(data / "sweeps.csv")])
+    monkeypatch.setattr(throughput, "METRICS", ("distinct",))
+    throughput.main([*quick, "--part", "scoring", "--part", "evaluate", "--out", str(data / "throughput.csv")])
+    monkeypatch.setattr(startup, "COMMANDS", {name: ["-c", "pass"] for name in startup.COMMANDS})
+    startup.main(["--quick", "--out", str(data / "startup.csv")])
+    # toy rows under the names that the page and its figures look for
+    for name, column, value in (("decoding_speed", "toy", "two-layers"),):
+        path = data / f"{name}.csv"
+        path.write_text(path.read_text(encoding="utf-8").replace(column, value), encoding="utf-8")
+
+    page = tmp_path / "page.md"
+    page.write_text("".join(f"<!-- measured: {name} -->\n<!-- end -->\n" for name in tables.TABLES), encoding="utf-8")
+    places = ["--data", str(data), "--page", str(page), "--images", str(tmp_path / "images")]
+    performance_page.main(places)
+    written = page.read_text(encoding="utf-8")
+    assert written.count("not measured yet") == 1  # decoding at full size
+    assert written.count("| `softmax` |") == 4  # training, history, sweeps, scoring
+    assert "(≤ 1.00, " in written
+    assert "](images/history.svg)" in written
+    assert nw.__version__ in read(data / "sweeps.csv")[0]["nextword"]
+    assert sorted(path.name for path in (tmp_path / "images").iterdir()) == [
+        "history.svg",
+        "sweeps.svg",
+        "training.svg",
+    ]
+    performance_page.main([*places, "--check"])
+    page.write_text(written.replace("(≤ 1.00, ", "("), encoding="utf-8")
+    with pytest.raises(SystemExit, match="older than the rows"):
+        performance_page.main([*places, "--check"])
+
+
+def test_a_process_that_fails_is_no_measurement() -> None:
+    with pytest.raises(RuntimeError, match="failed: stop here"):
+        startup.started(["-c", "raise SystemExit('stop here')"])
