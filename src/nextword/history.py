@@ -18,6 +18,7 @@ from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.context import Memory
+from nextword.functional.growing import Growing
 
 _IDS, _VALID = "ids", "valid"
 
@@ -37,8 +38,8 @@ class History:
     is_croppable = True
 
     def __init__(self, unseen: int = 0) -> None:
-        self._streams: dict[str, Tensor] = {}
-        self._windows: dict[str, Tensor] = {}
+        self._streams: dict[str, Growing] = {}
+        self._windows: dict[str, Growing] = {}
         self._source: dict[str, Tensor] = {}
         self._unseen = unseen
         """Places that were in the KV cache before this history was attached; nothing is known of them."""
@@ -48,7 +49,7 @@ class History:
     @property
     def length(self) -> int | Tensor:
         """Places remembered so far."""
-        return self._streams[_IDS].shape[1] if self._streams else self._unseen
+        return self._streams[_IDS].places.shape[1] if self._streams else self._unseen
 
     def append(self, ids: Tensor, valid: Tensor, streams: Mapping[str, Tensor]) -> tuple[Memory, int | Tensor]:
         """Adds the places of one forward pass.
@@ -63,17 +64,24 @@ class History:
         """
         new = {_IDS: ids, _VALID: valid & (ids >= 0), **streams}
         past = self._extend(new)
-        kept = dict(self._streams)
+        kept = self._kept()
         return Memory(kept.pop(_IDS), kept.pop(_VALID), kept), past
 
     def _extend(self, new: dict[str, Tensor]) -> int | Tensor:
-        if not self._streams and self._unseen:
-            self._streams = {name: _unknown(stream, self._unseen) for name, stream in new.items()}
+        """Adds to every stream; the place of what is first added."""
         past = self.length
-        self._streams = (
-            {name: torch.cat([self._streams[name], stream], 1) for name, stream in new.items()} if past else new
-        )
+        if not self._streams and self._unseen:
+            self._streams = {name: Growing(_unknown(stream, self._unseen)) for name, stream in new.items()}
+        if not self._streams:
+            self._streams = {name: Growing(stream) for name, stream in new.items()}
+            return past
+        for name, stream in new.items():
+            self._streams[name].append(stream)
         return past
+
+    def _kept(self) -> dict[str, Tensor]:
+        """All places of every stream."""
+        return {name: stream.places for name, stream in self._streams.items()}
 
     def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
         """New places of a windowed stream with those just before them, zeros before the start.
@@ -89,18 +97,17 @@ class History:
         Raises:
             ValueError: The cache was cropped back beyond what is kept of this stream.
         """
-        kept = self._windows.get(name)
-        if kept is None:
-            kept = new.new_zeros(new.shape[0], places, *new.shape[2:])
-        if kept.shape[1] < places:
+        if name not in self._windows:
+            self._windows[name] = Growing(new.new_zeros(new.shape[0], places, *new.shape[2:]))
+        window = self._windows[name]
+        if window.places.shape[1] < places:
             raise ValueError(
                 f"the cache was cropped by more than {_CROPPABLE} places, and the head kept no more of the states that "
                 f"it reads (+mi). For assisted generation set num_assistant_tokens to at most {_CROPPABLE} and "
                 "num_assistant_tokens_schedule to 'constant'; otherwise crop less, or run the model on the text again"
             )
-        joined = torch.cat([kept, new], 1)
-        self._windows[name] = joined[:, -(places + max(_CROPPABLE, new.shape[1])) :]
-        return joined[:, -(places + new.shape[1]) :]
+        window.append(new, at_most=places + max(_CROPPABLE, new.shape[1]))
+        return window.places[:, -(places + new.shape[1]) :]
 
     def of_source(self, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
         """What is kept of the source (B, ...): made at the first pass, the same ever after."""
@@ -128,20 +135,24 @@ class History:
             self._unseen = max(0, self._unseen + change)
         elif self.length + change <= 0:
             self._streams, self._windows, self._unseen = {}, {}, 0
-        for streams in (self._streams, self._windows):
-            streams.update({name: stream[:, :change] for name, stream in streams.items()})
+        for stream in self._growing:
+            stream.crop(change)
 
     def reorder(self, index: Tensor) -> None:
         """Sequence i becomes what sequence ``index[i]`` was."""
-        self._apply(lambda stream: stream.index_select(0, index.to(stream.device)))
+        for stream in self._growing:
+            stream.select(index)
+        self._source = {name: kept.index_select(0, index.to(kept.device)) for name, kept in self._source.items()}
 
     def repeat(self, repeats: int) -> None:
         """Every sequence ``repeats`` times, copies side by side."""
-        self._apply(lambda stream: stream.repeat_interleave(repeats, 0))
+        for stream in self._growing:
+            stream.repeat(repeats)
+        self._source = {name: kept.repeat_interleave(repeats, 0) for name, kept in self._source.items()}
 
-    def _apply(self, change: Callable[[Tensor], Tensor]) -> None:
-        for streams in (self._streams, self._windows, self._source):
-            streams.update({name: change(stream) for name, stream in streams.items()})
+    @property
+    def _growing(self) -> list[Growing]:
+        return [*self._streams.values(), *self._windows.values()]
 
 
 def _unknown(like: Tensor, places: int) -> Tensor:
@@ -161,6 +172,8 @@ class StaticHistory(History):
 
     def __init__(self, max_length: int) -> None:
         super().__init__()
+        self._blocks: dict[str, Tensor] = {}
+        self._before: dict[str, Tensor] = {}
         self._max_length = max_length
         self._next = torch.zeros((), dtype=torch.long)
         self._knows_source = False
@@ -175,25 +188,28 @@ class StaticHistory(History):
         missing = places - self._max_length
         if missing > 0:
             self._max_length = places
-            self._streams = _fixed({name: torch.cat([s, _unknown(s, missing)], 1) for name, s in self._streams.items()})
+            self._blocks = _fixed({name: torch.cat([s, _unknown(s, missing)], 1) for name, s in self._blocks.items()})
 
     def _extend(self, new: dict[str, Tensor]) -> int | Tensor:
-        if not self._streams:
+        if not self._blocks:
             self._next = self._next.to(new[_IDS].device)
             _fixed({"next": self._next})
-            self._streams = _fixed({name: _unknown(stream, self._max_length) for name, stream in new.items()})
+            self._blocks = _fixed({name: _unknown(stream, self._max_length) for name, stream in new.items()})
         past = self._next.clone()
         places = past + torch.arange(new[_IDS].shape[1], device=past.device)
         for name, stream in new.items():
-            self._streams[name].index_copy_(1, places, stream.detach().to(self._streams[name].dtype))
+            self._blocks[name].index_copy_(1, places, stream.detach().to(self._blocks[name].dtype))
         self._next.add_(len(places))
         return past
 
+    def _kept(self) -> dict[str, Tensor]:
+        return dict(self._blocks)
+
     def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
         """As for the growing history; the window has a fixed place and nothing beyond it is kept."""
-        if name not in self._windows:
-            self._windows |= _fixed({name: new.new_zeros(new.shape[0], places, *new.shape[2:])})
-        kept = self._windows[name]
+        if name not in self._before:
+            self._before |= _fixed({name: new.new_zeros(new.shape[0], places, *new.shape[2:])})
+        kept = self._before[name]
         joined = torch.cat([kept.to(new.dtype), new], 1)
         kept.copy_(joined[:, -places:].detach())
         return joined
@@ -215,7 +231,7 @@ class StaticHistory(History):
 
     def reset(self) -> None:
         """Forgets everything, in place."""
-        for stream in (*self._streams.values(), *self._windows.values()):
+        for stream in (*self._blocks.values(), *self._before.values()):
             stream.fill_(-1 if stream.dtype == torch.long else 0)
         self._next.zero_()
         self._knows_source = False
@@ -225,8 +241,16 @@ class StaticHistory(History):
         if change < 0:
             raise ValueError("a static cache cannot be cropped; use the dynamic cache for assisted decoding")
 
+    def reorder(self, index: Tensor) -> None:
+        """As for the growing history, in place."""
+        self._apply(lambda stream: stream.index_select(0, index.to(stream.device)))
+
+    def repeat(self, repeats: int) -> None:
+        """Not possible in place, unless there is nothing to do."""
+        self._apply(lambda stream: stream.repeat_interleave(repeats, 0))
+
     def _apply(self, change: Callable[[Tensor], Tensor]) -> None:
-        for stream in (*self._streams.values(), *self._windows.values(), *self._source.values()):
+        for stream in (*self._blocks.values(), *self._before.values(), *self._source.values()):
             changed = change(stream)
             if changed.shape != stream.shape:
                 raise ValueError("a static cache cannot change its number of sequences; use the dynamic cache")

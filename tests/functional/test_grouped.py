@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nextword.functional import grouped
+from nextword.functional import picked
 from nextword.functional.grouped import grouped_product
 
 V, D = 40, 6
@@ -22,7 +22,7 @@ def groups(dtype: torch.dtype = torch.float64) -> tuple[Tensor, list[Tensor], li
 
 @pytest.mark.parametrize("picked_bytes", [1, 8 * 6 * 7, 2**20], ids=["one row at a time", "seven rows", "all at once"])
 def test_values_and_gradients_are_those_of_whole_products(monkeypatch: pytest.MonkeyPatch, picked_bytes: int) -> None:
-    monkeypatch.setattr(grouped, "PICKED_BYTES", picked_bytes)
+    monkeypatch.setitem(picked.PICKED_BYTES, "cpu", picked_bytes)
     weight, states, ids = groups()
     assert torch.autograd.gradcheck(lambda w, *s: grouped_product(w, s, ids), (weight, *states))
     for scores, own, rows in zip(grouped_product(weight, states, ids), states, ids, strict=True):

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from nextword.functional import picked
 from nextword.functional.picked import picked_product
-from nextword.functional.product import gathered_gradients, products
+from nextword.functional.product import products
+from nextword.functional.single_pass import single_pass
 
 V, D, B, Q, K = 11, 4, 5, 2, 6
 
@@ -33,7 +34,7 @@ def ids() -> Tensor:
 def test_values_and_gradients(
     weight: Tensor, states: Tensor, ids: Tensor, picked_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(picked, "PICKED_BYTES", picked_bytes)
+    monkeypatch.setitem(picked.PICKED_BYTES, "cpu", picked_bytes)
     expected = states @ F.embedding(ids, weight).mT
     made = picked_product(weight, states, ids)
     torch.testing.assert_close(made, expected, rtol=1e-14, atol=1e-14)
@@ -62,8 +63,8 @@ def test_next_to_a_whole_product_the_gradient_is_dense(
 
 
 @pytest.mark.parametrize("dense_first", [True, False])
-def test_gathered_gradients(weight: Tensor, states: Tensor, ids: Tensor, dense_first: bool) -> None:
-    with gathered_gradients([weight]) as (gathered,):
+def test_single_pass(weight: Tensor, states: Tensor, ids: Tensor, dense_first: bool) -> None:
+    with single_pass([weight]) as (gathered,):
         terms = [products(weight, None, [states[:, 0]])[0].sin().sum(), picked_product(weight, states, ids).sin().sum()]
         for term in terms if dense_first else terms[::-1]:
             assert torch.autograd.grad(term, weight, allow_unused=True, retain_graph=True) == (None,)

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nextword.functional.product import GradientSum, gathered_gradients, products
+from nextword.functional.product import _joined, products
+from nextword.functional.single_pass import GradientSum, single_pass
 
 V, D = 11, 4
 
@@ -31,7 +32,7 @@ def test_values_and_gradients(leaves: list[Tensor]) -> None:
     expected = [F.linear(own, weight, bias) for own in states]
     made = products(weight, bias, states)
     for own, reference in zip(made, expected, strict=True):
-        torch.testing.assert_close(own, reference, rtol=0, atol=0)
+        torch.testing.assert_close(own, reference, rtol=1e-14, atol=1e-14)
     for own, reference in zip(
         torch.autograd.grad(loss(made), leaves), torch.autograd.grad(loss(expected), leaves), strict=True
     ):
@@ -45,6 +46,14 @@ def test_without_gradients_it_is_one_product(leaves: list[Tensor]) -> None:
         for own, states_of_it in zip(made, states, strict=True):
             torch.testing.assert_close(own, F.linear(states_of_it, weight, bias))
     assert made[0].untyped_storage().data_ptr() == made[1].untyped_storage().data_ptr()
+
+
+def test_gradients_that_lie_side_by_side_are_not_copied(leaves: list[Tensor]) -> None:
+    block = randn(8, V, seed=4)
+    for parts, copied in ((block.split([3, 5]), False), (block.split([5, 3])[::-1], True)):
+        joined = _joined(parts)
+        torch.testing.assert_close(joined, torch.cat(parts), rtol=0, atol=0)
+        assert (joined.data_ptr() != block.data_ptr()) == copied
 
 
 def test_each_may_be_changed_in_place(leaves: list[Tensor]) -> None:
@@ -66,7 +75,7 @@ def test_what_is_frozen_gets_no_gradient(leaves: list[Tensor], frozen: int) -> N
 
 def test_gathered_gradients_are_added_up_over_passes(leaves: list[Tensor]) -> None:
     weight, _, *states = leaves
-    with gathered_gradients([weight]) as (gathered,):
+    with single_pass([weight]) as (gathered,):
         for own in states:
             scores = products(weight, None, [own])
             direct, of_states = torch.autograd.grad(loss(scores), [weight, own], allow_unused=True)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nextword.functional.single_pass import single_pass
 from nextword.functional.softmax_at import softmax_at
 
 N, V = 6, 9
@@ -77,8 +78,34 @@ def test_without_gradients_it_makes_no_second_tensor() -> None:
     torch.testing.assert_close(given, (before - before.amax(-1, keepdim=True)).exp(), rtol=1e-14, atol=1e-14)
 
 
+def test_a_single_pass_makes_no_second_tensor() -> None:
+    given = scores()
+    made = given * 1.0
+    kept, seen = made.data_ptr(), []
+    made.register_hook(lambda gradient: seen.append(gradient.data_ptr()))
+    with single_pass([]):
+        relative, total, _ = softmax_at(made, IDS)
+        gradient = torch.autograd.grad((relative - total[:, None]).sum(), given)[0]
+    assert seen == [kept]
+    expected = torch.autograd.grad(given.log_softmax(-1).gather(1, IDS).sum(), given)[0]
+    torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=1e-13)
+
+
 def test_a_second_pass_through_the_same_graph() -> None:
     given = scores()
     total = asked(given)[0].sum()
     first = torch.autograd.grad(total, given, retain_graph=True)[0]
     torch.testing.assert_close(torch.autograd.grad(total, given)[0], first, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_either_part_alone_has_its_gradient(part: int) -> None:
+    given = scores()
+    found = softmax_at(given * 1.0, IDS)[part]
+    expected = (given.gather(1, IDS), given.logsumexp(-1))[part]
+    torch.testing.assert_close(
+        torch.autograd.grad(found.sum(), given)[0],
+        torch.autograd.grad(expected.sum(), given)[0],
+        rtol=1e-12,
+        atol=1e-13,
+    )

@@ -37,7 +37,8 @@ def history_pairs() -> list[Any]:
 def test_beams_without_reorder(
     family: str, head: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(History, "reorder", nothing)
+    for kind in (History, StaticHistory):
+        monkeypatch.setattr(kind, "reorder", nothing)
     model, ids = headed(family, head), prompt(4)
     out = generated(model, ids, max_new_tokens=NEW, num_beams=4, **settings)
     assert distance(model, out, {"input_ids": ids}) > NOTICED
@@ -55,8 +56,8 @@ def test_crop_of_the_wrong_end(family: str, head: str, monkeypatch: pytest.Monke
     """The lengths agree, the places do not."""
 
     def crop(self: History, change: int) -> None:
-        for streams in (self._streams, self._windows):
-            streams.update({name: stream[:, -change:] for name, stream in streams.items()})
+        for stream in self._growing:
+            stream._hold(stream.places[:, -change:])
 
     monkeypatch.setattr(History, "crop", crop)
     model, ids = headed(family, head), prompt(1)
@@ -67,7 +68,9 @@ def test_crop_of_the_wrong_end(family: str, head: str, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("family", "head"), history_pairs())
 def test_repeat_in_the_wrong_order(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def tiled(self: History, repeats: int) -> None:
-        self._apply(lambda stream: stream.repeat(repeats, *(1 for _ in stream.shape[1:])))
+        for stream in self._growing:
+            stream._hold(stream.places.repeat(repeats, *(1 for _ in stream.places.shape[1:])))
+        self._source = {name: kept.repeat(repeats, *(1 for _ in kept.shape[1:])) for name, kept in self._source.items()}
 
     monkeypatch.setattr(History, "repeat", tiled)
     reader, ids = Reader(headed(family, head)), prompt()
@@ -94,10 +97,13 @@ def test_static_cache_without_reset(family: str, head: str, monkeypatch: pytest.
 def test_history_that_forgets_between_steps(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a head in a forward pass without history does: it sees the new token only."""
 
+    extend = History._extend
+
     def forgetful(self: History, new: dict[str, Tensor]) -> int:
         past = self.length
-        blank = {name: torch.zeros_like(stream[:, :1]).expand_as(stream) for name, stream in self._streams.items()}
-        self._streams = {name: torch.cat([blank[name], new[name]], 1) if past else new[name] for name in new}
+        for stream in self._streams.values():
+            stream._hold(torch.zeros_like(stream.places))
+        extend(self, new)
         return int(past)
 
     def alone(self: History, name: str, new: Tensor, places: int) -> Tensor:

@@ -121,5 +121,5 @@ def test_multiple_inputs_keep_a_window_and_not_the_text() -> None:
     out = model.generate(ids, max_new_tokens=3, do_sample=False, return_dict_in_generate=True)
     history = out.past_key_values.history
     assert history.length == 152
-    kept = {name: stream.shape[1] for name, stream in (history._streams | history._windows).items()}
+    kept = {name: stream.places.shape[1] for name, stream in (history._streams | history._windows).items()}
     assert kept == {"ids": 152, "valid": 152, "inputs": 66}  # two places before the newest, and 64 that may be cropped

@@ -27,7 +27,8 @@ class LargestTensor(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
-        sizes = [leaf.numel() for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor)]
+        tensors = [leaf for leaf in tree_leaves(made) if isinstance(leaf, torch.Tensor)]
+        sizes = [(leaf._values() if leaf.is_sparse else leaf).numel() for leaf in tensors]
         self.elements = max(self.elements, *sizes, 0)
         return made
 

@@ -26,14 +26,14 @@ class ClassDraw:
         self.sample = sample
         self.top_k, self.top_p = top_k, top_p
         self._distribution: Factorized | None = None
+        self._chosen: Tensor | None = None
         self._tried: Tensor | None = None
 
     def __call__(self, distribution: Factorized) -> Float[Tensor, "N V"]:
         """Log-probability of every token within the class that was drawn; ``-inf`` outside it."""
         log_class = truncated(distribution.log_class_probs(), self.top_k, self.top_p)
         chosen = self._drawn(log_class)
-        self._distribution = distribution
-        self._tried = torch.zeros_like(log_class, dtype=torch.bool).scatter_(1, chosen[:, None], True)
+        self._distribution, self._chosen, self._tried = distribution, chosen, None
         return distribution.within(chosen)
 
     def again(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
@@ -42,8 +42,11 @@ class ClassDraw:
         Every class is tried at most once, those that were cut away last. None where a position has no class left.
         """
         assert self._distribution is not None
-        assert self._tried is not None
-        left = self._distribution.log_class_probs().masked_fill(self._tried, -torch.inf)[rows]
+        assert self._chosen is not None
+        log_class = self._distribution.log_class_probs()
+        if self._tried is None:  # hardly ever asked for, so not made in every step
+            self._tried = torch.zeros_like(log_class, dtype=torch.bool).scatter_(1, self._chosen[:, None], True)
+        left = log_class.masked_fill(self._tried, -torch.inf)[rows]
         if bool(self._tried[rows].all(-1).any()):
             return None
         chosen = torch.zeros(len(rows), dtype=torch.long, device=rows.device)

@@ -137,10 +137,6 @@ class Touched:
 class Edit(ABC):
     """A change to the scores of few tokens a position, made on the dense scores as earlier edits left them."""
 
-    def row_bytes(self) -> int:
-        """Bytes that one position needs in :meth:`apply`, where they are worth counting."""
-        return 0
-
     @abstractmethod
     def map(self, change: Callable[[Tensor], Tensor]) -> Edit:
         """With ``change`` made to every tensor that has a row for each position."""
@@ -193,10 +189,6 @@ class Rerank(Edit):
     sizes: Sequence[int]
     change: Change
     from_initial: bool = False
-
-    def row_bytes(self) -> int:
-        """The candidates' embeddings."""
-        return sum(self.sizes) * self.queries.shape[-1] * self.queries.element_size()
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Rerank:
         """With ``change`` made to the queries."""

@@ -61,24 +61,25 @@ class Interpolated(NextToken):
         """That of the generating distribution."""
         return self.base.shared()
 
-    def _attended(self, log_mass: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+    def _attended(self) -> Entries:
+        """The entries with their share of the probability as their mass."""
         total = torch.where(self.attention.any_visible(), self.attention.log_mass(), 0.0)
-        return log_mass - total[:, None] + self.log_rest[:, None]
+        return self.attention.lowered(total - self.log_rest)
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
         generated = self.base._log_probs() + self.log_gate[:, None]
-        return log_add_exp(generated, self._attended(self.attention.scatter(self.vocab_size)).to(generated.dtype))
+        return self._attended().added_to(generated)
 
     def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         generated = self.base._log_prob(ids) + self.log_gate[:, None]
-        attended = self._attended(self.attention.log_mass_of(ids, self.vocab_size))
+        attended = self._attended().log_mass_of(ids, self.vocab_size)
         return log_add_exp(generated, attended.to(generated.dtype))
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         generated = self.base._log_sources(ids)
         shares = {source: share + self.log_gate[:, None] for source, share in generated.items()}
-        return shares | {self.name: self._attended(self.attention.log_mass_of(ids, self.vocab_size))}
+        return shares | {self.name: self._attended().log_mass_of(ids, self.vocab_size)}
 
     def _log_places(self) -> dict[str, Tensor]:
         generated = {name: shares + self.log_gate[:, None] for name, shares in self.base._log_places().items()}
-        return generated | {self.name: self._attended(self.attention.by_place())}
+        return generated | {self.name: self._attended().by_place()}

@@ -59,10 +59,6 @@ class Scores(NextToken):
     def __len__(self) -> int:
         return len(self.states)
 
-    def row_bytes(self) -> int:
-        """That of dense scores, and what the edits gather."""
-        return super().row_bytes() + sum(edit.row_bytes() for edit in self.edits)
-
     def map(self, change: Callable[[Tensor], Tensor]) -> Scores:
         """With ``change`` made to the states, the edits and the stored entries."""
         return Scores(
@@ -120,7 +116,7 @@ class Scores(NextToken):
             return self.dense().log_softmax(-1)
         scores, stored, total = self._lowered(self.dense())
         for entries in stored.values():
-            scores = log_add_exp(scores, entries.scatter(self.vocab_size).to(scores.dtype))
+            scores = entries.added_to(scores)
         return scores - total
 
     def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:

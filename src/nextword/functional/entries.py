@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.functional.logspace import masked_logsumexp
+from nextword.functional.logspace import log_add_exp, masked_logsumexp
+from nextword.functional.overwrite import overwrite
+from nextword.functional.words import Words
 
 _FEW_IDS = 8
 """Up to so many asked ids, comparing them with the stored ones is cheaper than laying the entries over V."""
@@ -79,6 +81,35 @@ class Entries:
         held = [masked_logsumexp(self.scores, self.visible & (stored == asked[:, None])) for asked in ids.unbind(1)]
         return torch.stack(held, 1) if held else self.scores.new_empty(ids.shape)
 
+    def added_to(self, log_mass: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+        """``log(exp(log_mass) + mass)`` of every token, with the mass of the visible entries that hold it.
+
+        Only the words that entries hold are touched: no pass over the vocabulary. Without gradients ``log_mass`` itself
+        is changed.
+        """
+        vocab_size = log_mass.shape[1]
+        known = (self.ids >= 0) & (self.ids < vocab_size)
+        words = Words.of(self.ids, known)
+        column, counted = words.column[self.row], self.visible & known[self.row]
+        held = self._summed(column, counted, words.ids.shape[1]).to(log_mass.dtype)
+        ids = words.ids[self.row]
+        values = log_add_exp(log_mass.gather(1, ids), held)
+        # a recorded graph may have kept the values that would be written over
+        target = log_mass.clone() if torch.is_grad_enabled() else log_mass
+        return overwrite(target, ids, values, held != -torch.inf)
+
+    def _summed(
+        self, index: Int[Tensor, "N S"], counted: Bool[Tensor, "N S"], columns: int
+    ) -> Float[Tensor, "N columns"]:
+        """Log of the summed mass per column; relative to each column's own largest entry, so nothing underflows."""
+        scores = self.scores.masked_fill(~counted, -torch.inf)
+        peak = scores.new_full((len(scores), columns), -torch.inf)
+        peak = peak.scatter_reduce(1, index, scores.detach(), "amax")
+        relative = (scores - peak.gather(1, index)).masked_fill(~counted, -torch.inf)
+        total = torch.zeros_like(peak).scatter_add(1, index, relative.exp())
+        held = peak != -torch.inf
+        return torch.where(held, peak + total.masked_fill(~held, 1.0).log(), peak)
+
     def scatter(self, vocab_size: int) -> Float[Tensor, "N V"]:
         """Log of the summed mass per token of the vocabulary; ``-inf`` where no visible entry holds it.
 
@@ -86,11 +117,4 @@ class Entries:
         """
         stored = self.ids[self.row]
         counted = self.visible & (stored >= 0) & (stored < vocab_size)
-        index = stored.clamp(0, vocab_size - 1)
-        scores = self.scores.masked_fill(~counted, -torch.inf)
-        peak = scores.new_full((len(scores), vocab_size), -torch.inf)
-        peak = peak.scatter_reduce(1, index, scores.detach(), "amax")
-        relative = (scores - peak.gather(1, index)).masked_fill(~counted, -torch.inf)
-        total = torch.zeros_like(peak).scatter_add(1, index, relative.exp())
-        held = peak != -torch.inf
-        return torch.where(held, peak + total.masked_fill(~held, 1.0).log(), peak)
+        return self._summed(stored.clamp(0, vocab_size - 1), counted, vocab_size)

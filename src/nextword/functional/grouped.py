@@ -9,13 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.functional.picked import PICKED_BYTES
+from nextword.functional.picked import picked_at_once
 
 
 def _blocks(rows: Tensor, weight: Tensor) -> list[tuple[slice, Tensor]]:
     """Which rows go together, and where they stand among the asked ones."""
-    row_bytes = weight.shape[1] * weight.element_size()
-    size = max(1, PICKED_BYTES // row_bytes) if weight.device.type == "cpu" else max(1, len(rows))
+    size = picked_at_once(weight.shape[1] * weight.element_size(), weight.device)
     return [(slice(at, at + size), rows[at : at + size]) for at in range(0, len(rows), size)]
 
 

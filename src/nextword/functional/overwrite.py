@@ -9,14 +9,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nextword.functional.single_pass import is_single_pass
+
 
 def overwrite(
     scores: Float[Tensor, "N V"], ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
 ) -> Float[Tensor, "N V"]:
     """Puts ``values`` in place of the scores of ``ids`` wherever ``present``; ``scores`` itself is changed.
 
-    The overwritten scores get no gradient. No second (N, V) tensor is made in the forward pass and one, the gradient
-    itself, in the backward pass.
+    The overwritten scores get no gradient. No second (N, V) tensor is made in the forward pass; the backward pass makes
+    one, unless it is a single pass, whose gradient nobody else reads.
 
     Args:
         scores: Dense scores that nobody else reads.
@@ -49,6 +51,7 @@ class _Overwrite(torch.autograd.Function):
     def forward(ctx: Any, scores: Tensor, ids: Tensor, values: Tensor, present: Tensor) -> Tensor:
         ctx.mark_dirty(scores)
         ctx.save_for_backward(ids, present)
+        ctx.in_place = is_single_pass()
         return _write(scores, ids, values, present)
 
     @staticmethod
@@ -59,5 +62,10 @@ class _Overwrite(torch.autograd.Function):
         of_values = gradient.gather(1, ids).masked_fill(~present, 0.0) if wants_values else None
         of_scores = None
         if wants_scores:
-            of_scores = _write(gradient.clone(), ids, torch.zeros_like(ids, dtype=gradient.dtype), present)
+            of_scores = _write(
+                gradient if ctx.in_place else gradient.clone(),
+                ids,
+                torch.zeros_like(ids, dtype=gradient.dtype),
+                present,
+            )
         return of_scores, None, of_values, None

@@ -10,10 +10,18 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nextword.functional.product import chooses_precision, gradient_sum_of
+from nextword.functional.product import chooses_precision
+from nextword.functional.single_pass import gradient_sum_of
 
-PICKED_BYTES = 8 * 2**20
-"""Rows of a weight picked at once on a CPU, where a new large block of memory costs more than the copy into it."""
+PICKED_BYTES = {"cpu": 8 * 2**20}
+"""Bytes of a weight's rows picked at once, by device. On a CPU a new large block of memory costs more than the copy
+into it."""
+PICKED_BYTES_ELSEWHERE = 2**28
+
+
+def picked_at_once(row_bytes: int, device: torch.device) -> int:
+    """How many rows of so many bytes each are picked at once, at least one."""
+    return max(1, PICKED_BYTES.get(device.type, PICKED_BYTES_ELSEWHERE) // max(1, row_bytes))
 
 
 def picked_product(
@@ -37,8 +45,7 @@ def picked_product(
 
 def _picked(weight: Tensor, ids: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Blocks of rows of ``ids`` with the rows of the weight that they name (R, K, D)."""
-    row_bytes = ids.shape[1] * weight.shape[1] * weight.element_size()
-    size = max(1, PICKED_BYTES // max(1, row_bytes)) if weight.device.type == "cpu" else max(1, len(ids))
+    size = picked_at_once(ids.shape[1] * weight.shape[1] * weight.element_size(), weight.device)
     for start in range(0, len(ids), size):
         block = slice(start, start + size)
         yield block, weight.index_select(0, ids[block].flatten()).view(*ids[block].shape, weight.shape[1])

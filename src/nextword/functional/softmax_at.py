@@ -9,13 +9,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nextword.functional.single_pass import is_single_pass
+
 
 def softmax_at(
     scores: Float[Tensor, "N V"], ids: Int[Tensor, "N K"]
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
     """K asked scores a row and the log-sum-exp of the row, both relative to the row's peak; ``scores`` are used up.
 
-    The exponentials take the scores' place, and the backward pass makes one more (N, V) tensor, the gradient.
+    The exponentials take the scores' place, and in a single pass the gradient takes theirs; otherwise the backward pass
+    makes one more (N, V) tensor.
 
     Args:
         scores: Dense scores that nobody else reads; no row is ``-inf`` throughout.
@@ -48,11 +51,15 @@ class _SoftmaxAt(torch.autograd.Function):
         asked, mass, peak = _softmax_at(scores, ids)
         ctx.mark_dirty(scores)
         ctx.mark_non_differentiable(peak)
+        ctx.set_materialize_grads(False)  # what is left of the scores would get (N, V) zeros
         ctx.save_for_backward(scores, ids, mass)
+        ctx.in_place = is_single_pass()
         return asked, mass.log(), peak, scores
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, of_asked: Tensor, of_total: Tensor, *_: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, of_asked: Tensor | None, of_total: Tensor | None, *_: None) -> tuple[Tensor, None]:
         exponentials, ids, mass = ctx.saved_tensors
-        return (exponentials * (of_total / mass)[:, None]).scatter_add_(1, ids, of_asked), None
+        share = torch.zeros_like(mass) if of_total is None else of_total / mass
+        of_scores = exponentials.mul_(share[:, None]) if ctx.in_place else exponentials * share[:, None]
+        return of_scores if of_asked is None else of_scores.scatter_add_(1, ids, of_asked), None

@@ -14,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nextword.functional.product import gathered_gradients
 from nextword.functional.rows import concatenate_chunks
+from nextword.functional.single_pass import single_pass
 
 Compute = Callable[[slice, list[Tensor]], Tensor]
 """Given a slice of the rows and these rows of the row tensors, the sum over them, a scalar."""
@@ -76,7 +76,7 @@ def _with_gradients(
     of_rows = [torch.zeros_like(own) if own.requires_grad else None for own in rows]
     learned = [own for own in shared if own.requires_grad]
     totals = []
-    with torch.enable_grad(), gathered_gradients(learned) as of_learned:
+    with torch.enable_grad(), single_pass(learned) as of_learned:
         for chunk in chunks:
             given = [own.detach()[chunk].requires_grad_(own.requires_grad) for own in rows]
             total = compute(chunk, given)

@@ -27,8 +27,8 @@ class DrawAgain(LogitsProcessor):
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Processed scores (B, V) with something finite in every row, where that is possible."""
-        processed = self.inner(input_ids, scores.clone())
-        while bool((nothing := (processed == -torch.inf).all(-1)).any()):
+        processed = self.inner(input_ids, scores)
+        while bool((nothing := processed.amax(-1) == -torch.inf).any()):
             again = self.draw.again(nothing)
             if again is None:
                 break

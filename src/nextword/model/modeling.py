@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -177,13 +178,14 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
         self.objective = self._new_objective(objective)
         self.config.objective = self.objective.config.model_dump()
 
-    def _context(self, seen: Observation, layout: Layout, places: Tensor) -> Context:
+    def _context(self, seen: Observation, layout: Layout, places: Tensor, of: Callable[[Tensor], Tensor]) -> Context:
+        """The context at some places, with what gives their rows of (B, T, ...)."""
         output_layer: Vocabulary = OutputLayer(self.backbone)
         if seen.auxiliary is not None:
             output_layer = self.conditioner.output_layer(output_layer, seen.auxiliary.conditioner)
         return Context(
-            states=seen.states[layout.row, places],
-            inputs=seen.inputs[layout.row, places],
+            states=of(seen.states),
+            inputs=of(seen.inputs),
             position=places + seen.past,
             layout=layout,
             output_layer=output_layer,
@@ -194,13 +196,19 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
 
     def _context_at(self, seen: Observation, positions: Bool[Tensor, "B T"]) -> Context:
         row, places = positions.nonzero(as_tuple=True)
-        return self._context(seen, Layout(row, len(positions)), places)
+        return self._context(seen, Layout(row, len(positions)), places, lambda of_all: of_all[row, places])
 
     def _context_to_keep(self, seen: Observation, keep: int | Tensor) -> Context:
         batch, length, _ = seen.states.shape
-        places = torch.arange(length, device=seen.states.device).expand(batch, -1)
-        kept = slice_logits_to_keep(places[..., None], keep)[..., 0]
-        return self._context(seen, Layout.full(batch, kept.shape[1], kept.device), kept.flatten())
+        places = torch.arange(length, device=seen.states.device)
+        if isinstance(keep, Tensor):
+            kept = slice_logits_to_keep(places.expand(batch, -1)[..., None], keep)[..., 0]
+            layout = Layout.full(batch, kept.shape[1], kept.device)
+            return self._context(seen, layout, kept.flatten(), lambda of_all: of_all[layout.row, kept.flatten()])
+        # the same last places of every sequence are cut out, not looked up one by one
+        last = slice(-keep, None)
+        layout = Layout.full(batch, len(places[last]), places.device)
+        return self._context(seen, layout, places[last].repeat(batch), lambda of_all: of_all[:, last].flatten(0, 1))
 
     def context(self, inputs: dict[str, Any]) -> Context:
         """What the head is given at every position of these inputs of :meth:`forward`, row after row."""

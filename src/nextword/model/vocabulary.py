@@ -19,8 +19,9 @@ from transformers import PreTrainedModel
 
 from nextword.functional.grouped import grouped_product
 from nextword.functional.picked import picked_product
-from nextword.functional.product import gradient_sum_of, late, products
+from nextword.functional.product import late, products
 from nextword.functional.rows import concatenate_chunks, row_chunks
+from nextword.functional.single_pass import gradient_sum_of
 from nextword.model.tap import run_tapped
 
 
