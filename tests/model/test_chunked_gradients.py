@@ -136,3 +136,24 @@ def test_gradient_of_a_conditioned_model() -> None:
         parameter.data += 0.1 * torch.randn_like(parameter)
     expect_equal(model, texts() | auxiliary, 1e-10)
     assert any(p.grad is not None and p.grad.any() for p in model.conditioner.parameters())
+
+
+@pytest.mark.parametrize("mebibytes", [64, FEW_ROWS])
+def test_second_derivatives_are_refused_rather_than_wrong(mebibytes: float) -> None:
+    model, inputs = gpt2("softmax"), texts()
+    weight = model.backbone.transformer.h[0].mlp.c_fc.weight
+    with nw.score_memory(mebibytes):
+        loss = model(**inputs).loss
+        with pytest.raises(RuntimeError, match=r"use log_probs\(\)"):
+            torch.autograd.grad(loss, weight, create_graph=True)
+
+
+def test_log_probs_has_second_derivatives() -> None:
+    model = gpt2("softmax")
+    states = torch.randn(3, 16, dtype=torch.float64, requires_grad=True)
+    vocabulary = model.context({"input_ids": texts()["input_ids"]}).vocabulary
+
+    def log_probs(given: Tensor) -> Tensor:
+        return nw.distribution.Scores(vocabulary, given).log_probs()[:, :4]
+
+    assert torch.autograd.gradgradcheck(log_probs, states)

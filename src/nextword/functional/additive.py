@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from nextword.functional.first_order import first_order
 
 _CHUNK_BYTES = {"cpu": 2**19}
 """Bytes of a chunk's sums, by device. On a CPU few enough to stay in its cache; larger ones were no faster."""
@@ -70,7 +71,7 @@ class _Additive(torch.autograd.Function):
         return _scores(queries, keys, vector, widths)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         queries, keys, vector = ctx.saved_tensors
         of_queries, of_keys, of_vector = (torch.zeros_like(given) for given in (queries, keys, vector))

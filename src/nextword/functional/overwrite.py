@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from nextword.functional.first_order import first_order
 from nextword.functional.single_pass import is_single_pass
 
 
@@ -55,7 +55,7 @@ class _Overwrite(torch.autograd.Function):
         return _write(scores, ids, values, present)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         ids, present = ctx.saved_tensors
         wants_scores, _, wants_values, _ = ctx.needs_input_grad

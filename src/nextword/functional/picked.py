@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from nextword.functional.first_order import first_order
 from nextword.functional.product import chooses_precision
 from nextword.functional.single_pass import gradient_sum_of
 
@@ -66,7 +66,7 @@ class _PickedProduct(torch.autograd.Function):
         return _product(weight, states, ids)
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         weight, states, ids = ctx.saved_tensors
         of_states = None

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from nextword.functional.single_pass import GradientSum, gradient_sum_of
@@ -27,7 +26,6 @@ class _Products(torch.autograd.Function):
         return tuple(_parts(F.linear(states, weight, bias), sizes))
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         weight, states = ctx.saved_tensors
         needs_weight, needs_bias, _, needs_states = ctx.needs_input_grad

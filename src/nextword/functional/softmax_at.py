@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from nextword.functional.first_order import first_order
 from nextword.functional.single_pass import is_single_pass
 
 
@@ -57,7 +57,7 @@ class _SoftmaxAt(torch.autograd.Function):
         return asked, mass.log(), peak, scores
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, of_asked: Tensor | None, of_total: Tensor | None, *_: None) -> tuple[Tensor, None]:
         exponentials, ids, mass = ctx.saved_tensors
         share = torch.zeros_like(mass) if of_total is None else of_total / mass

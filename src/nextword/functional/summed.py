@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from nextword.functional.first_order import first_order
 from nextword.functional.rows import concatenate_chunks
 from nextword.functional.single_pass import single_pass
 
@@ -61,7 +61,7 @@ class _Summed(torch.autograd.Function):
         return total
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         tensors, gradients = ctx.saved_tensors, ctx.gradients
         if gradients is None:
