@@ -18,7 +18,7 @@ def append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         ValueError: The file has other columns: rows with new columns belong into a new file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = not path.exists()
+    new = not path.exists() or not path.stat().st_size
     columns = list(rows[0])
     if not new:
         with path.open(newline="", encoding="utf-8") as file:

@@ -62,7 +62,8 @@ class History:
         Returns:
             The whole memory, and the place of the first new token.
         """
-        new = {_IDS: ids, _VALID: valid & (ids >= 0), **streams}
+        # a copy: the caller may write the next tokens where these are
+        new = {_IDS: ids.clone(), _VALID: valid & (ids >= 0), **streams}
         past = self._extend(new)
         kept = self._kept()
         return Memory(kept.pop(_IDS), kept.pop(_VALID), kept), past

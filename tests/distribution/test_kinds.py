@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -141,14 +142,25 @@ def test_log_likelihood_is_the_weighted_sum(name: str, mebibytes: float, base: S
             torch.testing.assert_close(own, reference, rtol=1e-12, atol=1e-13)
 
 
-def test_log_likelihood_takes_one_token_a_position(base: Scores) -> None:
-    with pytest.raises(ValueError, match=r"\(7, K\) is needed"):
-        base.log_likelihood(torch.zeros(N - 1, dtype=torch.long))
+def test_log_likelihood_takes_one_token_and_one_weight_a_position(base: Scores) -> None:
+    ids = torch.zeros(N, dtype=torch.long)
+    for wrong in (ids[1:], ids[:, None]):
+        with pytest.raises(ValueError, match=r"ids of shape .* given, \(7,\) is needed"):
+            base.log_likelihood(wrong)
+    for weights in (torch.ones(N, 1), torch.ones(N + 1), torch.ones(1), torch.tensor(1.0)):
+        with pytest.raises(ValueError, match=r"weights of shape .* given, \(7,\) is needed"):
+            base.log_likelihood(ids, weights)
     with pytest.raises(ValueError, match="outside the vocabulary"):
-        base.log_likelihood(torch.full((N,), V))
-    torch.testing.assert_close(
-        base.log_likelihood(torch.zeros(N, dtype=torch.long)), base.log_prob(torch.zeros(N, 1, dtype=torch.long)).sum()
-    )
+        base.log_likelihood(ids - 100)
+    torch.testing.assert_close(base.log_likelihood(ids), base.log_prob(ids[:, None]).sum())
+
+
+@pytest.mark.parametrize("mebibytes", [float("inf"), 2e-4], ids=["at once", "in chunks"])
+def test_weights_of_log_likelihood_get_no_gradient(mebibytes: float, base: Scores) -> None:
+    weights = torch.ones(N, requires_grad=True)
+    with nw.score_memory(mebibytes):
+        base.log_likelihood(torch.zeros(N, dtype=torch.long), weights).backward()
+    assert weights.grad is None
 
 
 def test_interpolated_is_the_textbook_form(base: Scores, entries: Entries) -> None:
@@ -301,6 +313,7 @@ def test_senseless_questions(base: Scores, question, message: str) -> None:
         question(base)
 
 
-def test_score_memory_needs_a_positive_number() -> None:
-    with pytest.raises(ValueError, match="a positive number"), nw.score_memory(0):
+@pytest.mark.parametrize("given", [0, -1, float("nan"), True])
+def test_score_memory_needs_a_positive_number(given: Any) -> None:
+    with pytest.raises(ValueError, match="a positive number"), nw.score_memory(given):
         pass

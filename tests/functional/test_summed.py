@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from nextword.functional.product import products
-from nextword.functional.rows import row_chunks, score_memory
+from nextword.functional.rows import concatenate_chunks, row_chunks, score_memory
 from nextword.functional.summed import summed
 
 N, D, V = 7, 3, 5
@@ -95,3 +96,42 @@ def test_chunks_are_of_equal_size() -> None:
     with score_memory(1):
         sizes = [chunk.stop - chunk.start for chunk in row_chunks(11, 2**18, torch.device("cpu"))]
     assert sizes == [4, 4, 3]
+
+
+def test_a_second_pass_draws_the_same_random_numbers() -> None:
+    """As dropout of an output layer with LoRA does."""
+    weight, states = randn(V, D, seed=1), randn(N, D, seed=0)
+
+    def compute(rows: slice, given: list[Tensor]) -> Tensor:
+        return torch.nn.functional.dropout(products(weight, None, given)[0], 0.5).sum()
+
+    torch.manual_seed(0)
+    total = summed(compute, CHUNKS, [states], [weight])
+    after = torch.rand(())
+    first = torch.autograd.grad(total, weight, retain_graph=True)[0].clone()
+    torch.testing.assert_close(torch.autograd.grad(total, weight)[0], first, rtol=1e-14, atol=1e-14)
+    torch.manual_seed(0)
+    summed(compute, CHUNKS, [states], [weight])
+    assert torch.rand(()) == after  # and nobody else's numbers change
+
+
+def test_chunks_computed_again_draw_the_same_random_numbers() -> None:
+    states = randn(N, D, seed=0)
+    torch.manual_seed(0)
+    values = concatenate_chunks(lambda rows: torch.nn.functional.dropout(states[rows] * states[rows], 0.5), CHUNKS)
+    kept = values.detach() / states.detach().square()  # the mask, times 2
+    found = torch.autograd.grad(values.sum(), states)[0]
+    torch.testing.assert_close(found, 2 * states.detach() * kept)
+
+
+def test_a_checkpointed_model_runs_twice_and_not_once_a_chunk() -> None:
+    case, runs = Case(), []
+
+    def model(states: Tensor) -> Tensor:
+        runs.append(1)
+        case.states = (states * 1.5).tanh()
+        return case.sum()
+
+    states = randn(N, D, seed=5)
+    checkpoint(model, states, use_reentrant=False).backward()
+    assert len(runs) == 2

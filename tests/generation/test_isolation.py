@@ -80,3 +80,15 @@ def test_two_heads_on_one_backbone() -> None:
     models = [nw.attach(shared, HEADS["cache"]), nw.attach(shared, "softmax"), nw.attach(shared, "mos:2+mi")]
     for model in (*models, *models):
         assert_as_recomputed(model, generated(model, ids, max_new_tokens=NEW), {"input_ids": ids})
+
+
+@pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
+def test_a_buffer_that_is_written_again_does_not_change_the_memory(family: str, head: str) -> None:
+    model, ids = headed(family, head), prompt(2, 8, seed=23)
+    buffer = ids[:, :4].clone()
+    with torch.no_grad():
+        expected = model(ids).logits[:, 4:]
+        kv_cache = model(buffer, use_cache=True).past_key_values
+        buffer.copy_(ids[:, 4:])
+        found = model(buffer, past_key_values=kv_cache, use_cache=True).logits
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

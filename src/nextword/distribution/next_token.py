@@ -22,8 +22,9 @@ _DENSE_COPIES = 3
 class NextToken(ABC):
     """A distribution over the V tokens of a vocabulary at each of N positions, in nats.
 
-    Whoever asks a question about few tokens a position (training does) never makes an (N, V) tensor: rows are computed
-    in chunks that fit the memory budget and recomputed in the backward pass (:func:`nextword.score_memory`).
+    Whoever asks a question about few tokens a position never makes an (N, V) tensor: rows are computed in chunks that
+    fit the memory budget (:func:`nextword.score_memory`). For a gradient they are computed again in the backward pass,
+    or, of a sum over positions (:meth:`log_likelihood`, what training asks), never.
 
     A kind of distribution is final (its chunks are made by its own constructor) and implements ``_log_probs``,
     ``_log_prob``, ``_log_sources``, ``map`` and ``shared`` for all its rows at once; cutting into chunks is done here,
@@ -78,24 +79,29 @@ class NextToken(ABC):
         chunks = row_chunks(len(self), self.row_bytes_of(ids), self.device) or [slice(0, 0)]
         return concatenate_chunks(lambda rows: self[rows]._log_prob(ids[rows]), chunks)
 
-    def log_likelihood(self, ids: Int[Tensor, "N"], weights: Float[Tensor, "N"] | None = None) -> Float[Tensor, ""]:
+    def log_likelihood(self, ids: Tensor, weights: Tensor | None = None) -> Float[Tensor, ""]:
         """``sum_n weights_n log P(ids_n)``: what training asks, with its gradient made in the same pass.
 
         Args:
-            ids: One token for each position.
-            weights: How much each position counts; 1 by default. They get no gradient.
+            ids: One token for each position (N,).
+            weights: How much each position counts (N,); 1 by default. They get no gradient.
 
         Raises:
-            ValueError: ``ids`` is not of shape (N,).
+            ValueError: ``ids`` or ``weights`` are not of shape (N,), or a token is outside the vocabulary; give a
+                position that does not count any token, and the weight 0.
         """
-        self._expect_rows(ids[:, None] if ids.ndim == 1 else ids)
+        for name, given in (("ids", ids), ("weights", weights)):
+            shape = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
+            if shape != (len(self),) and not (given is None and name == "weights"):
+                raise ValueError(f"{name} of shape {shape} given, ({len(self)},) is needed: one a position")
+        self._expect_rows(ids[:, None])
         own: list[Tensor] = []
         self.map(lambda tensor: own.append(tensor) or tensor)  # type: ignore[func-returns-value]
 
         def likelihood(rows: slice, given: list[Tensor]) -> Tensor:
             tensors = iter(given)
             found = self.map(lambda _: next(tensors))._log_prob(ids[rows, None])[:, 0]
-            return (found if weights is None else found * weights[rows]).sum()
+            return (found if weights is None else found * weights.detach()[rows].to(found.dtype)).sum()
 
         chunks = row_chunks(len(self), self.row_bytes_of(ids[:, None]), self.device) or [slice(0, 0)]
         return summed(likelihood, chunks, own, self.shared())

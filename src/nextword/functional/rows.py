@@ -1,12 +1,14 @@
 """Row chunks: computing over (N, V) without ever holding (N, V).
 
-A distribution over a vocabulary of 50,000 words costs 200 KB a position. Everything asked of it in training is one
-number a position, so the dense part is computed for a few rows at a time and computed again in the backward pass.
-How many rows go at once follows from a memory budget; where everything fits, nothing is recomputed.
+A distribution over a vocabulary of 50,000 words costs 200 KB a position. What is asked of it in training is one number
+a position or one in all, so the dense part is computed for a few rows at a time. How many rows go at once follows from
+a memory budget. Where more than one chunk is needed and each position has its own answer, chunks are computed again in
+the backward pass.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,15 +31,16 @@ _budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
 def score_memory(mebibytes: int | float) -> Iterator[None]:
     """Within this block, dense scores take about ``mebibytes`` MiB at once instead of the automatic budget.
 
-    The results do not depend on it, only time and memory do.
+    That is 128 MiB on a CPU and a tenth of the free memory of a GPU. The results do not depend on it, only time and
+    memory do; ``float("inf")`` is no limit. Training goes inside the block: ``with score_memory(64): trainer.train()``.
 
     >>> with score_memory(64):
     ...     row_chunks(rows=1000, row_bytes=2**20, device=torch.device("cpu"))[:2]
     [slice(0, 64, None), slice(64, 128, None)]
     """
-    if not mebibytes > 0:
-        raise ValueError(f"score_memory: {mebibytes} MiB given, a positive number is needed")
-    token = _budget.set(int(mebibytes * 2**20))
+    if isinstance(mebibytes, bool) or not isinstance(mebibytes, int | float) or not mebibytes > 0:
+        raise ValueError(f"score_memory: {mebibytes!r} MiB given, a positive number is needed")
+    token = _budget.set(int(min(mebibytes * 2**20, sys.maxsize)))
     try:
         yield
     finally:
@@ -80,5 +83,6 @@ def concatenate_chunks(compute: Callable[[slice], Tensor], chunks: list[slice], 
     if len(chunks) == 1:
         return compute(chunks[0])
     if recompute and torch.is_grad_enabled():
-        return torch.cat([checkpoint(compute, c, use_reentrant=False, preserve_rng_state=False) for c in chunks])
+        # an output layer may draw at random (LoRA's dropout), and must draw the same again
+        return torch.cat([checkpoint(compute, c, use_reentrant=False) for c in chunks])
     return torch.cat([compute(c) for c in chunks])

@@ -6,12 +6,15 @@ asked, turned into gradients and dropped before the next one is computed: nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import get_device_states, set_device_states
 
 from nextword.functional.first_order import first_order
 from nextword.functional.rows import concatenate_chunks
@@ -57,6 +60,7 @@ class _Summed(torch.autograd.Function):
     def forward(ctx: Any, compute: Compute, chunks: list[slice], count: int, *tensors: Tensor) -> Tensor:
         ctx.compute, ctx.chunks, ctx.count = compute, chunks, count
         ctx.save_for_backward(*tensors)
+        ctx.random = torch.get_rng_state(), get_device_states(*tensors)
         total, ctx.gradients = _with_gradients(compute, chunks, tensors[:count], tensors[count:])
         return total
 
@@ -65,9 +69,24 @@ class _Summed(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         tensors, gradients = ctx.saved_tensors, ctx.gradients
         if gradients is None:
-            _, gradients = _with_gradients(ctx.compute, ctx.chunks, tensors[: ctx.count], tensors[ctx.count :])
+            with _drawing_again(*ctx.random):
+                _, gradients = _with_gradients(ctx.compute, ctx.chunks, tensors[: ctx.count], tensors[ctx.count :])
         ctx.gradients = None  # handed over, and nobody else's from here on
         return None, None, None, *(None if own is None else own.mul_(gradient) for own in gradients)
+
+
+@contextmanager
+def _drawing_again(on_cpu: Tensor, on_devices: tuple[list[int], list[Tensor]]) -> Iterator[None]:
+    """Within this block random numbers are those drawn from these states, for an output layer with dropout."""
+    devices, states = on_devices
+    with torch.random.fork_rng(devices):
+        torch.set_rng_state(on_cpu)
+        set_device_states(devices, states)
+        yield
+
+
+def _as_they_are(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def _with_gradients(
@@ -76,7 +95,9 @@ def _with_gradients(
     of_rows = [torch.zeros_like(own) if own.requires_grad else None for own in rows]
     learned = [own for own in shared if own.requires_grad]
     totals = []
-    with torch.enable_grad(), single_pass(learned) as of_learned:
+    # whoever checkpoints the whole model must not be asked for what is saved and read within this pass
+    alone = saved_tensors_hooks(_as_they_are, _as_they_are)
+    with torch.enable_grad(), alone, single_pass(learned) as of_learned:
         for chunk in chunks:
             given = [own.detach()[chunk].requires_grad_(own.requires_grad) for own in rows]
             total = compute(chunk, given)
