@@ -24,6 +24,23 @@ def interleaved(timed: Timed, rounds: int) -> dict[str, list[float]]:
     return seconds
 
 
+def beside(timed: Timed, rival: str, rounds: int) -> dict[str, tuple[list[float], list[float]]]:
+    """Seconds of each round, by name, and those of the rival, which runs again before every one of the others.
+
+    A long round lets the machine change its speed between the rival and the last of many; here the two are neighbours.
+    """
+    pairs = [(name, {rival: timed[rival], name: run}) for name, run in timed.items() if name != rival]
+    found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name, _ in pairs}
+    for number in range(rounds + 1):
+        for name, pair in pairs:
+            theirs, own = pair[rival](), pair[name]()
+            if number:
+                found[name][0].append(own)
+                found[name][1].append(theirs)
+    every = [seconds for _, theirs in found.values() for seconds in theirs]
+    return {rival: (every, every), **found}
+
+
 def ratio(own: Sequence[float], rival: Sequence[float]) -> float:
     """Median of the ratios of single rounds."""
     return statistics.median(ratios(own, rival))

@@ -1,7 +1,8 @@
 """Time and memory of a training step (forward and backward) of each head, as ratios over transformers' own model.
 
-All models live in one process, on one backbone, and take turns, so that whatever else the machine does meets all of
-them; the time ratio is the median of the ratios of single rounds. Memory is the peak above the model and its gradients:
+All models live in one process, on one backbone, and take turns with the rival, so that whatever else the machine does
+meets both; the time ratio is the median of the ratios of single rounds. Memory is the peak above the model and its
+gradients:
 ``peak`` is that of the whole step, ``head`` what is left of it without the peak of the backbone run alone to its last
 hidden state and back. Rows are appended to ``benchmarks/data/training_cost.csv``.
 
@@ -19,7 +20,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from interleaved import interleaved, ratio, ratios
+from interleaved import beside, ratio, ratios
 from options import parser, settled
 from rows import append, surroundings
 from shapes import T5, attached, backbone
@@ -103,20 +104,20 @@ def steps_of(suite: Suite, device: str, dtype: str) -> tuple[dict[str, Step], di
 def measured(suite: Suite, device: str, dtype: str, rounds: int) -> list[dict[str, Any]]:
     """A row for each model."""
     steps, alone = steps_of(suite, device, dtype)
-    seconds = interleaved({name: step.seconds for name, step in steps.items()}, rounds)
+    rival = suite.rival or next(iter(steps))
+    seconds = beside({name: step.seconds for name, step in steps.items()}, rival, rounds)
     below = {id(step): step.peak() for step in {id(step): step for step in alone.values()}.values()}
     peaks = {name: step.peak() for name, step in steps.items()}
     heads = {name: peak - below[id(alone[name])] for name, peak in peaks.items()}
-    rival = suite.rival or next(iter(steps))
     rows = []
-    for name, own in seconds.items():
-        single = ratios(own, seconds[rival])
+    for name, (own, theirs) in seconds.items():
+        single = ratios(own, theirs)
         rows.append(
             {
                 "rival": rival,
                 "model": name,
                 "ms": f"{1000 * statistics.median(own):.1f}",
-                "time_ratio": f"{ratio(own, seconds[rival]):.3f}",
+                "time_ratio": f"{ratio(own, theirs):.3f}",
                 "time_lowest": f"{min(single):.3f}",
                 "time_highest": f"{max(single):.3f}",
                 "peak_mb": f"{peaks[name] / 1e6:.2f}",
