@@ -35,8 +35,8 @@ def score_memory(mebibytes: int | float) -> Iterator[None]:
     memory do; ``float("inf")`` is no limit. Training goes inside the block: ``with score_memory(64): trainer.train()``.
 
     >>> with score_memory(64):
-    ...     row_chunks(rows=1000, row_bytes=2**20, device=torch.device("cpu"))[:2]
-    [slice(0, 64, None), slice(64, 128, None)]
+    ...     row_chunks(rows=100, row_bytes=2**20, device=torch.device("cpu"))
+    [slice(0, 50, None), slice(50, 100, None)]
     """
     if isinstance(mebibytes, bool) or not isinstance(mebibytes, int | float) or not mebibytes > 0:
         raise ValueError(f"score_memory: {mebibytes!r} MiB given, a positive number is needed")
