@@ -42,7 +42,7 @@ class Shifted:
 
     def __call__(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """Shifted scores of every token."""
-        return self.vocabulary(states) + self.shift[self.row]
+        return self.each([states])[0]
 
     def each(self, states: Sequence[Float[Tensor, "N D"]]) -> list[Float[Tensor, "N V"]]:
         """Shifted scores of every token, for several states of each row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -44,10 +45,12 @@ class _Products(torch.autograd.Function):
 
 def _parts(rows: Tensor, sizes: list[int]) -> list[Tensor]:
     """The rows in parts that lie side by side in one block, each a tensor of its own for autograd and not a view."""
-    storage, starts = rows.untyped_storage(), torch.tensor([0, *sizes]).cumsum(0).tolist()
-    shapes = zip(starts, sizes, strict=False)
-    width = rows.shape[1]
-    return [rows.new_empty(0).set_(storage, start * width, (size, width), (width, 1)) for start, size in shapes]
+    storage, width = rows.untyped_storage(), rows.shape[1]
+    ends = accumulate(sizes)
+    return [
+        rows.new_empty(0).set_(storage, (end - size) * width, (size, width), (width, 1))
+        for end, size in zip(ends, sizes, strict=True)
+    ]
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

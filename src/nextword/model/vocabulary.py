@@ -199,7 +199,7 @@ class OutputLayer:
         if self._whole is None:
             found += [self._picked(own[None], group[None])[0] for own, group in zip(states, ids, strict=True)]
         elif self._whole_is_cheaper(states, ids):
-            whole = self.layer(torch.cat(list(states))).split([len(own) for own in states])
+            whole = products(self._whole, self.layer.bias, states)
             found += [scores[:, group] for scores, group in zip(whole, ids, strict=True)]
         else:
             found += grouped_product(self._whole, states, ids)
