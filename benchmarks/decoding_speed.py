@@ -2,14 +2,14 @@
 
 Every run writes exactly ``--new`` tokens after a prompt. Time counts from the first new token to the last, so that
 reading the prompt is left out: what one call takes less the same call for one token, without running the prompt twice.
-All models share one backbone and take turns; the ratio of tokens per second is the median over single rounds. With
-``--memory`` each row also has the peak above the model, and the largest single tensor, of reading the prompt and
-writing two tokens. Rows are appended to ``benchmarks/data/decoding_speed.csv``.
+All models share one backbone and take turns with the rival; the ratio of tokens per second is the median over single
+rounds. With ``--memory`` each row also has the peak above the model, and the largest single tensor, of reading the
+prompt and writing two tokens. Rows are appended to ``benchmarks/data/decoding_speed.csv``.
 
     python benchmarks/decoding_speed.py --new 256 --memory             # the full run: hours on two cores
     python benchmarks/decoding_speed.py --new 32                       # the same figures with more noise
     python benchmarks/decoding_speed.py --new 32 --batch 1 --beams 1   # greedy search in one text only
-    python benchmarks/decoding_speed.py --size two-layers --new 32 --batch 1 --beams 1 --prompt 512 1024 2048 4096
+    python benchmarks/decoding_speed.py --size three-layers --new 32 --batch 1 --beams 1 --prompt 512 1024 2048 4096
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from itertools import product
 from typing import Any
 
 import torch
-from interleaved import finished, interleaved, ratio
-from options import parser, settled
+from interleaved import beside, finished, ratio
+from options import at_least, method, own_model, parser, settled
 from peak_memory import largest_bytes, peak_bytes
 from rows import append, surroundings
 from shapes import GPT2, attached, backbone
@@ -85,7 +85,7 @@ class Writer:
 
 def writers(size: str, heads: Sequence[str], device: str, dtype: str, positions: int) -> dict[str, Writer]:
     """The rival, then every head on the same backbone."""
-    bare = backbone(size, device, dtype, n_positions=positions).eval()
+    bare = backbone(size, device, dtype, positions=positions).eval()
     found = {f"transformers {type(bare).__name__}": Writer(bare, {})}
     for head in heads:
         model = attached(bare, head).eval()
@@ -100,12 +100,10 @@ def measured(
 ) -> list[dict[str, Any]]:
     """A row for each model; in beam search ``f2`` always takes the whole distribution, so it has one row."""
     models = {name: writer for name, writer in models.items() if beams == 1 or name != WHOLE}
-    seconds = interleaved(
-        {name: partial(writer.seconds, prompts, new, beams) for name, writer in models.items()}, rounds
-    )
-    rival = next(iter(seconds))
+    rival = next(iter(models))
+    timed = {name: partial(writer.seconds, prompts, new, beams) for name, writer in models.items()}
     rows = []
-    for name, own in seconds.items():
+    for name, (own, theirs) in beside(timed, rival, rounds).items():
         step = statistics.median(own)
         run = partial(models[name].write, prompts, 2, beams)
         device = str(prompts.device)
@@ -114,7 +112,7 @@ def measured(
                 "model": name,
                 "ms_per_step": f"{1000 * step:.2f}",
                 "tokens_per_second": f"{len(prompts) / step:.1f}",
-                "ratio": f"{ratio(seconds[rival], own):.3f}",
+                "ratio": f"{ratio(theirs, own):.3f}",
                 "peak_mb": f"{peak_bytes(run, device) / 1e6:.1f}" if memory else "",
                 "largest_mb": f"{largest_bytes(run, device) / 1e6:.1f}" if memory else "",
                 "rounds": rounds,
@@ -127,20 +125,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "decoding_speed")
     options.add_argument("--size", choices=GPT2, default="gpt2-small")
-    options.add_argument("--head", action="append", help="several may be given (default: every head)")
-    options.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="texts at once")
-    options.add_argument("--beams", type=int, nargs="+", default=[1, 4], help="1 is greedy search")
-    options.add_argument("--prompt", type=int, nargs="+", default=[512], help="tokens of the prompt")
-    options.add_argument("--new", type=int, default=256, help="tokens written after it, two or more")
+    options.add_argument("--head", action="append", type=method, help="several may be given (default: every head)")
+    options.add_argument("--batch", type=at_least(1), nargs="+", default=[1, 8], help="texts at once")
+    options.add_argument("--beams", type=at_least(1), nargs="+", default=[1, 4], help="1 is greedy search")
+    options.add_argument("--prompt", type=at_least(1), nargs="+", default=[512], help="tokens of the prompt")
+    options.add_argument("--new", type=at_least(2), default=256, help="tokens written after it; the first is not timed")
     options.add_argument("--memory", action="store_true", help="also the peak memory and the largest tensor")
-    given = settled(options.parse_args(argv))
-    if given.quick:
-        given.size, given.prompt, given.new, given.memory = "toy", [16], 4, True
-    if given.new < 2:
-        options.error("--new: two or more tokens are needed, the first is not timed")
+    own_model(options)
+    given = settled(options, argv, size="toy", prompt=[16], new=4, memory=True)
     seen = surroundings()
-    positions = max(1024, max(given.prompt) + given.new)
-    models = writers(given.size, given.head or HEADS, given.device, given.dtype, positions)
+    given.size = given.model or given.size
+    models = writers(given.size, given.head or HEADS, given.device, given.dtype, max(given.prompt) + given.new)
     size = next(iter(models.values())).model.config.vocab_size
     for prompt, batch, beams in product(given.prompt, given.batch, given.beams):
         where = {

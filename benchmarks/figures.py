@@ -66,7 +66,9 @@ def sweeps(data: Path, wanted: Goals) -> Any:
 
 def history(data: Path, wanted: Goals) -> Any:
     """Milliseconds of a decoding step by length of the prompt."""
-    groups = [(w, r) for w, r in measured(data, "decoding_speed") if w["size"] == "two-layers" and w["device"] == "cpu"]
+    groups = [
+        (w, r) for w, r in measured(data, "decoding_speed") if w["size"] == "three-layers" and w["device"] == "cpu"
+    ]
     points = [(int(where["prompt"]), rows) for where, rows in groups if where["batch"] == where["beams"] == "1"]
     if not points:
         return None
@@ -77,7 +79,7 @@ def history(data: Path, wanted: Goals) -> Any:
         panel.set_yscale("linear")
         panel.yaxis.set_major_formatter(ticker.ScalarFormatter())
         panel.set_ylim(bottom=0)
-        panel.set_title("ms a decoding step by tokens before it (two layers, greedy, batch 1)")
+        panel.set_title("ms a decoding step by tokens before it (three layers, greedy, batch 1)")
         panel.legend(fontsize=8, ncols=2)
 
     return draw, 7.0, 4.2

@@ -30,6 +30,9 @@ def beside(timed: Timed, rival: str, rounds: int) -> dict[str, tuple[list[float]
     A long round lets the machine change its speed between the rival and the last of many; here the two are neighbours.
     """
     pairs = [(name, {rival: timed[rival], name: run}) for name, run in timed.items() if name != rival]
+    if not pairs:
+        alone = interleaved(timed, rounds)[rival]
+        return {rival: (alone, alone)}
     found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name, _ in pairs}
     for number in range(rounds + 1):
         for name, pair in pairs:

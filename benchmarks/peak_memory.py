@@ -9,11 +9,14 @@ allocator keeps the same count itself.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's notes on its own start and end
 
 
 class Allocation(NamedTuple):

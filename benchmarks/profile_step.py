@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from options import parser, settled
+from options import at_least, method, parser, settled
 from rows import append, surroundings
 from torch.profiler import ProfilerActivity, profile
 from training_step import SUITES, Suite, steps_of
@@ -52,10 +52,10 @@ def profiled(run: Callable[[], object], device: str, top: int) -> list[dict[str,
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Profiles, prints and appends."""
-    options = parser(__doc__, "profile_step")
-    options.add_argument("--head", action="append", help="several may be given (default: four kinds)")
-    options.add_argument("--top", type=int, default=10, help="operations to name")
-    given = settled(options.parse_args(argv))
+    options = parser(__doc__, "profile_step", rounds=None)
+    options.add_argument("--head", action="append", type=method, help="several may be given (default: four kinds)")
+    options.add_argument("--top", type=at_least(1), default=10, help="operations to name")
+    given = settled(options, argv)
     seen = surroundings()
     full = SUITES["gpt2-small"]
     size, length = ("toy", 32) if given.quick else (full.size, full.length)

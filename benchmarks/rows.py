@@ -18,18 +18,22 @@ def append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         ValueError: The file has other columns: rows with new columns belong into a new file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = not path.exists() or not path.stat().st_size
-    columns = list(rows[0])
-    if not new:
-        with path.open(newline="", encoding="utf-8") as file:
-            found = next(csv.reader(file), [])
-        if found != columns:
-            raise ValueError(f"{path}: its columns are {found}, the rows have {columns}; write to another file")
+    own, found = list(rows[0]), columns(path)
+    if found and found != own:
+        raise ValueError(f"{path}: its columns are {found}, the rows have {own}; write to another file")
     with path.open("a", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        if new:
+        writer = csv.DictWriter(file, own, lineterminator="\n")
+        if not found:
             writer.writeheader()
         writer.writerows(rows)
+
+
+def columns(path: Path) -> list[str]:
+    """The columns of a table; none where there is no such file yet, or nothing in it."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return next(csv.reader(file), [])
 
 
 def read(path: Path) -> list[dict[str, str]]:

@@ -10,7 +10,15 @@ from typing import Any
 
 import torch
 from texts import counts_file
-from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 import nextword as nw
 
@@ -18,7 +26,7 @@ _NO_SPECIAL = {"bos_token_id": 0, "eos_token_id": None, "pad_token_id": 0}
 
 GPT2: dict[str, dict[str, Any]] = {
     "gpt2-small": {},
-    "two-layers": {"n_layer": 2},
+    "three-layers": {"n_layer": 3},
     "f2-paper": {"vocab_size": 30_000, "n_embd": 512, "n_layer": 12, "n_head": 8},
     "f2-lyrics": {"vocab_size": 40_000, "n_embd": 512, "n_layer": 12, "n_head": 8},
     "small": {"vocab_size": 30_000, "n_embd": 128, "n_layer": 3, "n_head": 4},
@@ -34,15 +42,42 @@ T5: dict[str, dict[str, Any]] = {
 """Settings of a T5 by the name of its shape."""
 
 
-def backbone(size: str, device: str = "cpu", dtype: str = "float32", **changes: Any) -> Any:
-    """A model of transformers' own with random weights, always the same ones."""
+def backbone(
+    size: str, device: str = "cpu", dtype: str = "float32", *, positions: int = 0, vocabulary: int | None = None
+) -> Any:
+    """A model of transformers' own, with random weights that are always the same ones, or a saved one.
+
+    Args:
+        size: Name of a shape, or folder of a saved model.
+        device: Where it is to lie.
+        dtype: Of its weights.
+        positions: Tokens that it must have room for.
+        vocabulary: Words, where not as many as the shape has.
+
+    Raises:
+        ValueError: A saved model has no room for so many tokens.
+    """
     torch.manual_seed(0)
+    changes = {} if vocabulary is None else {"vocab_size": vocabulary}
     bare: Any
     if size in T5:
         bare = T5ForConditionalGeneration(T5Config(**(T5[size] | {"decoder_start_token_id": 0} | changes)))
+    elif size in GPT2:
+        shape = GPT2[size] | _NO_SPECIAL | changes
+        shape["n_positions"] = max(shape.get("n_positions", 1024), positions)
+        bare = GPT2LMHeadModel(GPT2Config(**shape))
     else:
-        bare = GPT2LMHeadModel(GPT2Config(**(GPT2[size] | _NO_SPECIAL | changes)))
+        bare = _saved(size, positions)
     return bare.to(device=device, dtype=getattr(torch, dtype))
+
+
+def _saved(folder: str, positions: int) -> Any:
+    config = AutoConfig.from_pretrained(folder)
+    room = getattr(config, "max_position_embeddings", None) or positions
+    if room < positions:
+        raise ValueError(f"{folder} has room for {room} tokens, {positions} are asked for: give a smaller --length")
+    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    return kind.from_pretrained(folder)
 
 
 def attached(bare: Any, method: str) -> Any:
@@ -55,7 +90,7 @@ def attached(bare: Any, method: str) -> Any:
     """
     head, _, objective = method.partition("/")
     torch.manual_seed(1)
-    if not head.startswith("f2"):
+    if nw.heads.parse_head(head).head != "f2":
         return nw.attach(bare, head, objective or "mle")
     with counts_file(bare.config.vocab_size) as counts:
-        return nw.attach(bare, {"head": "f2", "counts": counts, "start": "random"}, objective or "mle")
+        return nw.attach(bare, {"head": head, "counts": counts, "start": "random"}, objective or "mle")

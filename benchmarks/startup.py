@@ -60,7 +60,7 @@ def started(arguments: list[str]) -> float:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
-    given = settled(parser(__doc__, "startup").parse_args(argv))
+    given = settled(parser(__doc__, "startup"), argv)
     seconds = interleaved({name: partial(started, arguments) for name, arguments in COMMANDS.items()}, given.rounds)
     found = {name: statistics.median(own) for name, own in seconds.items()}
     for name, (whole, base) in ABOVE.items():

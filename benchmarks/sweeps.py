@@ -1,6 +1,6 @@
 """How time and memory of a training step grow with the vocabulary and with the length of the text.
 
-A backbone of two layers (D = 768), so that what the head does shows. Rows are appended to
+A backbone of three layers (D = 768; ``+mi`` reads three), so that what the head does shows. Rows are appended to
 ``benchmarks/data/sweeps.csv``; ``python benchmarks/performance_page.py`` draws them.
 
     python benchmarks/sweeps.py vocabulary      # 32k, 128k and 256k words, batch 2 x 200
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from options import parser, settled
+from options import method, parser, settled
 from rows import append, surroundings
 from training_step import Suite, measured
 
@@ -32,10 +32,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "sweeps", rounds=3)
     options.add_argument("sweep", choices=["vocabulary", "length"])
-    options.add_argument("--head", action="append", help="several may be given (default: one of each kind)")
-    given = settled(options.parse_args(argv))
+    options.add_argument("--head", action="append", type=method, help="several may be given (default: of each kind)")
+    given = settled(options, argv)
     seen = surroundings()
-    size = "toy" if given.quick else "two-layers"
+    size = "toy" if given.quick else "three-layers"
     for vocabulary, batch, length in points(given.sweep, given.quick):
         suite = Suite(size, tuple(given.head or HEADS), batch, length, vocabulary=vocabulary)
         where: dict[str, Any] = {

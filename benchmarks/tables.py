@@ -109,7 +109,7 @@ def decoding(data: Path, wanted: Goals) -> str:
 
 def history(data: Path, wanted: Goals) -> str:
     """Milliseconds of a step by length of the prompt, on the small backbone."""
-    groups = [(where, rows) for where, rows in measured(data, "decoding_speed") if where["size"] == "two-layers"]
+    groups = [(where, rows) for where, rows in measured(data, "decoding_speed") if where["size"] == "three-layers"]
     return _decoded(groups, {}, "ms_per_step") or _NOTHING
 
 

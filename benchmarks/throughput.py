@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 from interleaved import interleaved, ratio, seconds_of
-from options import parser, settled
+from options import method, parser, settled
 from rows import append, surroundings
 from shapes import attached, backbone
 from texts import drawn, repeating
@@ -113,8 +113,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "throughput")
     options.add_argument("--part", action="append", choices=PARTS, help="several may be given (default: all)")
-    options.add_argument("--head", action="append", help="several may be given (default: every head)")
-    given = settled(options.parse_args(argv))
+    options.add_argument("--head", action="append", type=method, help="several may be given (default: every head)")
+    given = settled(options, argv)
     seen = surroundings()
     for part in given.part or PARTS:
         where = {"device": given.device, "dtype": given.dtype}

@@ -9,6 +9,7 @@ hidden state and back. Rows are appended to ``benchmarks/data/training_cost.csv`
     python benchmarks/training_step.py                         # all that has a goal: GPT-2 small, T5 small, HistAlign
     python benchmarks/training_step.py --suite gpt2-small --head mos:3
     python benchmarks/training_step.py --suite gpt2-small --device cuda --dtype bfloat16 --batch 8 --length 1024
+    python benchmarks/training_step.py --model my-model --head cache --batch 1
     python benchmarks/training_step.py --suite tiny            # the sizes of docs/results/wikitext2-heads.md
 """
 
@@ -18,10 +19,11 @@ import argparse
 import dataclasses
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from interleaved import beside, ratio, ratios
-from options import parser, settled
+from options import at_least, method, own_model, parser, settled
 from rows import append, surroundings
 from shapes import T5, attached, backbone
 from steps import Inputs, Step, backbone_alone, language_model, linear_losses, with_loss
@@ -33,7 +35,7 @@ class Suite:
     """What is compared.
 
     Args:
-        size: Shape of the backbone.
+        size: Shape of the backbone, or folder of a saved model.
         methods: Heads, or heads and objectives.
         batch: Sequences.
         length: Tokens of each.
@@ -75,10 +77,7 @@ WITH_GOALS = ("gpt2-small", "t5-small", "histalign")
 
 def steps_of(suite: Suite, device: str, dtype: str) -> tuple[dict[str, Step], dict[str, Step]]:
     """The training steps by name, the rival first, and the backbone alone for each of them."""
-    changes = {} if suite.size in T5 else {"n_positions": max(1024, suite.length)}
-    if suite.vocabulary is not None:
-        changes["vocab_size"] = suite.vocabulary
-    bare = backbone(suite.size, device, dtype, **changes).train()
+    bare = backbone(suite.size, device, dtype, positions=suite.length, vocabulary=suite.vocabulary).train()
     ids = repeating(bare.config.vocab_size, suite.batch, suite.length).to(device)
     labels = repeating(bare.config.vocab_size, suite.batch, suite.length, seed=2).to(device)
     inputs: Inputs = {"input_ids": ids, "labels": labels if bare.config.is_encoder_decoder else ids}
@@ -88,9 +87,9 @@ def steps_of(suite: Suite, device: str, dtype: str) -> tuple[dict[str, Step], di
     if suite.rival is None:
         # its default keeps a KV cache even in training, which ours does not
         steps[f"{bare_name}, use_cache=False"] = language_model(bare, inputs, use_cache=False)
-    for method in suite.methods:
-        steps[method] = language_model(attached(bare, method).train(), inputs)
-    if suite.others:
+    for name in suite.methods:
+        steps[name] = language_model(attached(bare, name).train(), inputs)
+    if suite.others and not bare.config.is_encoder_decoder:
         losses, missing = linear_losses(device)
         steps |= {name: with_loss(bare, inputs, loss) for name, loss in losses.items()}
         for name, reason in missing.items():
@@ -133,15 +132,17 @@ def measured(suite: Suite, device: str, dtype: str, rounds: int) -> list[dict[st
 def chosen(given: argparse.Namespace) -> dict[str, Suite]:
     """The suites that were asked for, with what the command line changes about them."""
     suites = {}
-    for name in given.suite or WITH_GOALS:
+    for name in given.suite or (("gpt2-small",) if given.model else WITH_GOALS):
         suite = SUITES[name]
         changes: dict[str, Any] = {"batch": given.batch or suite.batch, "length": given.length or suite.length}
         if given.quick:
             changes |= {"size": "toy-t5" if suite.size in T5 else "toy", "length": given.length or 32}
+        if given.model:
+            changes["size"] = given.model
         if given.head:
             changes["methods"] = tuple(dict.fromkeys([*([suite.rival] if suite.rival else []), *given.head]))
             changes["others"] = False
-        suites[name] = dataclasses.replace(suite, **changes)
+        suites[Path(given.model).resolve().name if given.model else name] = dataclasses.replace(suite, **changes)
     return suites
 
 
@@ -149,10 +150,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measures, prints and appends."""
     options = parser(__doc__, "training_cost")
     options.add_argument("--suite", action="append", choices=SUITES, help="several may be given (default: with goals)")
-    options.add_argument("--head", action="append", help="head, or head/objective, in place of the suite's own")
-    options.add_argument("--batch", type=int, help="sequences")
-    options.add_argument("--length", type=int, help="tokens of each")
-    given = settled(options.parse_args(argv))
+    options.add_argument("--head", action="append", type=method, help="head, or head/objective, not the suite's own")
+    options.add_argument("--batch", type=at_least(1), help="sequences")
+    options.add_argument("--length", type=at_least(2), help="tokens of each")
+    own_model(options)
+    given = settled(options, argv)
     seen = surroundings()
     for name, suite in chosen(given).items():
         where = {

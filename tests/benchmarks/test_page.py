@@ -83,7 +83,7 @@ def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(startup, "COMMANDS", {name: ["-c", "pass"] for name in startup.COMMANDS})
     startup.main(["--quick", "--out", str(data / "startup.csv")])
     # toy rows under the names that the page and its figures look for
-    for name, column, value in (("decoding_speed", "toy", "two-layers"),):
+    for name, column, value in (("decoding_speed", "toy", "three-layers"),):
         path = data / f"{name}.csv"
         path.write_text(path.read_text(encoding="utf-8").replace(column, value), encoding="utf-8")
 

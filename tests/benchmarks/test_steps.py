@@ -109,7 +109,7 @@ def test_suites_hold_every_method_with_a_goal() -> None:
 def test_the_command_line_changes_suites() -> None:
     from argparse import Namespace
 
-    given = Namespace(suite=["histalign"], batch=8, length=None, quick=True, head=["cache/histalign"])
+    given = Namespace(suite=["histalign"], batch=8, length=None, quick=True, head=["cache/histalign"], model=None)
     (suite,) = chosen(given).values()
     assert (suite.size, suite.batch, suite.length, suite.methods) == ("toy", 8, 32, ("cache", "cache/histalign"))
 

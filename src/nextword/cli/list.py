@@ -109,8 +109,10 @@ def _print(kind: str, rows: list[tuple[str, str, str, str]], folder: str) -> Non
 
     headings = (kind, "what it is", "example", "page")
     # a column that says nothing, the name once more or everywhere the same page, is left out
-    told = [True, True, any(row[0] != row[2] for row in rows), len({row[3] for row in rows}) > 1]
-    where = f"Pages are in {folder}." if told[3] else f"Page: {folder}/{rows[0][3]}"
+    pages = {row[3] for row in rows}
+    named = all(row[3] == f"{row[0]}.md" for row in rows)
+    told = [True, True, any(row[0] != row[2] for row in rows), len(pages) > 1 and not named]
+    where = f"Page: {folder}/{rows[0][3]}" if len(pages) == 1 else f"Pages are in {folder}{', by name' * named}."
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, caption=where, caption_justify="left")
     for heading in compress(headings, told):
         table.add_column(heading, no_wrap=heading != "what it is", overflow="fold")
