@@ -19,20 +19,26 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 
+HISTORY = tuple(f"--head={head}" for head in ("softmax", "cache", "softmax+c", "copynet", "ps", "pg",
+                                              "softmax+cpr:20,100+mi"))  # fmt: skip
+"""Heads that read the text before."""
+
 SHORT = (
     ("startup.py",),
     ("training_step.py",),
+    ("training_step.py", "--suite", "gpt2-small", "--batch", "4", "--length", "512", "--rounds", "1"),
     ("profile_step.py",),
     ("decoding_speed.py", "--batch", "1", "--beams", "1", "--new", "32", "--memory"),
     ("decoding_speed.py", "--batch", "1", "--beams", "4", "--prompt", "128", "--new", "32", "--rounds", "3"),
-    ("decoding_speed.py", "--batch", "8", "--beams", "1", "4", "--prompt", "128", "--new", "24", "--rounds", "3"),
-    ("decoding_speed.py", "--size", "three-layers", "--batch", "1", "--beams", "1", "--prompt", "512", "1024", "2048",
-     "4096", "--new", "32", "--rounds", "3", "--memory"),
+    ("decoding_speed.py", "--batch", "8", "--beams", "1", "--prompt", "128", "--new", "24", "--rounds", "3"),
+    ("decoding_speed.py", "--batch", "8", "--beams", "4", "--prompt", "128", "--new", "24", "--rounds", "1"),
+    ("decoding_speed.py", "--size", "three-layers", "--batch", "1", "--beams", "1", "--prompt", "512", "2048", "4096",
+     "--new", "32", "--rounds", "3", "--memory", *HISTORY),
     ("sweeps.py", "vocabulary"),
     ("sweeps.py", "length"),
     ("throughput.py", "--rounds", "3"),
 )  # fmt: skip
-"""Command lines; prompts of decoding in many texts are shorter than 512 because reading them is most of the wait."""
+"""Command lines; where texts are many or long, prompts are shorter or rounds fewer: they are most of the wait."""
 
 FULL = (*SHORT, ("decoding_speed.py", "--new", "256", "--memory"))
 
