@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nextword.functional.product import _joined, products
-from nextword.functional.single_pass import GradientSum, single_pass
+from nextword.functional.single_pass import GradientSum, Product, single_pass
 
 V, D = 11, 4
 
@@ -82,20 +82,20 @@ def test_gathered_gradients_are_added_up_over_passes(leaves: list[Tensor]) -> No
             assert direct is None
             assert of_states is not None
     expected = torch.autograd.grad(sum(loss([F.linear(own, weight)]) for own in states), weight)[0]
-    assert gathered.total is not None
-    torch.testing.assert_close(gathered.total, expected, rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(gathered.finished(), expected, rtol=1e-14, atol=1e-14)
     loss(products(weight, None, states)).backward()  # after the block it is autograd's again
     assert weight.grad is not None
 
 
 def test_a_sum_of_half_precision_gradients_is_kept_in_single() -> None:
-    total = GradientSum()
     one, small = torch.ones(1, 1, dtype=torch.bfloat16), torch.full((1, 1), 2.0**-10, dtype=torch.bfloat16)
+    added = GradientSum(one)
     for left in (one, small, small):
-        total.add_product(left, one)
-    assert total.total is not None
-    assert total.total.dtype == torch.float32
-    assert total.total.item() == 1 + 2.0**-9  # each step is below what bfloat16 resolves next to 1
+        added.add_product(Product(left, one))
+    total = added.finished()
+    assert total is not None
+    assert total.dtype == torch.float32
+    assert total.item() == 1 + 2.0**-9  # each step is below what bfloat16 resolves next to 1
 
 
 def test_autocast_decides_the_precision() -> None:

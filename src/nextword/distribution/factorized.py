@@ -84,13 +84,12 @@ class Factorized(NextToken):
             found[rows[:, None], members] = log_probs
         return found
 
-    def row_bytes_of(self, ids: Int[Tensor, "N K"]) -> int:
-        """One token a position needs the scores of its class only; these are counted as they are here."""
+    def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
+        """One token a position needs the scores of its class only."""
         if not self._is_grouped(ids) or not len(ids):
-            return super().row_bytes_of(ids)
+            return super().share_scored(ids)
         sizes = torch.tensor(self.classes.sizes, device=ids.device)
-        share = float(sizes[self.classes.token_class[ids[:, 0]]].double().mean()) / self.vocab_size
-        return max(1, int(share * self.row_bytes()))
+        return float(sizes[self.classes.token_class[ids[:, 0]]].double().mean()) / self.vocab_size
 
     def _is_grouped(self, ids: Tensor) -> bool:
         return ids.shape[1] == 1 and not torch.compiler.is_compiling()

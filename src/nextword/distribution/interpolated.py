@@ -48,9 +48,9 @@ class Interpolated(NextToken):
     def __len__(self) -> int:
         return len(self.base)
 
-    def row_bytes(self) -> int:
-        """That of the generating distribution."""
-        return self.base.row_bytes()
+    def softmaxes(self) -> int:
+        """Those of the generating distribution."""
+        return self.base.softmaxes()
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Interpolated:
         """With ``change`` made to the base, the attention and the gate."""

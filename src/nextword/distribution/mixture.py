@@ -32,9 +32,9 @@ class Mixture(NextToken):
     def __len__(self) -> int:
         return len(self.log_weights)
 
-    def row_bytes(self) -> int:
-        """That of the largest part while it is computed, and the scores of the others."""
-        return max(part.row_bytes() for part in self.parts) + (len(self.parts) - 1) * self.vocab_size * 4
+    def softmaxes(self) -> int:
+        """Those of all parts, which are made as one."""
+        return sum(part.softmaxes() for part in self.parts)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Mixture:
         """With ``change`` made to the parts and their weights."""

@@ -11,12 +11,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.functional.logspace import logsumexp_finite
-from nextword.functional.rows import concatenate_chunks, row_chunks
+from nextword.functional.rows import concatenate_chunks, row_chunks, summed_chunks
 from nextword.functional.summed import summed
 from nextword.functional.truncate import expect_truncation, truncated
 
-_DENSE_COPIES = 3
-"""(N, V) tensors alive at once while a dense row is normalised: the scores, a shifted copy, the exponentials."""
+_NORMALISING = 2
+"""(N, V) tensors alive beside the scores while dense rows are normalised: a shifted copy and the exponentials."""
 
 
 class NextToken(ABC):
@@ -76,7 +76,8 @@ class NextToken(ABC):
             ValueError: ``ids`` is not of shape (N, K).
         """
         self._expect_rows(ids)
-        chunks = row_chunks(len(self), self.row_bytes_of(ids), self.device) or [slice(0, 0)]
+        row_bytes = max(1, int(self.row_bytes() * self.share_scored(ids)))
+        chunks = row_chunks(len(self), row_bytes, self.device) or [slice(0, 0)]
         return concatenate_chunks(lambda rows: self[rows]._log_prob(ids[rows]), chunks)
 
     def log_likelihood(self, ids: Tensor, weights: Tensor | None = None) -> Float[Tensor, ""]:
@@ -103,8 +104,11 @@ class NextToken(ABC):
             found = self.map(lambda _: next(tensors))._log_prob(ids[rows, None])[:, 0]
             return (found if weights is None else found * weights.detach()[rows].to(found.dtype)).sum()
 
-        chunks = row_chunks(len(self), self.row_bytes_of(ids[:, None]), self.device) or [slice(0, 0)]
-        return summed(likelihood, chunks, own, self.shared())
+        shared = self.shared()
+        row_bytes = max(1, int(self._scores_bytes() * self.share_scored(ids[:, None])))
+        largest = max((4 * tensor.numel() for tensor in shared), default=0)
+        chunks = summed_chunks(len(self), row_bytes, largest, self.device) or [slice(0, 0)]
+        return summed(likelihood, chunks, own, shared)
 
     def log_complement(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         """``log(1 - P)`` of K asked tokens at every position, without an (N, V) tensor; exact where P is near 0 or 1.
@@ -195,11 +199,18 @@ class NextToken(ABC):
 
     def row_bytes(self) -> int:
         """Bytes that one row needs while it is computed."""
-        return self.vocab_size * 4 * _DENSE_COPIES
+        return self._scores_bytes() + _NORMALISING * self.vocab_size * 4
 
-    def row_bytes_of(self, ids: Int[Tensor, "N K"]) -> int:
-        """Bytes that one row needs, on average, while these tokens are asked for."""
-        return self.row_bytes()
+    def _scores_bytes(self) -> int:
+        return self.softmaxes() * self.vocab_size * 4
+
+    def softmaxes(self) -> int:
+        """How many sets of V scores a row is made of."""
+        return 1
+
+    def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
+        """The part of a row, on average, that is scored where these tokens are asked for."""
+        return 1.0
 
     def _chunks(self) -> list[slice]:
         return row_chunks(len(self), self.row_bytes(), self.device) or [slice(0, 0)]

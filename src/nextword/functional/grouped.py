@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.functional.picked import picked_at_once
+from nextword.functional.single_pass import GradientSum, Product, gradient_sum_of
 
 
 def _blocks(rows: Tensor, weight: Tensor) -> list[tuple[slice, Tensor]]:
@@ -22,8 +23,8 @@ class _GroupedProduct(torch.autograd.Function):
     """``states[g] @ weight[ids[g]].T`` for every group g.
 
     Written out because autograd would make a (V, D) gradient for every group and add them up, and would keep a copy of
-    every picked row until then. Here rows are picked again in the backward pass, and each group's gradient is put
-    straight into its own rows.
+    every picked row until then. Here rows are picked again in the backward pass, and each group's gradient is added
+    to its own rows alone.
     """
 
     @staticmethod
@@ -31,7 +32,7 @@ class _GroupedProduct(torch.autograd.Function):
         states, ids = groups[:count], groups[count:]
         device = weight.device.type
         ctx.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-        ctx.count = count
+        ctx.count, ctx.gathered = count, gradient_sum_of(weight)
         ctx.save_for_backward(weight, *states, *ids)
         found = []
         with torch.autocast(device, enabled=False):
@@ -48,18 +49,22 @@ class _GroupedProduct(torch.autograd.Function):
         weight, *groups = ctx.saved_tensors
         states, ids = groups[: ctx.count], groups[ctx.count :]
         needs_weight, _, *needs_states = ctx.needs_input_grad
-        of_weight = torch.zeros_like(weight) if needs_weight else None
+        of_weight = GradientSum(weight) if ctx.gathered is None else ctx.gathered
         of_states: list[Tensor | None] = [None] * ctx.count
         for group, (own, rows, gradient) in enumerate(zip(states, ids, gradients, strict=True)):
             gradient, same = gradient.to(ctx.dtype), own.to(ctx.dtype)
             of_own = torch.zeros_like(same) if needs_states[group] else None
-            for at, block in _blocks(rows, weight):
-                if of_own is not None:
+            blocks = _blocks(rows, weight)
+            if of_own is not None:
+                for at, block in blocks:
                     of_own += gradient[:, at] @ weight.index_select(0, block).to(ctx.dtype)
-                if of_weight is not None:
-                    of_weight.index_copy_(0, block, (gradient[:, at].T @ same).to(weight.dtype))
-            of_states[group] = None if of_own is None else of_own.to(own.dtype)
-        return (of_weight, None, *of_states, *[None] * ctx.count)
+                of_states[group] = of_own.to(own.dtype)
+            if needs_weight:
+                of_weight.add_product(Product(gradient.T, same, blocks))
+        own_gradient = of_weight.finished() if ctx.gathered is None else None
+        return (
+            None if own_gradient is None else own_gradient.to(weight.dtype), None, *of_states, *[None] * ctx.count
+        )  # fmt: skip
 
 
 def grouped_product(

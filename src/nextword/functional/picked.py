@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nextword.functional.first_order import first_order
 from nextword.functional.product import chooses_precision
-from nextword.functional.single_pass import gradient_sum_of
+from nextword.functional.single_pass import Product, gradient_sum_of
 
 PICKED_BYTES = {"cpu": 8 * 2**20}
 """Bytes of a weight's rows picked at once, by device. On a CPU a new large block of memory costs more than the copy
@@ -84,7 +84,7 @@ class _PickedProduct(torch.autograd.Function):
         places = torch.arange(count, device=ids.device).repeat_interleave(ids.shape[1])
         tokens = ids[:, None].expand(-1, states.shape[1], -1).flatten()
         picked = _sparse(torch.stack([tokens, places]), gradient.flatten(), torch.Size([len(weight), count]))
-        ctx.gathered.add_product(picked, states.flatten(0, 1))
+        ctx.gathered.add_product(Product(picked, states.flatten(0, 1)))
         return None, of_states, None
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from nextword.functional.single_pass import GradientSum, gradient_sum_of
+from nextword.functional.single_pass import Product, gradient_sum_of
 
 
 def chooses_precision(device: torch.device) -> bool:
@@ -31,12 +31,13 @@ class _Products(torch.autograd.Function):
         weight, states = ctx.saved_tensors
         needs_weight, needs_bias, _, needs_states = ctx.needs_input_grad
         gradient = _joined(gradients)
-        of_weight = GradientSum() if ctx.gathered is None else ctx.gathered
-        if needs_weight:
-            of_weight.add_product(gradient.T, states)
-        own = of_weight.finished() if ctx.gathered is None else None
+        part, of_weight = Product(gradient.T, states), None
+        if needs_weight and ctx.gathered is None:
+            of_weight = part.added_to(None, weight.shape).to(weight.dtype)
+        elif needs_weight:
+            ctx.gathered.add_product(part)
         return (
-            None if own is None else own.to(weight.dtype),
+            of_weight,
             gradient.sum(0) if needs_bias else None,
             None,
             gradient @ weight if needs_states else None,
@@ -62,27 +63,6 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
             return torch.cat(list(parts))
         end += part.numel()
     return first.as_strided((sum(map(len, parts)), first.shape[1]), first.stride())
-
-
-class _Late(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor) -> Tensor:
-        return weight.view_as(weight)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient
-
-
-def late(weight: Float[Tensor, "V D"]) -> Float[Tensor, "V D"]:
-    """The same weight, whose gradient comes after those of all that is made of the weight itself from here on.
-
-    Autograd adds a dense gradient to a sparse one in place, but copies where the dense one is there first.
-    """
-    if not (torch.is_grad_enabled() and weight.requires_grad):
-        return weight
-    alias: Tensor = _Late.apply(weight)  # type: ignore[no-untyped-call]
-    return alias
 
 
 def products(

@@ -21,6 +21,9 @@ _CPU_BUDGET = 128 * 2**20
 """Bytes of dense scores alive at once on a CPU. A product with few states costs more for each (100 states of GPT-2
 small a third more than 400, measured on two cores), one with more than this saves little."""
 
+_SUMMED_BUDGET = 64 * 2**20
+"""The same where nothing but the scores is alive, and not much of them is needed for the product to be fast."""
+
 _GPU_SHARE = 0.1
 """Share of the free memory of an accelerator that dense scores may take."""
 
@@ -31,8 +34,9 @@ _budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
 def score_memory(mebibytes: int | float) -> Iterator[None]:
     """Within this block, dense scores take about ``mebibytes`` MiB at once instead of the automatic budget.
 
-    That is 128 MiB on a CPU and a tenth of the free memory of a GPU. The results do not depend on it, only time and
-    memory do; ``float("inf")`` is no limit. Training goes inside the block: ``with score_memory(64): trainer.train()``.
+    That is 128 MiB on a CPU, in training 64 MiB or half of what the output embedding's gradient takes, and a tenth of
+    the free memory of a GPU. The results do not depend on it, only time and memory do; ``float("inf")`` is no limit.
+    Training goes inside the block: ``with score_memory(64): trainer.train()``.
 
     >>> with score_memory(64):
     ...     row_chunks(rows=100, row_bytes=2**20, device=torch.device("cpu"))
@@ -62,9 +66,24 @@ def row_chunks(rows: int, row_bytes: int, device: torch.device) -> list[slice]:
     if torch.compiler.is_compiling():
         # a graph can neither read the budget nor ask how much memory is free; a compiled step has few rows
         return [slice(0, rows)] if rows else []
-    most = max(1, _bytes_at_once(device) // max(1, row_bytes))
+    return _equal(rows, _bytes_at_once(device) // max(1, row_bytes))
+
+
+def summed_chunks(rows: int, row_bytes: int, weight_bytes: int, device: torch.device) -> list[slice]:
+    """Slices for a sum whose gradient adds up in a weight of ``weight_bytes`` bytes.
+
+    Every slice reads the weight and writes its gradient, so that few rows at a time make it slow, the more so the
+    larger the weight is. Rows that all together take no more than the weight go at once.
+    """
+    if torch.compiler.is_compiling() or _budget.get() is not None or device.type != "cpu":
+        return row_chunks(rows, row_bytes, device)
+    most = weight_bytes if rows * row_bytes <= weight_bytes else max(_SUMMED_BUDGET, weight_bytes // 2)
+    return _equal(rows, most // max(1, row_bytes))
+
+
+def _equal(rows: int, most: int) -> list[slice]:
     # of equal size: a last chunk of few rows would cost as much as a whole one
-    size = -(-rows // max(1, -(-rows // most)))
+    size = -(-rows // max(1, -(-rows // max(1, most))))
     return [slice(start, min(start + size, rows)) for start in range(0, rows, max(1, size))]
 
 

@@ -17,6 +17,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import get_device_states, set_device_states
 
 from nextword.functional.first_order import first_order
+from nextword.functional.late import handed_over
 from nextword.functional.rows import concatenate_chunks
 from nextword.functional.single_pass import single_pass
 
@@ -29,8 +30,9 @@ def summed(
 ) -> Float[Tensor, ""]:
     """The sum of ``compute`` over all chunks.
 
-    With several chunks and gradients wanted, the gradient of each is taken at once. It is kept until the backward pass,
-    which only scales it; a second backward pass through the same graph computes it again.
+    Where gradients are wanted, that of each chunk is taken at once. It is kept until the backward pass, which only
+    scales it; a second backward pass through the same graph computes it again. What is kept for a shared weight (V, D)
+    is the smaller of its gradient and the gradient's factors.
 
     Half precision of 16 bits with few exponents (float16) is the exception: its gradients must be made with the loss
     scale in them, which nobody knows here, so chunks are computed again in the backward pass.
@@ -43,7 +45,7 @@ def summed(
     """
     tensors = [*rows, *shared]
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    if wanted and len(chunks) > 1 and not torch.compiler.is_compiling() and not _is_scaled(tensors):
+    if wanted and not torch.compiler.is_compiling() and not _is_scaled(tensors):
         total: Tensor = _Summed.apply(compute, chunks, len(rows), *tensors)  # type: ignore[no-untyped-call]
         return total
     return concatenate_chunks(lambda chunk: compute(chunk, [own[chunk] for own in rows])[None], chunks).sum()
@@ -72,7 +74,10 @@ class _Summed(torch.autograd.Function):
             with _drawing_again(*ctx.random):
                 _, gradients = _with_gradients(ctx.compute, ctx.chunks, tensors[: ctx.count], tensors[ctx.count :])
         ctx.gradients = None  # handed over, and nobody else's from here on
-        return None, None, None, *(None if own is None else own.mul_(gradient) for own in gradients)
+        of_rows = (None if own is None else own.mul_(gradient) for own in gradients[: ctx.count])
+        shared = zip(tensors[ctx.count :], gradients[ctx.count :], strict=True)
+        of_shared = (None if own is None else handed_over(weight, own, gradient) for weight, own in shared)
+        return None, None, None, *of_rows, *of_shared
 
 
 @contextmanager
@@ -91,7 +96,8 @@ def _as_they_are(tensor: Tensor) -> Tensor:
 
 def _with_gradients(
     compute: Compute, chunks: list[slice], rows: Sequence[Tensor], shared: Sequence[Tensor]
-) -> tuple[Tensor, list[Tensor | None]]:
+) -> tuple[Tensor, list[Any]]:
+    """The sum, the gradients of the rows, and those of what is shared; None for what has none."""
     of_rows = [torch.zeros_like(own) if own.requires_grad else None for own in rows]
     learned = [own for own in shared if own.requires_grad]
     totals = []
@@ -112,9 +118,7 @@ def _with_gradients(
             for into, part in zip(of_learned, parts, strict=False):
                 if part is not None:
                     into.add(part)
-    learned_gradients = iter(of_learned)
-    of_shared = [
-        None if not own.requires_grad or (made := next(learned_gradients).finished()) is None else made.to(own.dtype)
-        for own in shared
-    ]
-    return torch.stack(totals).sum(), [*of_rows, *of_shared]
+            for into in of_learned:
+                into.settle(chunk.stop / max(1, chunks[-1].stop))
+    sums = iter(of_learned)
+    return torch.stack(totals).sum(), [*of_rows, *(next(sums) if own.requires_grad else None for own in shared)]

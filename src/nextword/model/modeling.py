@@ -180,7 +180,7 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
 
     def _context(self, seen: Observation, layout: Layout, places: Tensor, of: Callable[[Tensor], Tensor]) -> Context:
         """The context at some places, with what gives their rows of (B, T, ...)."""
-        output_layer: Vocabulary = OutputLayer(self.backbone)
+        output_layer: Vocabulary = seen.output_layer
         if seen.auxiliary is not None:
             output_layer = self.conditioner.output_layer(output_layer, seen.auxiliary.conditioner)
         return Context(

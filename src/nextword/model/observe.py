@@ -16,6 +16,7 @@ from nextword.history import History, StaticHistory, attach_history, history_of,
 from nextword.model.auxiliary import Auxiliary, auxiliary_of, put_in
 from nextword.model.inputs import DecoderInputs, expect_known_ids, too_long
 from nextword.model.tap import run_tapped
+from nextword.model.vocabulary import OutputLayer
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Observation:
         past: Places before the first new token.
         memory: The sequences so far, where the head remembers.
         source: The encoder's side or the auxiliary text, where the head reads it.
+        output_layer: That of the backbone.
         auxiliary: What the conditioner made of the auxiliary text, where there is a conditioner.
         unwanted: Outputs that were asked for the head's sake only, or are empty.
     """
@@ -41,6 +43,7 @@ class Observation:
     past: int | Tensor
     memory: Memory | None
     source: Source | None
+    output_layer: OutputLayer
     auxiliary: Auxiliary | None
     unwanted: frozenset[str]
 
@@ -81,6 +84,7 @@ def observe(model: Any, inputs: dict[str, Any]) -> Observation:
     if head.layers:
         inputs["output_hidden_states"] = True
 
+    output_layer = OutputLayer(model.backbone)
     accepted = {name: value for name, value in inputs.items() if name in model._accepts or name not in _NAMED}
     try:
         outputs, states = run_tapped(model.backbone, accepted)
@@ -101,7 +105,9 @@ def observe(model: Any, inputs: dict[str, Any]) -> Observation:
     if source is None and head.reads_source:
         source = _source(model, outputs, inputs, source_ids, history)
     unwanted = {"logits"} | (_HIDDEN if head.layers and not kept_layers else set())
-    return Observation(outputs, decoder, states, read, past, memory, source, auxiliary, frozenset(unwanted))
+    return Observation(
+        outputs, decoder, states, read, past, memory, source, output_layer, auxiliary, frozenset(unwanted)
+    )
 
 
 _HIDDEN = frozenset({"hidden_states", "decoder_hidden_states", "encoder_hidden_states"})

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from nextword.functional.grouped import grouped_product
+from nextword.functional.late import late
 from nextword.functional.picked import picked_product
-from nextword.functional.product import late, products
+from nextword.functional.product import products
 from nextword.functional.rows import concatenate_chunks, row_chunks
 from nextword.functional.single_pass import gradient_sum_of
 from nextword.model.tap import run_tapped
@@ -125,7 +126,8 @@ class OutputLayer:
     """The output layer of a backbone as a vocabulary: states to adjusted scores.
 
     Args:
-        backbone: The model; its live output layer is read at every call.
+        backbone: The model; its live output layer is read at every call. Where the states have a gradient, this is
+            to be made before them, for :func:`~nextword.functional.late.late` to have its effect.
     """
 
     def __init__(self, backbone: PreTrainedModel) -> None:
