@@ -52,6 +52,21 @@ def test_value_and_gradients(chunks: list[slice]) -> None:
     assert case.calls == len(chunks)  # nothing is computed twice
 
 
+@pytest.mark.parametrize("chunks", [CHUNKS, [slice(0, N)]], ids=["chunks", "one chunk"])
+def test_gradients_that_autograd_shares_or_expands(chunks: list[slice]) -> None:
+    """Both terms of a sum get one and the same tensor, and a sum's terms one number seen many times."""
+    states, first, second = randn(N, V, seed=0), randn(V, seed=1), randn(V, seed=2)
+
+    def compute(rows: slice, given: list[Tensor]) -> Tensor:
+        return (first + second).sum() + (given[0] + first.view(1, V) + second.view(1, V)).sin().sum()
+
+    leaves = [states, first, second]
+    found = torch.autograd.grad(summed(compute, chunks, [states], [first, second]) * 3, leaves)
+    whole = len(chunks) * (first + second).sum() + (states + first + second).sin().sum()
+    for own, reference in zip(found, torch.autograd.grad(whole * 3, leaves), strict=True):
+        torch.testing.assert_close(own, reference, rtol=1e-13, atol=1e-13)
+
+
 def test_a_second_pass_through_the_same_graph() -> None:
     case = Case()
     total = case.sum()

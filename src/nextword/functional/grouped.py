@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.functional.first_order import first_order
 from nextword.functional.picked import picked_at_once
 from nextword.functional.single_pass import GradientSum, Product, gradient_sum_of
 
@@ -45,6 +46,7 @@ class _GroupedProduct(torch.autograd.Function):
         return tuple(found)
 
     @staticmethod
+    @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         weight, *groups = ctx.saved_tensors
         states, ids = groups[: ctx.count], groups[ctx.count :]

@@ -25,9 +25,8 @@ class _Late(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor | None) -> Tensor | None:
-        # what waits for a pass that never came here, because nobody asked it for the weight's gradient, is dropped
+        # what waits for another pass, which was not asked for the weight's gradient, is not of this one
         waiting = ctx.waiting.pop(_pass(), [])
-        ctx.waiting.clear()
         while waiting:
             own, factor = waiting.pop()
             made = _made(own, factor, ctx.dtype)

@@ -62,10 +62,18 @@ class GradientSum:
         self._total: Tensor | None = None
         self._waiting: list[Product] = []
 
-    def add(self, gradient: Tensor) -> None:
-        """A part that is made already."""
-        wide = torch.promote_types(gradient.dtype, torch.float32)
-        self._total = gradient.to(wide) if self._total is None else self._total.add_(gradient)
+    def add(self, gradient: Tensor, *, kept: bool = False) -> None:
+        """A part that is made already.
+
+        Args:
+            gradient: The part.
+            kept: Whether somebody else keeps this tensor, so that nothing may be added to it in place.
+        """
+        if self._total is not None:
+            self._total.add_(gradient)
+        else:
+            wide = torch.promote_types(gradient.dtype, torch.float32)
+            self._total = gradient.to(wide, copy=kept or gradient.is_sparse or not gradient.is_contiguous())
 
     def add_product(self, part: Product) -> None:
         """A part that may wait."""

@@ -6,6 +6,7 @@ asked, turned into gradients and dropped before the next one is computed: nothin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -94,6 +95,10 @@ def _as_they_are(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def _address(tensor: Tensor) -> int:
+    return id(tensor) if tensor.is_sparse else tensor.data_ptr()
+
+
 def _with_gradients(
     compute: Compute, chunks: list[slice], rows: Sequence[Tensor], shared: Sequence[Tensor]
 ) -> tuple[Tensor, list[Any]]:
@@ -115,9 +120,10 @@ def _with_gradients(
                 part = next(parts, None) if own is not None else None
                 if own is not None and part is not None:
                     own[chunk] = part
+            uses = Counter(_address(part) for part in found if part is not None)
             for into, part in zip(of_learned, parts, strict=False):
-                if part is not None:
-                    into.add(part)
+                if part is not None:  # autograd gives one and the same tensor to both terms of a sum
+                    into.add(part, kept=uses[_address(part)] > 1)
             for into in of_learned:
                 into.settle(chunk.stop / max(1, chunks[-1].stop))
     sums = iter(of_learned)
