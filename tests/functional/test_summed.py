@@ -53,16 +53,20 @@ def test_value_and_gradients(chunks: list[slice]) -> None:
 
 
 @pytest.mark.parametrize("chunks", [CHUNKS, [slice(0, N)]], ids=["chunks", "one chunk"])
-def test_gradients_that_autograd_shares_or_expands(chunks: list[slice]) -> None:
+@pytest.mark.parametrize("expanded", [True, False])
+def test_gradients_that_autograd_shares_or_expands(chunks: list[slice], expanded: bool) -> None:
     """Both terms of a sum get one and the same tensor, and a sum's terms one number seen many times."""
     states, first, second = randn(N, V, seed=0), randn(V, seed=1), randn(V, seed=2)
+    scale = randn(V, seed=3).detach()
 
-    def compute(rows: slice, given: list[Tensor]) -> Tensor:
-        return (first + second).sum() + (given[0] + first.view(1, V) + second.view(1, V)).sin().sum()
+    def once() -> Tensor:
+        both = first + second
+        return both.sum() if expanded else (both * scale).sum()
 
     leaves = [states, first, second]
-    found = torch.autograd.grad(summed(compute, chunks, [states], [first, second]) * 3, leaves)
-    whole = len(chunks) * (first + second).sum() + (states + first + second).sin().sum()
+    total = summed(lambda _, given: once() + given[0].sin().sum(), chunks, [states], [first, second])
+    found = torch.autograd.grad(total * 3, leaves)
+    whole = len(chunks) * once() + states.sin().sum()
     for own, reference in zip(found, torch.autograd.grad(whole * 3, leaves), strict=True):
         torch.testing.assert_close(own, reference, rtol=1e-13, atol=1e-13)
 
