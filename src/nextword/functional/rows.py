@@ -34,8 +34,8 @@ _budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
 def score_memory(mebibytes: int | float) -> Iterator[None]:
     """Within this block, dense scores take about ``mebibytes`` MiB at once instead of the automatic budget.
 
-    That is 128 MiB on a CPU, in training 64 MiB or half of what the output embedding's gradient takes, and a tenth of
-    the free memory of a GPU. The results do not depend on it, only time and memory do; ``float("inf")`` is no limit.
+    That is 128 MiB on a CPU, in training 64 MiB or two thirds of what the output embedding's gradient takes, and
+    a tenth of the free memory of a GPU. The results do not depend on it, only time and memory do; ``float("inf")`` is no limit.
     Training goes inside the block: ``with score_memory(64): trainer.train()``.
 
     >>> with score_memory(64):
@@ -77,7 +77,7 @@ def summed_chunks(rows: int, row_bytes: int, weight_bytes: int, device: torch.de
     """
     if torch.compiler.is_compiling() or _budget.get() is not None or device.type != "cpu":
         return row_chunks(rows, row_bytes, device)
-    most = weight_bytes if rows * row_bytes <= weight_bytes else max(_SUMMED_BUDGET, weight_bytes // 2)
+    most = weight_bytes if rows * row_bytes <= weight_bytes else max(_SUMMED_BUDGET, 2 * weight_bytes // 3)
     return _equal(rows, most // max(1, row_bytes))
 
 
