@@ -30,7 +30,7 @@ test: $(INSTALLED_DEV)  ## install, then run the fast tests
 test-slow: $(INSTALLED_DEV)  ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow -q
 
-bench: $(INSTALLED_DEV)  ## measure speed and memory, rewrite the tables and figures of docs/performance.md (about an hour)
+bench: $(INSTALLED_DEV)  ## measure speed and memory, rewrite the tables and figures of docs/performance.md (about two hours)
 	$(BIN)/python benchmarks/run_all.py $(BENCH_FLAGS)
 
 lint: $(INSTALLED_DEV)  ## ruff check, ruff format --check, mypy --strict

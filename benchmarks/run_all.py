@@ -3,7 +3,7 @@
 Nothing else should run on the machine meanwhile. ``--quick`` runs toy sizes, keeps the rows apart in ``runs/bench`` and
 leaves the page alone.
 
-    python benchmarks/run_all.py              # what the page shows
+    python benchmarks/run_all.py              # what the page shows: about two hours
     python benchmarks/run_all.py --full       # the same, and decoding of 256 tokens after 512: many hours
     python benchmarks/run_all.py --quick      # a few minutes
 """

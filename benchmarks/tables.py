@@ -104,16 +104,20 @@ def training(data: Path, wanted: Goals) -> str:
 def decoding(data: Path, wanted: Goals) -> str:
     """Tokens a second, a row for each head and a column for each way of decoding."""
     groups = [(where, rows) for where, rows in measured(data, "decoding_speed") if where["size"] == "gpt2-small"]
-    return _decoded(groups, wanted["decoding"], "ratio") or _NOTHING
+    return _decoded(groups, wanted["decoding"], lambda row, goal: at_least(row["ratio"], goal)) or _NOTHING
 
 
 def history(data: Path, wanted: Goals) -> str:
-    """Milliseconds of a step by length of the prompt, on the small backbone."""
+    """Milliseconds of a step and the largest tensor, by length of the prompt, on the small backbone."""
     groups = [(where, rows) for where, rows in measured(data, "decoding_speed") if where["size"] == "three-layers"]
-    return _decoded(groups, {}, "ms_per_step") or _NOTHING
+    return _decoded(groups, {}, lambda row, _: f"{row['ms_per_step']} / {row['largest_mb'] or '–'}") or _NOTHING
 
 
-def _decoded(groups: list[tuple[dict[str, str], list[Row]]], aims: Mapping[str, float], column: str) -> str:
+def _decoded(
+    groups: list[tuple[dict[str, str], list[Row]]],
+    aims: Mapping[str, float],
+    cell: Callable[[Row, float | None], str],
+) -> str:
     parts = []
     for key, several in groupby(groups, lambda group: tuple(group[0][name] for name in ("size", "device", "dtype"))):
         chosen = list(several)
@@ -124,19 +128,20 @@ def _decoded(groups: list[tuple[dict[str, str], list[Row]]], aims: Mapping[str, 
             aim = None if name.startswith("transformers") or "," in name.split("+")[0] else aims.get("every head")
             aim = aims.get(name, aim)
             for where, rows in chosen:
-                found = [row[column] for row in rows if row["model"] == name]
+                found = [row for row in rows if row["model"] == name]
                 # in beam search the whole distribution is taken, so the goal of choosing classes is not that one's
                 own = aims.get("every head") if where["beams"] != "1" and name == "f2" else aim
-                cells.append(at_least(found[0], own) if found else "–")
+                cells.append(cell(found[0], own) if found else "–")
             body.append(cells)
-        head = ["", *(_decoding_title(where) for where, _ in chosen)]
-        parts.append(f"{key[0]} ({_place(chosen[0][0], chosen[0][1])})\n\n{markdown(head, body)}")
+        head = ["", *(_decoding_title(where, rows) for where, rows in chosen)]
+        every = [{name: value for name, value in row.items() if name != "rounds"} for _, rows in chosen for row in rows]
+        parts.append(f"{key[0]} ({_place(chosen[0][0], every)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts)
 
 
-def _decoding_title(where: Mapping[str, str]) -> str:
+def _decoding_title(where: Mapping[str, str], rows: Sequence[Row]) -> str:
     way = "greedy" if where["beams"] == "1" else f"beam {where['beams']}"
-    return f"{way}, batch {where['batch']}, {where['prompt']} + {where['new']}"
+    return f"{way}, batch {where['batch']}, {where['prompt']} + {where['new']}, {_rounds(rows)}"
 
 
 def sweeps(data: Path, wanted: Goals) -> str:
@@ -203,8 +208,14 @@ def _place(where: Mapping[str, str], rows: Sequence[Row]) -> str:
     """Where rows were measured, by the newest of them."""
     row = max(rows, key=lambda one: one["date"])
     said = [row["processor"], f"{row['threads']} threads", f"torch {row['torch']}", where.get("dtype", "")]
-    said += [f"{row['rounds']} rounds" if "rounds" in row else "", f"allocator {row['allocator']}", row["date"][:10]]
+    said += [_rounds(rows) if "rounds" in row else "", f"allocator {row['allocator']}", row["date"][:10]]
     return ", ".join(part for part in said if part)
+
+
+def _rounds(rows: Sequence[Row]) -> str:
+    """How often each was measured; the least and the most where rows differ."""
+    found = sorted({int(row["rounds"]) for row in rows})
+    return f"{'–'.join(map(str, dict.fromkeys((found[0], found[-1]))))} round{'s' * (found != [1])}"
 
 
 TABLES: dict[str, Callable[[Path, Goals], str]] = {

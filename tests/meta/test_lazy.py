@@ -67,6 +67,16 @@ def test_help_and_lists_load_nothing_heavy() -> None:
     assert not {script: heavy for script, heavy in found.items() if heavy}
 
 
+def test_a_folder_that_is_not_there_is_told_before_anything_is_loaded() -> None:
+    script = f"""
+try:
+    {command_line("check", "/no/such/folder").replace("; ", chr(10) + "    ")}
+except SystemExit as ended:
+    assert ended.code == 2, ended.code
+"""
+    assert not loaded_by(script)[script] & HEAVY
+
+
 def test_what_asks_no_model_loads_no_torch() -> None:
     names = ("count_tokens", "evaluate", "frequency", "judges", "metrics")
     script = f"import nextword\nfor name in {names}: getattr(nextword, name)"

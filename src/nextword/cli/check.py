@@ -25,11 +25,15 @@ def check(
 
     Ends with code 1 where a check fails.
     """
+    from nextword.pretrained import model_location
+
+    location = model_location(path)
+
     from rich.console import Console
 
     import nextword as nw
 
-    result = nw.check(nw.load(path))
+    result = nw.check(nw.load(location))
     Console().print(result.table() if verbose else _short(result))
     if not result.passed:
         raise typer.Exit(FAILED)

@@ -34,9 +34,9 @@ _budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
 def score_memory(mebibytes: int | float) -> Iterator[None]:
     """Within this block, dense scores take about ``mebibytes`` MiB at once instead of the automatic budget.
 
-    That is 128 MiB on a CPU, in training 64 MiB or two thirds of what the output embedding's gradient takes, and
-    a tenth of the free memory of a GPU. The results do not depend on it, only time and memory do; ``float("inf")`` is no limit.
-    Training goes inside the block: ``with score_memory(64): trainer.train()``.
+    That is a tenth of the free memory of a GPU; on a CPU 128 MiB, in training 64 MiB or two thirds of what the output
+    embedding's gradient takes, whichever is more. The results do not depend on it, only time and memory do;
+    ``float("inf")`` is no limit. Training goes inside the block: ``with score_memory(64): trainer.train()``.
 
     >>> with score_memory(64):
     ...     row_chunks(rows=100, row_bytes=2**20, device=torch.device("cpu"))

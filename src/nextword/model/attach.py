@@ -20,6 +20,7 @@ from nextword.model.continuation import as_in_evaluation
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
 from nextword.model.vocabulary import prove_output_layer
 from nextword.objectives import ObjectiveConfig, parse_objective
+from nextword.pretrained import model_location
 
 HeadSpec = str | Mapping[str, Any] | HeadConfig
 ObjectiveSpec = str | Mapping[str, Any] | ObjectiveConfig
@@ -160,12 +161,7 @@ def load(
     Raises:
         ValueError: No such folder, a folder without a model, or one that was only half written.
     """
-    folder = Path(path).expanduser()
-    if not folder.exists() and str(path).startswith(("/", ".", "~")):
-        raise ValueError(f"{path}: no such folder")
-    path = folder if folder.exists() else path
-    if folder.exists() and not (folder / "config.json").is_file():
-        raise ValueError(f"{path}: no config.json in it, so this is no saved model (was saving interrupted?)")
+    path = model_location(path)
     try:
         config = AutoConfig.from_pretrained(path)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
