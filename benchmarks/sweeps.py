@@ -18,7 +18,7 @@ from training_step import Suite, measured
 
 HEADS = ("softmax", "cache", "softmax+cpr:20,100+mi", "mos:3", "f2")
 VOCABULARIES = (32_768, 131_072, 262_144)
-LENGTHS = (512, 1024, 2048, 4096, 8192)
+LENGTHS = (512, 2048, 8192)
 
 
 def points(sweep: str, quick: bool) -> list[tuple[int, int, int]]:
