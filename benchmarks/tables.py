@@ -87,7 +87,8 @@ def training(data: Path, wanted: Goals) -> str:
                 [
                     f"`{row['model']}`",
                     f"{float(row['ms']):,.0f}",
-                    at_most(row["time_ratio"], aim.get("time")),
+                    # one round says what memory is needed, and little about time
+                    at_most(row["time_ratio"], aim.get("time") if int(row["rounds"]) > 1 else None),
                     f"{float(row['time_lowest']):.2f}–{float(row['time_highest']):.2f}",
                     f"{float(row['peak_mb']):,.0f}",
                     at_most(row["peak_ratio"], aim.get("memory")),
