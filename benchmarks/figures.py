@@ -16,33 +16,54 @@ _MARKS = "osD^vP*X"
 _HIDDEN = "use_cache=False"
 
 
+_PANELS = (
+    ("time_ratio", "time", "time of a step"),
+    ("peak_ratio", "memory", "peak memory of a step"),
+    ("head_ratio", "memory", "memory of head and loss"),
+)
+
+
 def training(data: Path, wanted: Goals) -> Any:
-    """Time of each method over the rival's, and peak memory over the rival's, with the goals as ticks."""
+    """Time and memory of each method over the rival's, with the goals as ticks; one round's time is judged by none."""
     groups = [(w, rows) for w, rows in measured(data, "training_cost") if w["suite"] in wanted["training"]]
     groups = [(w, rows) for w, rows in groups if w["device"] == "cpu"]
-    shown = [(w["suite"], row) for w, rows in groups for row in rows if row["model"] in wanted["training"][w["suite"]]]
+    shown = [(w, row) for w, rows in groups for row in rows if row["model"] in wanted["training"][w["suite"]]]
     if not shown:
         return None
 
     def draw(figure: Any) -> None:
-        left, right = figure.subplots(1, 2, sharey=True)
-        names = [f"{row['model']}" if suite == "gpt2-small" else f"{row['model']} ({suite})" for suite, row in shown]
-        for panel, column, goal, title in (
-            (left, "time_ratio", "time", "time over the rival's"),
-            (right, "peak_ratio", "memory", "peak memory over the rival's"),
-        ):
-            aims = [wanted["training"][suite][row["model"]][goal] for suite, row in shown]
+        panels = figure.subplots(1, len(_PANELS), sharey=True)
+        names = [_named(where, row) for where, row in shown]
+        for panel, (column, goal, title) in zip(panels, _PANELS, strict=True):
+            aims = [wanted["training"][where["suite"]][row["model"]][goal] for where, row in shown]
             values = [float(row[column]) for _, row in shown]
-            colours = [_COLOURS[2] if value <= aim else _COLOURS[4] for value, aim in zip(values, aims, strict=True)]
+            judged = [goal != "time" or int(row["rounds"]) > 1 for _, row in shown]
+            colours = [
+                _COLOURS[0] if not many else _COLOURS[2] if value <= aim else _COLOURS[4]
+                for value, aim, many in zip(values, aims, judged, strict=True)
+            ]
             panel.barh(range(len(names)), values, color=colours, height=0.6)
-            panel.scatter(aims, range(len(names)), marker="|", s=160, color=svg.INK, zorder=3, label="goal")
+            ticks = [(aim, place) for place, (aim, many) in enumerate(zip(aims, judged, strict=True)) if many]
+            panel.scatter(
+                *(zip(*ticks, strict=True) if ticks else ([], [])),
+                marker="|",
+                s=160,
+                color=svg.INK,
+                zorder=3,
+                label="goal",
+            )
             panel.axvline(1, color=svg.FAINT, zorder=0)
-            panel.set_title(title)
+            panel.set_title(f"{title},\nover the rival's")
             panel.set_yticks(range(len(names)), names)
-        left.invert_yaxis()
-        figure.legend(*right.get_legend_handles_labels(), loc="outside lower right")
+        panels[0].invert_yaxis()
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower right")
 
-    return draw, 9.0, 0.8 + 0.3 * len(shown)
+    return draw, 11.0, 1.2 + 0.3 * len(shown)
+
+
+def _named(where: dict[str, str], row: Row) -> str:
+    size = "" if where["size"] == "gpt2-small" else f", {where['size']}"
+    return f"{row['model']}{size}, {where['batch']} × {where['length']}"
 
 
 def sweeps(data: Path, wanted: Goals) -> Any:
