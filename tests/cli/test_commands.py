@@ -195,11 +195,11 @@ def test_check_of_a_missing_folder_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("heads", ["softmax", " cache.md", "pg", " ps.md", "Pages are in docs/heads."]),
+        ("heads", ["softmax", "cache", "pg", "Pages are in docs/heads, by name."]),
         ("heads", ["+c ", "+r:K", "softmax+cpr:20,100+mi", " cpr.md", "+proj", "softmax."]),
         ("objectives", ["mle", "histalign"]),
-        ("conditioners", ["lmh", "dau:max", "bergpt", " bergpt.md", "Pages are in docs/conditioners."]),
-        ("tasks", ["ambiguous", "lm", "seq2seq.md"]),
+        ("conditioners", ["lmh", "dau:max", "bergpt", "Pages are in docs/conditioners, by name."]),
+        ("tasks", ["ambiguous", "lm", "seq2seq", "Pages are in docs/tasks, by name."]),
         ("recipes", ["quickstart", "wikitext2-heads", "seq2seq", "Page: docs/compare.md"]),
     ],
 )
