@@ -158,7 +158,8 @@ def sweeps(data: Path, wanted: Goals) -> str:
             body.append([f"`{name}`", *cells])
         column = key[0]
         head = ["ms / peak MB", *(f"{column} {int(where[column]):,}" for where, _ in chosen)]
-        parts.append(f"**By {column}** ({_place(chosen[0][0], chosen[0][1])})\n\n{markdown(head, body)}")
+        every = [row for _, rows in chosen for row in rows]
+        parts.append(f"**By {column}** ({_place(chosen[0][0], every)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or _NOTHING
 
 
