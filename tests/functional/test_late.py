@@ -127,6 +127,14 @@ def test_other_uses_of_the_alias_count_as_well() -> None:
     same(graph.weight.grad, graph.gradients()[0] + 2 * graph.weight.detach())
 
 
+def test_a_sum_without_the_weight_takes_no_other_gradient_away() -> None:
+    graph = Graph()
+    without = summed(lambda _, given: given[0].sin().sum(), CHUNKS, [graph.states], [graph.alias])
+    (without + (graph.alias**2).sum()).backward()
+    of_states = torch.autograd.grad((graph.weight[:N] @ graph.map).tanh().sin().sum(), graph.weight)[0]
+    same(graph.weight.grad, of_states + 2 * graph.weight.detach())
+
+
 def test_two_sums_of_one_alias_alone_and_together() -> None:
     graph = Graph()
     first, second = graph.loss(), graph.loss(graph.states * 2)

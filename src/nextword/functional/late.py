@@ -30,7 +30,8 @@ class _Late(torch.autograd.Function):
         while waiting:
             own, factor = waiting.pop()
             made = _made(own, factor, ctx.dtype)
-            gradient = made if gradient is None or made is None else made.add_(gradient)
+            if made is not None:
+                gradient = made if gradient is None else made.add_(gradient)
         return gradient
 
 
