@@ -75,7 +75,7 @@ def _saved(folder: str, positions: int) -> Any:
     config = AutoConfig.from_pretrained(folder)
     room = getattr(config, "max_position_embeddings", None) or positions
     if room < positions:
-        raise ValueError(f"{folder} has room for {room} tokens, {positions} are asked for: give a smaller --length")
+        raise ValueError(f"{folder} has room for {room} tokens, {positions} are asked for: give fewer")
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     return kind.from_pretrained(folder)
 

@@ -135,8 +135,8 @@ def _decoded(
                 cells.append(cell(found[0], own) if found else "–")
             body.append(cells)
         head = ["", *(_decoding_title(where, rows) for where, rows in chosen)]
-        every = [{name: value for name, value in row.items() if name != "rounds"} for _, rows in chosen for row in rows]
-        parts.append(f"{key[0]} ({_place(chosen[0][0], every)})\n\n{markdown(head, body)}")
+        every = [row for _, rows in chosen for row in rows]
+        parts.append(f"{key[0]} ({_place(chosen[0][0], every, rounds=False)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts)
 
 
@@ -206,11 +206,11 @@ def startup(data: Path, wanted: Goals) -> str:
     return f"{_place({}, rows)}\n\n{markdown(['', 's'], body)}"
 
 
-def _place(where: Mapping[str, str], rows: Sequence[Row]) -> str:
-    """Where rows were measured, by the newest of them."""
+def _place(where: Mapping[str, str], rows: Sequence[Row], *, rounds: bool = True) -> str:
+    """Where rows were measured, by the newest of them, and how often, unless every column says so itself."""
     row = max(rows, key=lambda one: one["date"])
     said = [row["processor"], f"{row['threads']} threads", f"torch {row['torch']}", where.get("dtype", "")]
-    said += [_rounds(rows) if "rounds" in row else "", f"allocator {row['allocator']}", row["date"][:10]]
+    said += [_rounds(rows) if rounds and "rounds" in row else "", f"allocator {row['allocator']}", row["date"][:10]]
     return ", ".join(part for part in said if part)
 
 
