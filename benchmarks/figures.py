@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,13 @@ def sweeps(data: Path, wanted: Goals) -> Any:
         for column, kind in enumerate(kinds):
             points = [(int(where[kind]), rows) for where, rows in groups if where["sweep"] == kind]
             for line, (value, title) in enumerate((("ms", "ms a training step"), ("peak_mb", "peak MB"))):
-                _lines(panels[line][column], points, value)
+                _lines(panels[line][column], points, value, _models(groups))
                 panels[line][column].set_title(f"{title} by {kind}")
-        figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
+        # one legend for all panels: every line that any of them has
+        lines = {
+            label: line for panel in panels.flat for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=3, fontsize=9)
 
     return draw, 4.6 * len(kinds), 7.0
 
@@ -96,7 +100,7 @@ def history(data: Path, wanted: Goals) -> Any:
 
     def draw(figure: Any) -> None:
         panel = figure.subplots()
-        _lines(panel, points, "ms_per_step")
+        _lines(panel, points, "ms_per_step", _models(points))
         panel.set_yscale("linear")
         panel.yaxis.set_major_formatter(ticker.ScalarFormatter())
         panel.set_ylim(bottom=0)
@@ -106,10 +110,16 @@ def history(data: Path, wanted: Goals) -> Any:
     return draw, 7.0, 4.2
 
 
-def _lines(panel: Any, points: list[tuple[int, list[Row]]], value: str) -> None:
-    names = list(dict.fromkeys(row["model"] for _, rows in points for row in rows if _HIDDEN not in row["model"]))
+def _models(groups: Sequence[tuple[Any, list[Row]]]) -> list[str]:
+    return list(dict.fromkeys(row["model"] for _, rows in groups for row in rows if _HIDDEN not in row["model"]))
+
+
+def _lines(panel: Any, points: list[tuple[int, list[Row]]], value: str, names: list[str]) -> None:
+    """A line for each name that there are points of; a name has the same look in every panel that is given the same."""
     for number, name in enumerate(names):
         found = sorted((x, float(row[value])) for x, rows in points for row in rows if row["model"] == name)
+        if not found:
+            continue
         style = {"color": _COLOURS[number % len(_COLOURS)], "marker": _MARKS[number % len(_MARKS)]}
         panel.plot(*zip(*found, strict=True), label=name, **style)
     places = sorted({x for x, _ in points})

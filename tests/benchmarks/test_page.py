@@ -111,3 +111,19 @@ def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_process_that_fails_is_no_measurement() -> None:
     with pytest.raises(RuntimeError, match="failed: stop here"):
         startup.started(["-c", "raise SystemExit('stop here')"])
+
+
+def test_a_model_looks_the_same_in_every_panel() -> None:
+    from figures import _lines, _models
+    from matplotlib.figure import Figure
+
+    def rows(*names: str) -> list[dict[str, str]]:
+        return [{"model": name, "ms": "1"} for name in names]
+
+    groups = [(1, rows("rival", "a", "b")), (2, rows("rival", "b"))]
+    panels = Figure().subplots(1, 2)
+    for panel, group in zip(panels, groups, strict=True):
+        _lines(panel, [group], "ms", _models(groups))
+    looks = [{line.get_label(): (line.get_color(), line.get_marker()) for line in panel.lines} for panel in panels]
+    assert list(looks[1]) == ["rival", "b"]
+    assert looks[1].items() <= looks[0].items()
