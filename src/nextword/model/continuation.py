@@ -13,6 +13,7 @@ from torch import Tensor
 
 from nextword.functional.padding import padded
 from nextword.model.auxiliary import auxiliary_rows
+from nextword.model.contexts import context_at
 from nextword.model.inputs import DecoderInputs
 from nextword.model.observe import Observation, observe
 from nextword.model.plain_search import plain_search
@@ -53,7 +54,7 @@ class Prefixes:
             inputs, places = self._taught(model, texts, length)
             seen = observe(model, inputs)
             positions = torch.zeros(seen.states.shape[:2], dtype=torch.bool, device=places.device)
-            context = model._context_at(seen, positions.scatter(1, places, written.asked))
+            context = context_at(model, seen, positions.scatter(1, places, written.asked))
             return seen, updates(model.next_word_head, context, written, targets)
 
     def _taught(self, model: Any, texts: Int[Tensor, "R T"], length: int) -> tuple[dict[str, Any], Int[Tensor, "R S"]]:

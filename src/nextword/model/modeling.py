@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any, ClassVar
 
-import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
-from transformers.modeling_utils import slice_logits_to_keep
 
 from nextword.conditioning.encoder import POOLER, width_of
 from nextword.config import validated
-from nextword.context import Context, Layout
-from nextword.distribution import NextToken, Vocabulary
+from nextword.context import Context
+from nextword.distribution import NextToken
 from nextword.heads import Dimensions, head_spec, parse_head
 from nextword.heads import registry as heads
 from nextword.heads.head import Draw
 from nextword.model.conditioned import Conditioned
 from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
-from nextword.model.continuation import decoder_side, expect_room, prefixes_of
+from nextword.model.contexts import context_at, context_to_keep
+from nextword.model.continuation import expect_room
 from nextword.model.generation import HeadGeneration
-from nextword.model.inputs import DecoderInputs, expect_known_ids
-from nextword.model.observe import Observation, observe
+from nextword.model.loss import observed_with_loss
+from nextword.model.observe import observe
 from nextword.model.vocabulary import OutputLayer, prove_output_layer
-from nextword.objectives import Loss, parse_objective
+from nextword.objectives import parse_objective
 from nextword.objectives import registry as objectives
-
-_IGNORED_LABEL = -100
 
 
 class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
@@ -178,41 +174,9 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
         self.objective = self._new_objective(objective)
         self.config.objective = self.objective.config.model_dump()
 
-    def _context(self, seen: Observation, layout: Layout, places: Tensor, of: Callable[[Tensor], Tensor]) -> Context:
-        """The context at some places, with what gives their rows of (B, T, ...)."""
-        output_layer: Vocabulary = seen.output_layer
-        if seen.auxiliary is not None:
-            output_layer = self.conditioner.output_layer(output_layer, seen.auxiliary.conditioner)
-        return Context(
-            states=of(seen.states),
-            inputs=of(seen.inputs),
-            position=places + seen.past,
-            layout=layout,
-            output_layer=output_layer,
-            memory=seen.memory,
-            source=seen.source,
-            input_embedding=self.get_input_embeddings().weight,
-        )
-
-    def _context_at(self, seen: Observation, positions: Bool[Tensor, "B T"]) -> Context:
-        row, places = positions.nonzero(as_tuple=True)
-        return self._context(seen, Layout(row, len(positions)), places, lambda of_all: of_all[row, places])
-
-    def _context_to_keep(self, seen: Observation, keep: int | Tensor) -> Context:
-        batch, length, _ = seen.states.shape
-        places = torch.arange(length, device=seen.states.device)
-        if isinstance(keep, Tensor):
-            kept = slice_logits_to_keep(places.expand(batch, -1)[..., None], keep)[..., 0]
-            layout = Layout.full(batch, kept.shape[1], kept.device)
-            return self._context(seen, layout, kept.flatten(), lambda of_all: of_all[layout.row, kept.flatten()])
-        # the same last places of every sequence are cut out, not looked up one by one
-        last = slice(-keep, None)
-        layout = Layout.full(batch, len(places[last]), places.device)
-        return self._context(seen, layout, places[last].repeat(batch), lambda of_all: of_all[:, last].flatten(0, 1))
-
     def context(self, inputs: dict[str, Any]) -> Context:
         """What the head is given at every position of these inputs of :meth:`forward`, row after row."""
-        return self._context_to_keep(observe(self, inputs), 0)
+        return context_to_keep(self, observe(self, inputs), 0)
 
     def _prove_once(self) -> None:
         if self.config.state_scale is None:
@@ -247,7 +211,7 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
         seen = observe(self, dict(input_ids=input_ids, attention_mask=attention_mask, **inputs))
         if positions is not None and positions.shape != seen.states.shape[:2]:
             raise ValueError(f"positions: shape {tuple(positions.shape)}, expected {tuple(seen.states.shape[:2])}")
-        context = self._context_to_keep(seen, 0) if positions is None else self._context_at(seen, positions)
+        context = context_to_keep(self, seen, 0) if positions is None else context_at(self, seen, positions)
         distribution: NextToken = self.next_word_head(context, mode=mode)
         return distribution
 
@@ -340,45 +304,18 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
             "step_mask": step_mask,
             "step_ids": step_ids,
         }
-        seen, loss = self._observed(inputs | kwargs, labels)
+        seen, loss = observed_with_loss(self, inputs | kwargs, labels)
         fields = {name: value for name, value in seen.outputs.items() if name not in seen.unwanted}
         if loss is not None:
             self.loss_parts = loss.parts
             fields["loss"] = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
         if (labels is None or not self.training) if return_logits is None else return_logits:
-            kept = self._context_to_keep(seen, logits_to_keep if draw is None else 1)
+            kept = context_to_keep(self, seen, logits_to_keep if draw is None else 1)
             distribution = self.next_word_head(kept)
             logits = self.next_word_head.logits(distribution) if draw is None else draw(distribution)
             fields["logits"] = logits.unflatten(0, (len(seen.states), -1))
         outputs = type(seen.outputs)(**fields)
         return outputs.to_tuple() if return_dict is False else outputs
-
-    def _observed(self, inputs: dict[str, Any], labels: Tensor | None) -> tuple[Observation, Loss | None]:
-        """One pass, and the loss where there are labels; in a sequence update both are of what the model writes."""
-        if labels is None:
-            return observe(self, inputs), None
-        prefixes = prefixes_of(self, inputs) if self.training else None
-        if prefixes is not None:
-            _, targets = self._targets(decoder_side(self, inputs, labels), labels)
-            return prefixes.update(self, int((targets != _IGNORED_LABEL).sum()))
-        seen = observe(self, inputs)
-        labels, targets = self._targets(seen.decoder, labels)
-        counted = targets != _IGNORED_LABEL
-        context = self._context_at(seen.with_labels(labels), counted)
-        return seen, self.objective(self.next_word_head, context, targets[counted])
-
-    def _targets(self, decoder: DecoderInputs, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """The labels without those of padding, and what each position has to predict."""
-        if labels.shape != decoder.ids.shape:
-            raise ValueError(
-                f"labels: shape {tuple(labels.shape)}, expected that of the tokens, {tuple(decoder.ids.shape)}"
-            )
-        labels = labels.masked_fill(~decoder.valid, _IGNORED_LABEL)
-        expect_known_ids("labels", labels, OutputLayer(self.backbone).size, ignored=_IGNORED_LABEL)
-        if self.config.is_encoder_decoder:
-            return labels, labels
-        # the state at a place predicts the token after it
-        return labels, nn.functional.pad(labels[:, 1:], (0, 1), value=_IGNORED_LABEL)
 
     def extra_repr(self) -> str:
         """The head spec."""
