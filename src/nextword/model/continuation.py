@@ -14,7 +14,7 @@ from torch import Tensor
 from nextword.functional.padding import padded
 from nextword.model.auxiliary import auxiliary_rows
 from nextword.model.contexts import context_at
-from nextword.model.inputs import DecoderInputs
+from nextword.model.inputs import DecoderInputs, valid_places
 from nextword.model.observe import Observation, observe
 from nextword.model.plain_search import plain_search
 from nextword.objectives import Loss
@@ -127,12 +127,12 @@ def continued(
     return made
 
 
-def decoder_side(model: Any, inputs: Mapping[str, Any], labels: Tensor) -> DecoderInputs:
+def decoder_side(model: Any, inputs: Mapping[str, Any]) -> DecoderInputs:
     """The decoder's side of a batch that the backbone is not going to see, for its targets to be counted."""
     if not model.config.is_encoder_decoder:
         return DecoderInputs.of(inputs["input_ids"], None, inputs.get("attention_mask"), model.backbone)
-    mask = inputs.get("decoder_attention_mask")
-    return DecoderInputs(labels, torch.ones_like(labels, dtype=torch.bool) if mask is None else mask.bool())
+    labels, mask = inputs["labels"], inputs.get("decoder_attention_mask")
+    return DecoderInputs(labels, valid_places("decoder_attention_mask", mask, labels))
 
 
 @contextmanager

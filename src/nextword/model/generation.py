@@ -134,7 +134,8 @@ class HeadGeneration:
     def _maybe_prepare_encoder_kwargs_for_generation(
         self, inputs_tensor: Tensor, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> dict[str, Any]:
-        if self.config.is_encoder_decoder and "encoder_outputs" not in model_kwargs:
+        given = "encoder_outputs" in model_kwargs or inputs_tensor.is_floating_point()
+        if self.config.is_encoder_decoder and not given:
             expect_source(self, inputs_tensor)
         # generation keeps the encoder's states but not its words; put here, they are repeated for beams with the states
         if self.next_word_head.reads_source and "source_ids" not in model_kwargs:

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Bool, Int
 from torch import Tensor
 from transformers.utils.import_utils import is_torchdynamo_compiling
+
+_WHOLE = (torch.int64, torch.int32)
 
 
 @dataclass(frozen=True)
@@ -15,50 +18,120 @@ class DecoderInputs:
     """The decoder's side of a call.
 
     Args:
-        ids: New tokens (B, T); -1 where only their embeddings are given.
-        valid: False at padding (B, T).
+        ids: New tokens; -1 where only their embeddings are given.
+        valid: False at padding.
     """
 
-    ids: Tensor
-    valid: Tensor
+    ids: Int[Tensor, "B T"]
+    valid: Bool[Tensor, "B T"]
 
     @classmethod
-    def of(cls, ids: Tensor | None, embeds: Tensor | None, mask: Any, backbone: Any) -> DecoderInputs:
+    def of(
+        cls, ids: Any, embeds: Any, mask: Any, backbone: Any, *, side: str = "", past: int | None = 0
+    ) -> DecoderInputs:
         """Read from the arguments of a forward call.
 
         Args:
             ids: Token ids (B, T) or None.
             embeds: Embeddings (B, T, D) instead of, or beside, the ids.
-            mask: Attention mask; a 2-D one may be longer than the new tokens (it covers the past too), others say
-                nothing about padding of single tokens and are not looked at.
+            mask: Attention mask, as in :func:`valid_places`.
             backbone: The model, for the size of its vocabulary.
+            side: What stands before the names of these arguments: ``decoder_`` in an encoder-decoder model.
+            past: Places that the KV cache holds; None where that is not known.
 
         Raises:
-            ValueError: No tokens at all, or ids outside the vocabulary.
+            ValueError: No tokens at all, ids outside the vocabulary, or tensors of another type or shape.
         """
-        given = ids if ids is not None else embeds
-        if given is not None and not isinstance(given, Tensor):
-            raise ValueError(f"tokens: a tensor of ids (batch, places) is needed, {type(given).__name__} given")
-        if given is not None and given.ndim < 2:
-            raise ValueError(
-                f"tokens: shape {tuple(given.shape)}, (batch, places) is needed; add ids[None] for one row"
-            )
-        if ids is not None and ids.is_floating_point():
-            raise ValueError(f"input_ids: {ids.dtype} given, whole numbers are needed; embeddings go to inputs_embeds")
-        if given is None:
+        if ids is None and embeds is None:
             raise ValueError("no tokens: pass input_ids (for an encoder-decoder model decoder_input_ids or labels)")
+        if ids is not None:
+            ids = expect_ids(f"{side}input_ids", ids)
+        if embeds is not None:
+            _expect_embeddings(f"{side}inputs_embeds", embeds)
+        given = ids if ids is not None else embeds
+        if given.shape[0] == 0:
+            raise ValueError("empty batch: at least one row is needed")
         if given.shape[1] == 0:
             raise ValueError("empty prompt: at least one token is needed; start with the model's bos token")
         if ids is not None:
-            expect_known_ids("input_ids", ids, backbone.get_input_embeddings().weight.shape[0])
-            ids = ids.long()  # embeddings take int32 as well
+            expect_known_ids(f"{side}input_ids", ids, backbone.get_input_embeddings().weight.shape[0])
         else:
             ids = torch.full(given.shape[:2], -1, dtype=torch.long, device=given.device)
-        if isinstance(mask, Tensor) and mask.ndim == 2:
-            valid = mask[:, -given.shape[1] :].bool()
-        else:
-            valid = torch.ones(given.shape[:2], dtype=torch.bool, device=given.device)
-        return cls(ids, valid)
+        return cls(ids, valid_places(f"{side}attention_mask", mask, ids, past))
+
+
+def expect_ids(name: str, ids: Any) -> Tensor:
+    """Token ids as int64; raises ValueError where they are no (batch, places) of whole numbers."""
+    if not isinstance(ids, Tensor):
+        raise ValueError(f"{name}: a tensor of ids (batch, places) is needed, {type(ids).__name__} given")
+    if ids.dtype not in _WHOLE:
+        hint = f"; embeddings go to {name.replace('input_ids', 'inputs_embeds')}" if ids.is_floating_point() else ""
+        raise ValueError(
+            f"{name}: {ids.dtype} given, whole numbers are needed (torch.int64 or torch.int32)"
+            f"{hint if name.endswith('input_ids') else ''}"
+        )
+    if ids.ndim != 2:
+        hint = f"; add {name}[None] for one row" if ids.ndim == 1 else ""
+        raise ValueError(f"{name}: shape {tuple(ids.shape)}, (batch, places) is needed{hint}")
+    return ids.long()  # embeddings take int32 as well
+
+
+def _expect_embeddings(name: str, embeds: Any) -> None:
+    if not isinstance(embeds, Tensor):
+        raise ValueError(f"{name}: a tensor (batch, places, width) is needed, {type(embeds).__name__} given")
+    if not embeds.is_floating_point():
+        raise ValueError(
+            f"{name}: {embeds.dtype} given, vectors are needed; ids go to {name.replace('inputs_embeds', 'input_ids')}"
+        )
+    if embeds.ndim != 3:
+        raise ValueError(f"{name}: shape {tuple(embeds.shape)}, (batch, places, width) is needed")
+
+
+def valid_places(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> Bool[Tensor, "B T"]:
+    """True at new tokens, False at padding.
+
+    Args:
+        name: Of the mask, for messages.
+        mask: 2-D attention mask; it covers the places in the KV cache too. Masks of other kinds (4-D, a dictionary,
+            none) say who sees whom and nothing about padding, so all tokens are valid.
+        tokens: The new ones (B, T) or (B, T, D).
+        past: Places that the KV cache holds; None where that is not known.
+
+    Raises:
+        ValueError: The mask does not fit the tokens, or its numbers are no 1 and 0.
+    """
+    rows, places = tokens.shape[:2]
+    if isinstance(mask, list | tuple) or (isinstance(mask, Tensor) and mask.ndim < 2):
+        given = f"shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"{name}: {given} given, a tensor (batch, places) is needed: 1 for tokens, 0 for padding")
+    if not isinstance(mask, Tensor) or mask.ndim != 2:
+        return torch.ones((rows, places), dtype=torch.bool, device=tokens.device)
+    fits = mask.shape[1] >= places if past is None else mask.shape[1] == places + past
+    if len(mask) != rows or not fits:
+        held = f": {past} places in the KV cache and {places} new ones" if past else ""
+        raise ValueError(f"{name}: shape {tuple(mask.shape)}, expected ({rows}, {places + (past or 0)}){held}")
+    if mask.device.type == "cpu" and not is_torchdynamo_compiling() and bool((mask < 0).any()):
+        raise ValueError(
+            f"{name}: {mask.min().item():g} found, 1 stands for tokens and 0 for padding; a mask that is added to "
+            "attention scores has four dimensions"
+        )
+    return mask[:, -places:].bool()
+
+
+def expect_positions(position_ids: Any) -> None:
+    """Raises ValueError where positions are given that no model can look up."""
+    if position_ids is not None and (not isinstance(position_ids, Tensor) or position_ids.dtype not in _WHOLE):
+        given = position_ids.dtype if isinstance(position_ids, Tensor) else type(position_ids).__name__
+        raise ValueError(f"position_ids: {given} given, a tensor of whole numbers is needed")
+
+
+def expect_chosen(positions: Any, shape: torch.Size) -> None:
+    """Raises ValueError where positions are not chosen by a mask (B, T) of True and False."""
+    given = positions.dtype if isinstance(positions, Tensor) else type(positions).__name__
+    if given is not torch.bool:
+        raise ValueError(f"positions: {given} given, a mask of torch.bool is needed: True at those to keep")
+    if positions.shape != shape:
+        raise ValueError(f"positions: shape {tuple(positions.shape)}, expected {tuple(shape)}")
 
 
 def expect_known_ids(name: str, ids: Tensor, size: int, *, ignored: int | None = None) -> None:

@@ -21,6 +21,7 @@ from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.contexts import context_at, context_to_keep
 from nextword.model.continuation import expect_room
 from nextword.model.generation import HeadGeneration
+from nextword.model.inputs import expect_chosen
 from nextword.model.loss import observed_with_loss
 from nextword.model.observe import observe
 from nextword.model.vocabulary import OutputLayer, prove_output_layer
@@ -209,8 +210,8 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
             raise ValueError(f"mode '{mode}': head '{head_spec(self.next_word_head.config)}' has {', '.join(modes)}")
         self._prove_once()
         seen = observe(self, dict(input_ids=input_ids, attention_mask=attention_mask, **inputs))
-        if positions is not None and positions.shape != seen.states.shape[:2]:
-            raise ValueError(f"positions: shape {tuple(positions.shape)}, expected {tuple(seen.states.shape[:2])}")
+        if positions is not None:
+            expect_chosen(positions, seen.states.shape[:2])
         context = context_to_keep(self, seen, 0) if positions is None else context_at(self, seen, positions)
         distribution: NextToken = self.next_word_head(context, mode=mode)
         return distribution
@@ -304,12 +305,12 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
             "step_mask": step_mask,
             "step_ids": step_ids,
         }
-        seen, loss = observed_with_loss(self, inputs | kwargs, labels)
-        fields = {name: value for name, value in seen.outputs.items() if name not in seen.unwanted}
+        seen, loss = observed_with_loss(self, inputs | kwargs)
+        fields = dict(seen.outputs)
         if loss is not None:
             self.loss_parts = loss.parts
             fields["loss"] = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
-        if (labels is None or not self.training) if return_logits is None else return_logits:
+        if (loss is None or not self.training) if return_logits is None else return_logits:
             kept = context_to_keep(self, seen, logits_to_keep if draw is None else 1)
             distribution = self.next_word_head(kept)
             logits = self.next_word_head.logits(distribution) if draw is None else draw(distribution)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,14 @@ from nextword.context import Memory, Source
 from nextword.heads import head_spec
 from nextword.history import History, StaticHistory, attach_history, history_of, kv_length, new_cache
 from nextword.model.auxiliary import Auxiliary, auxiliary_of, put_in
-from nextword.model.inputs import DecoderInputs, expect_known_ids, too_long
+from nextword.model.inputs import (
+    DecoderInputs,
+    expect_ids,
+    expect_known_ids,
+    expect_positions,
+    too_long,
+    valid_places,
+)
 from nextword.model.tap import run_tapped
 from nextword.model.vocabulary import OutputLayer
 
@@ -24,7 +32,7 @@ class Observation:
     """What one pass showed.
 
     Args:
-        outputs: The backbone's outputs, with logits of no position.
+        outputs: What the caller asked of the backbone; no logits.
         decoder: The decoder's new tokens.
         states: What the output layer reads (B, T, D).
         inputs: What the head's projections read (B, T, Q).
@@ -33,7 +41,6 @@ class Observation:
         source: The encoder's side or the auxiliary text, where the head reads it.
         output_layer: That of the backbone.
         auxiliary: What the conditioner made of the auxiliary text, where there is a conditioner.
-        unwanted: Outputs that were asked for the head's sake only, or are empty.
     """
 
     outputs: Any
@@ -45,7 +52,6 @@ class Observation:
     source: Source | None
     output_layer: OutputLayer
     auxiliary: Auxiliary | None
-    unwanted: frozenset[str]
 
     def with_labels(self, labels: Tensor) -> Observation:
         """With labels in memory, for objectives that ask for them; only where the whole sequence is at hand."""
@@ -60,27 +66,28 @@ def observe(model: Any, inputs: dict[str, Any]) -> Observation:
     Args:
         model: A :class:`~nextword.model.modeling.NextWordModel`.
         inputs: Arguments of its forward that are not None; those named ``source_ids``, ``step_mask``, ``step_ids`` and
-            ``labels`` are for the head only.
+            the labels are for the head only.
     """
     head, seq2seq = model.next_word_head, model.config.is_encoder_decoder
     inputs = {name: value for name, value in inputs.items() if value is not None}
-    labels = inputs.pop("labels", None)
+    labels, shift_labels = inputs.pop("labels", None), inputs.pop("shift_labels", None)
     if seq2seq and labels is not None and not {"decoder_input_ids", "decoder_inputs_embeds"} & set(inputs):
         inputs["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels)
     source_ids = inputs.pop("source_ids", inputs.get("input_ids")) if seq2seq else None
     padding_known = "step_mask" in inputs  # generation may have made a 4-D mask of it, or several
     decoder = _decoder_inputs(model, inputs)
-    if labels is not None:
+    if labels is not None or shift_labels is not None:
         inputs.setdefault("use_cache", False)
-    if seq2seq and "encoder_outputs" not in inputs:
-        expect_source(model, inputs.get("input_ids"))
+    expect_positions(inputs.get("position_ids"))
+    if seq2seq:
+        _expect_source(model, inputs, len(decoder.ids))
     if head.remembers:
         mask = None if padding_known else inputs.get("decoder_attention_mask" if seq2seq else "attention_mask")
         _expect_one_text_a_row(mask, inputs.get("position_ids"), decoder.valid)
     history = _history(model, inputs)
     auxiliary = auxiliary_of(model, inputs, len(decoder.ids), history)
     virtual = 0 if auxiliary is None else put_in(model, inputs, auxiliary, history)
-    kept_layers = inputs.get("output_hidden_states") or getattr(model.config.text_config, "output_hidden_states", False)
+    wanted_layers = inputs.get("output_hidden_states", getattr(model.config.text_config, "output_hidden_states", False))
     if head.layers:
         inputs["output_hidden_states"] = True
 
@@ -104,13 +111,27 @@ def observe(model: Any, inputs: dict[str, Any]) -> Observation:
     source = auxiliary.source if auxiliary is not None else None
     if source is None and head.reads_source:
         source = _source(model, outputs, inputs, source_ids, history)
-    unwanted = {"logits"} | (_HIDDEN if head.layers and not kept_layers else set())
-    return Observation(
-        outputs, decoder, states, read, past, memory, source, output_layer, auxiliary, frozenset(unwanted)
-    )
+    shown = {name: value for name, value in outputs.items() if name != "logits"}
+    if head.layers:
+        shown |= {name: _selected(shown.pop(name), wanted_layers) for name in _HIDDEN if name in shown}
+    asked = type(outputs)(**shown)
+    return Observation(asked, decoder, states, read, past, memory, source, output_layer, auxiliary)
 
 
 _HIDDEN = frozenset({"hidden_states", "decoder_hidden_states", "encoder_hidden_states"})
+
+
+def _selected(layers: tuple[Tensor, ...], wanted: bool | int | Sequence[int]) -> tuple[Tensor | None, ...] | None:
+    """The layers that ``output_hidden_states`` asks for, None in place of the others; None where it asks for none.
+
+    >>> _selected((torch.tensor(5), torch.tensor(6), torch.tensor(7)), [0, -1])
+    (tensor(5), None, tensor(7))
+    """
+    if not wanted or wanted is True:
+        return layers if wanted else None
+    numbers = {wanted} if isinstance(wanted, int) else set(wanted)
+    count = len(layers)
+    return tuple(layer if {place, place - count} & numbers else None for place, layer in enumerate(layers))
 
 
 _NAMED = frozenset(
@@ -121,21 +142,44 @@ _NAMED = frozenset(
 
 def _decoder_inputs(model: Any, inputs: dict[str, Any]) -> DecoderInputs:
     step_mask, step_ids = inputs.pop("step_mask", None), inputs.pop("step_ids", None)
-    if model.config.is_encoder_decoder:
-        ids, embeds = inputs.get("decoder_input_ids"), inputs.get("decoder_inputs_embeds")
-        mask = inputs.get("decoder_attention_mask")
-    else:
-        ids, embeds, mask = inputs.get("input_ids", step_ids), inputs.get("inputs_embeds"), inputs.get("attention_mask")
-    return DecoderInputs.of(ids, embeds, mask if step_mask is None else step_mask, model.backbone)
+    side = "decoder_" if model.config.is_encoder_decoder else ""
+    ids, embeds = inputs.get(f"{side}input_ids", None if side else step_ids), inputs.get(f"{side}inputs_embeds")
+    if step_mask is not None:  # generation's, of the new tokens alone
+        return DecoderInputs.of(ids, embeds, step_mask, model.backbone, side=side)
+    past = _known_past(model, inputs.get("past_key_values"))
+    return DecoderInputs.of(ids, embeds, inputs.get(f"{side}attention_mask"), model.backbone, side=side, past=past)
 
 
-def expect_source(model: Any, ids: Tensor | None) -> None:
+def _known_past(model: Any, kv_cache: Any) -> int | None:
+    """Places of the text that a KV cache holds; None where it keeps no count, or none on the host."""
+    if kv_cache is None:
+        return 0
+    held = None if getattr(kv_cache, "is_compileable", True) else kv_length(kv_cache)
+    if not isinstance(held, int):
+        return None
+    history = history_of(kv_cache)
+    return held - (0 if history is None else history.virtual)
+
+
+def expect_source(model: Any, ids: Any) -> None:
     """Raises ValueError where an encoder would be given no tokens, or tokens outside the vocabulary."""
-    if ids is None or ids.is_floating_point():
-        return
+    ids = expect_ids("input_ids", ids)
     if ids.numel() == 0:
         raise ValueError("empty source: at least one token is needed")
     expect_known_ids("input_ids", ids, model.get_input_embeddings().weight.shape[0])
+
+
+def _expect_source(model: Any, inputs: dict[str, Any], rows: int) -> None:
+    """Raises ValueError where source, its mask and the decoder's rows do not go together."""
+    encoded, embeds, ids = (inputs.get(name) for name in ("encoder_outputs", "inputs_embeds", "input_ids"))
+    if encoded is None and ids is not None:
+        expect_source(model, ids)
+    source = embeds if ids is None else ids
+    if encoded is None and source is not None:
+        valid_places("attention_mask", inputs.get("attention_mask"), source)
+    source = source if encoded is None else encoded[0]
+    if source is not None and len(source) != rows:
+        raise ValueError(f"source: {len(source)} rows for {rows} of the decoder; each needs a source of its own")
 
 
 def _expect_one_text_a_row(mask: Any, positions: Tensor | None, valid: Tensor) -> None:
@@ -210,8 +254,8 @@ def _source(
             f"head '{head_spec(model.next_word_head.config)}' reads the source's words: pass input_ids, or "
             "source_ids where encoder_outputs are given"
         )
+    source_ids, states = expect_ids("source_ids", source_ids), outputs.encoder_last_hidden_state
     expect_known_ids("source_ids", source_ids, model.get_input_embeddings().weight.shape[0])
-    source_ids, states = source_ids.long(), outputs.encoder_last_hidden_state
     if source_ids.shape != states.shape[:2]:
         raise ValueError(
             f"source_ids: shape {tuple(source_ids.shape)}, expected that of the encoder's states, "
@@ -220,7 +264,7 @@ def _source(
     mask = inputs.get("attention_mask")
     if mask is not None and mask.ndim != 2:
         raise ValueError("this head reads the source's words: pass the source's 2-D padding mask (batch, places)")
-    valid = torch.ones_like(source_ids, dtype=torch.bool) if mask is None else mask.bool()
+    valid = valid_places("attention_mask", mask, source_ids)
     if history is None:
         return Source(source_ids, valid, states, model.next_word_head.source_streams(states))
     kept = history.of_source(lambda: model.next_word_head.source_streams(states))

@@ -1,0 +1,105 @@
+"""A loss is that of the text: the same alone, padded on the left and padded on the right, for every head and objective.
+
+Padding is filled with other tokens of the vocabulary, labels included: what stands there must not matter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import nextword as nw
+from conformance.heads import pairs, specs, with_head
+
+HEADS = specs()
+OBJECTIVES: dict[str, Any] = {name: name for name in nw.objectives.registry.names()} | {
+    "mle:labels": "mle:labels",
+    "histalign,labels": {"objective": "histalign", "memory_values": "labels", "ranks": "valid"},
+    "histalign,pair_sum": {"objective": "histalign", "reduction": "pair_sum", "ranks": "valid"},
+    "unlikelihood+seq": "unlikelihood+seq:1,3x4",
+}
+LAYOUTS = {(6,): [("right", 3), ("left", 3)], (3, 8): [("left", 0)]}
+"""Lengths of the texts of a batch, and paddings (side, and how much more than needed) that must not change its loss."""
+
+
+def test_every_objective_stands_here() -> None:
+    assert {nw.objectives.parse_objective(spec).objective for spec in OBJECTIVES.values()} == set(
+        nw.objectives.registry.names()
+    )
+
+
+def texts(lengths: Sequence[int], seed: int) -> list[Tensor]:
+    """Texts of few tokens, so that they come again."""
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(3, 9, (length,), generator=generator) for length in lengths]
+
+
+def laid_out(rows: list[Tensor], side: str, extra: int) -> tuple[Tensor, Tensor]:
+    """Ids and mask (B, T), with other tokens at padding: as many as needed, and ``extra`` more."""
+    width = max(map(len, rows)) + extra
+    ids = torch.randint(3, 20, (len(rows), width), generator=torch.Generator().manual_seed(9))
+    mask = torch.zeros_like(ids)
+    for own, seen, row in zip(ids, mask, rows, strict=True):
+        at = slice(width - len(row), None) if side == "left" else slice(0, len(row))
+        own[at], seen[at] = row, 1
+    return ids, mask
+
+
+def arguments(model: Any, lengths: Sequence[int], side: str, extra: int) -> dict[str, Tensor]:
+    """A batch with labels at every place; sources are padded on the same side as targets."""
+    ids, mask = laid_out(texts(lengths, 1), side, extra)
+    if not model.config.is_encoder_decoder:
+        return {
+            "input_ids": ids,
+            "attention_mask": mask,
+            "labels": ids,
+            "position_ids": (mask.cumsum(1) - 1).clamp_min(0),
+        }
+    source, source_mask = laid_out(texts(lengths[::-1], 2), side, extra)
+    return {
+        "input_ids": source,
+        "attention_mask": source_mask,
+        "decoder_input_ids": ids,
+        "decoder_attention_mask": mask,
+        "labels": laid_out(texts(lengths, 3), side, extra)[0],
+    }
+
+
+def loss_of(model: Any, objective: Any, given: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """The loss of the first update of a training without dropout, and the gradient of the output embedding."""
+    model.set_objective(objective)
+    model.zero_grad()
+    loss = model(**given).loss
+    loss.backward()
+    return loss.detach(), model.get_output_embeddings().weight.grad.clone()
+
+
+def taken(model: Any) -> list[str]:
+    """Names of the objectives that make sense with the model's head."""
+    found = []
+    for name, objective in OBJECTIVES.items():
+        with contextlib.suppress(ValueError):
+            model.set_objective(objective)
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize(("family", "head"), pairs("gpt2", "t5", every=("gpt2",)))
+def test_loss_alone_is_the_loss_when_padded(family: str, head: str) -> None:
+    model = with_head(family, HEADS[head], dtype=torch.float64)
+    model.train().backbone.eval()
+    names = taken(model)
+    assert {"mle", "unlikelihood", "face"} <= set(names)
+    for name in names:
+        for lengths, layouts in LAYOUTS.items():
+            expected, gradient = loss_of(model, OBJECTIVES[name], arguments(model, lengths, "right", 0))
+            for side, extra in layouts:
+                found, own = loss_of(model, OBJECTIVES[name], arguments(model, lengths, side, extra))
+                where = f"{name}, {extra} more on the {side}: {found} for {expected}"
+                torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12, msg=where)
+                torch.testing.assert_close(own, gradient, rtol=1e-7, atol=1e-10, msg=where)
