@@ -23,6 +23,7 @@ from nextword.distribution import (
     Scores,
     TokenClasses,
 )
+from nextword.distribution.scores import in_one_product
 from nextword.functional.entries import Entries
 
 N, D, V, S = 7, 4, 11, 5
@@ -278,6 +279,36 @@ def test_large_scores_keep_the_digits_that_log_softmax_keeps(offset: float, entr
         assert (ours.log_prob(ids).double() - wide.log_prob(ids)).abs().max() <= reference + 2e-6
         assert (ours.log_probs().double() - wide.log_probs()).abs().max() <= reference + 2e-6
         torch.testing.assert_close(sum(ours.sources(ids).values()), ours.log_prob(ids).exp(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("offset", [0.0, -1000.0, 1e4])
+def test_large_scores_of_classes_keep_the_digits_that_log_softmax_keeps(offset: float) -> None:
+    scores, of_classes = (randn(N, 1000) * 3 + offset).float(), (randn(N, 3, seed=1) * 3).float()
+    classes = TokenClasses.of(torch.randint(0, 3, (1000,), generator=torch.Generator().manual_seed(1)))
+    # (of such a vocabulary every way to its scores gives the same ones, to the last bit)
+    ours = Factorized(LinearVocabulary(torch.eye(1000)), scores, of_classes, classes)
+    wide = torch.empty(N, 1000, dtype=torch.float64)
+    reference, mass = torch.zeros(()), []
+    for members, of_class in zip(classes.members, of_classes.double().log_softmax(-1).unbind(-1), strict=True):
+        own = scores[:, members]
+        wide[:, members] = own.double().log_softmax(-1) + of_class[:, None]
+        reference = (own.log_softmax(-1).double() - own.double().log_softmax(-1)).abs().max().maximum(reference)
+        mass.append(scores.double().log_softmax(-1)[:, members].exp().sum(-1).log())
+    assert (ours.log_probs().double() - wide).abs().max() <= reference + 2e-6
+    ids = torch.arange(N)[:, None]
+    torch.testing.assert_close(ours.log_prob(ids), ours.log_probs().gather(1, ids), rtol=0, atol=1e-6)
+    assert (ours.log_softmax_class_mass().double() - torch.stack(mass, -1)).abs().max() <= reference + 2e-6
+
+
+def test_a_product_made_beforehand_is_used_once(base: Scores) -> None:
+    """Asking uses its scores up, so a second question makes its own."""
+    other = Scores(base.vocabulary, randn(N, D, seed=9))
+    ids = torch.arange(2).expand(N, -1)
+    with torch.no_grad():
+        for part, whole in zip(in_one_product([base, other]), (base, other), strict=True):
+            for _ in range(2):
+                torch.testing.assert_close(part._log_prob(ids), whole.log_prob(ids))
+            torch.testing.assert_close(part._log_probs(), whole.log_probs())
 
 
 def test_sample_cuts(base: Scores) -> None:

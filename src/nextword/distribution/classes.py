@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import torch
 from jaxtyping import Int
@@ -55,3 +56,9 @@ class TokenClasses:
     def members(self) -> tuple[Tensor, ...]:
         """Token ids of each class."""
         return torch.split(self.order, list(self.sizes))
+
+    @cached_property
+    def column(self) -> Int[Tensor, "V"]:
+        """Where each token stands in ``order``."""
+        begins = self.order.new_tensor([0, *accumulate(self.sizes)])
+        return begins[self.token_class] + self.place

@@ -60,15 +60,18 @@ class Factorized(NextToken):
     def log_softmax_class_mass(self) -> Float[Tensor, "N C"]:
         """Log of the probability that each class would have under one softmax over all tokens."""
         chunks = self._chunks()
-        mass = concatenate_chunks(lambda rows: self.map(lambda own: own[rows])._own_class_mass(), chunks)
+        mass = concatenate_chunks(lambda rows: self.map(lambda own: own[rows])._class_mass(), chunks)
         return mass.log_softmax(-1)
 
-    def _own_class_mass(self) -> Float[Tensor, "N C"]:
-        return self._class_mass(self.vocabulary(self.states))
+    def _class_mass(self) -> Float[Tensor, "N C"]:
+        """Up to a constant of each row: relative to its peak, sums of large scores keep their digits."""
+        scores = at_least_float32(self.vocabulary(self.states))
+        scores = scores - scores.detach().amax(-1, keepdim=True)
+        return torch.stack([own.logsumexp(-1) for own in self._split(scores)], -1)
 
-    def _class_mass(self, scores: Float[Tensor, "N V"]) -> Float[Tensor, "N C"]:
-        by_class = torch.split(at_least_float32(scores)[:, self.classes.order], list(self.classes.sizes), dim=-1)
-        return torch.stack([own.logsumexp(-1) for own in by_class], -1)
+    def _split(self, scores: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N _"], ...]:
+        """The scores of each class."""
+        return torch.split(scores[:, self.classes.order], list(self.classes.sizes), dim=-1)
 
     def within(self, chosen: Int[Tensor, "N"]) -> Float[Tensor, "N V"]:
         """Log-probability of every token, given the class at each position; ``-inf`` outside it (eq. 7).
@@ -111,8 +114,14 @@ class Factorized(NextToken):
         ]
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
-        scores = at_least_float32(self.vocabulary(self.states))
-        return scores + (self.log_class_probs() - self._class_mass(scores))[:, self.classes.token_class]
+        # within each class first, as in training: less a normaliser as large as themselves, scores would lose digits
+        by_class = zip(
+            self._split(at_least_float32(self.vocabulary(self.states))),
+            self.log_class_probs().split(1, -1),
+            strict=True,
+        )
+        log_probs = torch.cat([own.log_softmax(-1) + of_class for own, of_class in by_class], -1)
+        return log_probs[:, self.classes.column]
 
     def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         if not self._is_grouped(ids):

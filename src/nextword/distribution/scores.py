@@ -79,15 +79,17 @@ class Scores(NextToken):
         return self._edited()[0]
 
     def given(self, scores: Float[Tensor, "N V"]) -> Scores:
-        """The same with the vocabulary's product already made: ``scores`` are it, and are used up."""
+        """The same with the vocabulary's product already made: ``scores`` are it. The first question uses them up."""
         changed = copy(self)
         changed._product = scores
         return changed
 
     def _edited(self) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """The dense scores after the edits, and which tokens each edit changed."""
-        product = self.vocabulary(self.states) if self._product is None else self._product
-        scores = at_least_float32(product)
+        # what is made of a product takes its place, so it answers one question, and the next one makes another
+        product, self._product = self._product, None
+        scores = at_least_float32(self.vocabulary(self.states) if product is None else product)
+        del product
         if self.nonlinearity is not None:
             scores = self.nonlinearity(scores)
         touched: list[Touched] = []
@@ -158,7 +160,7 @@ class Scores(NextToken):
 def in_one_product(parts: Sequence[NextToken]) -> list[NextToken]:
     """The same distributions; those that are softmaxes over one vocabulary have their products made at once.
 
-    They are to be asked once each: asking uses the scores up.
+    A product answers the first question to a distribution; a second one has it made again.
     """
     softmaxes = [part for part in parts if isinstance(part, Scores)]
     together = [part for part in softmaxes if part.vocabulary is softmaxes[0].vocabulary]
