@@ -3,11 +3,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from nextword.evaluation import read_samples
+from nextword.evaluation.samples import PlainText
 from nextword.metrics.units import Words
 
 
@@ -102,3 +103,37 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match="can be read only once; write it to a file"):
         list(read_samples(tmp_path / "pipe", Words()))
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted", "texts"),
+    [
+        ("a b\nc\n", None, ["a b", "c"]),
+        ("a b\r\nc", None, ["a b", "c"]),
+        ("\na b\n\n", None, ["", "a b", ""]),  # no blank line between two texts: lines, none of them dropped
+        ("a b\nc\n\n \nd\n\n", None, ["a b\nc", "d"]),
+        ("a b\nc\n\nd\n", "lines", ["a b", "c", "", "d"]),
+        ("a b\nc\n", "blocks", ["a b\nc"]),
+        ('"quoted"\n[CLS] b\n', None, ['"quoted"', "[CLS] b"]),
+        ('{"text": "a\\nb"}\n', None, ["a\nb"]),  # JSON lines, whatever the file is called
+    ],
+)
+@pytest.mark.parametrize("name", ["mine.txt", "mine.out", "mine"])
+def test_plain_text(name: str, content: str, wanted: PlainText | None, texts: list[str], tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(content, newline="")
+    found = list(read_samples(path, Words(), plain_text=wanted))
+    assert [sample.text for sample in found] == texts
+
+
+def test_plain_text_names_its_lines_and_has_no_fields(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("a\nb\n\n\nc\n")
+    assert [sample.place for sample in read_samples(path, Words())] == [f"{path}, line 1", f"{path}, line 5"]
+    with pytest.raises(ValueError, match=r"mine.txt is plain text, which has no fields: leave out --field text=output"):
+        list(read_samples(path, Words(), {"text": "output"}))
+    path.write_text("")
+    with pytest.raises(ValueError, match=r"mine.txt is empty"):
+        list(read_samples(path, Words()))
+    with pytest.raises(ValueError, match=r"rows.csv is a table \(.csv\); give one JSON object a line"):
+        list(read_samples(tmp_path / "rows.csv", Words()))
