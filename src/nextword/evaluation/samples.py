@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
+from nextword.config import is_but, wanted
 from nextword.corpora import Digest, is_json_lines, json_lines, numbered_lines, table_ending
 from nextword.metrics.sample import Sample
 from nextword.metrics.units import Unit
@@ -136,13 +138,12 @@ def _sample(content: dict[str, Any], place: str, renamed: Mapping[str, str]) -> 
         raise ValueError("\n".join(f"{place}: {_explain(error)}" for error in fault.errors()[:5])) from None
 
 
-def _explain(error: Any) -> str:
+def _explain(error: ErrorDetails) -> str:
     where = ".".join(str(step) for step in error["loc"])
-    message = error["msg"].removeprefix("Value error, ")
-    if not where:
-        return str(message)
-    given = repr(error["input"])
-    return f"'{where}': {message} (given: {given if len(given) <= 60 else given[:57] + '...'})"
+    wish = wanted(error)
+    if wish is not None:
+        return f"'{where}' {is_but(error['input'], wish)}"
+    return f"'{where}': {error['msg']}" if where else error["msg"].removeprefix("Value error, ")
 
 
 def _check_fields(renamed: Mapping[str, str]) -> None:
