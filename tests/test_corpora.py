@@ -8,7 +8,8 @@ from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextword.corpora import _span, is_hub_name, lines, of_files, open_corpus, published, split_files
+from nextword.corpora import is_hub_name, lines, of_files, open_corpus, part_files, published
+from nextword.corpora.open import _span
 
 ROWS = ['one "quoted, text', "null", "NA", "3", "", "'", 'a\u2028b"']
 
@@ -97,10 +98,10 @@ def test_folders(tmp_path: Path) -> None:
     assert [read(tmp_path, split=split) for split in ("train", "validation", "test")] == [
         ["raw_train.jsonl\n"], ["raw_valid.jsonl\n"], ["test/part-0.jsonl\n", "test/part-1.jsonl\n"]
     ]  # fmt: skip
-    assert [path.name for path in split_files(tmp_path, "test")] == ["part-0.jsonl", "part-1.jsonl"]
+    assert [path.name for path in part_files(tmp_path, "test", "data")] == ["part-0.jsonl", "part-1.jsonl"]
     texts = tmp_path / "texts"
     texts.mkdir()
-    with pytest.raises(ValueError, match=r"no train text in '.*texts', no text files and no tables"):
+    with pytest.raises(ValueError, match=r"no text files and no tables in '.*texts'"):
         read(texts)
     for name in ("b.txt", "a.txt"):
         (texts / name).write_text(f"{name} without line end")
@@ -108,10 +109,18 @@ def test_folders(tmp_path: Path) -> None:
     (texts / "dev.txt").write_text("x")
     with pytest.raises(ValueError, match=r"no train text in '.*texts', only of validation"):
         read(texts)
-    write(texts / "train.csv")
-    (texts / "train.txt").write_text("x")
-    with pytest.raises(ValueError, match=r"files of several kinds"):
+    write(texts / "raw_train.csv")
+    write(texts / "raw_train.tsv")
+    with pytest.raises(ValueError, match=r"the train part of .* several kinds of files, raw_train.csv, raw_train.tsv"):
         read(texts)
+
+
+def test_a_part_is_not_asked_of_what_has_none(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    for data in (tmp_path / "a.txt", tmp_path, Dataset.from_dict({"review": ["a"]})):
+        assert list(open_corpus(data, "data", text_column="review"))
+        with pytest.raises(ValueError, match=r"data: .* has no parts to choose from, and split 'valid' was given"):
+            open_corpus(data, "data", text_column="review", split="valid")
 
 
 def hub_folder(folder: Path) -> Path:
@@ -136,8 +145,9 @@ def test_a_data_set_as_on_the_hub(tmp_path: Path) -> None:
     corpus = open_corpus(f"{folder}:large", "data", text_column="review", split="validation")
     assert list(corpus) == ["large validation\n"]
     assert read(f"{folder}:small") == ["small train\n"]
-    with pytest.raises(ValueError, match=r"has no split 'dev'. There are: train, validation, test"):
-        read(f"{folder}:small", split="dev")
+    assert read(f"{folder}:small", split="dev") == ["small validation\n"]
+    with pytest.raises(ValueError, match=r"has no split 'extra'. There are: train, validation, test"):
+        read(f"{folder}:small", split="extra")
     with pytest.raises(ValueError, match=r"no data set of the hub could be read \(.*small"):
         read(f"{folder}:huge")
     # without its description, the configuration is a folder

@@ -6,8 +6,9 @@ import ast
 import inspect
 import json
 import os
+import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar, get_args
 
@@ -88,7 +89,7 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
     try:
         return model.model_validate_json(text)
     except ValidationError as faults:
-        raise SettingsError("\n".join(_explain(model, error, where) for error in faults.errors())) from None
+        raise SettingsError("\n".join(_explained(model, faults.errors(), where))) from None
 
 
 def _plain(value: Any) -> Any:
@@ -101,9 +102,79 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no plain value{instead}")
 
 
-def _explain(model: type[BaseModel], error: ErrorDetails, where: str) -> str:
-    at = error["loc"]
-    place = ".".join(str(step) for step in ([where] if where else []) + list(at))
+_WANTED = {
+    "greater_than_equal": "at least {ge:,}",
+    "greater_than": "more than {gt:,}",
+    "less_than_equal": "at most {le:,}",
+    "less_than": "less than {lt:,}",
+    "too_short": "a length of at least {min_length:,}",
+    "too_long": "a length of at most {max_length:,}",
+    "literal_error": "{expected}",
+    "finite_number": "a finite number",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "a table with keys"),
+    "string_type": "text",
+    "none_required": "nothing",
+}
+"""What is needed, by pydantic's name of the fault."""
+
+
+_KIND = re.compile(r"str|int|float|bool|(dict|list|tuple|literal)\[.*\]")
+
+
+def wanted(error: ErrorDetails) -> str | None:
+    """What a value should have been, in words, for example ``at least 1``; None where the error says it itself."""
+    template = _WANTED.get(error["type"])
+    # Limits of a setting that may be a fraction are floats: 0.0.
+    limits = error.get("ctx", {}).items()
+    return template and template.format(
+        **{name: int(limit) if isinstance(limit, float) and limit.is_integer() else limit for name, limit in limits}
+    )
+
+
+def is_but(given: Any, *wishes: str) -> str:
+    """What a value is, and what it should be.
+
+    >>> is_but(0, "at least 1"), is_but("x", "'auto'", "a whole number")
+    ('is 0, at least 1 is needed', "is 'x'; 'auto' or a whole number is needed")
+    """
+    mark = ";" if wishes[0].startswith("'") else ","
+    allowed = all(wish.startswith(("at most", "less than")) for wish in wishes)
+    return f"is {_shown(given)}{mark} {' or '.join(wishes)} is {'allowed' if allowed else 'needed'}"
+
+
+def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: str) -> list[str]:
+    """A line for each wrong setting."""
+    by_place: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
+    for error in errors:
+        *parents, last = error["loc"] or ("",)
+        # Of a setting that may be of several kinds, pydantic writes each kind as if it were a place in it.
+        is_kind = isinstance(last, str) and parents and _KIND.fullmatch(last)
+        by_place.setdefault(tuple(parents) if is_kind else error["loc"], []).append(error)
+    lines = []
+    for at, found in by_place.items():
+        wishes = [wish for error in found if (wish := wanted(error)) is not None]
+        if len(wishes) < len(found):
+            lines += [_explain(model, error, at, where) for error in found]
+        # A list of which no entry is right counts as too short, which is no fault of its own.
+        elif not (found[0]["type"] == "too_short" and any(other[: len(at)] == at != other for other in by_place)):
+            lines.append(f"{_place(where, at)} {is_but(found[0]['input'], *wishes)}.{_described(model, at)}")
+    return lines
+
+
+def _place(where: str, at: Sequence[int | str]) -> str:
+    """A setting as messages name it: ``head.components``, but ``head spec 'mos:0': components``."""
+    path = ".".join(map(str, at))
+    if not (where and path):
+        return where or path
+    return f"{where}.{path}" if re.fullmatch(r"[\w.-]+", where) else f"{where}: {path}"
+
+
+def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, ...], where: str) -> str:
+    place = _place(where, at)
     if error["type"] == "extra_forbidden":
         known = sorted(fields_at(model, at[:-1]))
         return f"{place}: unknown key.{did_you_mean(str(at[-1]), known)} Known: {', '.join(known)}."
@@ -123,9 +194,9 @@ def _shown(given: Any) -> str:
 
 
 def _described(model: type[BaseModel], at: tuple[int | str, ...]) -> str:
-    """What the missing setting is, as far as its own text says so."""
+    """What a setting is, as far as its own text says so."""
     text = field_docstrings(model).get(str(at[0]), "") if len(at) == 1 else ""
-    return f" {text}" if text else ""
+    return f" {' '.join(text.split())}" if text else ""
 
 
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:

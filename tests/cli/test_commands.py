@@ -97,7 +97,7 @@ def test_report_of_nothing_is_an_error(tmp_path):
             ["compare", "--task", "lm", "--head", "softmax"],
             "task.data: missing; give task.data=VALUE. A folder with train.txt",
         ),
-        (["quickstart", "training.steps=0"], "training.steps: Input should be greater than 0"),
+        (["quickstart", "training.steps=0"], "training.steps is 0, more than 0 is needed"),
     ],
 )
 def test_mistakes_are_one_red_line_and_code_2(words, message, tmp_path):

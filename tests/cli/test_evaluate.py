@@ -95,3 +95,44 @@ def test_list_names_every_metric() -> None:
 
     listed = run("list", "metrics").output
     assert all(name in listed for name in registry.names())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            {"output": "a b c"},
+            "nothing to measure: it has output. If 'output' is what the system wrote: --field text",
+        ),
+        ({"text": None}, "nothing to measure: it has no key with a value, and 'text' is null."),
+        ({"prompt": "a", "n": 3}, "nothing to measure: it has n, prompt. What a system wrote is read from 'text', or"),
+        ({"text": ""}, "nothing to measure in "),
+    ],
+)
+def test_nothing_to_measure_is_refused(line: dict[str, object], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(f"{json.dumps(line)}\n" * 3)
+    done = run("evaluate", path, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert message in done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_key_is_suggested_for_a_named_metric(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"output": "a b c"}\n')
+    done = run("evaluate", path, "--metrics", "distinct", "--out", tmp_path / "out")
+    assert (done.exit_code, "To read text from another key: --field text=KEY" in done.output) == (2, True)
+
+
+def test_plain_text_is_measured_and_said_to_be(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("a b\nc d\n")
+    (tmp_path / "blocks.txt").write_text("a b\nc d\n\ne\n")
+    done = run(
+        "evaluate", tmp_path / "lines.txt", tmp_path / "blocks.txt", "--metrics", "distinct:1", "--out", tmp_path / "o"
+    )
+    assert done.exit_code == 0, done.output
+    assert "plain text, a text a line: lines.txt" in done.output
+    assert "plain text, a text between blank lines: blocks.txt" in done.output
+    files = [system.files[0] for system in EvaluationResults.load(tmp_path / "o" / "results.json").systems]
+    assert [(file.plain_text, file.samples) for file in files] == [("lines", 2), ("blocks", 2)]

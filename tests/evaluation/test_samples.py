@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nextword.evaluation import read_samples
+from nextword.evaluation.samples import PlainText
 from nextword.metrics.units import Words
 
 
@@ -43,21 +44,21 @@ GOOD = '{"text": "a"}'
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ((GOOD, '{"text": '), "samples.jsonl, line 2: not JSON: Expecting value at column"),
+        ((GOOD, '{"text": '), "samples.jsonl, line 2: not JSON .Expecting value, column"),
         (('[{"text": "a"},',), "line 1: not JSON.*a JSON array"),
-        ((GOOD, "[1]"), "line 2: expected a JSON object, got list"),
+        ((GOOD, "[1]"), r"line 2: holds \[1\], expected a JSON object"),
         ((GOOD, "", GOOD), "line 2: empty line"),
-        ((GOOD, '{"text": 5}'), "line 2: 'text': Input should be a valid string.*given: 5"),
-        (('{"token_ids": [1, "2"]}',), "line 1: 'token_ids.1': Input should be a valid integer"),
+        ((GOOD, '{"text": 5}'), "line 2: 'text' is 5, text is needed"),
+        (('{"token_ids": [1, "2"]}',), "line 1: 'token_ids.1' is '2', a whole number is needed"),
         (('{"log_probs": [0.1], "target_token_ids": [1, 2]}',), "'log_probs' has 1 entries, 'target_token_ids' has 2"),
         (('{"references": ["a"], "reference_token_ids": [[1], [2]]}',), "'reference_token_ids' has 2 entries"),
         (('{"references": ["a"], "reference": "b"}',), "give 'reference' or 'references', not both"),
         (('{"table": {"header": ["a"], "rows": [["1", "2"]]}}',), "row 1 of the table has 2 cells"),
         (('{"id": 3}', '{"id": 3}'), "line 2: id 3 is that of line 1 too"),
         ((), "is empty"),
-        ((GOOD, '{"text": "a"'), r"line 2: not JSON: Expecting ',' delimiter at column 13"),
+        ((GOOD, '{"text": "a"'), r"line 2: not JSON \(Expecting ',' delimiter, column 13\)"),
         (('{"text": "a", "text": "b"}',), "line 1: key 'text' comes twice"),
-        (('{"token_ids": [9223372036854775808]}',), "line 1: 'token_ids.0': Input should be less than"),
+        (('{"token_ids": [9223372036854775808]}',), "line 1: 'token_ids.0' is 9223372036854775808, less than 9,223"),
         (("[" * 100_000,), "line 1: .*recursion"),
     ],
 )
@@ -100,5 +101,39 @@ def test_fields_may_swap_keys_or_share_one(tmp_path: Path) -> None:
 
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="can be read only once; write the samples to a file"):
+    with pytest.raises(ValueError, match="can be read only once; write it to a file"):
         list(read_samples(tmp_path / "pipe", Words()))
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted", "texts"),
+    [
+        ("a b\nc\n", None, ["a b", "c"]),
+        ("a b\r\nc", None, ["a b", "c"]),
+        ("\na b\n\n", None, ["", "a b", ""]),  # no blank line between two texts: lines, none of them dropped
+        ("a b\nc\n\n \nd\n\n", None, ["a b\nc", "d"]),
+        ("a b\nc\n\nd\n", "lines", ["a b", "c", "", "d"]),
+        ("a b\nc\n", "blocks", ["a b\nc"]),
+        ('"quoted"\n[CLS] b\n', None, ['"quoted"', "[CLS] b"]),
+        ('{"text": "a\\nb"}\n', None, ["a\nb"]),  # JSON lines, whatever the file is called
+    ],
+)
+@pytest.mark.parametrize("name", ["mine.txt", "mine.out", "mine"])
+def test_plain_text(name: str, content: str, wanted: PlainText | None, texts: list[str], tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(content, newline="")
+    found = list(read_samples(path, Words(), plain_text=wanted))
+    assert [sample.text for sample in found] == texts
+
+
+def test_plain_text_names_its_lines_and_has_no_fields(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_text("a\nb\n\n\nc\n")
+    assert [sample.place for sample in read_samples(path, Words())] == [f"{path}, line 1", f"{path}, line 5"]
+    with pytest.raises(ValueError, match=r"mine.txt is plain text, which has no fields: leave out --field text=output"):
+        list(read_samples(path, Words(), {"text": "output"}))
+    path.write_text("")
+    with pytest.raises(ValueError, match=r"mine.txt is empty"):
+        list(read_samples(path, Words()))
+    with pytest.raises(ValueError, match=r"rows.csv is a table \(.csv\); give one JSON object a line"):
+        list(read_samples(tmp_path / "rows.csv", Words()))

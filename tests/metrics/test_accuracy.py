@@ -77,5 +77,5 @@ def test_sample_errors() -> None:
     for spec in ("acc:0", "acc:x"):
         with pytest.raises(ValueError, match="k must be whole numbers from 1"):
             measured(spec, [])
-    with pytest.raises(ValueError, match="at least 1 item"):
+    with pytest.raises(ValueError, match="a length of at least 1"):
         measured({"metric": "acc", "k": ()}, [])

@@ -84,7 +84,7 @@ def test_lengths_without_ngrams_have_no_value() -> None:
 def test_bad_settings() -> None:
     with pytest.raises(ValueError, match="n must be at least 1, got 0"):
         distinct([[1]], 0)
-    with pytest.raises(ValueError, match=r"distinct\.n\.1: Input should be greater than or equal to 1"):
+    with pytest.raises(ValueError, match=r"distinct\.n\.1 is -2, at least 1 is needed"):
         measured({"metric": "distinct", "n": [1, -2]}, [])
     with pytest.raises(ValueError, match="whole numbers from 1"):
         measured("distinct:0", [])

@@ -131,7 +131,7 @@ def test_nothing_to_measure_and_bad_settings() -> None:
             measured("diversity", [{"text": text} for text in texts])
     with pytest.raises(ValueError, match=r"lengths from 1 are needed, got \[\]"):
         diversity_mean([[1]], [])
-    with pytest.raises(ValueError, match=r"diversity\.product\.0: Input should be greater than or equal to 1"):
+    with pytest.raises(ValueError, match=r"diversity\.product\.0 is 0, at least 1 is needed"):
         measured({"metric": "diversity", "product": [0]}, [])
     with pytest.raises(ValueError, match="takes no arguments"):
         measured("diversity:2", [])

@@ -57,7 +57,7 @@ def test_errors() -> None:
         measured("accuracy", [{"target_ranks": [0, -1]}])
     with pytest.raises(UndefinedError, match="accuracy: no sample has a value"):
         measured("accuracy", [{"target_ranks": []}])
-    with pytest.raises(ValueError, match="greater than or equal to 1"):
+    with pytest.raises(ValueError, match="at least 1"):
         measured({"metric": "accuracy", "k": 0}, [])
     with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         among_first([1], 0)

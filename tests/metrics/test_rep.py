@@ -95,7 +95,7 @@ def test_longest_phrase() -> None:
     text = [{"token_ids": [1, 2, 3, 4] * 2}]
     assert values({"metric": "rep", "longest_phrase": 4}, text, Vocabulary()) == {"rep": 1.0}
     assert values({"metric": "rep", "longest_phrase": 3}, text, Vocabulary()) == {"rep": 0.0}
-    with pytest.raises(ValueError, match="greater than or equal to 1"):
+    with pytest.raises(ValueError, match="at least 1"):
         measured({"metric": "rep", "longest_phrase": 0}, [])
 
 

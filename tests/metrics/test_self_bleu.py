@@ -148,9 +148,9 @@ def test_bad_settings() -> None:
         self_bleu([[1]])
     with pytest.raises(ValueError, match=r"n \[0\]"):
         self_bleu([[1], [2]], [0])
-    with pytest.raises(ValueError, match=r"self-bleu\.n\.0: Input should be greater than or equal to 1"):
+    with pytest.raises(ValueError, match=r"self-bleu\.n\.0 is 0, at least 1 is needed"):
         measured({"metric": "self-bleu", "n": [0]}, [])
-    with pytest.raises(ValueError, match="at least 1 item"):
+    with pytest.raises(ValueError, match="a length of at least 1"):
         measured({"metric": "self-bleu", "n": []}, [])
     with pytest.raises(ValueError, match="whole numbers from 1"):
         measured("self-bleu:two", [])

@@ -101,7 +101,7 @@ def test_errors() -> None:
         measured("token-repetition", [{"target_token_ids": [1]}])
     with pytest.raises(ValueError, match="windows must be whole numbers from 1, got '0'"):
         measured("token-repetition:0", [])
-    with pytest.raises(ValueError, match="greater than or equal to 1"):
+    with pytest.raises(ValueError, match="at least 1"):
         measured({"metric": "token-repetition", "windows": (0,)}, [])
     with pytest.raises(ValueError, match="2 targets, 1 predictions"):
         steps_back([1, 2], [1])

@@ -172,7 +172,7 @@ def test_senseless_pairs_are_refused(objective_spec: str, head_spec: str, messag
         ("mle:label", "'inputs' or 'labels'"),
         ("histalign:3", "takes no arguments"),
         ({"objective": "histalign", "marign": 1.0}, "Did you mean 'margin'"),
-        ({"objective": "histalign", "alpha": -1.0}, "greater than or equal to 0"),
+        ({"objective": "histalign", "alpha": -1.0}, "at least 0"),
         ({"margin": 1.0}, "objective: missing"),
     ],
 )

@@ -143,7 +143,7 @@ def test_missing_and_empty_parts(tmp_path):
     with pytest.raises(ValueError, match=r"no validation pairs in .*Looked for: validation\.jsonl, valid\.jsonl"):
         read(folder)
     (tmp_path / "latin.jsonl").write_bytes(b'{"source": "\xe9"}')
-    with pytest.raises(ValueError, match=r"latin\.jsonl' is not UTF-8 text"):
+    with pytest.raises(ValueError, match=r"latin\.jsonl', line 1: not UTF-8 text"):
         read(tmp_path / "latin.jsonl")
     short = tmp_path / "short.txt"
     short.write_text("One sentence.\n" * 40)

@@ -38,7 +38,7 @@ def test_checksum_follows_the_text(tmp_path: Path) -> None:
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'.*nowhere' does not exist. Give a text file, or a folder"):
         read_parts(tmp_path / "nowhere")
-    with pytest.raises(ValueError, match=r"no train text in .* Looked for: train.txt, train"):
+    with pytest.raises(ValueError, match=r"no train text in .* Looked for: train.txt, training.txt, train.jsonl"):
         read_parts(tmp_path)
     (tmp_path / "train.txt").write_text("x")
     with pytest.raises(ValueError, match=r"no validation text in"):

@@ -28,7 +28,7 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one():
 
 
 def test_a_wrong_value_is_named():
-    with pytest.raises(ValueError, match=r"^training\.batch_size: .*greater than 0"):
+    with pytest.raises(ValueError, match=r"^training\.batch_size is .*more than 0"):
         merged({"steps": 3}, {"batch_size": 0}, "training")
 
 

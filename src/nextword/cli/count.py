@@ -23,7 +23,10 @@ def count(
     text_column: Annotated[
         str, typer.Option(help="Column with the text of a table; a number from 0 where it has no header.")
     ] = "text",
-    split: Annotated[str, typer.Option(help="Part that is counted of a folder or of a data set of the hub.")] = "train",
+    split: Annotated[
+        str | None,
+        typer.Option(help="Part that is counted of a folder or of a data set of the hub; else the training part."),
+    ] = None,
     processes: Annotated[int | None, typer.Option(help="Processes; else one, whose tokenizer has threads.")] = None,
 ) -> None:
     """Count the tokens of a corpus, which may be larger than memory. After Ctrl-C the same command goes on.

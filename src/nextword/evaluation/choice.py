@@ -48,7 +48,8 @@ def chosen(
         firsts: The first sample of every file, which show what there is.
 
     Raises:
-        ValueError: Unknown names or settings, the same metric twice, or one asked for by name that cannot be measured.
+        ValueError: Unknown names or settings, the same metric twice, one asked for by name that cannot be measured, or
+            nothing to measure at all.
     """
     configs: dict[str, MetricConfig] = {}
     for one in asked:
@@ -68,7 +69,24 @@ def chosen(
                     configs[name] = parse_metric(name)
                 else:
                     left_out[name] = reason
+    if not configs:
+        raise ValueError("\n".join(dict.fromkeys(_nothing(sample) for sample in firsts)))
     return list(configs.values()), left_out
+
+
+def _nothing(sample: Sample) -> str:
+    """What to do about samples that no metric can read."""
+    has = [field for field in type(sample).model_fields if _has(sample, field)]
+    others = [key for key, value in (sample.model_extra or {}).items() if isinstance(value, str)]
+    null = [f"'{name}' is null" for name in sorted(sample.model_fields_set) if getattr(sample, name) is None]
+    there = ", ".join(sorted(set(has) | set(sample.model_extra or ()))) or "no key with a value"
+    way = (
+        f" If '{others[0]}' is what the system wrote: --field text={others[0]} (in Python: "
+        f'fields={{"text": "{others[0]}"}}).'
+        if others
+        else " What a system wrote is read from 'text', or from the key that --field text=KEY names."
+    )
+    return f"{sample.place}: nothing to measure: it has {there}{''.join(f', and {one}' for one in null)}.{way}"
 
 
 def _require(name: str, firsts: Sequence[Sample]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from nextword.config import Settings
+from nextword.evaluation.samples import PlainText
 from nextword.metrics.intervals import RESAMPLES
 from nextword.metrics.paired import PERMUTATIONS
 
@@ -28,6 +29,9 @@ class EvaluateConfig(Settings):
     """Token ids of the samples that are no text (padding, beginning and end), where no tokenizer says which."""
     fields: dict[str, str] = Field(default={})
     """Names that the files use for fields of a sample, for instance {"text": "prediction"}."""
+    plain_text: PlainText | None = None
+    """How files of plain text are cut: "lines" (a text a line) or "blocks" (a text between blank lines); none: blocks
+    where a blank line stands between two texts, else lines."""
     human: bool = True
     """Whether the first references are scored as if a system had written them."""
     paired: bool = True

@@ -38,11 +38,14 @@ def evaluate(
         Every value with its interval, the human row, paired tests and wins.
 
     Raises:
-        ValueError: A wrong setting, a line that is no sample, a missing field, systems with different prompts.
+        ValueError: A wrong setting, a line that is no sample, a missing field, nothing that any metric could measure,
+            systems with different prompts.
     """
     config = config if isinstance(config, EvaluateConfig) else validated(EvaluateConfig, config)
     files = {name: [Path(file) for file in paths] for name, paths in config.systems.items()}
-    firsts = [first_sample(path, Words(), config.fields) for paths in files.values() for path in paths]
+    firsts = [
+        first_sample(path, Words(), config.fields, config.plain_text) for paths in files.values() for path in paths
+    ]
     unit = unit_for(firsts[0], config.tokenizer, config.special)
     metrics, left_out = chosen(config.metrics, firsts)
     readings: dict[str, list[Reading]] = {}
@@ -53,12 +56,13 @@ def evaluate(
             setup = Setup(unit, folder, config.device, config.batch_size, told)
             # The references are the same for all systems, so they are measured once.
             human = config.human and not readings
-            readings.setdefault(name, []).append(read_file(path, metrics, setup, config.fields, human, told))
+            readings.setdefault(name, []).append(read_file(path, metrics, setup, config, human, told))
     _check_seeds(readings)
     difference = different_prompts([one for runs in readings.values() for one in runs])
     if config.paired and difference is not None:
         raise ValueError(f"{difference}. Paired tests need the same examples; paired=false compares without tests.")
     passes = {name: [_measured(one, _named(watch, name)) for one in runs] for name, runs in readings.items()}
+    _expect_a_value([one for runs in passes.values() for one in runs])
     if difference is not None:
         left_out["human"] = "the systems have different references"
     human_row = None if difference is not None else _people(next(iter(readings.values()))[0], watch)
@@ -73,6 +77,14 @@ def _people(reading: Reading, watch: Watch) -> Pass | None:
     if not reading.human.samples:
         return None
     return Pass(reading, reading.human.result(_named(watch, HUMAN)))
+
+
+def _expect_a_value(passes: Sequence[Pass]) -> None:
+    """Raises ValueError where no metric has a value for any file."""
+    if not any(one.measured.scores for one in passes):
+        reasons = dict.fromkeys(reason for one in passes for reason in one.measured.undefined.values())
+        files = ", ".join(str(one.reading.path) for one in passes)
+        raise ValueError(f"nothing to measure in {files}: {'; '.join(reasons)}")
 
 
 def _named(watch: Watch, stage: str) -> Watch:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nextword.evaluation.choice import lacking
-from nextword.evaluation.samples import read_samples
+from nextword.evaluation.config import EvaluateConfig
+from nextword.evaluation.samples import PlainText, plain_text_of, read_samples
 from nextword.metrics.given import AllOrNone
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
@@ -84,6 +85,8 @@ class Reading:
 
     path: Path
     sha256: str
+    plain_text: PlainText | None
+    """How it was cut into texts; None: it holds JSON lines."""
     system: Column
     """What the system wrote."""
     human: Column
@@ -101,9 +104,11 @@ class Pass:
 
 
 def read_file(
-    path: Path, configs: Sequence[MetricConfig], setup: Setup, fields: dict[str, str], human: bool, watch: Watch
+    path: Path, configs: Sequence[MetricConfig], setup: Setup, config: EvaluateConfig, human: bool, watch: Watch
 ) -> Reading:
     """Shows every sample of the file to every metric, and its first reference too where ``human``.
+
+    How the file is read is as ``config`` says.
 
     Raises:
         ValueError: A line is no sample, or lacks what a metric needs.
@@ -112,7 +117,8 @@ def read_file(
     prompts: list[tuple[int, ...]] = []
     digest = hashlib.sha256()
     given = AllOrNone("references")
-    for number, sample in enumerate(read_samples(path, setup.unit, fields, digest)):
+    plain_text = plain_text_of(path, config.plain_text)
+    for number, sample in enumerate(read_samples(path, setup.unit, config.fields, digest, plain_text)):
         system.add(sample)
         if human and given.has(sample, _has_references(sample)):
             people = sample.as_human()
@@ -121,7 +127,7 @@ def read_file(
             references.add(people)
         prompts.append(tuple(hash(repr(getattr(sample, field))) for field in ASKED))
         watch("reading", number + 1, 0)
-    return Reading(path, digest.hexdigest(), system, references, prompts)
+    return Reading(path, digest.hexdigest(), plain_text, system, references, prompts)
 
 
 def _of_people(configs: Sequence[MetricConfig], first: Sample) -> list[MetricConfig]:

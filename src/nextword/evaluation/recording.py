@@ -90,6 +90,7 @@ def _file(one: Pass, config: EvaluateConfig) -> SampleFile:
         file=one.reading.path.name,
         sha256=one.reading.sha256,
         samples=one.measured.samples,
+        plain_text=one.reading.plain_text,
         values=values,
         undefined=one.measured.undefined,
     )

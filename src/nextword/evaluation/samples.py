@@ -1,101 +1,124 @@
-"""Reads samples files: one JSON object a line, every fault named with file and line, nothing dropped."""
+"""Reads samples files: one JSON object a line, or plain text; every fault named with file and line, nothing dropped."""
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
+from nextword.config import is_but, wanted
+from nextword.corpora import Digest, is_json_lines, json_lines, numbered_lines, table_ending
 from nextword.metrics.sample import Sample
 from nextword.metrics.units import Unit
 from nextword.registry import did_you_mean
 
+PlainText = Literal["lines", "blocks"]
+"""How plain text is cut into texts: one a line, or one between blank lines."""
 
-class Digest(Protocol):
-    """A checksum of hashlib."""
-
-    def update(self, data: bytes, /) -> None:
-        """Takes the next bytes."""
+_BEGINS_AS_JSON = re.compile(r'\s*(\{\s*["}]|\[\s*[{\]])')
 
 
 def read_samples(
-    path: Path, unit: Unit, fields: Mapping[str, str] | None = None, digest: Digest | None = None
+    path: Path,
+    unit: Unit,
+    fields: Mapping[str, str] | None = None,
+    digest: Digest | None = None,
+    plain_text: PlainText | None = None,
 ) -> Iterator[Sample]:
     """The samples of a file, one at a time.
 
     Args:
-        path: A file with one JSON object a line, UTF-8.
+        path: A file with one JSON object a line, UTF-8, or of plain text (see :func:`plain_text_of`).
         unit: How their texts are cut into tokens.
         fields: Names that the file uses for fields of a sample, for instance ``{"text": "prediction"}``.
         digest: A checksum that is told all bytes of the file.
+        plain_text: How plain text is cut; None: as :func:`plain_text_of` says.
 
     Raises:
         ValueError: No such file, nothing in it, or a line that is not a sample; the message names file and line.
     """
     renamed = dict(fields or {})
     _check_fields(renamed)
-    seen: dict[str | int, int] = {}
-    number = 0
-    for number, line in _lines(path, digest):
-        place = f"{path}, line {number}"
-        sample = _sample(_object(line, place), place, renamed).bound(place, unit)
+    cut = plain_text_of(path, plain_text)
+    if cut is not None and renamed:
+        raise ValueError(f"{path} is plain text, which has no fields: leave out {', '.join(_options(renamed))}")
+    samples = _of_json(path, renamed, digest) if cut is None else _of_text(path, cut, digest)
+    seen: dict[str | int, str] = {}
+    place = ""
+    for place, sample in samples:
         if sample.id is not None:
             if sample.id in seen:
-                raise ValueError(f"{place}: id {sample.id!r} is that of line {seen[sample.id]} too")
-            seen[sample.id] = number
-        yield sample
-    if not number:
-        raise ValueError(f"{path} is empty: it needs one JSON object a line")
+                raise ValueError(f"{place}: id {sample.id!r} is that of {seen[sample.id]} too")
+            seen[sample.id] = place.rpartition(", ")[2]
+        yield sample.bound(place, unit)
+    if not place:
+        raise ValueError(f"{path} is empty: it needs one JSON object a line, or plain text")
 
 
-def first_sample(path: Path, unit: Unit, fields: Mapping[str, str] | None = None) -> Sample:
+def plain_text_of(path: Path, wanted: PlainText | None = None) -> PlainText | None:
+    """How a file of plain text is cut into texts; None where it holds JSON lines.
+
+    Plain text is a file whose name does not end as one of JSON lines does (``.jsonl`` and the like), and which does not
+    begin as such a file does.
+
+    Args:
+        path: The file.
+        wanted: How it is to be cut; None: into blocks where a blank line stands between two texts, else into lines.
+
+    Raises:
+        ValueError: It is a table of another kind, or cannot be read.
+    """
+    if is_json_lines(path):
+        return None
+    ending = table_ending(path)
+    if ending is not None:
+        raise ValueError(f"{path} is a table ({ending}); give one JSON object a line (.jsonl), or plain text (.txt)")
+    lines = [line for _, line in numbered_lines(path)]
+    if any(_BEGINS_AS_JSON.match(line) for line in lines[:1]):
+        return None
+    if wanted is not None:
+        return wanted
+    return "blocks" if re.search(r"\S[^\n]*\n\s*\n\s*\S", "".join(lines)) else "lines"
+
+
+def first_sample(
+    path: Path, unit: Unit, fields: Mapping[str, str] | None = None, plain_text: PlainText | None = None
+) -> Sample:
     """The first sample of a file, which shows what its samples have."""
-    return next(read_samples(path, unit, fields))
+    return next(read_samples(path, unit, fields, plain_text=plain_text))
 
 
-def _lines(path: Path, digest: Digest | None) -> Iterator[tuple[int, str]]:
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give a file with one JSON object a line")
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is a pipe or device, which can be read only once; write the samples to a file")
-    try:
-        with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                if digest is not None:
-                    digest.update(raw)
-                try:
-                    # A byte order mark at the start of the file is no content.
-                    yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as fault:
-                    raise ValueError(f"{path}, line {number}: not UTF-8 ({fault.reason})") from None
-    except FileNotFoundError:
-        raise ValueError(f"{path} does not exist") from None
+def _of_json(path: Path, renamed: Mapping[str, str], digest: Digest | None) -> Iterator[tuple[str, Sample]]:
+    for line in json_lines(path, digest=digest):
+        yield line.place, _sample(line.content, line.place, renamed)
 
 
-def _object(line: str, place: str) -> dict[str, Any]:
-    if not line.strip():
-        raise ValueError(f"{place}: empty line; every line is one sample")
-    try:
-        content = json.loads(line.rstrip("\r\n"), object_pairs_hook=_distinct)
-    except json.JSONDecodeError as fault:
-        hint = " (a JSON array? Write one object a line instead)" if line.lstrip().startswith("[") else ""
-        raise ValueError(f"{place}: not JSON: {fault.msg} at column {fault.colno}{hint}") from None
-    except (ValueError, RecursionError) as fault:
-        raise ValueError(f"{place}: {fault}") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{place}: expected a JSON object, got {type(content).__name__}; write one object a line")
-    return content
+def _of_text(path: Path, cut: PlainText, digest: Digest | None) -> Iterator[tuple[str, Sample]]:
+    """The texts, without the line end of their last line."""
+    block: list[str] = []
+    begin = 0
+    for number, line in numbered_lines(path, digest=digest):
+        if cut == "lines" or (block and not line.strip()):
+            text = line if cut == "lines" else "".join(block)
+            yield f"{path}, line {number if cut == 'lines' else begin}", _text(text)
+            block = []
+        elif line.strip():
+            begin = begin if block else number
+            block.append(line)
+    if block:
+        yield f"{path}, line {begin}", _text("".join(block))
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key '{next(key for key in keys if keys.count(key) > 1)}' comes twice")
-    return content
+def _text(text: str) -> Sample:
+    return Sample(text=text.removesuffix("\n").removesuffix("\r"))
+
+
+def _options(renamed: Mapping[str, str]) -> list[str]:
+    return [f"--field {field}={key}" for field, key in renamed.items()]
 
 
 def _sample(content: dict[str, Any], place: str, renamed: Mapping[str, str]) -> Sample:
@@ -115,13 +138,12 @@ def _sample(content: dict[str, Any], place: str, renamed: Mapping[str, str]) -> 
         raise ValueError("\n".join(f"{place}: {_explain(error)}" for error in fault.errors()[:5])) from None
 
 
-def _explain(error: Any) -> str:
+def _explain(error: ErrorDetails) -> str:
     where = ".".join(str(step) for step in error["loc"])
-    message = error["msg"].removeprefix("Value error, ")
-    if not where:
-        return str(message)
-    given = repr(error["input"])
-    return f"'{where}': {message} (given: {given if len(given) <= 60 else given[:57] + '...'})"
+    wish = wanted(error)
+    if wish is not None:
+        return f"'{where}' {is_but(error['input'], wish)}"
+    return f"'{where}': {error['msg']}" if where else error["msg"].removeprefix("Value error, ")
 
 
 def _check_fields(renamed: Mapping[str, str]) -> None:

@@ -43,7 +43,7 @@ def count_tokens(
     *,
     out: str | Path | None = None,
     text_column: str | int = "text",
-    split: str = "train",
+    split: str | None = None,
     processes: int | None = None,
     batch_size: int = 1000,
     progress: Progress | None = None,
@@ -58,14 +58,16 @@ def count_tokens(
         out: Where to write the counts. Beside it, unfinished counts are kept every half minute, and a count that was
             killed goes on from there to the identical result.
         text_column: The column with the text, by name, or by number from 0 in a file without header.
-        split: The part of a folder or of a data set of the hub that is counted.
+        split: The part of a folder or of a data set of the hub that is counted; None: the training part, or all of a
+            folder whose files name no parts.
         processes: So many processes, for which a table is first stored by ``datasets`` in its cache; None: one
             process reads it as a stream, and the tokenizer works in threads.
         batch_size: Rows of a table that are read together.
         progress: Told how many texts are done, now and then.
 
     Raises:
-        ValueError: Nothing there, no such column, no token in it, or unfinished counts that were begun otherwise.
+        ValueError: Nothing there, no such column, no token in it, a part asked of what has none, or unfinished counts
+            that were begun otherwise.
     """
     if processes is not None and processes < 1:
         raise ValueError(f"processes: at least 1, got {processes}")

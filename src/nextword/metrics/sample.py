@@ -141,6 +141,7 @@ class Sample(BaseModel):
             near = did_you_mean(field, keys - {field})
             raise MissingFieldError(
                 f"{self._place}: no '{field}', which {why} needs.{near} The line has: {', '.join(sorted(keys)) or '-'}."
+                f"{f' To read {field} from another key: --field {field}=KEY.' if self.model_extra else ''}"
             )
         return value
 

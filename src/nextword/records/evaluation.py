@@ -19,7 +19,9 @@ class SampleFile(Record):
     sha256: str
     """Checksum of its bytes."""
     samples: int = Field(ge=0)
-    """Lines in it."""
+    """Samples in it."""
+    plain_text: Literal["lines", "blocks"] | None = None
+    """How plain text was cut into samples: one a line, or one between blank lines; None: the file has JSON lines."""
     values: dict[str, MetricValue]
     """By key of ``measures``."""
     undefined: dict[str, str] = Field(default={})

@@ -22,7 +22,7 @@ def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
     if results.wins is not None and len(results.systems) > 1:
         tables.append(_ranking(results.wins))
     votes = [f"ranked by the majority of {', '.join(results.wins.measures)}"] if results.wins is not None else []
-    told = [*votes, *_undefined(results), *_left_out(results), "intervals: see the report"]
+    told = [*_plain_text(results), *votes, *_undefined(results), *_left_out(results), "intervals: see the report"]
     clear = [test for test in paired_rows(results) if test.significant]
     if results.tests:
         told.append(f"{len(clear)} of {len(results.tests)} paired differences hold after Holm's correction")
@@ -79,6 +79,15 @@ def _ranking(wins: Wins) -> Table:
     for place in wins.ranking:
         table.add_row(str(place.rank), Text(place.name), str(place.wins), str(place.losses))
     return table
+
+
+def _plain_text(results: EvaluationResults) -> Iterator[str]:
+    """How files of plain text were cut into texts."""
+    files = [file for system in results.systems for file in system.files]
+    for cut, meaning in (("lines", "a text a line"), ("blocks", "a text between blank lines")):
+        names = [file.file for file in files if file.plain_text == cut]
+        if names:
+            yield f"plain text, {meaning}: {', '.join(names)} (otherwise: --set plain_text=lines or blocks)"
 
 
 def _left_out(results: EvaluationResults) -> Iterator[str]:

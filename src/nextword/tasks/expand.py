@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
-from nextword.corpora import open_corpus
+from nextword.corpora import PARTS, open_corpus
 from nextword.judges.encoder import packaged_encoder
 from nextword.pretrained import load_tokenizer
 from nextword.records import Evaluation, MetricValue
@@ -25,7 +25,7 @@ from nextword.tasks.expand_measures import Scorer, measured, total
 from nextword.tasks.expand_settings import ExpandConfig, SummaryWriting
 from nextword.tasks.expand_texts import Expansions
 from nextword.tasks.gaps import Pair
-from nextword.tasks.pairs import PARTS, Reading, Side, leaks, read_pairs, sample
+from nextword.tasks.pairs import Reading, Side, leaks, read_pairs, sample
 from nextword.tasks.slices import Articles, Slices
 from nextword.tasks.stories import STORIES
 from nextword.tasks.task import Progress, Start, Task, Texts, registry

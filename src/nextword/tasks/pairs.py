@@ -5,25 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from nextword.corpora import PARTS, JsonLine, file_names, is_json_lines, json_lines, part_files, part_of
 from nextword.tasks.gaps import GapConfig, Pair, gap_pairs
 from nextword.tasks.text import read_parts
-
-PARTS = ("train", "validation", "test")
-
-STEMS = {
-    "train": ("train", "training"),
-    "validation": ("validation", "valid", "val", "dev"),
-    "test": ("test",),
-}
-"""Names of a part: of a file with ``.jsonl`` after it, and in a split field."""
-
-SUFFIXES = (".jsonl", ".ndjson", ".json")
-"""Files that hold one JSON object on each line; all others are plain text."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +111,10 @@ def read_pairs(path: Path, reading: Reading, where: str = "task.data") -> PairPa
             f"{where}: '{path}' does not exist. Give a .jsonl file, a folder with train.jsonl, validation.jsonl and "
             f"test.jsonl, or {reading.other.wanted}."
         )
-    if path.is_dir() and any(_part_file(path, part) for part in PARTS):
-        found = _from_folder(path, reading, where)
-    elif path.is_file() and path.suffix.lower() in SUFFIXES:
+    files = {part: part_files(path, part, where, json_only=True) for part in PARTS} if path.is_dir() else {}
+    if any(files.values()):
+        found = _from_folder(path, files, reading, where)
+    elif path.is_file() and is_json_lines(path):
         found = _from_file(path, reading, where)
     else:
         found = reading.other.read(path, reading, where)
@@ -199,14 +189,12 @@ def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading:
     return found
 
 
-def _from_folder(path: Path, reading: Reading, where: str) -> PairParts:
+def _from_folder(path: Path, files: Mapping[str, list[Path]], reading: Reading, where: str) -> PairParts:
     pairs, empty = {}, 0
-    for part in PARTS:
-        file = _part_file(path, part)
-        if file is None:
-            names = ", ".join(f"{stem}.jsonl" for stem in STEMS[part])
-            raise ValueError(f"{where}: no {part} pairs in '{path}'. Looked for: {names}.")
-        rows = [_pair(row, reading, at) for row, at in _rows(file, where)]
+    for part, own in files.items():
+        if not own:
+            raise ValueError(f"{where}: no {part} pairs in '{path}'. Looked for: {file_names(part, ['.jsonl'])}.")
+        rows = [_pair(line.content, reading, line.place) for file in own for line in _rows(file, where)]
         pairs[part] = _with_text(rows)
         empty += len(rows) - len(pairs[part])
     return PairParts(*_in_order(pairs), source=path.name, split="files", empty=empty)
@@ -214,21 +202,16 @@ def _from_folder(path: Path, reading: Reading, where: str) -> PairParts:
 
 def _from_file(path: Path, reading: Reading, where: str) -> PairParts:
     if reading.split_field is None:
-        unsplit = (_pair(row, reading, at) for row, at in _rows(path, where))
+        unsplit = (_pair(line.content, reading, line.place) for line in _rows(path, where))
         return split_by_hash(unsplit, reading, path.name, "one file")
     pairs: dict[str, list[Pair]] = {part: [] for part in PARTS}
     count = 0
-    for row, at in _rows(path, where):
-        pair = _pair(row, reading, at)
-        pairs[_part_named(row, reading, at)] += _with_text([pair])
+    for line in _rows(path, where):
+        pair = _pair(line.content, reading, line.place)
+        pairs[_part_named(line.content, reading, line.place)] += _with_text([pair])
         count += 1
     split = f"one file by its field '{reading.split_field}'"
     return PairParts(*_in_order(pairs), source=path.name, split=split, empty=count - sum(map(len, pairs.values())))
-
-
-def _part_file(folder: Path, part: str) -> Path | None:
-    files = (folder / f"{stem}{suffix}" for stem in STEMS[part] for suffix in SUFFIXES)
-    return next((file for file in files if file.is_file()), None)
 
 
 def _part_by_hash(pair: Pair, reading: Reading) -> str:
@@ -241,10 +224,10 @@ def _part_by_hash(pair: Pair, reading: Reading) -> str:
 
 def _part_named(row: dict[str, Any], reading: Reading, at: str) -> str:
     name = _text(row, str(reading.split_field), at, "task.split_field")
-    for part, stems in STEMS.items():
-        if name.lower() in stems:
-            return part
-    known = ", ".join(stem for stems in STEMS.values() for stem in stems)
+    part = part_of(name)
+    if part is not None:
+        return part
+    known = ", ".join(word for words in PARTS.values() for word in words)
     raise ValueError(f"{at}: field '{reading.split_field}' is '{name}'; known parts: {known}.")
 
 
@@ -276,24 +259,6 @@ def _with_text(pairs: Sequence[Pair]) -> list[Pair]:
     return [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
 
 
-def _rows(path: Path, where: str) -> Iterator[tuple[dict[str, Any], str]]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                at = f"{where}: '{path}', line {number}"
-                if line.strip():
-                    yield _object(line, at), at
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where}: '{path}' is not UTF-8 text (byte {error.start}).") from None
-    except OSError as error:
-        raise ValueError(f"{where}: cannot read '{path}' ({error.strerror or error}).") from None
-
-
-def _object(line: str, at: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{at}: not JSON ({error.msg}, column {error.colno}); each line is one JSON object.") from None
-    if not isinstance(row, dict):
-        raise ValueError(f"{at}: holds {line.strip()[:40]}, expected a JSON object with a source and a target.")
-    return row
+def _rows(path: Path, where: str) -> Iterator[JsonLine]:
+    """An empty line is no pair, and nothing depends on the number of a line."""
+    return json_lines(path, where, skip_empty=True)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nextword.corpora import SPLITS, is_hub_name, of_files, open_corpus, published, split_files, table_ending
-
-NAMES = {
-    "train": ("train.txt", "train"),
-    "validation": ("valid.txt", "validation.txt", "dev.txt", "valid", "validation", "dev"),
-    "test": ("test.txt", "test"),
-}
-"""File names looked for in a folder, by part, first found first taken."""
+from nextword.corpora import (
+    PARTS,
+    file_names,
+    is_hub_name,
+    is_published,
+    of_files,
+    open_corpus,
+    part_files,
+    published,
+    split_named,
+    table_ending,
+)
 
 SINGLE_FILE_SHARES = (0.90, 0.05)
 """Of the lines of a single file: the first 90 % train, the next 5 % validate, the last 5 % test."""
@@ -57,14 +61,11 @@ def read_parts(
     if files is not None:
         named = {"train": files["train"], "validation": files["valid"], "test": files["test"]}
         found = {part: [_named(path, name, where)] for part, name in named.items()}
-        return _of_files(found, path.name, where, text_column)
+        return _of_files(found, path, where, text_column)
     if path.is_file():
         return _cut(path, where, text_column)
-    if path.is_dir() and not _has_tables(path):
-        texts = {part: _read(_find(path, part, where), where) for part in NAMES}
-        return TextParts(**texts, source=path.name, split="files")
-    if path.is_dir() and not (path / "README.md").exists():
-        return _of_files({part: split_files(path, part) for part in NAMES}, path.name, where, text_column)
+    if path.is_dir() and not is_published(path):
+        return _of_files({part: part_files(path, part, where) for part in PARTS}, path, where, text_column)
     nothing = f"'{path}' does not exist. Give a text file, or a folder with train.txt, valid.txt and test.txt."
     if not (path.is_dir() or (isinstance(data, str) and (Path(data.partition(":")[0]).is_dir() or is_hub_name(data)))):
         raise ValueError(f"{where}: {nothing}")
@@ -91,34 +92,28 @@ def _cut(path: Path, where: str, text_column: str | int) -> TextParts:
     return TextParts(**texts, source=path.name, split=f"one file by line position, 90/5/5 %{column}")
 
 
-def _of_files(found: Mapping[str, list[Path]], source: str, where: str, text_column: str | int) -> TextParts:
+def _of_files(found: Mapping[str, list[Path]], folder: Path, where: str, text_column: str | int) -> TextParts:
     texts = {}
     for part, paths in found.items():
         if not paths:
-            raise ValueError(f"{where}: no {part} text in '{source}'. A file's name must say which part it is.")
+            raise ValueError(f"{where}: no {part} text in '{folder}'. Looked for: {file_names(part)} and the like.")
         tables = table_ending(paths[0]) is not None
-        texts[part] = "".join(of_files(paths, where, text_column)) if tables else _read(paths[0], where)
+        texts[part] = "".join(of_files(paths, where, text_column)) if tables else _read_all(paths, where)
         _expect_text(texts[part], ", ".join(map(str, paths)), where)
     column = f", column '{text_column}'" if any(table_ending(paths[0]) for paths in found.values()) else ""
-    return TextParts(**texts, source=source, split=f"files{column}")
+    return TextParts(**texts, source=folder.name, split=f"files{column}")
 
 
 def _of_splits(data: Path | str, where: str, text_column: str | int) -> TextParts:
     splits = published(data, where)
     texts = {}
-    for part, names in SPLITS.items():
-        name = next((name for name in names if name in splits), None)
+    for part in PARTS:
+        name = split_named(splits, part)
         if name is None:
             raise ValueError(f"{where}: '{data}' has no {part} split, only {', '.join(splits)}.")
         texts[part] = "".join(open_corpus(splits[name], where, text_column=text_column))
         _expect_text(texts[part], f"{data} ({name})", where)
     return TextParts(**texts, source=Path(data).name, split=f"splits, column '{text_column}'")
-
-
-def _has_tables(folder: Path) -> bool:
-    """Whether the training text is a table; a folder with train.txt is read as text whatever lies beside it."""
-    plain = any((folder / name).is_file() for name in NAMES["train"])
-    return not plain and any(table_ending(file) for file in split_files(folder, "train"))
 
 
 def _named(folder: Path, name: str, where: str) -> Path:
@@ -127,11 +122,10 @@ def _named(folder: Path, name: str, where: str) -> Path:
     return folder / name
 
 
-def _find(folder: Path, part: str, where: str) -> Path:
-    for name in NAMES[part]:
-        if (folder / name).is_file():
-            return folder / name
-    raise ValueError(f"{where}: no {part} text in '{folder}'. Looked for: {', '.join(NAMES[part])}.")
+def _read_all(paths: Sequence[Path], where: str) -> str:
+    """Files one after the other, each but the last ended by a line end, so that no word grows across two of them."""
+    *before, last = (_read(path, where) for path in paths)
+    return "".join([*(text if text.endswith("\n") else f"{text}\n" for text in before), last])
 
 
 def _read(path: Path, where: str) -> str:

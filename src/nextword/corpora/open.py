@@ -1,4 +1,4 @@
-"""Where text comes from: files, folders, tables and data sets of the hub, read through ``datasets``.
+"""Opens files, folders, tables and data sets of the hub as lines of text, through ``datasets``.
 
 A table's text in each row is a line, or several, and ends with a line end. Plain text is what stands in the file.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from nextword.corpora.parts import PARTS, is_json_lines, is_text, part_files, table_ending, text_files, words_for
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -19,27 +21,11 @@ if TYPE_CHECKING:
 Batch = Mapping[str, Sequence[Any]]
 """Some rows, by column."""
 
-SPLITS = {
-    "train": ("train", "training"),
-    "validation": ("validation", "valid", "dev", "val"),
-    "test": ("test", "testing"),
-}
-"""Words that tell the parts of a data set apart in names of files, and in names of splits."""
-
-TABLES: dict[str, tuple[str, str | None]] = {
-    ".jsonl": ("json", None),
-    ".jsonl.gz": ("json", None),
-    ".json": ("json", None),
-    ".csv": ("csv", ","),
-    ".tsv": ("csv", "\t"),
-    ".parquet": ("parquet", None),
-}
-"""By ending of the file: the reader of ``datasets``, and what stands between columns."""
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+"""What stands between the columns of a table, by its ending."""
 
 QUOTING = {",": csv.QUOTE_MINIMAL, "\t": csv.QUOTE_NONE}
 """In a .tsv a quotation mark is text; a .csv needs it around text with commas."""
-
-TEXT_ENDINGS = (".txt", ".text", ".raw", ".tokens")
 
 SPAN = 1 << 20
 """Bytes of a text file that are read together."""
@@ -96,7 +82,7 @@ def open_corpus(
     where: str,
     *,
     text_column: str | int = "text",
-    split: str = "train",
+    split: str | None = None,
     streaming: bool = True,
 ) -> Corpus:
     """A corpus from a path, a name on the hub or a data set.
@@ -105,25 +91,28 @@ def open_corpus(
         data: Text file, table, folder of them, ``name`` or ``name:config`` on the hub, or a data set.
         where: Name of the setting, for messages.
         text_column: The column with the text, by name, or by number from 0 where a file has no header.
-        split: Part of a folder or of a data set of the hub; a folder whose files name no parts is read whole.
+        split: Part of a folder or of a data set of the hub; None: the training part, and all of a folder whose files
+            name no parts.
         streaming: Tables are read as they are; otherwise ``datasets`` first stores them in its cache.
 
     Raises:
-        ValueError: Nothing there, no such part or column.
+        ValueError: Nothing there, no such part or column, or a part asked of what has none.
     """
     if not isinstance(data, str | Path):
+        _expect_no_split(split, "one data set", where)
         return _of_rows(data, text_column, "a data set", where, _identity_of_rows(data))
     path, config = _located(data)
     if path is not None and path.is_file():
+        _expect_no_split(split, f"'{data}' is one file, which", where)
         return of_files([path], where, text_column, streaming)
-    if path is not None and not _is_published(path):
+    if path is not None and not is_published(path):
         return of_files(_files_of(path / config if config else path, split, where), where, text_column, streaming)
     if path is None and not is_hub_name(str(data)):
         raise ValueError(f"{where}: '{data}' does not exist. Give a text file, a table, a folder or a name on the hub.")
     found = published(data, where, streaming)
-    name = next((name for name in (split, *SPLITS.get(split, ())) if name in found), None)
+    name = split_named(found, split or "train")
     if name is None:
-        raise ValueError(f"{where}: '{data}' has no split '{split}'. There are: {', '.join(found)}.")
+        raise ValueError(f"{where}: '{data}' has no split '{split or 'train'}'. There are: {', '.join(found)}.")
     identity = f"{data} ({name}, {found[name].info.version}, {found[name].info.dataset_size} bytes)"
     return _of_rows(found[name], text_column, str(data), where, identity)
 
@@ -138,7 +127,7 @@ def of_files(files: Sequence[Path], where: str, text_column: str | int, streamin
     ending = endings.pop()
     if ending is None:
         return _of_text(files, source, identity, where)
-    reader, separator = TABLES[ending]
+    reader, separator = _reader(ending), SEPARATORS.get(ending)
     options = _csv_options(files, separator, text_column, where) if separator else {}
     from datasets import load_dataset
 
@@ -174,21 +163,20 @@ def readable(source: str) -> Iterator[None]:
         raise ValueError(f"'{source}' cannot be read: {first}") from error
 
 
+def split_named(splits: Iterable[str], split: str) -> str | None:
+    """The split that means the part, by any of the words for it; None where there is none.
+
+    >>> split_named(["train", "dev"], "validation")
+    'dev'
+    """
+    there = list(splits)
+    return next((word for word in words_for(split) if word in there), None)
+
+
 def is_hub_name(data: str) -> bool:
     """Whether this may be ``name``, ``owner/name`` or either with ``:config``, and no file that is missing."""
-    is_file = table_ending(Path(data)) is not None or Path(data).suffix in TEXT_ENDINGS
+    is_file = table_ending(Path(data)) is not None or (bool(Path(data).suffix) and is_text(Path(data)))
     return HUB_NAME.fullmatch(data) is not None and not is_file
-
-
-def table_ending(file: Path) -> str | None:
-    """The ending by which a table is read; None: plain text."""
-    name = file.name.lower()
-    return next((ending for ending in TABLES if name.endswith(ending)), None)
-
-
-def split_files(folder: Path, split: str) -> list[Path]:
-    """Files of a folder whose names, or folders' names, say that they belong to a part, sorted."""
-    return [file for file in _readable(folder) if _says(file.relative_to(folder), SPLITS.get(split, (split,)))]
 
 
 def is_streamed(rows: Any) -> bool:
@@ -218,37 +206,37 @@ def _located(data: str | Path) -> tuple[Path | None, str]:
     return (Path(name), config) if name and Path(name).is_dir() else (None, "")
 
 
-def _is_published(folder: Path) -> bool:
+def is_published(folder: Path) -> bool:
     """Whether its README says how to read it, as on the hub."""
     card = folder / "README.md"
     return card.is_file() and re.search(r"\A---\n(.*\n)*?configs:", card.read_text(encoding="utf-8")) is not None
 
 
-def _files_of(folder: Path, split: str, where: str) -> list[Path]:
-    found = split_files(folder, split)
+def _expect_no_split(split: str | None, what: str, where: str) -> None:
+    """Raises ValueError where a part is asked of what is all one."""
+    if split is not None:
+        raise ValueError(f"{where}: {what} has no parts to choose from, and split '{split}' was given. Leave it out.")
+
+
+def _files_of(folder: Path, split: str | None, where: str) -> list[Path]:
+    found = part_files(folder, split or "train", where)
     if found:
         return found
-    readable = _readable(folder)
-    parts = [part for part in SPLITS if split_files(folder, part)]
-    if parts or not readable:
-        there = f"only of {', '.join(parts)}" if parts else "no text files and no tables"
-        raise ValueError(f"{where}: no {split} text in '{folder}', {there}.")
-    return readable
+    there = text_files(folder)
+    parts = [part for part in PARTS if part_files(folder, part, where)]
+    if not there:
+        raise ValueError(f"{where}: no text files and no tables in '{folder}'.")
+    if parts:
+        raise ValueError(f"{where}: no {split or 'train'} text in '{folder}', only of {', '.join(parts)}.")
+    _expect_no_split(split, f"'{folder}' is a folder whose files name no parts, so it", where)
+    return there
 
 
-def _readable(folder: Path) -> list[Path]:
-    words = {word for names in SPLITS.values() for word in names}
-    return sorted(
-        file
-        for file in folder.rglob("*")
-        if file.is_file()
-        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-        and (table_ending(file) or file.suffix.lower() in TEXT_ENDINGS or file.name in words)
-    )
-
-
-def _says(path: Path, words: Sequence[str]) -> bool:
-    return not set(words).isdisjoint(re.split(r"[^a-z]+", path.as_posix().lower()))
+def _reader(ending: str) -> str:
+    """What ``datasets`` calls the reader of a table."""
+    if is_json_lines(Path(f"rows{ending}")):
+        return "json"
+    return "csv" if ending in SEPARATORS else ending.removeprefix(".")
 
 
 def _of_text(files: Sequence[Path], source: str, identity: str, where: str) -> Corpus:

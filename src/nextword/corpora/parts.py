@@ -1,0 +1,135 @@
+"""Which file of a folder is which part of a data set, and what its ending says of how it is read.
+
+The only table of both: every reader asks here, so that a folder which one of them reads is read by all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+PARTS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test", "testing"),
+}
+"""Words for the parts of a data set: in names of files and folders, in a field of a JSON line, in splits of the hub."""
+
+JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz", ".json")
+"""One JSON object a line, plain or packed."""
+
+TABLES = (*JSON_LINES, ".csv", ".tsv", ".parquet")
+"""Rows with columns, one of which is the text."""
+
+TEXTS = (".txt", ".text", ".raw", ".tokens")
+"""Plain text."""
+
+
+def part_of(word: str) -> str | None:
+    """The part that a word stands for, in any case; None where it stands for none.
+
+    >>> part_of("Dev"), part_of("testing"), part_of("notes")
+    ('validation', 'test', None)
+    """
+    return next((part for part, words in PARTS.items() if word.lower() in words), None)
+
+
+def words_for(split: str) -> tuple[str, ...]:
+    """The words that mean the same part as ``split``, itself first; itself alone where it is none of the three.
+
+    >>> words_for("dev"), words_for("extra")
+    (('dev', 'validation', 'valid', 'val'), ('extra',))
+    """
+    part = part_of(split)
+    return tuple(dict.fromkeys((split, *PARTS[part]))) if part else (split,)
+
+
+def table_ending(file: Path) -> str | None:
+    """The ending by which a table is read; None: it is none.
+
+    >>> table_ending(Path("a/Part-0.JSONL.gz")), table_ending(Path("train.txt"))
+    ('.jsonl.gz', None)
+    """
+    return _ending(file, TABLES)
+
+
+def is_json_lines(file: Path) -> bool:
+    """Whether the name says that each line is a JSON object."""
+    return _ending(file, JSON_LINES) is not None
+
+
+def is_text(file: Path) -> bool:
+    """Whether the name says that it is plain text: by its ending, or because it is the bare name of a part."""
+    return _ending(file, TEXTS) is not None or part_of(file.name) is not None
+
+
+def text_files(folder: Path) -> list[Path]:
+    """All files of a folder and its folders that hold text or tables by their names, sorted; hidden ones are not."""
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if (is_text(file) or table_ending(file) is not None)
+        and not any(step.startswith(".") for step in file.relative_to(folder).parts)
+        and file.is_file()
+    )
+
+
+def part_files(folder: Path, split: str, where: str, json_only: bool = False) -> list[Path]:
+    """The files of a folder that hold one part; empty where none does.
+
+    A file that bears the part's name and nothing else (``train.txt``, ``training.jsonl``) is the part. Where there is
+    no such file, those with the name somewhere in theirs or in their folder's are, all together and in order
+    (``raw_train.tsv``, ``train/part-0.jsonl``). Where both a text and a table bear the name, the text is read.
+
+    Args:
+        folder: The folder.
+        split: A word for the part, or the name of another one.
+        where: Name of the setting that holds the folder, for messages.
+        json_only: Whether only files of JSON lines count.
+
+    Raises:
+        ValueError: Two files could be the part, or its files are of several kinds.
+    """
+    words = words_for(split)
+    files = [file for file in text_files(folder) if is_json_lines(file) or not json_only]
+    exact = [file for file in files if file.parent == folder and _stem(file).lower() in words]
+    exact = [file for file in exact if table_ending(file) is None] or exact
+    if len(exact) > 1:
+        raise ValueError(
+            f"{where}: {_listed(exact, folder)} in '{folder}' could each be the {split} part. Keep one of them there."
+        )
+    found = exact or [file for file in files if not set(words).isdisjoint(_words_of(file.relative_to(folder)))]
+    if len({table_ending(file) for file in found}) > 1:
+        raise ValueError(
+            f"{where}: the {split} part of '{folder}' is of several kinds of files, {_listed(found, folder)}. Name the "
+            f"one to be read '{words[0]}', with its ending."
+        )
+    return found
+
+
+def file_names(part: str, endings: Iterable[str] = (".txt", ".jsonl")) -> str:
+    """The names of files that are looked for, for messages.
+
+    >>> file_names("test", [".jsonl"])
+    'test.jsonl, testing.jsonl'
+    """
+    return ", ".join(f"{word}{ending}" for ending in endings for word in PARTS[part])
+
+
+def _ending(file: Path, endings: Iterable[str]) -> str | None:
+    name = file.name.lower()
+    return next((ending for ending in endings if name.endswith(ending)), None)
+
+
+def _stem(file: Path) -> str:
+    ending = _ending(file, (*TABLES, *TEXTS)) or ""
+    return file.name[: len(file.name) - len(ending)]
+
+
+def _words_of(path: Path) -> Iterator[str]:
+    return iter(re.split(r"[^a-z]+", path.as_posix().lower()))
+
+
+def _listed(files: list[Path], folder: Path) -> str:
+    return ", ".join(str(file.relative_to(folder)) for file in files)
