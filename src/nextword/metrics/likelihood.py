@@ -180,7 +180,7 @@ class Likelihood(Metric):
         self._tokens.append(len(log_probs))
 
     def result(self) -> dict[str, Score]:
-        """``perplexity``, ``nll``, ``mean_perplexity`` where asked for, ``bits_per_byte`` where every sample has bytes."""
+        """``perplexity``, ``nll``, on request ``mean_perplexity``, and ``bits_per_byte`` where samples have bytes."""
         tokens = sum(self._tokens)
         if self._impossible:
             raise UndefinedError(
