@@ -43,7 +43,7 @@ class TopWord(Record):
     """One of a method's most probable next words."""
 
     word: str
-    """The token as text."""
+    """The token as text, a space in it as ``␣``."""
     probability: float = Field(ge=0)
     """Its probability."""
     sources: dict[str, float]
@@ -56,7 +56,7 @@ class ExamplePrediction(Record):
     prompt: str
     """The text before the predicted word."""
     expected: list[str]
-    """The words that would be right."""
+    """The words that would be right, written as in ``top``."""
     setting: str
     """Which distribution was asked: "joint" or "cache_only"."""
     top: list[TopWord]
