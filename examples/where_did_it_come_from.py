@@ -13,6 +13,7 @@ from compare_heads import sentences, train
 from tiny import encode, model_and_tokenizer
 
 import nextword as nw
+from nextword.pretrained import token_label
 
 PROMPT = "Between the king and the woman I talked to the"
 WIDTH = 40
@@ -37,9 +38,7 @@ def main(name: str | None = None, steps: int = 60) -> None:
             parts = {source: share[0, place].item() for source, share in shares.items()}
             bar = "".join(source[0] * round(WIDTH * part) for source, part in parts.items())
             told = ", ".join(f"{source} {part:.3f}" for source, part in parts.items())
-            print(
-                f"  {tokenizer.decode([word]).strip():10} {log_probs[0, place].exp().item():.3f}  {bar:{WIDTH}}  {told}"
-            )
+            print(f"  {token_label(tokenizer, word):10} {log_probs[0, place].exp().item():.3f}  {bar:{WIDTH}}  {told}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Pretrained models and tokenizers, by folder or hub name."""
+"""Pretrained models and tokenizers, by folder or hub name, and tokens as a person reads them."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,3 +45,60 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
     except (OSError, ValueError) as fault:
         raise ValueError(f"{where}: cannot load '{name}': {' '.join(str(fault).split())}") from None
     return found
+
+
+_ANCHOR = "a"
+"""A piece that every tokenizer writes as itself; between two of them, spaces at the edges of another piece stay."""
+
+_SPACE = "\N{OPEN BOX}"
+"""Stands for a space."""
+
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+"""How sentencepiece writes a byte of a character that it has no piece for."""
+
+
+def token_label(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
+    r"""A token as a person reads it, never empty, and another one for another token.
+
+    It is the text that the token adds, with spaces shown: ``␣was`` begins a word and ``was`` goes on with one, whatever
+    sign the tokenizer's own pieces have for that (``Ġwas``, ``▁was``). Where pieces are words and have no such sign
+    (BERT's ``was`` and ``##as``, word-level ones), it is the piece. Line ends and what else cannot be seen are escaped
+    (``\n``), and so are ``\`` and ``␣`` themselves. A part of a character is its bytes (``<0xE2>``), a special token
+    its name, and an id that the tokenizer does not know its number (``<#50300>``).
+    """
+    piece: str | None = tokenizer.convert_ids_to_tokens(token)
+    if piece is None or piece == "":
+        return f"<#{token}>"
+    if token in tokenizer.all_special_ids or _BYTE.fullmatch(piece):
+        return piece
+    if token in tokenizer.added_tokens_decoder or _between_anchors(tokenizer, _ANCHOR) != _ANCHOR:
+        return _visible(piece)
+    text = _between_anchors(tokenizer, piece)
+    if "\N{REPLACEMENT CHARACTER}" in text:
+        return "".join(f"<0x{byte:02X}>" for byte in _bytes_of(piece))
+    return _visible(text) or f"<#{token}>"
+
+
+def _between_anchors(tokenizer: PreTrainedTokenizerBase, piece: str) -> str:
+    joined = tokenizer.convert_tokens_to_string([_ANCHOR, piece, _ANCHOR])
+    return joined.removeprefix(_ANCHOR).removesuffix(_ANCHOR)
+
+
+def _bytes_of(piece: str) -> bytes:
+    """Those that a piece of a byte-level tokenizer stands for; of another one, those of its text."""
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+    byte_of = {character: byte for byte, character in bytes_to_unicode().items()}
+    return bytes(byte_of[one] for one in piece) if set(piece) <= byte_of.keys() else piece.encode()
+
+
+def _visible(text: str) -> str:
+    return "".join(_SPACE if one == " " else one if _is_seen(one) else _escaped(one) for one in text)
+
+
+def _is_seen(character: str) -> bool:
+    return character.isprintable() and character not in ("\\", _SPACE)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -103,7 +103,7 @@ def test_classes_of_a_given_number_with_tokens(counted, folder):
     assert done.exit_code == 0, done.output
     rows = [line.split() for line in done.output.splitlines() if "%" in line]
     assert [row[1] for row in rows] == ["56", "55", "55", "55", "55"]
-    assert "' the'" in done.output
+    assert "\N{OPEN BOX}the" in done.output
     assert "◀ eq-token" in done.output
     assert "5 classes by eq-freq" in run("classes", path, "--classes", 5).output
 

@@ -123,11 +123,11 @@ def copying(context: Context, *, masked: bool = True) -> Scores:
 @pytest.mark.parametrize(
     ("conditioner", "head"),
     [
-        ("lmh", "softmax"),
-        ("lmh:max", "softmax+ce"),
-        ("dau", "pg"),
-        ("dau:max", "cache"),
-        ("bergpt", "softmax+ce"),
+        ("lmh:published", "softmax"),
+        ("lmh:max,published", "softmax+ce"),
+        ("dau:published", "pg"),
+        ("dau:max,published", "cache"),
+        ("bergpt:published", "softmax+ce"),
         ("bergpt:2", "softmax"),
         ("prefix:2", "pg"),
     ],

@@ -31,6 +31,38 @@ def test_uniform_over_the_bytes() -> None:
     assert total.nll_interval() is None
 
 
+def test_mean_perplexity_is_that_of_the_texts_one_by_one() -> None:
+    """He, Chen and Kim 2020, section 4.3: the average of the perplexities of all pairs."""
+    nats, tokens = [3 * math.log(2), 0.0, 2 * math.log(10)], [3, 0, 2]
+    total = LikelihoodSum()
+    for nat, count in zip(nats, tokens, strict=True):
+        total.add(nat, count, count)
+    assert total.mean_perplexity() == pytest.approx((2 + 10) / 2)
+    assert total.perplexity() == pytest.approx(800**0.2)  # of the five tokens together
+    low, high = total.mean_perplexity_interval()
+    assert (low, high) == (pytest.approx(2), pytest.approx(10))
+    assert total.texts == 2
+    samples = [{"log_probs": [-nat / count] * count if count else []} for nat, count in zip(nats, tokens, strict=True)]
+    score = measured("likelihood:mean", samples)["mean_perplexity"]
+    assert (score.value, score.n) == (pytest.approx(6), 2)
+    assert score.measure.unit == "per token (of the model's tokenizer), mean over texts"
+    assert values("likelihood:mean", samples)["perplexity"] == pytest.approx(800**0.2)
+
+
+def test_mean_perplexity_only_where_asked_for_and_a_number() -> None:
+    assert "mean_perplexity" not in values("likelihood", [{"log_probs": [-1.0]}])
+    assert set(values("likelihood:mean", [{"log_probs": [-1e3]}, {"log_probs": [-1.0] * 999}])) == {"perplexity", "nll"}
+    total = LikelihoodSum()
+    total.add(nats=1e3, tokens=1, text_bytes=1)
+    total.add(nats=1.0, tokens=1, text_bytes=1)
+    assert total.mean_perplexity() == math.inf
+    assert total.mean_perplexity_interval() is None
+    with pytest.raises(ValueError, match="no token was scored"):
+        LikelihoodSum().mean_perplexity()
+    with pytest.raises(ValueError, match="metric spec 'likelihood:means': it is followed by nothing or mean"):
+        values("likelihood:means", [])
+
+
 def test_impossible_text_is_infinite_not_an_error() -> None:
     total = LikelihoodSum()
     total.add(nats=math.inf, tokens=3, text_bytes=3)

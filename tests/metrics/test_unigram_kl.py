@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,6 +61,42 @@ def test_all_texts_and_all_references_together() -> None:
     assert values("unigram-kl", split) == values("unigram-kl", whole)
     assert measured("unigram-kl", split)[HUMAN].n == 3
     assert values("unigram-kl", split[::-1]) == pytest.approx(values("unigram-kl", split))
+
+
+def test_against_a_text_as_a_whole(tmp_path: Path) -> None:
+    """F2-Softmax, section 4.1.6: the test data, of which the references are a few stretches."""
+    corpus = tmp_path / "test.txt"
+    corpus.write_text("a a a\nb c\n")
+    sample = {"text": "a b b", "reference": "b"}
+    found = measured({"metric": "unigram-kl", "against": str(corpus)}, [sample, sample])
+    assert found[HUMAN].value == pytest.approx(unigram_kl([3, 1, 1], [2, 4, 0], 3))
+    assert found[GENERATED].value == pytest.approx(unigram_kl([2, 4, 0], [3, 1, 1], 3))
+    assert values("unigram-kl", [sample, sample])[HUMAN] == pytest.approx(unigram_kl([0, 2], [2, 4], 2))
+    assert found[HUMAN].measure.title == "KL(test || generated)"
+    assert "the test data" in found[HUMAN].measure.meaning
+    assert "all references" in measured("unigram-kl", [sample])[HUMAN].measure.meaning
+    people = values({"metric": "unigram-kl", "against": str(corpus)}, [sample], human=True)
+    assert people[HUMAN] == pytest.approx(unigram_kl([3, 1, 1], [0, 1, 0], 3))
+
+
+def test_against_counts(tmp_path: Path) -> None:
+    np.save(tmp_path / "counts.npy", np.array([0, 5, 0, 1]))
+    sample = {"token_ids": [1, 2], "reference_token_ids": [[3]]}
+    spec = {"metric": "unigram-kl", "against": str(tmp_path / "counts.npy")}
+    found = values(spec, [sample], Vocabulary())
+    assert found[HUMAN] == pytest.approx(unigram_kl([5, 0, 1], [1, 1, 0], 3))  # token 0 was never seen
+    assert values(spec, [sample], Vocabulary(size=4))[HUMAN] == pytest.approx(unigram_kl([5, 0, 1], [1, 1, 0], 4))
+
+
+def test_what_it_is_against_must_be_there(tmp_path: Path) -> None:
+    for spec, message in (
+        ("unigram-kl:test", "against: 'test' is the test data of a comparison's task; here, name a text file"),
+        ({"metric": "unigram-kl", "against": str(tmp_path / "no.txt")}, "against: cannot count the tokens"),
+        ({"metric": "unigram-kl", "against": str(tmp_path / "no.npz")}, "against: cannot read"),
+        ("unigram-kl:people", "it is followed by references or test, not 'people'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            measured(spec, [])
 
 
 def test_special_tokens_are_no_text() -> None:

@@ -73,14 +73,32 @@ def test_follows_its_text_and_leaves_the_bare_model_alone(family: str, condition
     assert out.shape == (3, 12)
 
 
-def test_published_start_discards_the_output_layer() -> None:
-    settings: dict[str, Any] = {"conditioner": "lmh", "start": "random"}
+@pytest.mark.parametrize("conditioner", ["lmh:published", "lmh:max,published", "bergpt:published"])
+def test_published_start_discards_the_output_layer(conditioner: str) -> None:
     bare = tiny("gpt2")
     before = bare.lm_head.weight.detach().clone()
-    model = nw.attach(bare, "softmax", conditioner=settings, encoder=encoder())
-    assert not torch.equal(bare.lm_head.weight, before)
+    model = nw.attach(bare, "softmax", conditioner=conditioner, encoder=encoder())
+    assert (bare.lm_head.weight - before).abs().mean() > before.std() / 2
     assert bare.lm_head.weight.std().item() == pytest.approx(before.std().item(), rel=0.1)
     assert torch.equal(bare.transformer.wte.weight, before)
+    assert not model.conditioner.is_neutral
+
+
+@torch.no_grad()
+def test_published_start_has_no_bias_of_the_old_output_layer() -> None:
+    bare = tiny("gpt2")
+    bare.lm_head.bias = nn.Parameter(torch.ones(bare.config.vocab_size))
+    nw.attach(bare, "softmax", conditioner="bergpt:published", encoder=encoder())
+    assert not bare.lm_head.bias.any()
+
+
+@pytest.mark.parametrize("conditioner", ["dau:published", {"conditioner": "bergpt", "start": "random", "tied": True}])
+def test_random_start_leaves_an_output_layer_that_is_not_new(conditioner: Any) -> None:
+    bare = tiny("gpt2")
+    before = bare.lm_head.weight.detach().clone()
+    model = nw.attach(bare, "softmax", conditioner=conditioner, encoder=encoder())
+    assert is_tied(bare)
+    assert torch.equal(bare.lm_head.weight, before)
     assert not model.conditioner.is_neutral
 
 
@@ -158,8 +176,10 @@ def test_backbones_that_cannot_attend_are_refused(kind: Any, message: str) -> No
         with pytest.raises(ValueError, match=message):
             prepare_layers(model)
         return
+    before = copy.deepcopy(model.state_dict())
     with pytest.raises(ValueError, match=message):
-        nw.attach(model, "softmax", conditioner="bergpt", encoder=encoder())
+        nw.attach(model, "softmax", conditioner="bergpt:published", encoder=encoder())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert nw.attach(model, "softmax", conditioner="dau", encoder=encoder())
 
 

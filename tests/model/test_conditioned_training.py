@@ -49,7 +49,14 @@ def test_what_is_trained(conditioner: str, trains: str) -> None:
     assert any(name.startswith("next_word_head") for name in trained(model))
 
 
-def test_defaults_are_those_of_the_paper() -> None:
+@pytest.mark.parametrize("conditioner", ["lmh", "dau", "bergpt"])
+def test_published_trains_what_is_new_and_no_pretrained_weight(conditioner: str) -> None:
+    """The report's section 4.2; in BERGPT the rest of the last layer is frozen too."""
+    model = nw.attach(tiny("gpt2"), "softmax", conditioner=f"{conditioner}:published", encoder=encoder())
+    assert trained(model) == names(model, *NEW[conditioner])
+
+
+def test_defaults() -> None:
     kinds = {name: nw.attach(tiny("gpt2"), "softmax", conditioner=name, encoder=encoder()) for name in NEW}
     assert {name: model.conditioner.config.trains for name, model in kinds.items()} == {
         "lmh": "new", "dau": "new", "bergpt": "downstream", "prefix": "new",

@@ -156,7 +156,10 @@ def test_progress_reaches_one(task, model, tokenizer, tmp_path):
 
 def test_the_samples_can_be_measured(task, model, tokenizer, tmp_path):
     write(task, model, tokenizer, tmp_path, SAMPLE)
-    found = evaluate({"systems": {"a": [str(tmp_path / "sample.jsonl")]}, "metrics": list(METRICS)})
+    with pytest.raises(ValueError, match=r"unigram-kl\.against: 'test' is the test data of a comparison's task"):
+        evaluate({"systems": {"a": [str(tmp_path / "sample.jsonl")]}, "metrics": list(METRICS)})
+    metrics = [metric.removesuffix(":test") for metric in METRICS]
+    found = evaluate({"systems": {"a": [str(tmp_path / "sample.jsonl")]}, "metrics": metrics})
     assert set(WINS) <= set(found.measures)
     scored = [value for line in lines(tmp_path / "sample.jsonl") for value in line["log_probs"]]
     assert found.systems[0].values["nll"].value == pytest.approx(-np.mean(scored))

@@ -90,6 +90,11 @@ def test_an_unconditioned_model_is_steered_by_its_prompt_only(task):
     # float32 log-probabilities, of one row here and of padded batches there
     assert metrics["nll"].value == pytest.approx(sum(alone) / tokens, rel=1e-5)
     assert metrics["prompted_nll"].value == pytest.approx(sum(prompted) / tokens, rel=1e-5)
+    for prefix, each in (("", alone), ("prompted_", prompted)):
+        mean = metrics[f"{prefix}mean_perplexity"]
+        assert mean.value == pytest.approx(sum(math.exp(nats / LENGTH) for nats in each) / 6, rel=1e-4)
+        assert mean.value > metrics[f"{prefix}perplexity"].value * 1.0001  # the articles are not equally hard
+        assert (mean.n, mean.unit) == (6, "per article token of this tokenizer, mean over articles")
     lost = torch.tensor(other, dtype=torch.float64) - torch.tensor(prompted, dtype=torch.float64)
     assert metrics["prompted_steering"].value == pytest.approx(float(lost.sum()) / tokens, abs=1e-5)
     low, high = bootstrap_ratio(lost.numpy(), torch.full((6,), float(LENGTH)).double().numpy())

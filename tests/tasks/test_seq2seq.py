@@ -109,8 +109,10 @@ def test_examples_stand_before_a_rare_word_of_the_source(stories: Path) -> None:
     for example in examples:
         source, _, begun = example.prompt.partition(" \N{RIGHTWARDS ARROW} ")
         [one] = [one for one in task.test if one.source == source]
-        assert one.target.startswith(f"{begun} {example.expected[0]}")
-        assert example.expected[0] in NAMES + PLACES
+        word = example.expected[0].removeprefix("\N{OPEN BOX}")
+        assert example.expected == [f"\N{OPEN BOX}{word}"]  # it begins a word, and the label says so
+        assert one.target.startswith(f"{begun} {word}")
+        assert word in NAMES + PLACES
         assert len(example.top) == 3
 
 

@@ -80,6 +80,8 @@ def test_all_kinds_of_methods_side_by_side(tmp_path, batches):
     assert plain.cost.trained_parameters == plain.cost.parameters == untrained.cost.parameters
     assert adjusted.cost.trained_parameters == 20 * (WIDTH + 1)
     assert copying.cost.trained_parameters == copying.cost.parameters > adjusted.cost.parameters
+    assert [list(run.cost.trained) for run in results.runs] == [[], ["all"], ["conditioner"], ["all"]]
+    assert all(sum(run.cost.trained.values()) == run.cost.trained_parameters for run in results.runs)
     assert Results.load(tmp_path / "results.json") == results
     for run, name in zip(results.runs, ("mle-untrained", "mle", "mle-with-dau"), strict=False):
         model = nw.load(tmp_path / "trained" / f"softmax-{name}-seed0" / "model")

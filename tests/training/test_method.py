@@ -84,7 +84,7 @@ def test_a_conditioner_is_another_training_unless_it_is_the_same():
     plain, mean, greatest = (Method(head="softmax", conditioner=given) for given in (None, "lmh", "lmh:max"))
     table = Method(head="softmax", conditioner={"conditioner": "lmh", "start": "random"})
     assert len({method.stages for method in (plain, mean, greatest, table)}) == 4
-    assert table.title == "softmax with lmh"
+    assert table.title == "softmax with lmh:published"
     late = Method(head="cache", trained_as="softmax", conditioner="lmh")
     assert late.stages == mean.stages
     assert late.title == "cache with lmh (trained as softmax)"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from nextword.conditioning import parse_conditioner
 from nextword.config import validated
 from nextword.overrides import overridden, read_value
 from nextword.tasks import registry
@@ -99,6 +100,13 @@ def test_settings_of_the_recipes_of_papers_are_right(name):
     first = merged(registry.get(config.task).training_defaults(None), config.training, "training")
     trained = [method for method in config.methods if method.trained]
     assert all(len(stage_settings(method, first, config)) == len(method.objectives) for method in trained)
+
+
+def test_the_report_s_recipe_trains_no_pretrained_weight():
+    methods = configured(read("expand-cnn-paper")).methods
+    conditioners = [parse_conditioner(method.conditioner) for method in methods if method.trained]
+    assert [config.conditioner for config in conditioners] == ["dau", "dau", "lmh", "lmh", "bergpt"]
+    assert all(config.is_published and config.trains == "new" for config in conditioners)
 
 
 @pytest.mark.parametrize("name", ["f2-wikitext2", "f2-korean"])

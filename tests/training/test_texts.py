@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 
 from nextword.evaluation import evaluate
 from nextword.frequency import TokenCounts
+from nextword.metrics.unigram_kl import unigram_kl
 from nextword.records import Results
 from nextword.tasks.bpe import trained_tokenizer
 from nextword.training import texts as module
@@ -93,6 +95,24 @@ def test_other_metrics_measure_again_without_training_or_writing(copied):
     assert heard.events == [("planned", 4, 4), ("texts", "greedy"), ("texts", "top-k 3")]
     assert list(again.texts["greedy"].measures) == ["distinct-1"]
     assert samples(copied) == before
+
+
+def test_texts_are_compared_with_all_of_the_test_data(copied, writing, monkeypatch):
+    """Not with the references of the prompts: F2-Softmax, section 4.1.6."""
+    asked = configured(RECIPE, ['task.generation.metrics=["unigram-kl:test"]'])
+    with pytest.raises(ValueError, match=r"unigram-kl.against: task 'writing' has no test text to compare with"):
+        compare(asked, copied)
+    monkeypatch.setattr(writing, "test_text", lambda self: "1 2 2 19", raising=False)
+    greedy = compare(asked, copied).texts["greedy"]
+    lines = samples(copied)["runs/softmax-seed0/samples/greedy.jsonl"].splitlines()
+    # 0 is the padding, at which a text ends
+    ids = [np.array(list(itertools.takewhile(bool, json.loads(line)["token_ids"])), dtype=int) for line in lines]
+    written, test = (np.bincount(tokens, minlength=20) for tokens in (np.concatenate(ids), [1, 2, 2, 19]))
+    either = (test > 0) | (written > 0)
+    first = greedy.systems[0].files[0].values["kl-human-generated"]
+    assert first.value == pytest.approx(unigram_kl(test[either], written[either]))
+    assert greedy.measures["kl-human-generated"].title == "KL(test || generated)"
+    assert greedy.settings["metrics"][0]["against"] == "start/test-counts.npz"
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,8 @@ def classes(
 def _classes(counted: TokenCounts, found: FrequencyClasses, tokenizer: PreTrainedTokenizerBase | None) -> Table:
     from rich.text import Text
 
+    from nextword.pretrained import token_label
+
     table = _table()
     for heading in ("class", "tokens", "share"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -67,7 +69,7 @@ def _classes(counted: TokenCounts, found: FrequencyClasses, tokenizer: PreTraine
     for number, (size, mass) in enumerate(zip(found.sizes, masses.tolist(), strict=True)):
         row = [str(number + 1), f"{size:,}", f"{100 * mass / counted.total:.1f} %"]
         if tokenizer is not None:
-            row.append(" ".join(repr(tokenizer.decode([token])) for token in found.tokens(number)[:EXAMPLES].tolist()))
+            row.append("  ".join(token_label(tokenizer, token) for token in found.tokens(number)[:EXAMPLES].tolist()))
         table.add_row(*map(Text, row))
     return table
 

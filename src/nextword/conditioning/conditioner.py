@@ -18,9 +18,15 @@ from nextword.registry import Registry
 _SPREAD = 0.02
 """Standard deviation of new weights that start at random, as that of GPT-2's."""
 
+PUBLISHED = "published"
+"""Word of a spec such as ``bergpt:published`` that asks for a conditioner as its paper has it."""
+
 
 class ConditionerConfig(SpecSettings):
     """Settings that every conditioner has."""
+
+    published: ClassVar[Mapping[str, Any]] = {}
+    """Settings of the paper's own model, which ``published`` in a spec stands for; empty: it is from no paper."""
 
     conditioner: str
     """Registered name of the conditioner."""
@@ -28,12 +34,18 @@ class ConditionerConfig(SpecSettings):
     """What is trained: what is new (conditioner, head, an output layer of its own), also all that lies downstream of
     it, the whole decoder, or the auxiliary encoder too."""
     start: Literal["unchanged", "random"] = "unchanged"
-    """Whether new weights begin so that the model's distribution is what it was, or at random (published)."""
+    """How new weights begin: so that the model's distribution is what it was, or at random (published). An output
+    layer of the model's own is new too: it begins as a copy of the pretrained one, or at random."""
 
     @property
     def unties(self) -> bool:
         """Whether the model gets an output layer of its own, apart from its input embedding."""
         return False
+
+    @property
+    def is_published(self) -> bool:
+        """Whether start and training are those of the paper's own model."""
+        return bool(self.published) and all(getattr(self, name) == value for name, value in self.published.items())
 
 
 class OutputProjection(nn.Linear):
@@ -117,11 +129,13 @@ class Conditioner(nn.Module, ABC):
         """
 
     def begin(self, backbone: Any) -> None:
-        """Called once when the conditioner is attached, after it has its weights.
+        """Called once when the conditioner is attached, after it has its weights; a new output layer begins here.
 
         Raises:
             ValueError: The backbone does not do what the conditioner needs.
         """
+        if self.config.unties and self.config.start == "random":
+            _discard(backbone.get_output_embeddings())
 
     def backbone_inputs(self, kept: Mapping[str, Tensor]) -> dict[str, Any]:
         """Further arguments of the backbone's forward."""
@@ -147,6 +161,14 @@ class Conditioner(nn.Module, ABC):
         """Whether it changes nothing yet: it adds something, and everything that it adds is zero."""
         added = [module for module in self.modules() if isinstance(module, OutputProjection)]
         return bool(added) and all(module.is_zero for module in added)
+
+
+@torch.no_grad()
+def _discard(layer: Any) -> None:
+    """Random weights in place of an output layer's own, as widely spread; no bias."""
+    nn.init.normal_(layer.weight, std=layer.weight.float().std().item())
+    if getattr(layer, "bias", None) is not None:
+        nn.init.zeros_(layer.bias)
 
 
 registry: Registry[type[Conditioner]] = Registry("conditioner")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -19,6 +19,8 @@ from nextword.heads import Dimensions
 
 class CrossAttentionConfig(ConditionerConfig):
     """Settings of BERGPT."""
+
+    published: ClassVar[Mapping[str, Any]] = {"start": "random", "trains": "new", "tied": False}
 
     conditioner: Literal["bergpt"] = "bergpt"
     last: int = Field(default=1, ge=1)
@@ -35,8 +37,8 @@ class CrossAttentionConfig(ConditionerConfig):
     """Whether the output layer stays tied to the input embedding, where it is; otherwise it is trained apart
     (published). A tied one is downstream of the blocks, and is trained as the input embedding with it."""
     trains: Literal["new", "downstream", "decoder", "all"] = "downstream"
-    """What is trained: what is new (conditioner, head, an output layer of its own), also all that lies downstream of it
-    (published), the whole decoder, or the auxiliary encoder too."""
+    """What is trained: what is new (conditioner, head, an output layer of its own; published), also all that lies
+    downstream of it, the whole decoder, or the auxiliary encoder too."""
 
     @property
     def unties(self) -> bool:
@@ -153,13 +155,18 @@ class CrossAttentionConditioner(Conditioner):
     others); a trial run when it is attached refuses the rest. In models whose layers run attention and feed-forward
     side by side, or norm the attention's output, the block stands where that output is.
 
-    Trained are the blocks and what lies downstream of them, the output layer apart from the input embedding included;
-    the encoder and what lies below are frozen. O and the second feed-forward layer start at zero, which changes
-    nothing.
+    Trained by default are the blocks and what lies downstream of them: the feed-forward part of their layer with its
+    norm, the last norm, and an output layer apart from the input embedding, which begins as a copy of the pretrained
+    one. Encoder and all below are frozen. O and the second feed-forward layer start at zero, which changes nothing.
 
-    Source: He, Chen and Kim 2020, section 3.4 (BERGPT): last layer, untied output layer.
+    ``bergpt:published`` is the report's model. All that is pretrained is frozen (section 4.2): trained are the block
+    in the last layer and a new output layer, and both begin at random. The pretrained output layer is discarded.
 
-    Differs from the paper: keys and values may be of another width than the decoder; the start at zero.
+    Source: He, Chen and Kim 2020, section 3.4 (BERGPT), eq. 3 and 4; section 4.2 for what is trained.
+
+    Differs from the paper: keys and values may be of another width than the decoder. The default starts at zero, keeps
+    the pretrained output layer as its start, and trains the rest of the last layer too, which section 3.4 names
+    ("downstream") and section 4.2 freezes.
 
     Example:
         >>> from nextword.conditioning import parse_conditioner
@@ -197,7 +204,7 @@ class CrossAttentionConditioner(Conditioner):
         return {ARGUMENT: _Running(self._block_of, kept)}
 
     def begin(self, backbone: Any) -> None:
-        """A trial: every block must be reached."""
+        """A trial: every block must be reached; then a new output layer, where one is asked for."""
         try:
             ran = self._trial(backbone)
         except TypeError as fault:
@@ -205,6 +212,7 @@ class CrossAttentionConditioner(Conditioner):
         missed = [layer for layer, block in self._block_of.items() if block not in ran]
         if missed:
             raise ValueError(f"{_refusal(backbone)} (layer {missed[0]} did not)")
+        super().begin(backbone)
 
     def downstream(self, backbone: Any) -> list[nn.Parameter]:
         """Those of all modules that run after the first block."""

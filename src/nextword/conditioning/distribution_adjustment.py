@@ -23,7 +23,8 @@ class DistributionAdjustmentConditioner(PooledConditioner):
     Expresses: words of the topic are more probable throughout the text. What it adds depends on no position: it is
     LMH without a new W. Costs: V E parameters, one product for each auxiliary text.
 
-    Trained are U, b and the head; encoder and decoder are frozen. It starts with U = 0, which changes nothing.
+    Trained are U, b and the head; encoder and decoder are frozen. It starts with U = 0, which changes nothing;
+    ``dau:published`` with a small random U.
 
     Source: He, Chen and Kim 2020, section 3.3 (BERT-GPT DAU).
 

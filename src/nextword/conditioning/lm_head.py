@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-import torch
-from torch import nn
+from typing import Literal
 
 from nextword.conditioning.conditioner import registry
 from nextword.conditioning.pooling import PooledConditioner, PooledConfig
@@ -37,7 +34,7 @@ class LmHeadConditioner(PooledConditioner):
     Expresses: a bias of the whole text for each word that its auxiliary text calls for. Costs: V (D + E) parameters.
 
     Trained are W, U, b and the head; encoder and decoder are frozen. It starts with the backbone's W and with U = 0,
-    which changes nothing; ``start="random"`` discards the old layer, as published.
+    which changes nothing. ``lmh:published`` discards the old layer: W and U begin at random.
 
     Source: He, Chen and Kim 2020, section 3.2 (BERT-GPT LMH).
 
@@ -48,10 +45,3 @@ class LmHeadConditioner(PooledConditioner):
     """
 
     Config = LmHeadConfig
-
-    def begin(self, backbone: Any) -> None:
-        """Discards the old output layer, where that is asked for."""
-        if self.config.start == "random":
-            layer = backbone.get_output_embeddings()
-            with torch.no_grad():
-                nn.init.normal_(layer.weight, std=layer.weight.float().std().item())

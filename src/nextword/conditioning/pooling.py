@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -19,6 +19,8 @@ Pooling = Literal["mean", "max"]
 
 class PooledConfig(ConditionerConfig):
     """Settings of conditioners that read one vector."""
+
+    published: ClassVar[Mapping[str, Any]] = {"start": "random", "trains": "new"}
 
     pooling: Pooling = "mean"
     """Mean ("avg" in the paper) or maximum of each coordinate over the auxiliary text's tokens."""

@@ -1,11 +1,11 @@
-"""Conditioner specs: ``bergpt:2`` and the like, to a typed config and back."""
+"""Conditioner specs: ``bergpt:2``, ``lmh:max,published`` and the like, to a typed config and back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from nextword.conditioning.conditioner import ConditionerConfig, registry
+from nextword.conditioning.conditioner import PUBLISHED, ConditionerConfig, registry
 from nextword.config import read_term, validated, write_term
 
 
@@ -16,6 +16,8 @@ def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> Cond
     'max'
     >>> parse_conditioner({"conditioner": "bergpt:2", "tied": True}).last
     2
+    >>> parse_conditioner("bergpt:published").trains
+    'new'
     >>> parse_conditioner("bertgpt")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
@@ -36,7 +38,7 @@ def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> Cond
     name, arguments = read_term(str(spec["conditioner"]).lower())
     config = registry.get(name).Config
     try:
-        named = config.from_arguments(arguments)
+        named = _named(config, arguments)
     except ValueError as fault:
         raise ValueError(f"conditioner spec '{spec['conditioner']}': {fault}") from None
     twice = sorted(key for key in set(named) & set(spec) if named[key] != spec[key])
@@ -53,4 +55,15 @@ def conditioner_spec(config: ConditionerConfig) -> str:
     >>> conditioner_spec(parse_conditioner({"conditioner": "bergpt", "last": 3}))
     'bergpt:3'
     """
-    return write_term(config.conditioner, config.arguments())
+    return write_term(config.conditioner, [*config.arguments(), *([PUBLISHED] if config.is_published else [])])
+
+
+def _named(config: type[ConditionerConfig], arguments: list[str]) -> dict[str, Any]:
+    """The settings that arguments name: a conditioner's own, and ``published``."""
+    own = [argument for argument in arguments if argument != PUBLISHED]
+    named = config.from_arguments(own)
+    if len(own) == len(arguments):
+        return named
+    if not config.published:
+        raise ValueError(f"'{PUBLISHED}' asks for a paper's own model, and this conditioner is from no paper")
+    return {**named, **config.published}

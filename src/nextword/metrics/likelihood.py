@@ -1,11 +1,16 @@
-"""Negative log-likelihood, perplexity and bits per byte from streamed blocks; sums are divided once, at the end."""
+"""Negative log-likelihood, perplexity and bits per byte from streamed blocks; sums are divided once, at the end.
+
+One measure is a mean by definition: the mean perplexity of texts, as He, Chen and Kim (2020) report it.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from nextword.metrics import groups
 from nextword.metrics.given import AllOrNone
@@ -17,6 +22,25 @@ from nextword.records import Measure
 
 ABOVE_ZERO = 1e-6
 """What rounding may add to a log-probability; one further above 0 is none."""
+
+
+def perplexities(nats: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
+    """The perplexity of each text by itself: exp(its nats / its tokens).
+
+    NaN without tokens, inf where it is too large for a float. Their mean is the "average perplexities of all
+    article-summary pairs" of He, Chen and Kim 2020, section 4.3. It is never below the perplexity of the same texts
+    taken together where all are of one length, and a few texts of high perplexity decide it.
+
+    Args:
+        nats: Summed negative log-likelihood of each text.
+        tokens: Scored tokens of each.
+
+    >>> perplexities(np.log([8.0, 9.0]), np.array([3.0, 2.0])).round(6).tolist()
+    [2.0, 3.0]
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        found: Float[np.ndarray, "N"] = np.where(tokens > 0, np.exp(nats / tokens), np.nan)
+    return found
 
 
 @dataclass
@@ -50,6 +74,11 @@ class LikelihoodSum:
         return sum(self._tokens)
 
     @property
+    def texts(self) -> int:
+        """Number of blocks with a scored token."""
+        return sum(tokens > 0 for tokens in self._tokens)
+
+    @property
     def bytes(self) -> int:
         """Number of UTF-8 bytes of the scored text."""
         return sum(self._bytes)
@@ -71,6 +100,20 @@ class LikelihoodSum:
             raise ValueError("likelihood: no byte was scored")
         return math.fsum(self._nats) / (math.log(2) * self.bytes)
 
+    def mean_perplexity(self) -> float:
+        """Mean over blocks of the perplexity of each; inf where one is too large for a float."""
+        self.nll()  # refuses a sum without tokens
+        return float(np.nanmean(self._perplexities()))
+
+    def mean_perplexity_interval(self) -> Interval:
+        """95 % bootstrap interval over blocks."""
+        each = self._perplexities()
+        each = each[~np.isnan(each)]
+        return bootstrap_ratio(each, np.ones(len(each))) if np.isfinite(each).all() else None
+
+    def _perplexities(self) -> Float[np.ndarray, "N"]:
+        return perplexities(np.array(self._nats), np.array(self._tokens, dtype=np.float64))
+
     def nll_interval(self) -> Interval:
         """95 % bootstrap interval over blocks."""
         return bootstrap_ratio(np.array(self._nats), np.array(self._tokens, dtype=np.float64))
@@ -84,11 +127,29 @@ class LikelihoodSum:
         return bootstrap_ratio(np.array(self._nats) / math.log(2), np.array(self._bytes, dtype=np.float64))
 
 
+class LikelihoodConfig(MetricConfig):
+    """Settings of likelihood."""
+
+    mean: bool = False
+    """Whether the mean of the samples' own perplexities is given too."""
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
+        """``likelihood:mean``."""
+        if arguments not in ([], ["mean"]):
+            raise ValueError(f"it is followed by nothing or mean, not {','.join(arguments)!r}")
+        return {"mean": True} if arguments else {}
+
+    def arguments(self) -> list[str]:
+        """The word where it is asked for."""
+        return ["mean"] if self.mean else []
+
+
 @registry.register("likelihood")
 class Likelihood(Metric):
     """Perplexity, negative log-likelihood and bits per byte of held-out tokens. Example: ``likelihood``."""
 
-    Config = MetricConfig
+    Config = LikelihoodConfig
     needs = ("log_probs",)
     votes = ("perplexity",)
 
@@ -119,7 +180,7 @@ class Likelihood(Metric):
         self._tokens.append(len(log_probs))
 
     def result(self) -> dict[str, Score]:
-        """``perplexity``, ``nll`` and, where every sample gives its bytes, ``bits_per_byte``."""
+        """``perplexity``, ``nll``, on request ``mean_perplexity``, and ``bits_per_byte`` where samples have bytes."""
         tokens = sum(self._tokens)
         if self._impossible:
             raise UndefinedError(
@@ -130,6 +191,10 @@ class Likelihood(Metric):
         if nll.value > math.log(np.finfo(np.float64).max):
             raise UndefinedError(f"perplexity: exp({nll.value:g}) is too large for a number")
         found = {"perplexity": Score.of(_PERPLEXITY, Statistic.ratio(nats, counts, np.exp), tokens), "nll": nll}
+        if self.config.mean:
+            each = perplexities(nats, counts)
+            if np.isfinite(each[~np.isnan(each)]).all():  # else one is too large for a number, which nll is not
+                found["mean_perplexity"] = Score.mean(_MEAN_PERPLEXITY, each)
         if self._bytes:
             text_bytes = np.array(self._bytes, dtype=np.float64)
             bits = Statistic.ratio(nats / math.log(2), text_bytes)
@@ -144,6 +209,14 @@ _PERPLEXITY = Measure(
     goal="lower",
     decimals=2,
     meaning="Perplexity: exp of the negative log-likelihood per token; only comparable with the same tokenizer.",
+)
+_MEAN_PERPLEXITY = Measure(
+    title="mean perplexity",
+    group=groups.LIKELIHOOD,
+    unit="per token (of the model's tokenizer), mean over texts",
+    goal="lower",
+    decimals=2,
+    meaning="Mean perplexity: the mean of the texts' own perplexities; texts that surprise most decide it.",
 )
 _NLL = Measure(
     title="NLL",

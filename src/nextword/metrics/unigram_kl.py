@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -12,7 +14,15 @@ from pydantic import Field
 from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
+from nextword.metrics.token_counts import CountedTokens
 from nextword.records import Measure
+
+REFERENCES = "references"
+"""The human side: all references of the samples."""
+TEST = "test"
+"""The human side: the test data of a comparison's task as a whole, as in F2-Softmax."""
+COUNTS = (".npz", ".npy")
+"""Endings of files of counts; any other file is text."""
 
 
 def unigram_kl(
@@ -23,7 +33,8 @@ def unigram_kl(
 ) -> float:
     """KL(P || Q) in nats, with P(w) = (p_w + smoothing) / (sum p + smoothing * size), and Q likewise.
 
-    Source: KLD of F2-Softmax (Choi et al., 2020), which states neither direction nor smoothing.
+    Source: KLD of F2-Softmax (Choi et al., 2020, section 4.1.6), between "unigram distributions of the generated texts
+    and the test data". It states neither direction nor smoothing.
 
     Args:
         p: How often each of K tokens was counted.
@@ -55,6 +66,22 @@ class UnigramKlConfig(MetricConfig):
 
     smoothing: float = Field(default=0.5, gt=0, allow_inf_nan=False)
     """Added to the count of every token of the vocabulary; tokens of one side only dominate the value where small."""
+    against: str = REFERENCES
+    """The human side: "references", those of the samples; "test", the test data of a comparison's task as a whole
+    (F2-Softmax); or a text file, or a file of counts (.npz of nextword count, .npy)."""
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
+        """``unigram-kl:test``."""
+        if len(arguments) > 1 or not set(arguments) <= {REFERENCES, TEST}:
+            raise ValueError(
+                f"it is followed by {REFERENCES} or {TEST}, not {','.join(arguments)!r}; a file is a setting, against"
+            )
+        return {"against": arguments[0]} if arguments else {}
+
+    def arguments(self) -> list[str]:
+        """The human side where it is the test data."""
+        return [TEST] if self.against == TEST else []
 
 
 @registry.register("unigram-kl")
@@ -68,12 +95,18 @@ class UnigramKl(Metric):
         super().__init__(config, setup)
         self._generated: Counter[int] = Counter()
         self._human: Counter[int] = Counter()
+        self._with_references = self.config.against == REFERENCES
+        if not self._with_references:
+            counted = _counted(self.config.against, setup)
+            self._human.update(dict(zip(counted.ids.tolist(), counted.counts.tolist(), strict=True)))
+            self._human += Counter()  # drops tokens that were never counted
 
     def add(self, sample: Sample) -> None:
-        """Counts the tokens of the text and of all its references."""
+        """Counts the tokens of the text and, where they are the human side, of all its references."""
         self._generated.update(_tokens(sample, sample.tokens))
-        for reference in sample.reference_tokens:
-            self._human.update(_tokens(sample, reference))
+        if self._with_references:
+            for reference in sample.reference_tokens:
+                self._human.update(_tokens(sample, reference))
 
     def result(self) -> dict[str, Score]:
         """``kl-human-generated`` and ``kl-generated-human``."""
@@ -87,23 +120,37 @@ class UnigramKl(Metric):
         smoothing = self.config.smoothing
         there = unigram_kl(human, generated, size, smoothing)
         back = unigram_kl(generated, human, size, smoothing)
+        people = "human" if self._with_references else "test"
         return {
-            "kl-human-generated": Score(self._measure("human || generated", size), there, n),
-            "kl-generated-human": Score(self._measure("generated || human", size), back, n),
+            "kl-human-generated": Score(self._measure(f"{people} || generated", size), there, n),
+            "kl-generated-human": Score(self._measure(f"generated || {people}", size), back, n),
         }
 
     def _measure(self, direction: str, size: int) -> Measure:
         # What was seen differs between systems, and a unit stands for all of them.
         tokens = f"{size} tokens of the tokenizer" if self.setup.unit.size else "tokens seen on either side"
+        people = "all references" if self._with_references else "the test data (a text as a whole, not the references)"
         return Measure(
             title=f"KL({direction})",
             group=groups.CLOSENESS,
             unit=f"nats ({self.config.smoothing:g} added to the counts of all {tokens})",
             goal="lower",
             decimals=3,
-            meaning=f"KL({direction}): divergence of the frequencies of single tokens in all generated texts and all "
-            "references.",
+            meaning=f"KL({direction}): divergence of the frequencies of single tokens in all generated texts and in "
+            f"{people}.",
         )
+
+
+def _counted(against: str, setup: Setup) -> CountedTokens:
+    where = "unigram-kl.against"
+    if against == TEST:
+        raise ValueError(
+            f"{where}: '{TEST}' is the test data of a comparison's task; here, name a text file, a file of counts, or "
+            f"'{REFERENCES}'"
+        )
+    if Path(against).suffix in COUNTS:
+        return CountedTokens.load(against, setup.unit, where)
+    return CountedTokens.of_corpus(against, setup.unit, where)
 
 
 def _tokens(sample: Sample, tokens: Int[np.ndarray, "T"]) -> list[int]:

@@ -19,6 +19,9 @@ class Cost(Record):
     """Parameters of the whole model, shared weights counted once."""
     trained_parameters: int = Field(ge=0)
     """Parameters that had gradients, those of adapters included; 0 where nothing was trained."""
+    trained: dict[str, int] = Field(default={})
+    """The same by module, for example {"backbone.transformer.ln_f": 1536, "conditioner": 7087872}; the whole model is
+    "all", and a module of every layer has a * for the layer's number. Empty in records of earlier versions."""
     ms_per_step: float | None = None
     """Milliseconds per optimiser step; None where nothing was trained."""
     peak_memory_mib: float | None = None
@@ -40,7 +43,7 @@ class TopWord(Record):
     """One of a method's most probable next words."""
 
     word: str
-    """The token as text."""
+    """The token as text, a space in it as ``␣``."""
     probability: float = Field(ge=0)
     """Its probability."""
     sources: dict[str, float]
@@ -53,7 +56,7 @@ class ExamplePrediction(Record):
     prompt: str
     """The text before the predicted word."""
     expected: list[str]
-    """The words that would be right."""
+    """The words that would be right, written as in ``top``."""
     setting: str
     """Which distribution was asked: "joint" or "cache_only"."""
     top: list[TopWord]

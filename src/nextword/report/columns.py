@@ -125,6 +125,7 @@ CONTINUATIONS = Layout(
 EXPANSIONS = Layout(
     rules=(
         Rule(r"perplexity", "", "Perplexity", "Perplexity", "likelihood"),
+        Rule(r"mean_perplexity", "", "Mean perplexity", "Mean PPL", "likelihood"),
         Rule(r"rouge-1", "", "ROUGE-1", "ROUGE-1", "rouge", kind=True),
         Rule(r"rouge-2", "", "ROUGE-2", "ROUGE-2", "rouge", kind=True),
         Rule(r"rouge-l", "", "ROUGE-L", "ROUGE-L", "rouge", kind=True),

@@ -50,8 +50,8 @@ def accuracy(methods: Sequence[Method]) -> str | None:
 def likelihood(methods: Sequence[Method]) -> str | None:
     """Perplexity, bits per byte and the like: a panel for each, a dot with its interval for each method."""
     found = [m for m in _recorded(methods) if m.group.startswith("Likelihood")]
-    # Of what a prompt changes one panel says enough; all of them would leave no room for any.
-    shown = [m for m in found if m.setting != PROMPTED or m.title == "perplexity"]
+    # Of what a prompt changes one panel says enough; all of them, and two perplexities, would leave no room for any.
+    shown = [m for m in found if m.title == "perplexity" or (m.setting != PROMPTED and m.title != "mean perplexity")]
     return _dot_panels("likelihood", methods, shown, zero=False)
 
 

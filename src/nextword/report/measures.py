@@ -63,12 +63,21 @@ _RULES = (
         "word is one of them.",
     ),
     _Rule(
-        _PREFIX + r"perplexity",
+        _PREFIX + r"(?<!mean_)perplexity",
         "perplexity",
         "Likelihood",
         "lower",
         2,
         "Perplexity: exp of the negative log-likelihood per token; only comparable with the same tokenizer.",
+    ),
+    _Rule(
+        _PREFIX + r"mean_perplexity",
+        "mean perplexity",
+        "Likelihood",
+        "lower",
+        2,
+        "Mean perplexity: the mean of the texts' own perplexities (He, Chen and Kim 2020); perplexity is that of all "
+        "texts together.",
     ),
     _Rule(
         _PREFIX + r"bits_per_byte",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 METRICS = (
-    "likelihood", "unigram-kl", "ms-jaccard:1,2,3", "self-bleu:1,2,3", "distinct:1,2,3", "rep", "uniq-seq",
+    "likelihood", "unigram-kl:test", "ms-jaccard:1,2,3", "self-bleu:1,2,3", "distinct:1,2,3", "rep", "uniq-seq",
     "frequency-groups",
 )  # fmt: skip
 """The seven metrics of F2-Softmax, and how frequent the written tokens are (its figure 2)."""

@@ -13,6 +13,7 @@ import torch
 from nextword.metrics.accuracy import hits_at_k
 from nextword.metrics.intervals import bootstrap_ratio, wilson
 from nextword.metrics.rank import float32_tolerance, numerical_rank, relative_spectrum, singular_values
+from nextword.pretrained import token_label
 from nextword.records import ExamplePrediction, MetricValue, TopWord
 from nextword.tasks.encoding import ask, batches, encode_answer, encode_prompt
 from nextword.tasks.task import Progress
@@ -143,7 +144,10 @@ def rank_and_spectrum(
 def example_predictions(
     model: Any, prompts: EncodedPrompts, tokenizer: PreTrainedTokenizerBase, modes: Sequence[str], k: int = 3
 ) -> list[ExamplePrediction]:
-    """The ``k`` first words for one prompt of each group in each setting, with the share of every source."""
+    """The ``k`` first tokens for one prompt of each group in each setting, with the share of every source.
+
+    The right ones are the first tokens of the two words, which is what is measured.
+    """
     chosen = {row.prompt.group: row for row in reversed(prompts.rows)}
     found = []
     for _, row in sorted(chosen.items(), reverse=True):
@@ -153,16 +157,15 @@ def example_predictions(
             sources = {name: part[0].tolist() for name, part in dist.sources(ids).items()}
             top = [
                 TopWord(
-                    word=str(tokenizer.decode([int(token)])).strip(),
+                    word=token_label(tokenizer, token),
                     probability=math.exp(log_prob),
                     sources={name: part[place] for name, part in sources.items()},
                 )
                 for place, (log_prob, token) in enumerate(zip(log_probs[0].tolist(), ids[0].tolist(), strict=True))
                 if log_prob > -math.inf
             ]
-            found.append(
-                ExamplePrediction(prompt=row.prompt.text, expected=list(row.prompt.words), setting=mode, top=top)
-            )
+            expected = [token_label(tokenizer, token) for token in row.wanted]
+            found.append(ExamplePrediction(prompt=row.prompt.text, expected=expected, setting=mode, top=top))
     return found
 
 

@@ -16,7 +16,7 @@ from nextword.records import MetricValue
 from nextword.tasks.continuation import log_probs_of_references
 from nextword.tasks.encoding import batches
 from nextword.tasks.expand_encoding import Beginning, Guide, SummaryPrompts, with_other_summaries
-from nextword.tasks.likelihood_values import likelihood_values, measured_value
+from nextword.tasks.likelihood_values import likelihood_values, mean_perplexity, measured_value
 from nextword.tasks.task import Progress, part_of
 
 
@@ -77,14 +77,19 @@ def measured(
         for number, (pairs, prompted) in enumerate(asked)
     ]
     alone, prompted_right, prompted_other, *guided_other = nats
-    found = likelihood_values(total(given, alone), "article token", "articles")
-    prompted = likelihood_values(total(given, prompted_right), "article token", "articles")
-    found |= {f"prompted_{name}": value for name, value in prompted.items()}
+    found = _likelihoods(total(given, alone))
+    found |= {f"prompted_{name}": value for name, value in _likelihoods(total(given, prompted_right)).items()}
     tokens = np.array([len(one.ids) for one in given], dtype=np.float64)
     if guided_other:
         found["steering"] = _steering(guided_other[0] - alone, tokens)
     found["prompted_steering"] = _steering(prompted_other - prompted_right, tokens)
     return found
+
+
+def _likelihoods(found: LikelihoodSum) -> dict[str, MetricValue]:
+    """With two perplexities: of all articles together, and the mean of those of the articles, as in the report."""
+    token, texts = "article token", "articles"
+    return likelihood_values(found, token, texts) | mean_perplexity(found, token, texts)
 
 
 def _steering(lost: Float[np.ndarray, "N"], tokens: Float[np.ndarray, "N"]) -> MetricValue:

@@ -31,6 +31,21 @@ def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | No
     return found
 
 
+def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, MetricValue]:
+    """``mean_perplexity``, the mean of the perplexities of the blocks, where it is a number.
+
+    Args:
+        total: The sum; each block is one text.
+        token: What a token is one of, for the unit.
+        texts: What the blocks are, for the unit: "articles".
+    """
+    value = total.mean_perplexity()
+    if not math.isfinite(value):
+        return {}
+    unit = f"per {token} of this tokenizer, mean over {texts}"
+    return {"mean_perplexity": measured_value(value, unit, total.texts, total.mean_perplexity_interval())}
+
+
 def measured_value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
     """A number with its interval, where that has two ends."""
     low, high = interval if interval is not None and all(map(math.isfinite, interval)) else (None, None)

@@ -171,6 +171,10 @@ class LanguageModelling(Task):
         """Continuations of the test text, where ``task.generation.prompts`` asks for some."""
         return self.config.generation.texts()
 
+    def test_text(self) -> str:
+        """All of the test text, however much of it is scored."""
+        return self.parts.test
+
     def write(
         self,
         model: Any,

@@ -12,6 +12,7 @@ from nextword.functional.padding import padded
 from nextword.metrics.copying import CopyingSum, words
 from nextword.metrics.likelihood import LikelihoodSum
 from nextword.model.plain_search import plain_search
+from nextword.pretrained import token_label
 from nextword.records import ExamplePrediction, MetricValue, TopWord
 from nextword.tasks.encoding import IGNORED, batches
 from nextword.tasks.likelihood_values import measured_value
@@ -121,14 +122,14 @@ def example_predictions(
         sources = {name: part[place].tolist() for name, part in dist.sources(ids).items()}
         top = [
             TopWord(
-                word=str(tokenizer.decode([int(token)])).strip(),
+                word=token_label(tokenizer, token),
                 probability=math.exp(log_prob),
                 sources={name: shares[number] for name, shares in sources.items()},
             )
             for number, (log_prob, token) in enumerate(zip(log_probs[place].tolist(), ids[place].tolist(), strict=True))
             if log_prob > -math.inf
         ]
-        wanted = str(tokenizer.decode([int(labels[0, place])])).strip()
+        wanted = token_label(tokenizer, int(labels[0, place]))
         begun = pair.target.text[: pair.target.starts[place]].strip()
         shown = f"{_shortened(pair.source.text)} \N{RIGHTWARDS ARROW} {begun}"
         found.append(ExamplePrediction(prompt=shown, expected=[wanted], setting="joint", top=top))

@@ -148,6 +148,10 @@ class Task(ABC):
         """Which texts every method writes; ``None``: none."""
         return None
 
+    def test_text(self) -> str | None:
+        """The test data as one text, for measures that compare what was written with all of it; ``None``: none."""
+        return None
+
     def write(
         self,
         model: Any,

@@ -1,4 +1,4 @@
-"""How often each token occurs in a task's training data, for heads and measures that go by it.
+"""How often each token occurs in a task's training data, for heads and measures that go by it, and in its test data.
 
 A head that needs it has a setting ``counts``, the path of a counts file; where a method leaves it out, the comparison
 counts its own training data with its own tokenizer.
@@ -14,6 +14,9 @@ import numpy as np
 
 from nextword.frequency import TokenCounts, tokenizer_fingerprint
 from nextword.heads import parse_head
+from nextword.metrics.metric import parse_metric
+from nextword.metrics.unigram_kl import TEST
+from nextword.tasks.bpe import token_ids
 from nextword.tasks.encoding import IGNORED
 from nextword.training.method import Method
 from nextword.training.stages import Stages
@@ -21,14 +24,18 @@ from nextword.training.stages import Stages
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from nextword.tasks import Task
+    from nextword.tasks import Task, Texts
 
 HeadSpec = str | Mapping[str, Any]
 
 COUNTS = "counts.npz"
 """File of the start's folder."""
+TEST_COUNTS = "test-counts.npz"
+"""The same of the test data."""
 FIELD = "counts"
 """Setting of a head that names such a file."""
+AGAINST = "against"
+"""Setting of a metric that names what texts are compared with; ``test`` stands for the test data."""
 ROWS = 1000
 """Training examples read at a time."""
 
@@ -64,6 +71,34 @@ def needed_counts(
             path.parent.mkdir(parents=True, exist_ok=True)
             counted(task, tokenizer).save(path)
     return path
+
+
+def asks_for_test_data(metric: str | Mapping[str, Any]) -> bool:
+    """Whether a metric compares with the test data of the task."""
+    return getattr(parse_metric(metric), AGAINST, None) == TEST
+
+
+def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Stages) -> Path | None:
+    """The counts file of the test data, made where it is missing; ``None`` where no metric asks for it."""
+    texts, text = task.texts(), task.test_text()
+    if texts is None or text is None or not any(map(asks_for_test_data, texts.metrics)):
+        return None
+    if not path.exists():
+        with stages("start", "counts of the test data"):
+            counts = np.bincount(token_ids(tokenizer, text), minlength=len(tokenizer))
+            TokenCounts(counts, tokenizer=tokenizer_fingerprint(tokenizer), source="the test text").save(path)
+    return path
+
+
+def expect_test_data(task: Task, texts: Texts) -> None:
+    """Raises ValueError where a metric compares with test data as one text, and the task has none."""
+    asking = [metric for metric in texts.metrics if asks_for_test_data(metric)]
+    if asking and task.test_text() is None:
+        name = parse_metric(asking[0]).metric
+        raise ValueError(
+            f"{name}.{AGAINST}: task '{task.name}' has no test text to compare with as a whole; take the references "
+            f"('{name}'), or name a file"
+        )
 
 
 def _expect_tokenizer(methods: Iterable[Method], tokenizer: PreTrainedTokenizerBase) -> None:

@@ -19,7 +19,14 @@ from nextword.tasks.architecture import Architecture, architecture_of
 from nextword.training.check import built, check_methods, needed_encoder
 from nextword.training.checkpoints import unreadable_weights
 from nextword.training.config import CompareConfig, is_folder
-from nextword.training.counts import COUNTS, HeadSpec, needed_counts, with_counts
+from nextword.training.counts import (
+    COUNTS,
+    TEST_COUNTS,
+    HeadSpec,
+    needed_counts,
+    needed_test_counts,
+    with_counts,
+)
 from nextword.training.method import Method
 from nextword.training.settings import merged
 from nextword.training.stages import Stages
@@ -71,6 +78,8 @@ class CommonStart:
     architecture: Architecture
     counts: Path | None = None
     """Token counts of the training text, where a head or a measure needs them."""
+    test_counts: Path | None = None
+    """Token counts of the test text, where a measure needs them."""
     encoder: str | None = None
     """Folder or hub name of the encoder of the task's auxiliary texts, where a method has a conditioner."""
 
@@ -106,14 +115,22 @@ def prepare_start(config: CompareConfig, task: Task, folder: Path, stages: Stage
     done = _complete(folder)
     if done is None:
         shutil.rmtree(folder / "model", ignore_errors=True)
-        (folder / COUNTS).unlink(missing_ok=True)  # perhaps of another tokenizer
+        for counts in (COUNTS, TEST_COUNTS):
+            (folder / counts).unlink(missing_ok=True)  # perhaps of another tokenizer
         make = _loaded if config.start.model else _trained
         done = make(config, task, folder, stages)
         done.save(folder / "start.json")
         shutil.rmtree(folder / "training", ignore_errors=True)
     tokenizer = AutoTokenizer.from_pretrained(folder / "model")
-    counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
-    return CommonStart(folder, done, tokenizer, task.architecture, counts, needed_encoder(config.methods, task))
+    return CommonStart(
+        folder=folder,
+        record=done,
+        tokenizer=tokenizer,
+        architecture=task.architecture,
+        counts=needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages),
+        test_counts=needed_test_counts(task, tokenizer, folder / TEST_COUNTS, stages),
+        encoder=needed_encoder(config.methods, task),
+    )
 
 
 def _complete(folder: Path) -> StartRecord | None:

@@ -16,10 +16,11 @@ from nextword.evaluation.evaluate import HUMAN
 from nextword.metrics.metric import parse_metric
 from nextword.metrics.metric import registry as metrics
 from nextword.records import EvaluationResults, Record, RunRecord
-from nextword.training.counts import FIELD
+from nextword.training.counts import AGAINST, FIELD, asks_for_test_data, expect_test_data
 from nextword.training.folder import ComparisonFolder
 from nextword.training.method import Method, slug
 from nextword.training.run import Setting
+from nextword.training.start import CommonStart
 
 if TYPE_CHECKING:
     from nextword.tasks import Task, Texts
@@ -46,6 +47,7 @@ def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
         return
     if any(method.title == HUMAN for method in methods):
         raise ValueError(f"a method is called '{HUMAN}', which is the row of people's texts; give it another label")
+    expect_test_data(task, texts)
     for one in texts.metrics:
         metric = parse_metric(one).metric
         absent = missing_packages(metrics.get(metric))
@@ -76,7 +78,7 @@ def _config(texts: Texts, title: str, setting: Setting, records: Sequence[RunRec
     special = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id} - {None}
     return EvaluateConfig(
         systems=ordered,
-        metrics=[_filled(one, setting.start.counts) for one in texts.metrics],
+        metrics=[_filled(one, setting.start) for one in texts.metrics],
         special=sorted(special),
         wins=None if texts.wins is None else list(texts.wins),
     )
@@ -87,11 +89,15 @@ def _different(files: Sequence[str]) -> list[str]:
     return list({Path(file).read_bytes(): file for file in reversed(files)}.values())[::-1]
 
 
-def _filled(metric: str | dict[str, Any], counts: Path | None) -> str | dict[str, Any]:
-    """The metric with the counts of the training text, where it goes by counts and none are named."""
+def _filled(metric: str | dict[str, Any], start: CommonStart) -> str | dict[str, Any]:
+    """The metric with the counts of the training text, where it goes by counts and names none, or of the test text."""
     config = parse_metric(metric)
+    if asks_for_test_data(metric):
+        return {**config.model_dump(mode="json"), AGAINST: str(start.test_counts)}
     wants = FIELD in type(config).model_fields and all(getattr(config, name, None) is None for name in (FIELD, CORPUS))
-    return {**config.model_dump(mode="json"), FIELD: str(counts)} if wants and counts is not None else metric
+    if wants and start.counts is not None:
+        return {**config.model_dump(mode="json"), FIELD: str(start.counts)}
+    return metric
 
 
 def _measured(title: str, config: EvaluateConfig, setting: Setting, command: str) -> EvaluationResults:
@@ -118,7 +124,8 @@ def _kept(path: Path) -> KeptTexts | None:
 
 def _key(config: EvaluateConfig, setting: Setting) -> str:
     files = [Path(file) for paths in config.systems.values() for file in paths]
-    sums = [_sha256(file) for file in [*files, *([setting.start.counts] if setting.start.counts else [])]]
+    counts = [path for path in (setting.start.counts, setting.start.test_counts) if path is not None]
+    sums = [_sha256(file) for file in [*files, *counts]]
     settings = _portable(config.model_dump(mode="json"), setting.folder)
     asked = json.dumps([nextword.__version__, settings, sums], sort_keys=True)
     return hashlib.sha256(asked.encode()).hexdigest()

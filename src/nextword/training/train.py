@@ -21,7 +21,7 @@ from nextword.training.epochs import TellEpoch, Unchanging
 from nextword.training.groups import GroupedTrainer, expect_trained
 from nextword.training.measure import MEASURED_STEP, Fraction, LastPoint, PeakMemory, StepClock
 from nextword.training.settings import TrainingSettings
-from nextword.training.trainable import trainable
+from nextword.training.trainable import trainable, trained_modules
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -57,6 +57,7 @@ class TrainingOutcome(Record):
         cost = later.cost.model_copy(
             update={
                 "trained_parameters": max(cost.trained_parameters for cost in costs),
+                "trained": self.cost.trained | later.cost.trained,
                 "train_seconds": sum(seconds) if seconds else None,
                 "peak_memory_mib": max(peaks, default=None),
                 "ms_per_step": sum(ms * n for ms, n in timed) / counted if counted else None,
@@ -133,7 +134,7 @@ def train(
             callbacks=[clock, memory, LastPoint(), *own_epochs, *([Fraction(progress)] if progress else [])],
         )
         trainer.remove_callback(PrinterCallback)  # it prints every log entry where the progress bar is off
-        trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+        trained = trained_modules(model)
         trainer.train(resume_from_checkpoint=_resume_from(folder, settings))
     warming_up = MEASURED_STEP if memory.mib is not None and trainer.args.device.type == "cpu" else 1
     return TrainingOutcome(
@@ -141,7 +142,8 @@ def train(
         validation_curve=_curve(trainer.state.log_history, "eval_loss"),
         cost=Cost(
             parameters=parameters,
-            trained_parameters=trained,
+            trained_parameters=sum(trained.values()),
+            trained=trained,
             ms_per_step=clock.median_ms(leave_out=warming_up),
             peak_memory_mib=memory.mib,
             train_seconds=clock.total,

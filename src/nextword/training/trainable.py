@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,40 @@ def trained_parts(model: PreTrainedModel, settings: TrainingSettings) -> list[st
     """
     with trainable(model, settings, seed=0):
         return list(trained_groups(model))
+
+
+def trained_modules(model: torch.nn.Module) -> dict[str, int]:
+    """What of a model is trained now: the outermost modules of which all parameters are, each with their number.
+
+    A parameter that is trained by itself stands under its own name, and one shared by two places under the first of
+    them. What differs in the number of its layer only is one entry, with a ``*`` for the number.
+
+    >>> from torch import nn
+    >>> block = nn.ModuleDict({"norm": nn.LayerNorm(4), "mlp": nn.Linear(4, 4)})
+    >>> model = nn.Sequential(block, nn.Linear(4, 9, bias=False))
+    >>> _ = block["norm"].requires_grad_(False)
+    >>> trained_modules(model)
+    {'0.mlp': 20, '1': 36}
+    """
+    alike: dict[str, dict[str, int]] = {}
+    for name, count in _outermost(model, "", set()):
+        alike.setdefault(re.sub(r"\.\d+\.", ".*.", name), {})[name] = count
+    return {pattern if len(found) > 1 else next(iter(found)): sum(found.values()) for pattern, found in alike.items()}
+
+
+def _outermost(module: torch.nn.Module, name: str, taken: set[int]) -> Iterator[tuple[str, int]]:
+    own = [one for one in module.parameters() if id(one) not in taken]
+    if own and all(one.requires_grad for one in own):
+        taken.update(map(id, own))
+        yield name or "all", sum(one.numel() for one in own)
+        return
+    inside = f"{name}." if name else ""
+    for key, one in module.named_parameters(recurse=False):
+        if one.requires_grad and id(one) not in taken:
+            taken.add(id(one))
+            yield f"{inside}{key}", one.numel()
+    for key, child in module.named_children():
+        yield from _outermost(child, f"{inside}{key}", taken)
 
 
 def with_own_rates(settings: TrainingSettings, model: PreTrainedModel) -> TrainingSettings:

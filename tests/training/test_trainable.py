@@ -1,0 +1,65 @@
+"""What of a model is trained, by module."""
+
+from __future__ import annotations
+
+import pytest
+from conditioning.building import encoder
+from torch import nn
+
+import nextword as nw
+from nextword.training.settings import LoraSettings
+from nextword.training.trainable import trainable, trained_modules
+from tests.training.test_train import settings, tiny_gpt2
+
+LAST = ("ln_2", "mlp")
+
+
+@pytest.mark.parametrize(
+    ("conditioner", "expected"),
+    [
+        ("dau:published", {"conditioner"}),
+        ("lmh:published", {"conditioner", "backbone.lm_head"}),
+        ("bergpt:published", {"conditioner", "backbone.lm_head"}),
+        ("bergpt", {"conditioner", "backbone.lm_head", "backbone.transformer.ln_f"}),
+    ],
+)
+def test_every_trained_parameter_is_counted_once(conditioner: str, expected: set[str]) -> None:
+    bare = tiny_gpt2()
+    last = len(bare.transformer.h) - 1
+    if conditioner == "bergpt":  # the report's section 3.4, but not its 4.2
+        expected = expected | {f"backbone.transformer.h.{last}.{part}" for part in LAST}
+    model = nw.attach(bare, "softmax", conditioner=conditioner, encoder=encoder())
+    found = trained_modules(model)
+    assert set(found) == expected
+    assert sum(found.values()) == sum(one.numel() for one in model.parameters() if one.requires_grad)
+    assert found["conditioner"] == sum(one.numel() for one in model.conditioner.parameters())
+
+
+def test_shared_and_single_parameters() -> None:
+    model = tiny_gpt2(tie=True)
+    everything = sum(one.numel() for one in model.parameters())
+    assert trained_modules(model) == {"all": everything}
+    model.requires_grad_(False)
+    assert trained_modules(model) == {}
+    model.lm_head.weight.requires_grad_(True)
+    assert trained_modules(model) == {"transformer.wte": model.lm_head.weight.numel()}
+    model.transformer.h[0].ln_1.bias.requires_grad_(True)
+    assert "transformer.h.0.ln_1.bias" in trained_modules(model)
+
+
+def test_modules_of_all_layers_are_one_entry() -> None:
+    model = nn.ModuleDict(
+        {"h": nn.ModuleList(nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2)}) for _ in "12")}
+    )
+    for layer in model["h"]:
+        layer["b"].requires_grad_(False)
+    assert trained_modules(model) == {"h.*.a": 12}
+
+
+def test_adapters_are_named() -> None:
+    pytest.importorskip("peft")
+    model = nw.attach(tiny_gpt2(), "softmax")
+    with trainable(model, settings(lora=LoraSettings(rank=2)), seed=0):
+        found = trained_modules(model)
+        assert sum(found.values()) == sum(one.numel() for one in model.parameters() if one.requires_grad)
+        assert any("lora_A" in name for name in found)
