@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -10,7 +11,6 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
-from transformers.modeling_utils import slice_logits_to_keep
 
 from nextword.conditioning.encoder import POOLER, width_of
 from nextword.config import validated
@@ -48,6 +48,7 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
     _can_compile_fullgraph = True
+    _can_set_experts_implementation = classmethod(lambda cls: True)  # the backbone's, where it has experts
     _keys_to_ignore_on_load_missing = [rf"auxiliary_encoder\.{POOLER}"]  # noqa: RUF012  (as transformers declares it)
     _auto_class_of_backbone: ClassVar[Any]
 
@@ -71,7 +72,7 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
         self.loss_type = "ForCausalLM"  # Trainer counts shifted labels by it
         self.post_init()
         if getattr(self.backbone, "generation_config", None) is not None:
-            self.generation_config = self.backbone.generation_config
+            self.generation_config = copy.deepcopy(self.backbone.generation_config)
         self._refuse_history_without_cache()
 
     def _new_head(self, spec: Any) -> nn.Module:
@@ -202,7 +203,7 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
         batch, length, _ = seen.states.shape
         places = torch.arange(length, device=seen.states.device)
         if isinstance(keep, Tensor):
-            kept = slice_logits_to_keep(places.expand(batch, -1)[..., None], keep)[..., 0]
+            kept = places[keep].expand(batch, -1)
             layout = Layout.full(batch, kept.shape[1], kept.device)
             return self._context(seen, layout, kept.flatten(), lambda of_all: of_all[layout.row, kept.flatten()])
         # the same last places of every sequence are cut out, not looked up one by one
