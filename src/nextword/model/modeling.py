@@ -12,7 +12,7 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 
-from nextword.conditioning.encoder import POOLER, width_of
+from nextword.conditioning.encoder import width_of
 from nextword.config import validated
 from nextword.context import Context, Layout
 from nextword.distribution import NextToken, Vocabulary
@@ -24,6 +24,7 @@ from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.continuation import decoder_side, expect_room, prefixes_of
 from nextword.model.generation import HeadGeneration
 from nextword.model.inputs import DecoderInputs, expect_known_ids
+from nextword.model.loading import Loading
 from nextword.model.observe import Observation, observe
 from nextword.model.vocabulary import OutputLayer, prove_output_layer
 from nextword.objectives import Loss, parse_objective
@@ -32,7 +33,7 @@ from nextword.objectives import registry as objectives
 _IGNORED_LABEL = -100
 
 
-class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
+class NextWordModel(HeadGeneration, Conditioned, Loading, PreTrainedModel):
     """What both wrapped models share; use :class:`NextWordForCausalLM` or :class:`NextWordForSeq2SeqLM`.
 
     Args:
@@ -48,8 +49,6 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
     _can_compile_fullgraph = True
-    _can_set_experts_implementation = classmethod(lambda cls: True)  # the backbone's, where it has experts
-    _keys_to_ignore_on_load_missing = [rf"auxiliary_encoder\.{POOLER}"]  # noqa: RUF012  (as transformers declares it)
     _auto_class_of_backbone: ClassVar[Any]
 
     def __init__(
@@ -103,12 +102,6 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
             source=source,
             auxiliary=not self.config.is_encoder_decoder,
         )
-
-    def _init_weights(self, module: nn.Module) -> None:
-        # the backbone initialises itself; of the head, whatever a checkpoint did not fill
-        reset = getattr(module, "reset_parameters", None)
-        if callable(reset):
-            reset()
 
     # -- what transformers asks of a model, answered by the backbone
 
