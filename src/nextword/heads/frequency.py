@@ -108,7 +108,8 @@ class ClassTable(nn.Module):
     """Which tokens each class holds, with the counts it was made from; saved with the model.
 
     Args:
-        vocab_size: V.
+        counts: How often each token was counted.
+        order: Token ids by falling count.
         boundaries: Exclusive ends of the classes.
     """
 
@@ -117,26 +118,29 @@ class ClassTable(nn.Module):
     token_class: Tensor
     place: Tensor
 
-    def __init__(self, vocab_size: int, boundaries: list[int]) -> None:
+    def __init__(self, counts: Int[np.ndarray, "V"], order: Int[np.ndarray, "V"], boundaries: list[int]) -> None:
         super().__init__()
         self.sizes = tuple(end - begin for begin, end in pairwise([0, *boundaries]))
+        self._made_from = counts, order
+        """No buffers: still there where buffers lose their numbers (meta device, ``to_empty``)."""
         for name in ("counts", "order", "token_class", "place"):
-            self.register_buffer(name, torch.zeros(vocab_size, dtype=torch.long))
+            self.register_buffer(name, torch.zeros(len(counts), dtype=torch.long))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """The classes that it was made with."""
+        counts, order = map(torch.from_numpy, self._made_from)
+        classes = TokenClasses.ordered(order, self.sizes)
+        self.counts.copy_(counts)
+        self.order.copy_(order)
+        self.token_class.copy_(classes.token_class)
+        self.place.copy_(classes.place)
 
     @property
     def boundaries(self) -> list[int]:
         """Exclusive ends of the classes."""
         return list(accumulate(self.sizes))
-
-    def fill(self, counts: Int[Tensor, "V"], order: Int[Tensor, "V"]) -> None:
-        """Puts the tokens in.
-
-        Args:
-            counts: How often each token was counted.
-            order: Token ids by falling count.
-        """
-        classes = TokenClasses.ordered(order, self.sizes)
-        self.counts, self.order, self.token_class, self.place = counts, order, classes.token_class, classes.place
 
     def resize(self, vocab_size: int) -> None:
         """New tokens, never counted, go to the last class; tokens beyond the new end leave theirs.
@@ -153,10 +157,13 @@ class ClassTable(nn.Module):
                 f"f2: with {vocab_size} of {before} tokens class {sizes.index(0) + 1} would be empty; attach the head "
                 "again, with counts for the new vocabulary"
             )
-        self.sizes = tuple(sizes)
         new = torch.arange(before, max(before, vocab_size), device=kept.device)
         counts = torch.cat([self.counts[:vocab_size], torch.zeros_like(new)])
-        self.fill(counts, torch.cat([kept, new]))
+        order = torch.cat([kept, new])
+        resized = ClassTable(counts.cpu().numpy(), order.cpu().numpy(), list(accumulate(sizes))).to(kept.device)
+        self.sizes, self._made_from = resized.sizes, resized._made_from
+        for name, buffer in resized.named_buffers():
+            setattr(self, name, buffer)
 
     def classes(self) -> TokenClasses:
         """The classes as a distribution needs them."""
@@ -204,12 +211,14 @@ class FrequencyHead(Head):
     generate_takes: ClassVar[tuple[str, ...]] = ("decoupled", "class_top_k", "class_top_p")
 
     def __init__(self, config: FrequencyConfig, dimensions: Dimensions) -> None:
-        counts, config = (None, config) if config.boundaries is not None else _divided(config, dimensions.vocab_size)
+        # of a saved head only the ends of its classes are known here: until a checkpoint fills the table, ids in order
+        counts, order = np.zeros(dimensions.vocab_size, np.int64), np.arange(dimensions.vocab_size)
+        if config.boundaries is None:
+            counts, config = _divided(config, dimensions.vocab_size)
+            order = by_frequency(counts)
         super().__init__(config, dimensions)
         assert config.boundaries is not None
-        self.table = ClassTable(dimensions.vocab_size, config.boundaries)
-        if counts is not None:
-            self.table.fill(torch.from_numpy(counts), torch.from_numpy(by_frequency(counts)))
+        self.table = ClassTable(counts, order, config.boundaries)
         self.project = (
             nn.Identity() if config.mi is None else Projection(self.inputs.width, dimensions.hidden, bias=config.bias)
         )

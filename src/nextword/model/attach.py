@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,15 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
+from transformers.initialization import no_tie_weights
 
 from nextword.conditioning import Conditioner, ConditionerConfig, conditioner_spec, parse_conditioner
 from nextword.conditioning.encoder import expect_same, identity_of, load_encoder
 from nextword.context import Context
 from nextword.heads import HeadConfig, head_spec, parse_head
 from nextword.model.conditioned import choose_trained, expect_no_encoder_of_its_own, untie
-from nextword.model.continuation import as_in_evaluation
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
+from nextword.model.modes import as_in_evaluation, modes_kept
 from nextword.model.vocabulary import prove_output_layer
 from nextword.objectives import ObjectiveConfig, parse_objective
 from nextword.pretrained import model_location
@@ -79,15 +81,10 @@ def attach(
         conditioner=None if settings is None else settings.model_dump(),
         auxiliary_encoder=None if reader is None else identity_of(reader),
         state_scale=scale,
-        # a composite configuration otherwise resets the backbone's attention implementation
-        attn_implementation=backbone.config._attn_implementation,  # type: ignore[call-arg]  # taken by its base class
     )
     config.dtype = backbone.dtype
-    for ready in (backbone, *([] if reader is None else [reader])):
-        part: Any
-        for part in (*ready.parameters(), *ready.modules()):
-            part._is_hf_initialized = True
-    wrapped: NextWordModel = kind(config, backbone=backbone, encoder=reader)
+    with _left_as_made(backbone, reader):
+        wrapped: NextWordModel = kind(config, backbone=backbone, encoder=reader)
     if kept is not None:
         wrapped.conditioner = kept
     device = wrapped.get_output_embeddings().weight.device
@@ -97,9 +94,25 @@ def attach(
     if kept is None and wrapped.conditioner is not None:
         wrapped.conditioner.begin(backbone)
     choose_trained(wrapped)
-    wrapped.train(backbone.training)
+    with modes_kept(backbone):
+        wrapped.train(backbone.training)
     _begin(wrapped)
     return wrapped
+
+
+@contextmanager
+def _left_as_made(*models: PreTrainedModel | None) -> Iterator[None]:
+    """Within this block transformers makes no weights of these models anew, and ties none that were untied by hand."""
+    parts = [part for model in models if model is not None for part in (*model.modules(), *model.parameters())]
+    unmarked: list[Any] = [part for part in parts if not hasattr(part, "_is_hf_initialized")]
+    for part in unmarked:
+        part._is_hf_initialized = True
+    try:
+        with no_tie_weights():
+            yield
+    finally:
+        for part in unmarked:
+            del part._is_hf_initialized
 
 
 def _conditioning(

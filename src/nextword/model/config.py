@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from transformers import AutoConfig, PreTrainedConfig
-from transformers.configuration_utils import SubConfigSpec
 
 from nextword.conditioning import parse_conditioner
 from nextword.heads import parse_head
@@ -13,6 +12,21 @@ from nextword.objectives import parse_objective
 
 _OWN = frozenset({"text_config", "head", "objective", "conditioner", "auxiliary_encoder", "auto_map"})
 _FROM_BACKBONE = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+
+
+def _of_backbone(name: str) -> property:
+    """How attention or experts are computed: what is wrapped around a backbone has none of its own."""
+    everywhere: Any = getattr(PreTrainedConfig, name)
+
+    def get(self: NextWordConfig) -> Any:
+        return getattr(self.text_config, name)
+
+    def set_(self: NextWordConfig, value: Any) -> None:
+        # transformers hands None, "nobody asked for any", down to the backbone, which may have its own already
+        if value is not None:
+            everywhere.fset(self, value)
+
+    return property(get, set_)
 
 
 class NextWordConfig(PreTrainedConfig):
@@ -32,9 +46,8 @@ class NextWordConfig(PreTrainedConfig):
     """
 
     model_type = "nextword_causal_lm"
-    sub_configs_defaults: ClassVar[dict[str, SubConfigSpec]] = {
-        "text_config": SubConfigSpec(config_class=AutoConfig, model_type="gpt2")
-    }
+    sub_configs: ClassVar[dict[str, Any]] = {"text_config": AutoConfig}  # type: ignore[assignment]  # where it recurses
+    _backbone_type: ClassVar[str] = "gpt2"
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
 
     text_config: dict[str, Any] | PreTrainedConfig | None = None
@@ -46,6 +59,8 @@ class NextWordConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Takes over what generation and training look for on the outermost configuration."""
+        if not isinstance(self.text_config, PreTrainedConfig):
+            self.text_config = AutoConfig.for_model(**{"model_type": self._backbone_type} | (self.text_config or {}))
         super().__post_init__(**kwargs)
         backbone: Any = self.text_config
         self.head = parse_head("softmax" if self.head is None else self.head).model_dump()
@@ -57,6 +72,9 @@ class NextWordConfig(PreTrainedConfig):
         for key in _FROM_BACKBONE:
             if getattr(self, key, None) is None:
                 setattr(self, key, getattr(backbone, key, None))
+
+    _attn_implementation = _of_backbone("_attn_implementation")
+    _experts_implementation = _of_backbone("_experts_implementation")
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> PreTrainedConfig:
         """The backbone's text configuration, where transformers looks for depth, width and vocabulary."""
@@ -89,6 +107,4 @@ class NextWordSeq2SeqConfig(NextWordConfig):
     """Configuration of :class:`~nextword.NextWordForSeq2SeqLM`; see :class:`NextWordConfig`."""
 
     model_type = "nextword_seq2seq_lm"
-    sub_configs_defaults: ClassVar[dict[str, SubConfigSpec]] = {
-        "text_config": SubConfigSpec(config_class=AutoConfig, model_type="t5")
-    }
+    _backbone_type: ClassVar[str] = "t5"

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from jaxtyping import Bool
 from torch import Tensor
-from transformers.modeling_utils import slice_logits_to_keep
 
 from nextword.context import Context, Layout
 from nextword.distribution import Vocabulary
@@ -26,7 +25,7 @@ def context_to_keep(model: Any, seen: Observation, keep: int | Tensor) -> Contex
     batch, length, _ = seen.states.shape
     places = torch.arange(length, device=seen.states.device)
     if isinstance(keep, Tensor):
-        kept = slice_logits_to_keep(places.expand(batch, -1)[..., None], keep)[..., 0]
+        kept = places[keep].expand(batch, -1)
         layout = Layout.full(batch, kept.shape[1], kept.device)
         return _context(model, seen, layout, kept.flatten(), lambda of_all: of_all[layout.row, kept.flatten()])
     # the same last places of every sequence are cut out, not looked up one by one

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +14,7 @@ from nextword.functional.padding import padded
 from nextword.model.auxiliary import auxiliary_rows
 from nextword.model.contexts import context_at
 from nextword.model.inputs import DecoderInputs, valid_places
+from nextword.model.modes import as_in_evaluation
 from nextword.model.observe import Observation, observe
 from nextword.model.plain_search import plain_search
 from nextword.objectives import Loss
@@ -133,18 +133,6 @@ def decoder_side(model: Any, inputs: Mapping[str, Any]) -> DecoderInputs:
         return DecoderInputs.of(inputs["input_ids"], None, inputs.get("attention_mask"), model.backbone)
     labels, mask = inputs["labels"], inputs.get("decoder_attention_mask")
     return DecoderInputs(labels, valid_places("decoder_attention_mask", mask, labels))
-
-
-@contextmanager
-def as_in_evaluation(model: Any) -> Iterator[None]:
-    """Within this block no part of the model is in training; afterwards each is as it was."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def expect_room(config: Any, sequence: SequenceConfig | None) -> None:

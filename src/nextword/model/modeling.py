@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 
-from nextword.conditioning.encoder import POOLER, width_of
+from nextword.conditioning.encoder import width_of
 from nextword.config import validated
 from nextword.context import Context
 from nextword.distribution import NextToken
@@ -22,6 +23,7 @@ from nextword.model.contexts import context_at, context_to_keep
 from nextword.model.continuation import expect_room
 from nextword.model.generation import HeadGeneration
 from nextword.model.inputs import expect_chosen
+from nextword.model.loading import Loading
 from nextword.model.loss import observed_with_loss
 from nextword.model.observe import observe
 from nextword.model.vocabulary import OutputLayer, prove_output_layer
@@ -29,7 +31,7 @@ from nextword.objectives import parse_objective
 from nextword.objectives import registry as objectives
 
 
-class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
+class NextWordModel(HeadGeneration, Conditioned, Loading, PreTrainedModel):
     """What both wrapped models share; use :class:`NextWordForCausalLM` or :class:`NextWordForSeq2SeqLM`.
 
     Args:
@@ -45,7 +47,6 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
     _can_compile_fullgraph = True
-    _keys_to_ignore_on_load_missing = [rf"auxiliary_encoder\.{POOLER}"]  # noqa: RUF012  (as transformers declares it)
     _auto_class_of_backbone: ClassVar[Any]
 
     def __init__(
@@ -68,7 +69,7 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
         self.loss_type = "ForCausalLM"  # Trainer counts shifted labels by it
         self.post_init()
         if getattr(self.backbone, "generation_config", None) is not None:
-            self.generation_config = self.backbone.generation_config
+            self.generation_config = copy.deepcopy(self.backbone.generation_config)
         self._refuse_history_without_cache()
 
     def _new_head(self, spec: Any) -> nn.Module:
@@ -99,12 +100,6 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
             source=source,
             auxiliary=not self.config.is_encoder_decoder,
         )
-
-    def _init_weights(self, module: nn.Module) -> None:
-        # the backbone initialises itself; of the head, whatever a checkpoint did not fill
-        reset = getattr(module, "reset_parameters", None)
-        if callable(reset):
-            reset()
 
     # -- what transformers asks of a model, answered by the backbone
 

@@ -23,6 +23,7 @@ from nextword.functional.picked import picked_product
 from nextword.functional.product import products
 from nextword.functional.rows import concatenate_chunks, row_chunks
 from nextword.functional.single_pass import gradient_sum_of
+from nextword.model.modes import as_in_evaluation
 from nextword.model.tap import run_tapped
 
 
@@ -255,13 +256,9 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
         fed.append(noise * (_PROBE_SPREAD / scores[scores.isfinite()].std().clamp_min(1e-6)).to(noise))
         return fed[0]
 
-    was_training = backbone.training
-    backbone.eval()
-    try:
+    with as_in_evaluation(backbone):
         outputs, states = run_tapped(backbone, _probe_inputs(backbone), amplified)
         expected, ours = outputs.logits.flatten(0, 1).float(), vocabulary(fed[0].flatten(0, 1)).float()
-    finally:
-        backbone.train(was_training)
     same_shape = expected.shape == ours.shape
     # a score of -inf on both sides is no difference
     difference = (expected - ours).masked_fill(expected == ours, 0.0).abs().max().item() if same_shape else float("inf")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from nextword.functional.padding import padded
+from nextword.model.modes import as_in_evaluation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -56,14 +57,9 @@ def last_positions(mask: Tensor) -> Tensor:
 
 @contextmanager
 def measuring(model: Any) -> Iterator[None]:
-    """Without dropout and gradients; the model's training mode is restored after."""
-    was_training = bool(model.training)
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        model.train(was_training)
+    """Without dropout and gradients; each part's training mode is restored after."""
+    with as_in_evaluation(model), torch.no_grad():
+        yield
 
 
 def ask(

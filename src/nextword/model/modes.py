@@ -1,0 +1,27 @@
+"""Training mode and evaluation mode, module by module: a model's owner may have set parts of it differently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+
+@contextmanager
+def modes_kept(model: nn.Module) -> Iterator[None]:
+    """After this block every module of the model is in training or not, as it was before."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def as_in_evaluation(model: nn.Module) -> Iterator[None]:
+    """Within this block no part of the model is in training; afterwards each is as it was."""
+    with modes_kept(model):
+        model.eval()
+        yield
