@@ -192,6 +192,7 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
             memory=seen.memory,
             source=seen.source,
             input_embedding=self.get_input_embeddings().weight,
+            output_embedding=self.get_output_embeddings().weight,
         )
 
     def _context_at(self, seen: Observation, positions: Bool[Tensor, "B T"]) -> Context:
