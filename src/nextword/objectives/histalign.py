@@ -127,6 +127,13 @@ class HistAlign(Objective):
                 "which have no labels; use 'inputs' (the released code for such models is 'histalign:released-bart')"
             )
 
+    @property
+    def couples_rows(self) -> str:
+        """Means over the pairs of the batch do."""
+        if self.config.reduction in SUMS_OF_POSITIONS:
+            return ""
+        return f"{self.config.reduction} divides by counts of pairs over the whole batch"
+
     def forward(self, head: Head, context: Context, targets: Int[Tensor, "N"]) -> Loss:
         """Summed token loss plus the ranking loss, weighted so that one division by the tokens serves both."""
         assert isinstance(head, RemembersTokens)
