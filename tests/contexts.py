@@ -75,7 +75,8 @@ def decoder_context(
     if source is not None:
         source = replace(source, streams=head.source_streams(source.states))
     layout = Layout(row, len(ids))
-    return Context(states[row, place], inputs[row, place], place, layout, vocabulary, memory, source, embedding)
+    output = getattr(vocabulary, "weight", None)
+    return Context(states[row, place], inputs[row, place], place, layout, vocabulary, memory, source, embedding, output)
 
 
 def seq2seq_context(
@@ -99,4 +100,5 @@ def seq2seq_context(
     counted = torch.ones(states.shape[:2], dtype=torch.bool) if counted is None else counted
     row, place = counted.nonzero(as_tuple=True)
     read = states[row, place]
-    return Context(read, read, place, Layout(row, len(states)), vocabulary, None, source, embedding)
+    output = getattr(vocabulary, "weight", None)
+    return Context(read, read, place, Layout(row, len(states)), vocabulary, None, source, embedding, output)

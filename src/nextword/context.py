@@ -30,6 +30,12 @@ class Memory:
     streams: Mapping[str, Tensor] = field(default_factory=dict)
     labels: Int[Tensor, "B S"] | None = None
 
+    def of(self, rows: slice) -> Memory:
+        """That of some of the sequences."""
+        streams = {name: stream[rows] for name, stream in self.streams.items()}
+        labels = None if self.labels is None else self.labels[rows]
+        return Memory(self.ids[rows], self.valid[rows], streams, labels)
+
 
 @dataclass(frozen=True)
 class Source:
@@ -46,6 +52,11 @@ class Source:
     valid: Bool[Tensor, "B E"]
     states: Float[Tensor, "B E _"]
     streams: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def of(self, rows: slice) -> Source:
+        """That of some of the sequences."""
+        streams = {name: stream[rows] for name, stream in self.streams.items()}
+        return Source(self.ids[rows], self.valid[rows], self.states[rows], streams)
 
 
 class Layout:
@@ -102,6 +113,7 @@ class Context:
         memory: The sequences so far; None for a head that remembers nothing.
         source: The encoder's side; None for a decoder-only model or a head that needs none.
         input_embedding: Weight of the backbone's input embedding, for objectives that compare tokens.
+        output_embedding: Weight of its output layer, likewise.
     """
 
     states: Float[Tensor, "N D"]
@@ -112,6 +124,7 @@ class Context:
     memory: Memory | None = None
     source: Source | None = None
     input_embedding: Float[Tensor, "V _"] | None = None
+    output_embedding: Float[Tensor, "V _"] | None = None
 
     @property
     def row(self) -> Int[Tensor, "N"]:
@@ -122,6 +135,21 @@ class Context:
     def vocabulary(self) -> Vocabulary:
         """The output layer as it is asked from each of the N positions."""
         return self.output_layer.map(lambda of_sequences: of_sequences[self.row])
+
+    def at(self, positions: Int[Tensor, "M"]) -> Context:
+        """The context at some of the N positions, given so that rows ascend; it holds no sequences beyond theirs."""
+        row = self.row[positions]
+        rows = slice(int(row[0]), int(row[-1]) + 1)
+        return replace(
+            self,
+            states=self.states[positions],
+            inputs=self.inputs[positions],
+            position=self.position[positions],
+            layout=Layout(row - rows.start, rows.stop - rows.start),
+            output_layer=self.output_layer.map(lambda of_sequences: of_sequences[rows]),
+            memory=None if self.memory is None else self.memory.of(rows),
+            source=None if self.source is None else self.source.of(rows),
+        )
 
     def similarities(self, queries: Float[Tensor, "N D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "N S"]:
         """Dot product of each position's query with every key of its own sequence, in the precision of its inputs.

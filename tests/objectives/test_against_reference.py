@@ -13,6 +13,7 @@ from reference import objectives as judge
 import nextword as nw
 from nextword.context import Source
 from nextword.objectives import parse_objective
+from nextword.objectives.ranking import REDUCTIONS
 
 B, T, D, V = 2, 10, 5, 9
 TINY = 2e-3
@@ -70,8 +71,10 @@ def textbook_loss(case: Case, settings: dict, *, source: bool):
     targets = case.labels if source else judge.shifted(case.labels).masked_fill(~case.mask, -100)
     if source:
         memory = stored.source_memory(case.states, case.encoder, case.source_ids, case.source_mask)
+        real = case.source_mask
     else:
         memory = stored.decoder_memory(case.states, case.ids, case.mask)
+        real = case.mask[:, 1:] & case.mask[:, :-1]
     token_memory = judge.with_label_values(memory, case.labels) if settings.get("memory_values") == "labels" else memory
     if settings.get("base") == "mle":
         token = judge.mle(stored.log_lm_only(logits), targets)
@@ -79,12 +82,12 @@ def textbook_loss(case: Case, settings: dict, *, source: bool):
         token = judge.trime(logits, token_memory, targets)
     if settings["objective"] == "mle":
         return token
-    reduction = settings.get("reduction", "offset_mean")
-    rank = judge.ranking(
-        memory, targets, case.embedding, settings.get("margin", 0.001), reduction, settings.get("ranks", "all")
-    )
+    reduction, ranks = settings.get("reduction", "position_mean"), settings.get("ranks", "valid")
+    embedding = case.weight if settings.get("embedding") == "output" else case.embedding
+    rank = judge.ranking(memory, targets, embedding, settings.get("margin", 0.001), reduction, ranks, real)
     tokens = max(1, len(judge.kept(targets)))
-    return judge.histalign(token, rank / tokens if reduction == "pair_sum" else rank, settings.get("alpha", 1.0))
+    sums = ("pair_sum", "position_mean")
+    return judge.histalign(token, rank / tokens if reduction in sums else rank, settings.get("alpha", 1.0))
 
 
 SETTINGS = [
@@ -93,9 +96,10 @@ SETTINGS = [
     {"objective": "histalign"},
     {"objective": "histalign", "base": "mle", "alpha": 0.5},
     {"objective": "histalign", "memory_values": "labels"},
+    {"objective": "histalign", "embedding": "output", "margin": 0.3},
     *(
         {"objective": "histalign", "reduction": reduction, "ranks": ranks, "margin": 0.3, "alpha": 0.7}
-        for reduction in ("offset_mean", "offset_sum", "pair_sum", "pair_mean")
+        for reduction in REDUCTIONS
         for ranks in ("all", "valid")
     ),
 ]
@@ -170,7 +174,9 @@ def test_senseless_pairs_are_refused(objective_spec: str, head_spec: str, messag
     [
         ("mel", "Did you mean 'mle'"),
         ("mle:label", "'inputs' or 'labels'"),
-        ("histalign:3", "takes no arguments"),
+        ("histalign:3", "nothing or one of paper, released, released-bart, and perhaps by 'inputs' or 'labels'"),
+        ("histalign:paper,released", "not 'paper,released'"),
+        ("histalign:labels,paper", "not 'labels,paper'"),
         ({"objective": "histalign", "marign": 1.0}, "Did you mean 'margin'"),
         ({"objective": "histalign", "alpha": -1.0}, "at least 0"),
         ({"margin": 1.0}, "objective: missing"),

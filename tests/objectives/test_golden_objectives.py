@@ -1,15 +1,33 @@
 """Objectives against the numbers of the published systems: values and gradients, float64."""
 
+from dataclasses import replace
+
 import golden
 import torch
 from contexts import LinearVocabulary, build_head, decoder_context, seq2seq_context
 from objectives.building import build_objective
 
-from nextword.context import Source
+from nextword.context import Context, Source
+from nextword.functional.entries import Entries
+from nextword.heads.cache import CacheHead
+from nextword.objectives import parse_objective
 
 
 def objective(**settings):
     return build_objective(settings)
+
+
+def histalign(form, numbers):
+    """A released form with the margin and weight of the file."""
+    settings = {name: numbers[name].item() for name in ("margin", "alpha")}
+    return objective(**parse_objective(f"histalign:{form}").model_dump() | settings)
+
+
+class RankingPadding(CacheHead):
+    """Stores padding as the released BART code does: never visible, but with ranks of its own."""
+
+    def entries(self, context: Context) -> Entries:
+        return replace(super().entries(context), stored=None)
 
 
 def close(ours, theirs):
@@ -33,6 +51,7 @@ def gpt2_lm():
         LinearVocabulary(weight),
         counted=targets != -100,
         embedding=numbers["emb_in"],
+        labels=numbers["labels"],
     )
     return numbers, head, context, targets[targets != -100], hidden, weight
 
@@ -48,8 +67,7 @@ def test_histalign_gpt2_trime_term() -> None:
 
 def test_histalign_gpt2() -> None:
     numbers, head, context, targets, hidden, weight = gpt2_lm()
-    settings = {"margin": numbers["margin"].item(), "alpha": numbers["alpha"].item()}
-    loss = objective(objective="histalign", **settings)(head, context, targets)
+    loss = histalign("released", numbers)(head, context, targets)
     close(loss.parts["token_loss"], numbers["hist_term_trime"])
     close(loss.parts["ranking_loss"], numbers["hist_term_rank"])
     close(mean(loss), numbers["hist_loss"])
@@ -95,14 +113,26 @@ def bart():
 def test_histalign_bart() -> None:
     numbers, head, context, targets, (encoder, decoder, weight), _ = bart()
     close(mean(objective(objective="mle")(head, context, targets)), numbers["trime_loss"])
-    settings = {"margin": numbers["margin"].item(), "alpha": numbers["alpha"].item(), "reduction": "offset_sum"}
-    loss = objective(objective="histalign", **settings)(head, context, targets)
+    loss = histalign("released-bart", numbers)(RankingPadding(head.config, head.dimensions), context, targets)
     close(loss.parts["ranking_loss"], numbers["hist_term_rank"])
     close(mean(loss), numbers["hist_loss"])
     mean(loss).backward()
     close(encoder.grad, numbers["hist_grad_enc"])
     close(decoder.grad, numbers["hist_grad_dec"])
     close(weight.grad, numbers["hist_grad_lm_head"])
+
+
+def test_histalign_bart_without_ranks_of_padding() -> None:
+    # the number that the released code gives where the row's padding is cut off is ours with padding
+    numbers, head, context, targets, _, _ = bart()
+    loss = histalign("released-bart", numbers)
+    assert abs(loss(head, context, targets).parts["ranking_loss"] - numbers["hist_term_rank"]) > 0.1
+    source, only = context.source, (context.row == 1).nonzero()[:, 0]
+    real = int(source.valid[1].sum())
+    cut = Source(source.ids[:, :real], source.valid[:, :real], source.states[:, :real])
+    alone, ours = (replace(context, source=one).at(only) for one in (cut, source))
+    theirs = loss(RankingPadding(head.config, head.dimensions), alone, targets[only])
+    close(loss(head, ours, targets[only]).total, theirs.total)
 
 
 def test_histalign_bart_distributions() -> None:
@@ -124,7 +154,6 @@ def test_trime_plain_local() -> None:
     targets = numbers["target"]
     # TRIME's keys and queries are another layer than the softmax input; entry j holds target j, as ids one place later
     from nextword.distribution import Scores
-    from nextword.functional.entries import Entries
 
     batch, length = targets.shape
     row = torch.arange(batch).repeat_interleave(length)

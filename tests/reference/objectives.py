@@ -85,6 +85,7 @@ class Pair:
 
     hinge: Tensor
     offset: int
+    position: tuple[int, int]
 
 
 def ranks(memory: Memory, target: int, embedding: Tensor, among: Sequence[int], b: int) -> dict[int, int]:
@@ -100,7 +101,14 @@ def ranks(memory: Memory, target: int, embedding: Tensor, among: Sequence[int], 
     return {j: rank for rank, j in enumerate(order)}
 
 
-def pairs(memory: Memory, targets: Tensor, embedding: Tensor, margin: float, rank_over: str) -> Iterator[Pair]:
+def pairs(
+    memory: Memory,
+    targets: Tensor,
+    embedding: Tensor,
+    margin: float,
+    rank_over: str,
+    stored: Tensor | None = None,
+) -> Iterator[Pair]:
     """``hinge = max(0, s_tj - s_ti + margin (r_j - r_i))`` of every (t, i, j) with ``r_j > r_i``.
 
     i runs over the visible entries that hold the target of t, j over the other visible ones.
@@ -109,15 +117,18 @@ def pairs(memory: Memory, targets: Tensor, embedding: Tensor, margin: float, ran
     Args:
         memory: What is stored, with tokens of the input as values.
         targets: (B, T).
-        embedding: Input embedding, (V, D); gives an order only and gets no gradient.
+        embedding: Input (released code) or output embedding (the paper), (V, D); gives an order only and gets no
+            gradient.
         margin: lambda.
-        rank_over: "all": ranks in the sort over all entries of the row, future ones and padding too (released code).
+        rank_over: "all": ranks in the sort over all entries of the row, future ones too (released code).
             "valid": over the visible ones (the paper).
+        stored: (B, S), False at entries that "all" leaves out, padding; None: none (released code).
     """
     for b, t in kept(targets):
         y = int(targets[b, t])
         visible = memory.visible[b, t].nonzero()[:, 0].tolist()
-        among = {"all": range(memory.values.shape[1]), "valid": visible}[rank_over]
+        every = [j for j in range(memory.values.shape[1]) if stored is None or bool(stored[b, j])]
+        among = {"all": every, "valid": visible}[rank_over]
         rank = ranks(memory, y, embedding.detach(), among, b)
         for i in visible:
             if int(memory.values[b, i]) != y:
@@ -127,7 +138,7 @@ def pairs(memory: Memory, targets: Tensor, embedding: Tensor, margin: float, ran
                 if int(memory.values[b, j]) == y or offset <= 0:
                     continue
                 hinge = torch.relu(memory.scores[b, t, j] - memory.scores[b, t, i] + margin * offset)
-                yield Pair(hinge, offset)
+                yield Pair(hinge, offset, (b, t))
 
 
 def reduce_pairs(found: Sequence[Pair], reduction: str) -> Tensor:
@@ -135,6 +146,7 @@ def reduce_pairs(found: Sequence[Pair], reduction: str) -> Tensor:
 
     - ``pair_sum``: their sum (the paper, eq. 5).
     - ``pair_mean``: their mean.
+    - ``position_mean``: for every position that has pairs, their mean; of these, the sum.
     - ``offset_mean``: for every rank difference that occurs, the mean of its pairs; of these, the mean (released GPT-2
       code, which raises where there is no pair).
     - ``offset_sum``: the same means, summed (released BART code, which gives NaN where a rank difference is missing).
@@ -146,6 +158,9 @@ def reduce_pairs(found: Sequence[Pair], reduction: str) -> Tensor:
         return hinges.sum()
     if reduction == "pair_mean":
         return hinges.mean()
+    if reduction == "position_mean":
+        at = torch.tensor([pair.position for pair in found])
+        return torch.stack([hinges[(at == position).all(1)].mean() for position in at.unique(dim=0)]).sum()
     offsets = torch.tensor([pair.offset for pair in found])
     means = torch.stack([hinges[offsets == offset].mean() for offset in offsets.unique()])
     return {"offset_mean": means.mean, "offset_sum": means.sum}[reduction]()
@@ -158,9 +173,10 @@ def ranking(
     margin: float = 0.001,
     reduction: str = "offset_mean",
     rank_over: str = "all",
+    stored: Tensor | None = None,
 ) -> Tensor:
     """HistAlign's ranking loss: :func:`pairs` reduced by :func:`reduce_pairs`."""
-    return reduce_pairs(list(pairs(memory, targets, embedding, margin, rank_over)), reduction)
+    return reduce_pairs(list(pairs(memory, targets, embedding, margin, rank_over, stored)), reduction)
 
 
 def histalign(token_loss: Tensor, ranking_loss: Tensor, alpha: float = 1.0) -> Tensor:

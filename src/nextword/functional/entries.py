@@ -29,6 +29,8 @@ class Entries:
         visible: Which entries each position may see; the others count nowhere.
         first_place: Place in its sequence, or in the source, of the token that the first entry stands for; the others
             follow it.
+        stored: Which entries stand for a token of their sequence, whether a position sees it yet or not; the others are
+            padding. None: all.
     """
 
     ids: Int[Tensor, "B S"]
@@ -36,6 +38,7 @@ class Entries:
     scores: Float[Tensor, "N S"]
     visible: Bool[Tensor, "N S"]
     first_place: int = 0
+    stored: Bool[Tensor, "B S"] | None = None
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Entries:
         """With ``change`` made to every tensor that has a row for each position."""

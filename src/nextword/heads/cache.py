@@ -92,7 +92,7 @@ class CacheHead(Head):
         """The stored tokens with their similarities."""
         if context.source is not None:
             ids, keys = context.source.ids, context.source.states
-            visible = source_places(context)
+            stored, visible = context.source.valid, source_places(context)
             first_place = 0
         else:
             assert context.memory is not None
@@ -104,7 +104,7 @@ class CacheHead(Head):
             visible = stored[context.row] & (place <= context.position[:, None])
         scale = math.sqrt(self.dimensions.hidden) * self.config.temperature
         similarities = context.similarities(at_least_float32(context.states) / scale, at_least_float32(keys))
-        return Entries(ids, context.row, similarities, visible, first_place)
+        return Entries(ids, context.row, similarities, visible, first_place, stored)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The joint distribution, or one of its parts."""

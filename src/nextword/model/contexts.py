@@ -48,4 +48,5 @@ def _context(model: Any, seen: Observation, layout: Layout, places: Tensor, of: 
         memory=seen.memory,
         source=seen.source,
         input_embedding=model.get_input_embeddings().weight,
+        output_embedding=model.get_output_embeddings().weight,
     )

@@ -98,6 +98,11 @@ class Face(Objective):
         # whole numbers: no cast of the model to half precision touches them, and they are the same on all processes
         self.register_buffer("counts", torch.zeros(dimensions.vocab_size, dtype=torch.int64))
 
+    @property
+    def couples_rows(self) -> str:
+        """Weights are of counts over all rows."""
+        return "tokens are weighted by counts over the whole batch and those before it"
+
     def reset_parameters(self) -> None:
         """Nothing counted."""
         self.counts.zero_()

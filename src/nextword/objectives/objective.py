@@ -34,6 +34,9 @@ class Objective(nn.Module, ABC):
     lies in the model's checkpoint, moves with the model and is empty where a checkpoint has none. An objective that
     reweights or adds terms does so where ``self.training`` is set, so that losses of evaluation can be compared.
 
+    No loss depends on padding. The loss of a batch is the sum of what its rows give alone, or ``couples_rows`` says why
+    not; ``tests/conformance/test_objectives.py`` holds every registered objective to both.
+
     Args:
         config: The objective's settings.
         dimensions: Sizes of the model it trains.
@@ -50,6 +53,11 @@ class Objective(nn.Module, ABC):
 
     def check(self, head: Head) -> None:
         """Raises ValueError, with the reason, where this objective makes no sense with ``head``."""
+
+    @property
+    def couples_rows(self) -> str:
+        """Why the loss of a batch is not the sum of what its rows give alone; empty where it is."""
+        return ""
 
     def resize_vocabulary(self, size: int) -> None:
         """Called where the model gets tokens, or loses its last ones."""
