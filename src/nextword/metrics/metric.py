@@ -162,7 +162,7 @@ class OfAllTexts(Metric):
         return TokenTexts.of(self._tokens)
 
 
-registry: Registry[type[Metric]] = Registry("metric")
+registry: Registry[type[Metric]] = Registry("metric", also="nextword.judges")
 
 
 def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
