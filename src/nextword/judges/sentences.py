@@ -10,7 +10,7 @@ _TITLES = (
 _NAMES = "assn ave bros co corp dept inc jr ltd sr univ v vs"
 _COUNTED = "apr art aug ch dec feb fig figs jan jul jun mar no nos nov oct op p pp sec sep sept vol"
 
-_MARK = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+(?=[^\s\W_a-z]|[\"'“‘(\[])|(?<=[。！？])\s*|\n+")
+_MARK = re.compile(r"(?<=[.!?…])([\"'”’)\]]*)\s+(?=[^\s\W_a-z]|[\"'“‘(\[])|(?<=[。！？])\s*|\n+")
 _LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*(?=\.$)")
 _NEVER_LAST = frozenset(f"{_TITLES} {_NAMES}".split())
 _BEFORE_NUMBERS = frozenset(_COUNTED.split())
@@ -31,7 +31,7 @@ def sentences_of(text: str) -> list[str]:
         spaces = mark.group().isspace() and "\n" not in mark.group()  # a closing quote or a line break ends a sentence
         if spaces and _is_abbreviated(text[start : mark.start()], text[mark.end() : mark.end() + 1]):
             continue
-        sentences.append(text[start : mark.start()].strip())
+        sentences.append(text[start : mark.start() + len(mark.group(1) or "")].strip())
         start = mark.end()
     return [sentence for sentence in (*sentences, text[start:].strip()) if sentence]
 
