@@ -16,6 +16,7 @@ Filled by a decorator beside each class, so that adding a part edits no list:
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
@@ -37,11 +38,14 @@ class Registry(Generic[T]):
 
     Args:
         kind: What the names stand for, in the singular; used in messages.
+        also: A package that registers more of them, by name. It is imported as soon as a name is unknown or all names
+            are asked for, so that the room of the registry need not know it.
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, also: str | None = None) -> None:
         self.kind = kind
         self._entries: dict[str, T] = {}
+        self._also = also
 
     def register(self, name: str) -> Callable[[T], T]:
         """Decorator that files a class under ``name``.
@@ -67,22 +71,26 @@ class Registry(Generic[T]):
         Raises:
             UnknownNameError: No such name; the message gives the nearest one and all known ones.
         """
-        try:
-            return self._entries[name.lower()]
-        except KeyError:
+        if name not in self:
             raise UnknownNameError(
                 f"unknown {self.kind} '{name}'.{did_you_mean(name, self._entries)} Known: {', '.join(self.names())}."
-            ) from None
+            )
+        return self._entries[name.lower()]
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
-        return tuple(sorted(self._entries))
+        return tuple(sorted(self._all()))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._entries
+        return isinstance(name, str) and (name.lower() in self._entries or name.lower() in self._all())
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._all())
+
+    def _all(self) -> dict[str, T]:
+        if self._also is not None:
+            importlib.import_module(self._also)
+        return self._entries
 
 
 def _origin(entry: Any) -> str:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import nextword.judges  # noqa: F401  (registers its metrics)
 from nextword.cli.catalogue import Catalogue
 from nextword.registry import Registry
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 import transformers
 
-import nextword.judges  # noqa: F401  registers the metrics
 from judges.tiny import SIZES, WIDE, MakeFolder, byte_pairs, word_pieces
 
 

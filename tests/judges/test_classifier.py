@@ -108,13 +108,29 @@ def test_special_tokens_in_a_text_are_text(factcc_folder: str) -> None:
     assert one["factcc-probability"].value == pytest.approx(float(wanted), abs=2e-5)
 
 
-def test_texts_without_words_do_not_count(factcc_folder: str) -> None:
-    fields = [("The cat.", "A cat."), ("The cat.", ""), ("", "A cat."), ("The cat.", " \n")]
-    found = scores("factcc", [sample(source=one, text=two) for one, two in fields], model=factcc_folder)
-    assert found["factcc"].n == found["factcc-probability"].n == 1
-    assert [math.isnan(value) for value in parts(found["factcc"])] == [False, True, True, True]
-    with pytest.raises(UndefinedError, match="FactCC: no sample has a value"):
-        scores("factcc", [sample(source="a", text="")], model=factcc_folder)
+@pytest.mark.parametrize("name", ["factcc", "nli"])
+def test_empty_texts_are_wrong_and_empty_documents_do_not_count(request: pytest.FixtureRequest, name: str) -> None:
+    """A system that writes nothing half the time is wrong half the time."""
+    folder = request.getfixturevalue(f"{name}_folder")
+    fields = [("The cat.", "A cat."), ("The cat.", ""), ("", "A cat."), ("The cat.", " \n"), ("", "")]
+    found = scores(name, [sample(source=one, text=two) for one, two in fields], model=folder)
+    for score in found.values():
+        one, *others = parts(score)
+        np.testing.assert_array_equal(others, [0, math.nan, 0, math.nan])
+        assert (score.n, score.value) == (3, pytest.approx(one / 3))
+        assert score.note == "empty texts, which count as wrong: 2 of 5"
+    with pytest.raises(UndefinedError, match="no sample has a value"):
+        scores(name, [sample(source="", text="")], model=folder)
+
+
+def test_official_factcc_says_correct_with_its_first_output(bert_classifier: MakeFolder) -> None:
+    """Its file has no names for the outputs."""
+    folder = bert_classifier("LABEL_0", "LABEL_1")
+    found = scores("factcc", pairs(), model=folder)["factcc-probability"]
+    wanted = [by_hand(folder, one.source, one.text)[0] for one in pairs()]  # type: ignore[arg-type]
+    np.testing.assert_allclose(parts(found), wanted, atol=2e-5)
+    with pytest.raises(ValueError, match=r"nli\.label: no output of the model can be told by name"):
+        metric("nli", model=folder)
 
 
 def test_every_sentence_may_be_a_claim(factcc_folder: str) -> None:
@@ -137,6 +153,11 @@ def test_every_sentence_may_be_a_claim(factcc_folder: str) -> None:
         ("It cost 3.50 e.g. here. Yes", ["It cost 3.50 e.g. here.", "Yes"]),
         ("정말 좋았다. 또 볼 것이다!\n끝", ["정말 좋았다.", "또 볼 것이다!", "끝"]),
         ("真的。很好！", ["真的。", "很好！"]),
+        ("Mr. Smith and Dr. Lee met Sen. Harkin.", ["Mr. Smith and Dr. Lee met Sen. Harkin."]),
+        ("John F. Kennedy left the U.S. Senate. He won.", ["John F. Kennedy left the U.S. Senate.", "He won."]),
+        ("See No. 5 on Jan. 3. No. He did.", ["See No. 5 on Jan. 3.", "No.", "He did."]),
+        ("So do I. He left St. Louis.\nMr.\nX", ["So do I.", "He left St. Louis.", "Mr.", "X"]),
+        ('He said "made in the U.S." Then he left.', ['He said "made in the U.S."', "Then he left."]),
     ],
 )
 def test_sentences(text: str, sentences: list[str]) -> None:

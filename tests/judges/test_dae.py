@@ -13,6 +13,7 @@ import pytest
 
 from judges.tiny import GAMES, KOREAN, metric, parts, sample, scores
 from nextword.judges.dae import arcs_of
+from nextword.judges.sp import verdict
 from nextword.metrics import Table, UndefinedError
 from nextword.metrics.sample import MissingFieldError
 
@@ -64,9 +65,9 @@ def test_one_wrong_arc_makes_a_wrong_summary(pipeline: str, nli_folder: str) -> 
     entailed = iter(parts(scores("nli", flat, model=nli_folder)["nli"]))
     answers = [[next(entailed) for _ in some] for some in arcs]
     found = scores("dae", [sample(source=document, text=text) for text in texts], model=nli_folder, pipeline=pipeline)
-    wanted = [float(not all(some)) if some else math.nan for some in answers]
+    wanted = [*(float(not all(some)) for some in answers[:3]), 1.0, math.nan]  # an empty text is wrong
     np.testing.assert_array_equal(parts(found["dae"]), wanted)
-    assert found["dae"].n == 3
+    assert (found["dae"].n, found["dae"].note) == (4, "empty texts, which count as wrong: 1 of 5")
     assert found["dae"].measure.goal == "lower"
     everything = [answer for some in answers for answer in some]
     assert found["dae-arcs"].value == pytest.approx(np.mean(everything))
@@ -75,7 +76,9 @@ def test_one_wrong_arc_makes_a_wrong_summary(pipeline: str, nli_folder: str) -> 
 
 
 def test_dae_without_arcs_is_undefined(pipeline: str, nli_folder: str) -> None:
-    for fields in ({"source": "a", "text": ""}, {"source": " ", "text": "Rain fell ."}):
+    empty = scores("dae", [sample(source="a", text="")], model=nli_folder, pipeline=pipeline)
+    assert {key: one.value for key, one in empty.items()} == {"dae": 1.0}  # wrong, and no arc
+    for fields in ({"source": "a", "text": "Rain"}, {"source": " ", "text": "Rain fell ."}):
         with pytest.raises(UndefinedError, match="no sample has a value"):
             scores("dae", [sample(**fields)], model=nli_folder, pipeline=pipeline)
     scores("dae", [sample(source=KOREAN[0], text=f"{KOREAN[1]} {KOREAN[2]}")], model=nli_folder, pipeline=pipeline)
@@ -109,6 +112,8 @@ def parsers(monkeypatch: pytest.MonkeyPatch) -> None:
     module.cell_is_named, module.fails, module.number = cell_is_named, fails, 3
     module.says_maybe = lambda table, text: "maybe"
     module.numpy_true = lambda table, text: np.True_
+    module.programs = lambda table, text: [(0.9, False), *[(0.5, True)] * len(text)]
+    module.pairs_of_what = lambda table, text: [("a", "b")]
     monkeypatch.setitem(sys.modules, "my_parsers", module)
 
 
@@ -117,12 +122,33 @@ def test_programs_that_are_true() -> None:
     texts = ["athens in 1896", "paris", "?", "", KOREAN[0]]
     fields = [*((GAMES, text) for text in texts), (Table(header=["a"], rows=[]), "athens")]
     found = scores("sp", [sample(table=table, text=text) for table, text in fields], parser="my_parsers:cell_is_named")
-    np.testing.assert_array_equal(parts(found["sp"]), [1, 0, 0, math.nan, 0, math.nan])
-    np.testing.assert_array_equal(parts(found["sp-parsed"]), [1, 1, 0, math.nan, 1, math.nan])
-    assert (found["sp"].value, found["sp"].n) == (0.25, 4)
+    np.testing.assert_array_equal(parts(found["sp"]), [1, 0, 0, 0, 0, math.nan])
+    np.testing.assert_array_equal(parts(found["sp-parsed"]), [1, 1, 0, 0, 1, math.nan])
+    assert (found["sp"].value, found["sp"].n) == (0.2, 5)
+    assert found["sp"].note == found["sp-parsed"].note == "empty texts, which count as wrong: 1 of 6"
     assert scores("sp", [sample(table=GAMES, text="a")], parser="my_parsers:numpy_true")["sp"].value == 1
+    assert scores("sp", [sample(table=GAMES, text="")], parser="my_parsers:cell_is_named")["sp"].value == 0
     with pytest.raises(UndefinedError):
-        scores("sp", [sample(table=GAMES, text="")], parser="my_parsers:cell_is_named")
+        scores("sp", [sample(table=Table(header=["a"], rows=[]), text="")], parser="my_parsers:cell_is_named")
+
+
+def test_verdict_is_that_of_logicnlg() -> None:
+    """Up to 8 programs the best one decides, of more any of the best three; those after the 36th do not count."""
+    best_wrong = [(0.9, False), (0.8, True), (0.7, False), (0.6, False)]
+    assert verdict(best_wrong) is False
+    assert verdict([*best_wrong, *[(0.1, False)] * 4]) is False
+    assert verdict([*best_wrong, *[(0.1, False)] * 5]) is True
+    assert verdict([(0.9, False), (0.8, False), (0.7, False), (0.6, True), *[(0.1, True)] * 9]) is False
+    assert verdict([*[(0.1, False)] * 36, (0.9, True)]) is False
+    assert verdict([*[(0.1, False)] * 35, (0.9, True)]) is True
+    assert verdict([(-2.0, True), (-3.0, False)]) is True
+    assert verdict([]) is None
+
+
+@pytest.mark.usefixtures("parsers")
+def test_parser_may_give_its_programs() -> None:
+    samples = [sample(table=GAMES, text="a" * count) for count in (1, 7, 8, 40)]
+    assert parts(scores("sp", samples, parser="my_parsers:programs")["sp"]) == [0, 0, 1, 1]
 
 
 @pytest.mark.usefixtures("parsers")
@@ -136,7 +162,8 @@ def test_programs_that_are_true() -> None:
         ("my_parsers:parse", "module 'my_parsers' has no function 'parse'"),
         ("my_parsers:number", "module 'my_parsers' has no function 'number'"),
         ("my_parsers:fails", r"samples.jsonl line 1: parser my_parsers:fails fails: KeyError\('no such column'\)"),
-        ("my_parsers:says_maybe", r"line 1: .* must return True, False or None \(no program\), got 'maybe'"),
+        ("my_parsers:says_maybe", r"line 1: .* must return True, False, None \(no program\) or .*, got 'maybe'"),
+        ("my_parsers:pairs_of_what", r"line 1: .* or a list of programs \(score, whether true\), got \[\('a', 'b'\)\]"),
     ],
 )
 def test_parsers_that_cannot_be_used(parser: str | None, message: str) -> None:

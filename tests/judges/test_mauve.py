@@ -14,7 +14,7 @@ import transformers
 from judges.tiny import ENGLISH, KOREAN, metric, sample, scores
 from nextword.judges.last_token import LastTokenFeatures
 from nextword.judges.mauve import MauveConfig, mauve_of
-from nextword.metrics import Sample, Setup, UndefinedError
+from nextword.metrics import Sample, Setup, UndefinedError, parse_metric
 
 TEXTS = [*ENGLISH, *KOREAN, "x", "a much longer text " * 20]
 
@@ -161,3 +161,36 @@ def test_bad_settings(gpt2_folder: str) -> None:
     for wrong in ({"scaling": 0.0}, {"buckets": "many"}, {"explained_variance": 1.0}, {"model": None}):
         with pytest.raises(ValueError, match=rf"mauve\.{next(iter(wrong))}"):
             metric("mauve", **wrong)
+
+
+def test_settings_of_contrastive_decoding(gpt2_folder: str) -> None:
+    config = parse_metric("mauve:contrastive-decoding")
+    assert config.model_dump() == {
+        **parse_metric("mauve").model_dump(),
+        **{"model": "gpt2", "max_length": 256, "exact_length": 128},
+    }
+    assert (config.arguments(), parse_metric("mauve").arguments()) == (["contrastive-decoding"], [])
+    with pytest.raises(ValueError, match=r"one of contrastive-decoding, got 'contrastive'"):
+        parse_metric("mauve:contrastive")
+
+
+def test_texts_of_an_exact_length(gpt2_folder: str) -> None:
+    """As the script of contrastive decoding: both texts are cut to so many tokens, shorter ones drop the pair."""
+    from mauve import compute_mauve
+
+    tokenizer, _ = loaded(gpt2_folder)
+    ids = [(tokenizer(one.text)["input_ids"], tokenizer(one.references[0])["input_ids"]) for one in samples()]
+    cut = [[tokenizer.decode(side[:12]) for side in pair] for pair in ids if min(map(len, pair)) >= 12]
+    assert 20 < len(cut) < len(ids)
+    rows = LastTokenFeatures(gpt2_folder, 48, Setup()).of([*(b for _, b in cut), *(a for a, _ in cut)])
+    wanted = compute_mauve(p_features=rows[: len(cut)], q_features=rows[len(cut) :]).mauve
+    found = scores("mauve", samples(), model=gpt2_folder, exact_length=12)["mauve"]
+    assert (found.value, found.n) == (wanted, len(cut))
+    assert found.note == f"samples of too few tokens, left out: {len(ids) - len(cut)}"
+    assert "cut to 12 tokens and none shorter" in found.measure.meaning
+
+
+def test_empty_texts_are_left_out_and_counted(gpt2_folder: str) -> None:
+    empty = [*samples(), sample(text=" ", references=["a b"])]
+    found = scores("mauve", empty, model=gpt2_folder)["mauve"]
+    assert (found.n, found.note) == (40, "empty texts, which are left out: 1 of 41")

@@ -15,7 +15,8 @@ import transformers
 from tasks.places import real_data
 
 from judges.tiny import GAMES, KOREAN, metric, parts, sample, scores
-from nextword.judges.tables import is_empty, row_form, sentence_form, tapex_form
+from nextword.judges.tables import is_empty, read_by_pandas, row_form, sentence_form, tapex_form
+from nextword.judges.tapex import TapexSequence
 from nextword.metrics import Sample, Setup, Table, UndefinedError
 from nextword.metrics.sample import MissingFieldError
 
@@ -84,7 +85,7 @@ def test_tapas_text_that_leaves_no_room_is_an_error(tapas_folder: str) -> None:
 
 @cache
 def tapex_model(folder: str) -> tuple[Any, Any]:
-    tokenizer = transformers.BartTokenizer.from_pretrained(folder)
+    tokenizer = transformers.BartTokenizer.from_pretrained(folder, add_prefix_space=True)
     return tokenizer, transformers.BartForSequenceClassification.from_pretrained(folder).eval()
 
 
@@ -109,17 +110,49 @@ def test_tapex_is_that_of_single_sequences(tapex_folder: str, batch_size: int, a
     assert "output 'Entailed'" in found["tapex"].measure.meaning
 
 
+def published_tapex_ids(folder: str, table: Table, text: str, cell_tokens: int, limit: int) -> list[int]:
+    """What TapexTokenizer of transformers 4 made of table and text with ``add_prefix_space=True``, as PLOG calls it.
+
+    Written from its definition on the byte pairs alone: the ids of 300 tables of LogicNLG are those of its code.
+    """
+    from tokenizers import ByteLevelBPETokenizer
+
+    pairs = ByteLevelBPETokenizer(f"{folder}/vocab.json", f"{folder}/merges.txt", add_prefix_space=True)
+    rows = []
+    for number, row in enumerate(table.rows, 1):
+        ids = [pairs.encode(cell).ids if cell.strip() else [] for cell in row]
+        cut = [
+            pairs.decode(found[:cell_tokens]) if len(found) >= cell_tokens else cell
+            for cell, found in zip(row, ids, strict=True)
+        ]
+        rows.append(f"row {number} : {' | '.join(cut)} ")
+    linear = f"col : {' | '.join(table.header)} {''.join(rows)}"
+    joint = f"{text} {linear.strip()}"
+    start, end = pairs.token_to_id("<s>"), pairs.token_to_id("</s>")
+    return [start, *pairs.encode(joint.lower()).ids[: limit - 2], end]
+
+
+@pytest.mark.parametrize("limit", [96, 30])
+@pytest.mark.parametrize("cell_tokens", [1, 4, 15])
+def test_tapex_feeds_the_published_tokens(tapex_folder: str, cell_tokens: int, limit: int) -> None:
+    """Of a cut cell the space before it stays, of a letter of several tokens a part; an empty last cell leaves none."""
+    form = TapexSequence(cell_tokens)
+    tokenizer = form.tokenizer(tapex_folder)
+    ragged = Table(header=["year", ""], rows=[["the cat sat on the mat in London", KOREAN[0]], [" ", ""]])
+    for table, text in zip([*TABLES, ragged], [*TEXTS, "Athens"], strict=True):
+        found = form.encode((table, text), tokenizer, limit, None)["input_ids"]
+        assert found == published_tapex_ids(tapex_folder, table, text, cell_tokens, limit)
+
+
 @pytest.mark.parametrize("cell", ["the cat sat on the mat in London", KOREAN[0], "a", ""])
 def test_tapex_keeps_the_first_tokens_of_a_cell(tapex_folder: str, cell: str) -> None:
     tokenizer, _ = tapex_model(tapex_folder)
     ids = tokenizer(cell, add_special_tokens=False)["input_ids"]
-    cut = tokenizer.decode(ids[:4]).strip() if len(ids) >= 4 else cell
-    if "\N{REPLACEMENT CHARACTER}" in cut:  # tokens end within a letter: the whole letter is kept
-        cut = cell[: len(cut)]
+    cut = tokenizer.decode(ids[:4]) if len(ids) >= 4 else cell
     found = scores(
         "tapex", [sample(table=Table(header=["a"], rows=[[cell]]), text="b")], model=tapex_folder, cell_tokens=4
     )
-    wanted = tapex_by_hand(tapex_folder, f"b col : a row 1 : {cut}".lower(), 96)
+    wanted = tapex_by_hand(tapex_folder, f"b col : a row 1 : {cut}".lower().rstrip(), 96)
     assert found["tapex-probability"].value == pytest.approx(wanted, abs=2e-5)
 
 
@@ -130,14 +163,18 @@ def test_tapex_reads_an_end_mark_in_a_text_as_text(tapex_folder: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["tapas", "tapex"])
-def test_empty_texts_and_tables_do_not_count(request: pytest.FixtureRequest, name: str) -> None:
+def test_empty_texts_are_wrong_and_empty_tables_do_not_count(request: pytest.FixtureRequest, name: str) -> None:
     folder = request.getfixturevalue(f"{name}_folder")
     fields = [(GAMES, "athens"), (GAMES, ""), (Table(header=["a"], rows=[]), "b"), (Table(header=[], rows=[[]]), "b")]
     found = scores(name, [sample(table=table, text=text) for table, text in fields], model=folder)
-    assert [math.isnan(value) for value in parts(found[name])] == [False, True, True, True]
-    assert found[name].n == 1
+    assert [math.isnan(value) for value in parts(found[name])] == [False, False, True, True]
+    for one in found.values():
+        assert (parts(one)[1], one.n) == (0.0, 2)
+        assert one.note == "empty texts, which count as wrong: 1 of 4"
+    assert scores(name, [sample(table=GAMES, text=" ")], model=folder)[name].value == 0
+    assert scores(name, [sample(table=GAMES, text="b")], model=folder)[name].note is None
     with pytest.raises(UndefinedError, match="no sample has a value"):
-        scores(name, [sample(table=GAMES, text="")], model=folder)
+        scores(name, [sample(table=Table(header=["a"], rows=[]), text="")], model=folder)
     with pytest.raises(MissingFieldError, match=f"samples.jsonl line 1: no 'table', which {name} needs"):
         scores(name, [sample(text="a")], model=folder)
 
@@ -160,6 +197,48 @@ def test_tables_are_told_apart_in_the_cache(tapex_folder: str, tmp_path: Any) ->
     assert again == one
 
 
+@pytest.mark.parametrize("name", ["tapas", "tapex", "nli"])
+def test_cells_as_pandas_reads_them(request: pytest.FixtureRequest, name: str) -> None:
+    """As LogicNLG and PLOG do: a missing cell makes whole numbers fractions, and is "nan"."""
+    seats = Table(header=["city", "seats"], rows=[["athens", "589"], ["london", ""], ["", "12"]], title="games")
+    read = seats.model_copy(update={"rows": [["athens", "589.0"], ["london", "nan"], ["nan", "12.0"]]})
+    assert read_by_pandas(seats) == read
+    folder = request.getfixturevalue(f"{name}_folder")
+    as_read, as_written, by_hand = (
+        scores(name, [sample(table=table, text="589 in athens")], model=folder, **settings)[name + "-probability"]
+        for table, settings in ((seats, {"cells": "pandas"}), (seats, {}), (read, {}))
+    )
+    assert as_read.value == by_hand.value != as_written.value
+    assert "cells as pandas reads them" in as_read.measure.meaning
+    assert "pandas" not in as_written.measure.meaning
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [
+        (GAMES, GAMES.rows),
+        (Table(header=["a", "a"], rows=[["1", "02"]]), [["1", "2"]]),
+        (Table(header=["a"], rows=[['1,"2"#'], ["n/a"]]), [['1,"2"#'], ["nan"]]),
+        (Table(header=["a"], rows=[]), []),
+    ],
+)
+def test_pandas_reads_every_table(table: Table, rows: list[list[str]]) -> None:
+    assert read_by_pandas(table).rows == rows
+
+
+def test_pandas_changes_tables_of_logicnlg() -> None:
+    paths = sorted((real_data("logicnlg") / "all_csv").iterdir())
+    changed = 0
+    for path in paths:
+        header, *rows = [line.split("#") for line in path.read_text(encoding="utf-8").splitlines()]
+        published = pandas.read_csv(path, sep="#")
+        table = Table(header=header, rows=rows)
+        read = read_by_pandas(table)
+        assert read.rows == [[str(cell) for cell in row] for row in published.itertuples(index=False)]
+        changed += read != table
+    assert (changed, len(paths)) == (23, 300)
+
+
 def test_forms_of_tables() -> None:
     assert tapex_form(FILMS) == "col : 영화 | year row 1 : 성장영화 | 2012 row 2 :  | 1896"
     assert sentence_form(FILMS) == (
@@ -171,6 +250,7 @@ def test_forms_of_tables() -> None:
     assert not is_empty(GAMES)
     assert is_empty(Table(header=["a"], rows=[]))
     assert tapex_form(Table(header=["a"], rows=[])) == "col : a"
+    assert tapex_form(Table(header=["a", "b"], rows=[["1", ""]])) == "col : a | b row 1 : 1 |"
 
 
 def test_tables_of_logicnlg(tapas_folder: str, tapex_folder: str) -> None:

@@ -35,6 +35,20 @@ def test_gram_matrix_gives_the_same(shape: tuple[int, int], monkeypatch: pytest.
     assert singular_values(matrix) == pytest.approx(expected, rel=1e-7)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_gram_matrix_keeps_small_singular_values(transposed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far below 1, and far below the largest; what is 0 stays below the smallest tolerance in use."""
+    monkeypatch.setattr(rank, "GRAM_ABOVE", 0)
+    rng = np.random.default_rng(4)
+    left, right = (np.linalg.qr(rng.normal(size=(n, 5)))[0] for n in (30, 200))
+    wanted = np.array([40.0, 2.0, 0.5, 0.02, 4e-4])
+    matrix = left @ np.diag(wanted) @ right.T
+    values = singular_values(matrix.T if transposed else matrix)
+    assert values[:5] == pytest.approx(wanted, rel=1e-4)
+    assert values[5:].max() < 1e-7 * wanted[0]
+    assert numerical_rank(values, 1e-6) == 5
+
+
 def test_softmax_breaks_at_width_plus_one() -> None:
     rng = np.random.default_rng(3)
     logits = rng.normal(size=(80, 6)) @ rng.normal(size=(6, 50))

@@ -142,7 +142,6 @@ def _pair(given: str, option: str, example: str) -> tuple[str, str]:
 
 def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str, Any]]:
     """The metrics with single settings changed; a metric that has a setting is measured, also beside "all"."""
-    import nextword.judges  # noqa: F401  (registers its metrics)
     from nextword.metrics import parse_metric, registry
     from nextword.overrides import overridden
 

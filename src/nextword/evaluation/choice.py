@@ -6,7 +6,6 @@ import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
-import nextword.judges  # noqa: F401  (registers its metrics)
 from nextword.evaluation.config import ALL
 from nextword.metrics.metric import Metric, MetricConfig, parse_metric, registry
 from nextword.metrics.sample import Sample

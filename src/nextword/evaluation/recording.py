@@ -85,7 +85,9 @@ def _file(one: Pass, config: EvaluateConfig) -> SampleFile:
     values = {}
     for key, score in scores.items():
         low, high = intervals.get(key) or (None, None)
-        values[key] = MetricValue(value=score.value, unit=score.measure.unit, n=score.n, low=low, high=high)
+        values[key] = MetricValue(
+            value=score.value, unit=score.measure.unit, n=score.n, low=low, high=high, note=score.note
+        )
     return SampleFile(
         file=one.reading.path.name,
         sha256=one.reading.sha256,

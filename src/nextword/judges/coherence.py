@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
+from nextword.judges.empty import is_blank, note_on_empty
 from nextword.judges.encoder import Pooling, SentenceEncoder, packaged_encoder
 from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, groups, registry
 from nextword.records import Measure
@@ -94,4 +95,5 @@ class Coherence(Metric):
                 "tokens) of prompt and text, times 100, averaged over texts."
             ),
         )
-        return {"coherence": Score.mean(measure, 100 * cosines)}
+        empty = note_on_empty([is_blank(text) for _, text in self._pairs], "are left out")
+        return {"coherence": Score.mean(measure, 100 * cosines, empty)}

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from nextword.judges.classifier import Question
 from nextword.judges.entailment import ClassifierConfig, Entailment
 from nextword.metrics import MetricConfig, Sample, Score, Setup, groups, registry
 from nextword.metrics.statistic import Statistic
@@ -46,22 +45,24 @@ class Dae(Entailment):
         super().__init__(config, setup)
         self._parse = _load_parser(self.config.pipeline)
 
-    def questions(self, sample: Sample) -> list[Question]:
-        """Document and each arc."""
-        document, text = sample.need("source", "dae"), sample.need("text", "dae")
-        return [(document, arc) for arc in arcs_of(self._parse(text))] if document.strip() else []
+    def evidence(self, sample: Sample) -> str:
+        """The document."""
+        return str(sample.need("source", "dae"))
+
+    def claims(self, text: str) -> list[str]:
+        """Each arc."""
+        return list(arcs_of(self._parse(text)))
 
     def result(self) -> dict[str, Score]:
         """``dae``, the share of summaries with an error, and ``dae-arcs``, the share of arcs that are supported."""
         answers = self.answers()
         sums = np.array([0.0 if one is None else one.chosen.sum() for one in answers])
         counts = np.array([0.0 if one is None else len(one.chosen) for one in answers])
-        return {
-            "dae": self.score(
-                self._errors(), [np.nan if one is None else float(not one.chosen.all()) for one in answers]
-            ),
-            "dae-arcs": Score.of(self._arcs(), Statistic.ratio(sums, counts), int(counts.sum())),
-        }
+        wrong = [None if one is None else float(not one.chosen.all()) for one in answers]
+        found = {"dae": self.score(self._errors(), wrong, empty=1.0)}
+        if counts.any():  # empty texts are wrong and have no arcs
+            found["dae-arcs"] = Score.of(self._arcs(), Statistic.ratio(sums, counts), int(counts.sum()))
+        return found
 
     def described(self) -> str:
         """Model, output, length and parser."""
@@ -76,7 +77,7 @@ class Dae(Entailment):
             decimals=2,
             meaning=(
                 "DAE-style: share of summaries with a grammatical relation that does not follow from the document by "
-                f"the classifier ({self.described()})."
+                f"the classifier ({self.described()}); an empty text counts as wrong."
             ),
         )
 

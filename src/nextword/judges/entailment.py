@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from pydantic import Field
 
-from nextword.judges.classifier import Answers, Classifier, Form, Question, TextPair
-from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, groups
+from nextword.judges.classifier import Answers, Classifier, Evidence, Form, Question, TextPair
+from nextword.judges.empty import is_blank, note_on_empty
+from nextword.judges.tables import READERS, Cells, is_empty, note_on_cells
+from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, groups
 from nextword.records import Measure
 
 
@@ -25,11 +28,19 @@ class ClassifierConfig(MetricConfig):
     """Tokens of a question, evidence and claim together; fewer where the model has a lower limit."""
 
 
-class Entailment(Metric):
-    """Asks a classifier about every text, in one question or several.
+class TableConfig(ClassifierConfig):
+    """Settings of a metric that asks a classifier about tables."""
 
-    A text is consistent if the answer to each of its questions is; a text without a question (an empty one, for
-    example) has no value and does not count.
+    cells: Cells = "text"
+    """How cells are read: "text", as they stand in the sample, or "pandas", as the scripts of LogicNLG and PLOG do."""
+
+
+class Entailment(Metric):
+    """Asks a classifier about every text, in one claim or several.
+
+    A text is consistent if every claim of it is. An empty text is wrong, since a system that writes nothing would be
+    the best one otherwise. A text has no value where there is no evidence, or where it claims nothing that is asked
+    about.
     """
 
     title: ClassVar[str]
@@ -52,6 +63,7 @@ class Entailment(Metric):
             default_label=self.nameless_label,
         )
         self._questions: list[list[Question]] = []
+        self._empty: list[bool] = []
 
     @classmethod
     def on_request(cls) -> str | None:
@@ -59,12 +71,16 @@ class Entailment(Metric):
         return "asks a classifier (its setting model): name it to have it measured"
 
     @abstractmethod
-    def questions(self, sample: Sample) -> list[Question]:
-        """What the classifier is asked about a sample; empty where there is nothing to ask.
+    def evidence(self, sample: Sample) -> Evidence:
+        """What the text was written about.
 
         Raises:
             MissingFieldError: The sample lacks a field.
         """
+
+    def claims(self, text: str) -> list[str]:
+        """What is asked about, of a text that is not empty."""
+        return [text]
 
     def form(self) -> Form:
         """How a question is written down for the model."""
@@ -72,16 +88,20 @@ class Entailment(Metric):
 
     def add(self, sample: Sample) -> None:
         """Reads evidence and text."""
-        self._questions.append(self.questions(sample))
+        evidence, text = self.evidence(sample), sample.need("text", self.config.metric)
+        given = not (is_empty(evidence) if isinstance(evidence, Table) else is_blank(evidence))
+        self._empty.append(given and is_blank(text))
+        asked = self.claims(text) if given and not is_blank(text) else []
+        self._questions.append([(evidence, claim) for claim in asked])
 
     def result(self) -> dict[str, Score]:
         """The share of consistent texts, and the mean probability (of the least probable claim of each text)."""
         name = self.config.metric
         answers = self.answers()
         return {
-            name: self.score(self._share(), [float(one.chosen.all()) if one else np.nan for one in answers]),
+            name: self.score(self._share(), [float(one.chosen.all()) if one else None for one in answers]),
             f"{name}-probability": self.score(
-                self._probability(), [float(one.probabilities.min()) if one else np.nan for one in answers]
+                self._probability(), [float(one.probabilities.min()) if one else None for one in answers]
             ),
         }
 
@@ -98,10 +118,12 @@ class Entailment(Metric):
             for picked, some in zip(chosen, probabilities, strict=True)
         ]
 
-    def score(self, measure: Measure, values: Any) -> Score:
-        """The mean of a value a sample; NaN does not count."""
-        known: Float[np.ndarray, "N"] = np.asarray(values, dtype=np.float64)
-        return Score.mean(measure, known)
+    def score(self, measure: Measure, values: Sequence[float | None], empty: float = 0.0) -> Score:
+        """The mean of a value a sample; None does not count, and an empty text has the value ``empty``."""
+        known: Float[np.ndarray, "N"] = np.array([np.nan if one is None else one for one in values], dtype=np.float64)
+        blank: Bool[np.ndarray, "N"] = np.array(self._empty, dtype=bool)
+        known[blank] = empty
+        return Score.mean(measure, known, note_on_empty(self._empty))
 
     def described(self) -> str:
         """Model, output and length, for a report."""
@@ -114,7 +136,8 @@ class Entailment(Metric):
             unit="fraction of texts",
             goal="higher",
             decimals=2,
-            meaning=f"{self.title}: share of texts of which the classifier ({self.described()}) {self.asks}.",
+            meaning=f"{self.title}: share of texts of which the classifier ({self.described()}) {self.asks}; "
+            "an empty text counts as wrong.",
         )
 
     def _probability(self) -> Measure:
@@ -124,5 +147,21 @@ class Entailment(Metric):
             unit="probability",
             goal="higher",
             decimals=3,
-            meaning=f"{self.title}: mean probability with which the classifier ({self.described()}) {self.asks}.",
+            meaning=f"{self.title}: mean probability with which the classifier ({self.described()}) {self.asks}; "
+            "0 for an empty text.",
         )
+
+
+class TableEntailment(Entailment):
+    """Asks whether a text follows from its table."""
+
+    needs = ("table", "text")
+    asks = "says that they follow from the table"
+
+    def evidence(self, sample: Sample) -> Table:
+        """The table."""
+        return READERS[self.config.cells](sample.need("table", self.config.metric))
+
+    def described(self) -> str:
+        """Model, output, length, and how cells are read where not as they stand."""
+        return f"{super().described()}{note_on_cells(self.config.cells)}"

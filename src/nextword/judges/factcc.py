@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nextword.judges.classifier import Question
 from nextword.judges.entailment import ClassifierConfig, Entailment
 from nextword.judges.sentences import sentences_of
 from nextword.metrics import Sample, registry
@@ -25,12 +24,15 @@ class Factcc(Entailment):
     needs = ("source", "text")
     title = "FactCC"
     asks = "says that they agree with the document"
+    nameless_label = 0  # the official checkpoint was trained with CORRECT as 0, INCORRECT as 1
 
-    def questions(self, sample: Sample) -> list[Question]:
-        """Document and summary, or document and each sentence."""
-        document, text = sample.need("source", "factcc"), sample.need("text", "factcc")
-        claims = sentences_of(text) if self.config.sentences else [text]
-        return [(document, claim) for claim in claims if claim.strip() and document.strip()]
+    def evidence(self, sample: Sample) -> str:
+        """The document."""
+        return str(sample.need("source", "factcc"))
+
+    def claims(self, text: str) -> list[str]:
+        """The summary, or each of its sentences."""
+        return sentences_of(text) if self.config.sentences else [text]
 
     def described(self) -> str:
         """Model, output and length, and what a claim is."""

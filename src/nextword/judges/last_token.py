@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -42,11 +44,22 @@ class LastTokenFeatures:
             [key_of(text) for text in texts], lambda missing: self._read(missing, [texts[place] for place in missing])
         )
 
+    def cut(self, texts: Sequence[str], length: int) -> list[str] | None:
+        """The first ``length`` tokens of each text, as text; None if one of them has fewer."""
+        rows = [self._tokenizer(text, truncation=True, max_length=length)["input_ids"] for text in texts]
+        return [str(self._tokenizer.decode(ids)) for ids in rows] if min(map(len, rows)) == length else None
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        import transformers
+
+        return load_part(transformers.AutoTokenizer.from_pretrained, self._found, self._setting)
+
     def _read(self, places: list[int], texts: list[str]) -> Iterator[tuple[list[int], Float[np.ndarray, "B D"]]]:
         import torch
         import transformers
 
-        tokenizer = load_part(transformers.AutoTokenizer.from_pretrained, self._found, self._setting)
+        tokenizer = self._tokenizer
         model = load_part(transformers.AutoModel.from_pretrained, self._found, self._setting, dtype=torch.float32)
         model.to(self._setup.device).eval()
         limit = token_limit(model, tokenizer, self._max_length)

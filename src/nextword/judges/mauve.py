@@ -13,12 +13,19 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
+from nextword.judges.empty import is_blank, note_on_empty
 from nextword.judges.last_token import LastTokenFeatures
 from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, groups, registry
 from nextword.records import Measure
 
 FEW = 1000
 """With fewer texts on a side the title says so; the authors advise 5,000."""
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "contrastive-decoding": {"model": "gpt2", "max_length": 256, "exact_length": 128},
+}
+"""Settings of papers: contrastive decoding (Li et al., 2023), ``eval_script.py``."""
 
 
 class MauveConfig(MetricConfig):
@@ -44,6 +51,21 @@ class MauveConfig(MetricConfig):
     """Points of the divergence curve."""
     seed: int = 25
     """Of the clustering."""
+    exact_length: int | None = Field(default=None, ge=1)
+    """Tokens to which both texts of a sample are cut; a sample of which either is shorter is left out. None: any
+    length."""
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
+        """``mauve:contrastive-decoding`` names the settings of a paper."""
+        if len(arguments) > 1 or not set(arguments) <= PRESETS.keys():
+            raise ValueError(f"the settings of a paper are one of {', '.join(PRESETS)}, got {','.join(arguments)!r}")
+        return dict(PRESETS[arguments[0]]) if arguments else {}
+
+    def arguments(self) -> list[str]:
+        """The paper whose settings these are."""
+        given = self.model_dump(exclude={"metric"}, exclude_defaults=True)
+        return [name for name, settings in PRESETS.items() if settings == given]
 
 
 def mauve_of(
@@ -111,6 +133,8 @@ class Mauve(Metric):
         self._features = LastTokenFeatures(self.config.model, self.config.max_length, setup, "mauve.model")
         self._human: list[str] = []
         self._generated: list[str] = []
+        self._empty: list[bool] = []
+        self._short: list[bool] = []
 
     @classmethod
     def on_request(cls) -> str | None:
@@ -120,11 +144,14 @@ class Mauve(Metric):
     def add(self, sample: Sample) -> None:
         """Reads the text and the first reference, and the prompt if it counts."""
         prompt = sample.need("prompt", "mauve with include_prompt") if self.config.include_prompt else ""
-        for texts, text in (
-            (self._generated, sample.need("text", "mauve")),
-            (self._human, sample.need("references", "mauve")[0]),
-        ):
-            if text.strip():  # as mauve-text does, empty texts are left out
+        generated, human = sample.need("text", "mauve"), sample.need("references", "mauve")[0]
+        self._empty.append(is_blank(generated))
+        if self.config.exact_length is not None:
+            cut = self._features.cut([generated, human], self.config.exact_length)
+            self._short.append(cut is None)
+            generated, human = cut or ("", "")
+        for texts, text in ((self._generated, generated), (self._human, human)):
+            if not is_blank(text):  # as mauve-text does, empty texts are left out
                 texts.append(_after(prompt, text))
 
     def result(self) -> dict[str, Score]:
@@ -134,12 +161,15 @@ class Mauve(Metric):
         rows = self._features.of([*self._human, *self._generated])
         human, generated = rows[: len(self._human)], rows[len(self._human) :]
         value = mauve_of(human, generated, self.config)
-        return {"mauve": Score(self._measure(min(len(human), len(generated))), value, len(generated))}
+        short = f"samples of too few tokens, left out: {sum(self._short)}" if any(self._short) else None
+        note = short or note_on_empty(self._empty, "are left out")
+        return {"mauve": Score(self._measure(min(len(human), len(generated))), value, len(generated), note=note)}
 
     def _measure(self, texts: int) -> Measure:
         config: MauveConfig = self.config
         buckets = "a tenth of the texts in clusters" if config.buckets == "auto" else f"{config.buckets} clusters"
         prompt = "prompt included" if config.include_prompt else "without prompt"
+        exact = f"cut to {config.exact_length} tokens and none shorter, " if config.exact_length is not None else ""
         return Measure(
             title="MAUVE (few texts)" if texts < FEW else "MAUVE",
             group=groups.CLOSENESS,
@@ -148,7 +178,7 @@ class Mauve(Metric):
             decimals=3,
             meaning=(
                 f"MAUVE: closeness of the distributions of generated and human texts, from the last token's state in "
-                f"{Path(config.model).name} ({prompt}, at most {config.max_length} tokens, {buckets}, "
+                f"{Path(config.model).name} ({prompt}, {exact}at most {config.max_length} tokens, {buckets}, "
                 f"c = {config.scaling:g}, seed {config.seed}); its authors ask for thousands of texts."
             ),
         )

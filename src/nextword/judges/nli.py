@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from nextword.judges.classifier import Question
-from nextword.judges.entailment import ClassifierConfig, Entailment
-from nextword.judges.tables import is_empty, row_form, sentence_form, tapex_form
+from nextword.judges.classifier import Evidence
+from nextword.judges.entailment import Entailment, TableConfig
+from nextword.judges.tables import READERS, is_empty, note_on_cells, row_form, sentence_form, tapex_form
 from nextword.metrics import Sample, Table, registry
 
 FORMS: dict[str, Callable[[Table], str]] = {"sentences": sentence_form, "rows": row_form, "tapex": tapex_form}
 """How a table is written down."""
 
 
-class NliConfig(ClassifierConfig):
+class NliConfig(TableConfig):
     """Settings of NLI accuracy."""
 
     evidence: Literal["table", "source"] | None = None
@@ -32,14 +32,14 @@ class Nli(Entailment):
     title = "NLI-Acc"
     asks = "says that they follow from the evidence"
 
-    def questions(self, sample: Sample) -> list[Question]:
-        """Evidence as premise, text as hypothesis."""
+    def evidence(self, sample: Sample) -> Evidence:
+        """The premise: table or document as text."""
         field = self.config.evidence or ("table" if sample.table is not None else "source")
-        evidence, text = sample.need(field, "nli"), sample.need("text", "nli")
-        if isinstance(evidence, Table):
-            evidence = "" if is_empty(evidence) else FORMS[self.config.table_form](evidence)
-        return [(evidence, text)] if evidence.strip() and text.strip() else []
+        evidence = sample.need(field, "nli")
+        if not isinstance(evidence, Table):
+            return str(evidence)
+        return "" if is_empty(evidence) else FORMS[self.config.table_form](READERS[self.config.cells](evidence))
 
     def described(self) -> str:
         """Model, output, length and form of tables."""
-        return f"{super().described()}, tables in the form '{self.config.table_form}'"
+        return f"{super().described()}, tables in the form '{self.config.table_form}'{note_on_cells(self.config.cells)}"

@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 
+from nextword.judges.empty import is_blank, note_on_empty
 from nextword.judges.tables import is_empty
 from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, groups, registry
 from nextword.records import Measure
 
-Parser = Callable[[Table, str], bool | None]
-"""Given table and text: whether the best program for the text evaluates to true on the table; None: no program."""
+Program = tuple[float, bool]
+"""How well a program fits the text, the larger the better, and whether it is true on the table."""
+
+Parser = Callable[[Table, str], bool | Sequence[Program] | None]
+"""Given table and text: its verdict, None where it finds no program; or its programs, for :func:`verdict`."""
+
+PROGRAMS = 36
+"""Programs of a text that count, the first ones that were found."""
+MANY = 8
+"""Of more programs than these, any of the best ``BEST`` decides."""
+BEST = 3
+
+
+def verdict(programs: Sequence[Program]) -> bool | None:
+    """Whether a text is right by its programs, in the order in which they were found; None where there are none.
+
+    The first ``PROGRAMS`` count. Of more than ``MANY``, the text is right if any of the best ``BEST`` is true; of
+    fewer, if the best one is.
+
+    Source: LogicNLG (Chen et al., 2020), ``parse_programs.py --compute_score``.
+
+    >>> verdict([(0.9, False), (0.1, True)]), verdict([(0.9, False), (0.8, True)] * 5), verdict([])
+    (False, True, None)
+    """
+    found = list(programs)[:PROGRAMS]
+    if not found:
+        return None
+    ranked = sorted(found, key=lambda program: -program[0])
+    return any(true for _, true in ranked[: BEST if len(found) > MANY else 1])
 
 
 class SpConfig(MetricConfig):
@@ -36,7 +64,7 @@ def find_parser(path: str | None) -> Parser:
         raise ValueError(
             "sp.parser: missing; SP-Acc needs a semantic parser, which does not come with the library. Name one as "
             "module:function; it is called with a table (header, rows, title) and a text, and returns whether the "
-            "program it finds is true, or None where it finds none."
+            "program it finds is true, or None where it finds none, or all programs as pairs (score, whether true)."
         )
     module, colon, function = path.partition(":")
     if not (module and colon and function):
@@ -62,6 +90,7 @@ class Sp(Metric):
         self._parse = find_parser(self.config.parser)
         self._true: list[float] = []
         self._parsed: list[float] = []
+        self._empty: list[bool] = []
 
     @classmethod
     def on_request(cls) -> str | None:
@@ -72,31 +101,41 @@ class Sp(Metric):
         """Has the text parsed and its program executed.
 
         Raises:
-            ValueError: The parser fails, or gives something else than true, false or None.
+            ValueError: The parser fails, or gives something else than true, false, None or programs.
         """
         table, text = sample.need("table", "sp"), sample.need("text", "sp")
-        if not text.strip() or is_empty(table):
+        given = not is_empty(table)
+        self._empty.append(given and is_blank(text))
+        if not given:
             self._true.append(np.nan)
             self._parsed.append(np.nan)
             return
+        answer = None if is_blank(text) else self._answer(sample, table, text)
+        self._true.append(float(bool(answer)))
+        self._parsed.append(float(answer is not None))
+
+    def _answer(self, sample: Sample, table: Table, text: str) -> bool | None:
         try:
             answer = self._parse(table, text)
         except Exception as fault:
             raise ValueError(f"{sample.place}: parser {self.config.parser} fails: {fault!r}") from fault
-        if not isinstance(answer, bool | np.bool_ | None):
-            raise ValueError(
-                f"{sample.place}: parser {self.config.parser} must return True, False or None (no program), "
-                f"got {answer!r}"
-            )
-        self._true.append(float(bool(answer)))
-        self._parsed.append(float(answer is not None))
+        if answer is None or isinstance(answer, bool | np.bool_):
+            return None if answer is None else bool(answer)
+        if _are_programs(answer):
+            return verdict(answer)
+        raise ValueError(
+            f"{sample.place}: parser {self.config.parser} must return True, False, None (no program) or a list of "
+            f"programs (score, whether true), got {answer!r}"
+        )
 
     def result(self) -> dict[str, Score]:
         """``sp``, and ``sp-parsed``: the share of texts for which a program was found."""
         parser = f"parser {self.config.parser}"
         return {
             "sp": self._score(
-                "SP-Acc", self._true, f"share of texts whose program ({parser}) is true; none found counts as false"
+                "SP-Acc",
+                self._true,
+                f"share of texts whose program ({parser}) is true; none found and an empty text count as false",
             ),
             "sp-parsed": self._score(
                 "SP, parsed", self._parsed, f"share of texts for which a program was found ({parser})"
@@ -113,4 +152,10 @@ class Sp(Metric):
             meaning=f"{title}: {meaning}.",
         )
         known = np.asarray(values, dtype=np.float64)
-        return Score.mean(measure, known)
+        return Score.mean(measure, known, note_on_empty(self._empty))
+
+
+def _are_programs(answer: Any) -> bool:
+    return isinstance(answer, list | tuple) and all(
+        isinstance(one, list | tuple) and len(one) == 2 and isinstance(one[1], bool | np.bool_) for one in answer
+    )

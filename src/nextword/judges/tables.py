@@ -1,14 +1,49 @@
-"""Tables as text, in the forms that models of tables were trained with."""
+"""Tables as text, in the forms that models of tables were trained with, and cells as published scripts read them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import csv
+import io
+from collections.abc import Callable, Iterator
+from typing import Literal
 
 from nextword.metrics import Table
 
+Cells = Literal["text", "pandas"]
+"""How the cells of a table are read: "text", as they stand in the sample, or "pandas", as ``pandas.read_csv`` does."""
+
+
+def read_by_pandas(table: Table) -> Table:
+    """The table as ``pandas.read_csv(...).astype(str)`` has it: numbers written anew, missing cells as "nan".
+
+    A column of whole numbers with a missing cell becomes one of fractions: 589 is read as "589.0".
+
+    >>> read_by_pandas(Table(header=["year", "seats"], rows=[["1896", "589"], ["2012", ""]])).rows
+    [['1896', '589.0'], ['2012', 'nan']]
+    """
+    import pandas  # type: ignore[import-untyped]
+
+    if is_empty(table):
+        return table
+    written = io.StringIO()
+    csv.writer(written).writerows([table.header, *table.rows])
+    written.seek(0)
+    found = pandas.read_csv(written, index_col=False)
+    rows = [list(row) for row in zip(*(map(str, found[name]) for name in found.columns), strict=True)]
+    return table.model_copy(update={"header": [str(name) for name in found.columns], "rows": rows})
+
+
+READERS: dict[Cells, Callable[[Table], Table]] = {"text": lambda table: table, "pandas": read_by_pandas}
+"""What each way of reading cells makes of a table."""
+
+
+def note_on_cells(cells: Cells) -> str:
+    """How cells are read, for the description of a measure; nothing where they are what the sample has."""
+    return "" if cells == "text" else f", cells as {cells} reads them"
+
 
 def tapex_form(table: Table) -> str:
-    """Columns and numbered rows, as TAPEX reads them.
+    """Columns and numbered rows, as TAPEX reads them; no white space at the end, where the last cell is empty.
 
     Source: TAPEX (Liu et al., 2022), section 2.3 and its tokenizer.
 
@@ -16,7 +51,7 @@ def tapex_form(table: Table) -> str:
     'col : year | city row 1 : 1896 | athens row 2 : 2012 | london'
     """
     rows = (f"row {number} : {' | '.join(row)}" for number, row in enumerate(table.rows, 1))
-    return " ".join([f"col : {' | '.join(table.header)}", *rows])
+    return " ".join([f"col : {' | '.join(table.header)}", *rows]).strip()
 
 
 def sentence_form(table: Table) -> str:

@@ -6,9 +6,8 @@ from typing import Any
 
 from nextword.judges.batches import Encoded
 from nextword.judges.classifier import Form, Question
-from nextword.judges.entailment import ClassifierConfig, Entailment
-from nextword.judges.tables import is_empty
-from nextword.metrics import Sample, Table, registry
+from nextword.judges.entailment import TableConfig, TableEntailment
+from nextword.metrics import Table, registry
 
 
 class TableAndQuestion(Form):
@@ -42,7 +41,7 @@ class TableAndQuestion(Form):
         return dict(tokenizer(table=cells, queries=text, truncation=True, max_length=limit))
 
 
-class TapasConfig(ClassifierConfig):
+class TapasConfig(TableConfig):
     """Settings of TAPAS-Acc."""
 
     model: str | None = "google/tapas-large-finetuned-tabfact"
@@ -50,20 +49,13 @@ class TapasConfig(ClassifierConfig):
 
 
 @registry.register("tapas")
-class Tapas(Entailment):
+class Tapas(TableEntailment):
     """TAPAS-Acc: share of texts that TAPAS takes to follow from the table. Example: ``tapas``."""
 
     Config = TapasConfig
-    needs = ("table", "text")
     title = "TAPAS-Acc"
-    asks = "says that they follow from the table"
     nameless_label = 1  # in the checkpoints of TabFact 1 is entailed, 0 refuted
 
     def form(self) -> Form:
         """The table as a table."""
         return TableAndQuestion()
-
-    def questions(self, sample: Sample) -> list[Question]:
-        """Table and text."""
-        table, text = sample.need("table", "tapas"), sample.need("text", "tapas")
-        return [(table, text)] if text.strip() and not is_empty(table) else []

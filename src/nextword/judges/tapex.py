@@ -8,29 +8,31 @@ from pydantic import Field
 
 from nextword.judges.batches import Encoded
 from nextword.judges.classifier import Form, Question
-from nextword.judges.entailment import ClassifierConfig, Entailment
-from nextword.judges.tables import is_empty, tapex_form
-from nextword.metrics import Sample, Table, registry
+from nextword.judges.entailment import TableConfig, TableEntailment
+from nextword.judges.tables import tapex_form
+from nextword.metrics import Table, registry
 
 
 class TapexSequence(Form):
     """Text and table as one sequence in small letters; too many tokens: cut at the end.
 
-    transformers has no TapexTokenizer any more. It was the tokenizer of BART on this string.
+    transformers has no TapexTokenizer any more. It was the tokenizer of BART on this string. A space goes before what
+    is tokenized, the sequence as well as a single cell, as PLOG's script has it (``add_prefix_space=True``; the
+    configuration of the checkpoint says false). A cell that is cut keeps that space; a whole cell has none.
 
     Args:
         cell_tokens: Tokens that are kept of a cell.
     """
 
     def __init__(self, cell_tokens: int) -> None:
-        self.name = f"tapex-{cell_tokens}"
+        self.name = f"tapex-space-{cell_tokens}"
         self._cell_tokens = cell_tokens
 
     def tokenizer(self, name: str, **arguments: Any) -> Any:
         """BART's, whichever class the checkpoint names."""
         import transformers
 
-        return transformers.BartTokenizer.from_pretrained(name, **arguments)
+        return transformers.BartTokenizer.from_pretrained(name, add_prefix_space=True, **arguments)
 
     def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
         """The tokens of ``<s> text col : a | b row 1 : x | y ... </s>``."""
@@ -41,14 +43,14 @@ class TapexSequence(Form):
         return dict(tokenizer(sequence, truncation=True, max_length=limit, split_special_tokens=True))
 
     def _cut(self, cell: str, tokenizer: Any) -> str:
-        # A token has at least one character, except for letters of several tokens: short cells need no look.
-        if len(cell.encode()) < self._cell_tokens:
+        # A token has at least one byte: short cells, and the space before them, need no look.
+        if len(cell.encode()) + 1 < self._cell_tokens or not cell.strip():
             return cell
-        places = tokenizer(cell, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-        return cell if len(places) < self._cell_tokens else cell[: places[self._cell_tokens - 1][1]]
+        ids = tokenizer(cell, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        return cell if len(ids) < self._cell_tokens else str(tokenizer.decode(ids[: self._cell_tokens]))
 
 
-class TapexConfig(ClassifierConfig):
+class TapexConfig(TableConfig):
     """Settings of TAPEX-Acc."""
 
     model: str | None = "microsoft/tapex-large-finetuned-tabfact"
@@ -60,19 +62,12 @@ class TapexConfig(ClassifierConfig):
 
 
 @registry.register("tapex")
-class Tapex(Entailment):
+class Tapex(TableEntailment):
     """TAPEX-Acc: share of texts that TAPEX takes to follow from the table. Example: ``tapex``."""
 
     Config = TapexConfig
-    needs = ("table", "text")
     title = "TAPEX-Acc"
-    asks = "says that they follow from the table"
 
     def form(self) -> Form:
         """Text and table as one sequence."""
         return TapexSequence(self.config.cell_tokens)
-
-    def questions(self, sample: Sample) -> list[Question]:
-        """Table and text."""
-        table, text = sample.need("table", "tapex"), sample.need("text", "tapex")
-        return [(table, text)] if text.strip() and not is_empty(table) else []

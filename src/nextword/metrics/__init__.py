@@ -1,7 +1,7 @@
 """Metrics: pure functions over texts and arrays, and a class each that reads samples. They know no model.
 
-Each states its formula, unit and source. Importing this package registers all; ``registry.names()`` lists them,
-together with those of ``nextword.judges``, which ask a trained model.
+Each states its formula, unit and source. Importing this package registers all. ``registry`` finds those of
+``nextword.judges`` too, which ask a trained model: it imports them when it does not know a name or lists all.
 """
 
 import importlib

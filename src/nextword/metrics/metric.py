@@ -74,9 +74,11 @@ class Score:
     """How many cases (texts, tokens, bytes) it comes from."""
     statistic: Statistic | None = None
     """What each sample, in order, adds to it, for intervals and tests; None for what does not fall into samples."""
+    note: str | None = None
+    """What a reader must know of this one value, for example how many texts are empty and count as wrong."""
 
     @classmethod
-    def of(cls, measure: Measure, statistic: Statistic, n: int) -> Score:
+    def of(cls, measure: Measure, statistic: Statistic, n: int, note: str | None = None) -> Score:
         """The value of a statistic.
 
         Raises:
@@ -85,16 +87,16 @@ class Score:
         value = statistic.value
         if value != value:
             raise UndefinedError(f"{measure.title}: no sample has a value")
-        return cls(measure, value, n, statistic)
+        return cls(measure, value, n, statistic, note)
 
     @classmethod
-    def mean(cls, measure: Measure, values: Float[np.ndarray, "N"]) -> Score:
+    def mean(cls, measure: Measure, values: Float[np.ndarray, "N"], note: str | None = None) -> Score:
         """The mean of a value a sample; a NaN stands for a sample without one, which counts neither there nor in ``n``.
 
         Raises:
             UndefinedError: No sample has a value.
         """
-        return cls.of(measure, Statistic.mean(values), int((~np.isnan(values)).sum()))
+        return cls.of(measure, Statistic.mean(values), int((~np.isnan(values)).sum()), note)
 
 
 class Metric(ABC):
@@ -160,7 +162,7 @@ class OfAllTexts(Metric):
         return TokenTexts.of(self._tokens)
 
 
-registry: Registry[type[Metric]] = Registry("metric")
+registry: Registry[type[Metric]] = Registry("metric", also="nextword.judges")
 
 
 def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:

@@ -25,6 +25,8 @@ class MetricValue(Record):
     """Lower end of the 95 % interval; None where none was estimated."""
     high: float | None = None
     """Upper end of the 95 % interval; None where none was estimated."""
+    note: str | None = None
+    """What a reader must know of this one value, for example how many texts are empty and count as wrong."""
 
     @model_validator(mode="after")
     def _interval_is_one(self) -> Self:

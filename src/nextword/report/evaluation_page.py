@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from nextword.records import EvaluationResults
 from nextword.report import formats
-from nextword.report.evaluations import grouped, note_on_tests, paired_rows, undefined
+from nextword.report.evaluations import grouped, note_on_tests, notes, paired_rows, undefined
 from nextword.report.template import packaged, template
 
 
@@ -31,6 +31,7 @@ def render_evaluation(results: EvaluationResults) -> str:
         tests=paired_rows(results),
         tests_note=note_on_tests(results),
         undefined=undefined(results),
+        notes=notes(results),
         titles={key: measure.title for key, measure in results.measures.items()},
         environment=[(formats.setting(k), formats.plain(v)) for k, v in results.environment.model_dump().items()],
         settings=json.dumps(results.settings, ensure_ascii=False, indent=2),

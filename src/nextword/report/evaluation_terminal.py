@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nextword.records import EvaluationResults, Wins
-from nextword.report.evaluations import HUMAN, Cell, grouped, paired_rows, undefined
+from nextword.report.evaluations import HUMAN, Cell, grouped, notes, paired_rows, undefined
 
 LONGEST_UNIT = 28
 """Characters of a unit for which the terminal has room."""
@@ -22,7 +22,8 @@ def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
     if results.wins is not None and len(results.systems) > 1:
         tables.append(_ranking(results.wins))
     votes = [f"ranked by the majority of {', '.join(results.wins.measures)}"] if results.wins is not None else []
-    told = [*_plain_text(results), *votes, *_undefined(results), *_left_out(results), "intervals: see the report"]
+    told = [*_plain_text(results), *votes, *_undefined(results), *notes(results), *_left_out(results)]
+    told.append("intervals: see the report")
     clear = [test for test in paired_rows(results) if test.significant]
     if results.tests:
         told.append(f"{len(clear)} of {len(results.tests)} paired differences hold after Holm's correction")

@@ -152,9 +152,22 @@ def _number(measure: Measure, value: float) -> str:
 
 def undefined(results: EvaluationResults) -> list[tuple[str, str, dict[str, str]]]:
     """Every file, people's last: system, name, and the metrics without a value with the reason."""
+    return [(name, file.file, file.undefined) for name, file in _files(results)]
+
+
+def notes(results: EvaluationResults) -> list[str]:
+    """What a reader must know of single values, in one line for all measures of a file that have the same note."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for name, file in _files(results):
+        for key, value in file.values.items():
+            if value.note is not None:
+                found.setdefault((name, file.file, value.note), []).append(results.measures[key].title)
+    return [f"{name} ({file}): {'; '.join(titles)}: {note}" for (name, file, note), titles in found.items()]
+
+
+def _files(results: EvaluationResults) -> list[tuple[str, SampleFile]]:
     files = [(system.name, file) for system in results.systems for file in system.files]
-    people = [(HUMAN, results.human)] if results.human is not None else []
-    return [(name, file.file, file.undefined) for name, file in [*files, *people]]
+    return [*files, *([(HUMAN, results.human)] if results.human is not None else [])]
 
 
 def best_of(measure: Measure, values: Mapping[str, float], human: float | None) -> set[str]:

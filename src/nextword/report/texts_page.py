@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nextword.records import EvaluationResults, Results, RunRecord, Span
 from nextword.report import formats
-from nextword.report.evaluations import Test, note_on_tests, paired_rows, undefined
+from nextword.report.evaluations import Test, note_on_tests, notes, paired_rows, undefined
 from nextword.report.main_table import Sheet, TextTable, sheets
 from nextword.report.methods import Method, Style
 
@@ -22,6 +22,7 @@ class Decoding:
     """The paired tests of the measures in the table."""
     tests_note: str
     undefined: tuple[tuple[str, str, dict[str, str]], ...]
+    notes: tuple[str, ...]
     vote_titles: str
     """Titles of the measures that voted for the ranking."""
 
@@ -77,6 +78,7 @@ def _decoding(table: TextTable, texts: EvaluationResults) -> Decoding:
         tests=tuple(paired_rows(texts, {column.key for column in table.columns})),
         tests_note=note_on_tests(texts),
         undefined=tuple(undefined(texts)),
+        notes=tuple(notes(texts)),
         vote_titles=", ".join(votes),
     )
 

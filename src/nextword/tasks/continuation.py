@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Int
 from pydantic import Field, field_validator, model_validator
 
-import nextword.judges  # noqa: F401  (registers its metrics)
 from nextword.config import Settings
 from nextword.functional.padding import padded
 from nextword.metrics.metric import parse_metric
