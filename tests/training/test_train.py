@@ -149,7 +149,7 @@ def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(rows, tmp_path):
 
 
 def test_a_training_that_diverges_ends_at_that_step(rows, tmp_path):
-    with pytest.raises(DivergedError, match="diverged at step 2: the loss is (nan|inf)"):
+    with pytest.raises(DivergedError, match=r"diverged at step 2: the loss is (nan|inf)"):
         train(tiny_gpt2(), rows, settings(learning_rate=1e30), seed=1, folder=tmp_path / "diverged")
     train(tiny_gpt2(), rows, settings(), seed=1, folder=tmp_path / "next")  # torch's profiler is free again
 

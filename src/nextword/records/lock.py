@@ -46,7 +46,8 @@ def locked(folder: str | os.PathLike[str], command: str) -> Iterator[None]:
             held.enter_context(lease.acquire(timeout=1.5 * LEASE_SECONDS))
         except Timeout:
             raise ValueError(
-                f"{folder} is in use by {_owner(folder)}. Wait until it is done, stop it, or choose another folder (--out)"
+                f"{folder} is in use by {_owner(folder)}. Wait until it is done, stop it, or choose another folder "
+                "(--out)"
             ) from None
         held.callback((folder / OWNER).unlink, missing_ok=True)
         since = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
