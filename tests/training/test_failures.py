@@ -48,7 +48,7 @@ def test_a_method_without_a_finished_run_may_be_changed_or_left_out(tmp_path):
     results = compare(configured(mended), tmp_path, heard)
     assert heard.trained == ["broken, seed 0"]
     assert (methods_of(results), results.failures) == (["softmax", "broken", "cache"], [])
-    with pytest.raises(ValueError, match="methods.broken.training.learning_rate: 0.001 there"):
+    with pytest.raises(ValueError, match=r"methods\.broken\.training\.learning_rate: 0\.001 there"):
         compare(configured(RECIPE), tmp_path)
 
 

@@ -38,13 +38,12 @@ def run_comparison(config: CompareConfig, out: Path) -> None:
         complain(finished, kind="interrupted")
         Console(stderr=True, soft_wrap=True).print(f"To go on: {command}", markup=False, highlight=False)
         raise typer.Exit(INTERRUPTED) from None
-    if results.runs:
-        console.print(results_table(results))
+    console.print(results_table(results))
     console.print(f"Report: {(out / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)
     if results.failures:
         for run in results.failures:
             complain(failure_line(run), kind="failed")
-        Console(stderr=True, soft_wrap=True).print(f"To try them again: {command}", markup=False, highlight=False)
+        Console(stderr=True, soft_wrap=True).print(f"To try again: {command}", markup=False, highlight=False)
         raise typer.Exit(RUNS_FAILED)
 
 
