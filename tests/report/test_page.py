@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nextword.records import Results
+from nextword.records import FailedRun, Results
 from nextword.report import write_report
 from nextword.report.page import render
 
@@ -174,3 +174,26 @@ def test_bars_stay_inside(sample: Sample, share: float) -> None:
 
 def test_same_results_same_page(sample: Sample) -> None:
     assert render(sample()) == render(sample())
+
+
+def test_what_failed_is_said_where_its_numbers_would_be(sample: Sample) -> None:
+    results = sample()
+    failed = FailedRun(
+        method="<mos>", head="mos:3", objective="mle", seed=4, reason="diverged at step 2: the loss is nan"
+    )
+    first = results.runs[0]
+    evaluation = first.evaluation.model_copy(update={"undefined": {"perplexity": "inf"}})
+    runs = [first.model_copy(update={"evaluation": evaluation}), *results.runs[1:]]
+    page = read(render(results.model_copy(update={"failures": [failed], "runs": runs}))).text
+    assert "<mos>, seed 4" in page
+    assert "diverged at step 2: the loss is nan" in page
+    assert "perplexity is inf" in page
+    assert "Without a result" not in read(render(results)).text
+
+
+def test_a_page_of_which_every_run_failed(sample: Sample) -> None:
+    failed = FailedRun(
+        method="mos", head="mos:3", objective="mle", seed=0, reason="RuntimeError", traceback="runs/f.txt"
+    )
+    page = read(render(sample().model_copy(update={"failures": [failed], "runs": []})))
+    assert "RuntimeError (runs/f.txt)" in page.text

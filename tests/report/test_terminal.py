@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from nextword.records import Results
+from nextword.records import FailedRun, Results
 from nextword.report import results_table
 
 Sample = Callable[..., Results]
@@ -55,3 +55,9 @@ def test_values_over_fewer_seeds_are_marked_and_explained(sample: Sample) -> Non
 @pytest.mark.parametrize("label", ["[bold]x[/bold]", "[/]", "서울"])
 def test_labels_are_no_markup(sample: Sample, label: str) -> None:
     assert label in printed(sample(methods=[(label, "softmax", "mle", None)]), width=120)
+
+
+def test_what_failed_is_said_below(sample: Sample) -> None:
+    failed = FailedRun(method="[mos]", head="mos:3", objective="mle", seed=4, reason="diverged at step 2")
+    assert "[mos], seed 4: diverged at step 2" in printed(sample().model_copy(update={"failures": [failed]}))
+    assert "diverged" in printed(sample().model_copy(update={"failures": [failed], "runs": []}))

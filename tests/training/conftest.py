@@ -122,6 +122,9 @@ class Heard:
     def finished(self, record):
         self.events.append(("finished", record.method, record.seed))
 
+    def failed(self, run):
+        self.events.append(("failed", run.method, run.seed))
+
     def of(self, stage):
         """Names of the runs that had this stage."""
         return [name for name, *rest in self.events if rest == [stage]]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.records import Results
+from nextword.records import Results, locked
 from nextword.training import compare as module
 from nextword.training.compare import ComparisonInterrupted, compare
 from nextword.training.recipe import configured
@@ -271,3 +271,28 @@ def test_a_report_that_cannot_be_drawn_yet_does_not_end_the_comparison(tmp_path,
     assert len(compare(configured({**RECIPE, "seeds": [0]}), tmp_path).runs) == 2
     assert written == [1, 2, 2]
     assert "not enough to draw" in caplog.text
+
+
+def test_a_folder_in_which_another_process_is_at_work_is_refused(copied):
+    heard, before = Heard(), record_files(copied)
+    refused = pytest.raises(ValueError, match=r"in use by process .*: nextword compare first")
+    with locked(copied, "nextword compare first"), refused:
+        compare(configured({**RECIPE, "seeds": [0, 1, 2]}), copied, heard)
+    assert (heard.events, record_files(copied)) == ([], before)
+    assert [run.seed for run in compare(configured({**RECIPE, "seeds": [0, 1, 2]}), copied).runs][-1] == 2
+
+
+def test_a_method_that_is_refused_leaves_the_folder_free_for_the_right_one(tmp_path):
+    with pytest.raises(ValueError, match="method 'f2:100000'"):
+        compare(configured({**RECIPE, "methods": ["f2:100000"]}), tmp_path)
+    results = compare(configured({**RECIPE, "methods": ["f2:2"], "seeds": [0]}), tmp_path)
+    assert [run.method for run in results.runs] == ["f2:2"]
+
+
+def test_a_method_that_is_refused_is_not_added_to_a_finished_comparison(copied):
+    heard = Heard()
+    with pytest.raises(ValueError, match="method 'f2:100000'"):
+        compare(configured({**RECIPE, "methods": [*RECIPE["methods"], "f2:100000"]}), copied, heard)
+    assert heard.trained == []
+    compare(configured({**RECIPE, "methods": [*RECIPE["methods"], "f2:2"]}), copied, heard)
+    assert heard.trained == ["f2:2, seed 0", "f2:2, seed 1"]

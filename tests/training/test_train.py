@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import logging
+import statistics
 import time
 
 import pytest
@@ -10,6 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, set_seed
 
 from nextword.training import train as module
 from nextword.training.collator import RightPadding
+from nextword.training.measure import DivergedError
 from nextword.training.settings import TrainingSettings
 from nextword.training.train import train
 
@@ -104,6 +107,51 @@ def test_time_before_the_interruption_is_counted(rows, tmp_path):
         train(tiny_gpt2(), rows, settings(save_every=4), seed=1, folder=tmp_path, progress=slow_then_killed)
     outcome = train(tiny_gpt2(), rows, settings(save_every=4), seed=1, folder=tmp_path)
     assert outcome.cost.train_seconds > 0.6  # the three pauses before the checkpoint at step 4 was written
+
+
+@pytest.mark.parametrize("killed", [4, 5])
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_a_point_of_the_curve_is_the_mean_of_all_its_steps_whenever_it_was_interrupted(
+    rows, tmp_path, killed, accumulated
+):
+    asked = settings(save_every=2, log_every=3, gradient_accumulation_steps=accumulated)
+    expected = train(tiny_gpt2(), rows, asked, seed=1, folder=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_gpt2(), rows, asked, seed=1, folder=tmp_path / "killed", progress=killed_at(killed))
+    outcome = train(tiny_gpt2(), rows, asked, seed=1, folder=tmp_path / "killed")
+    assert [point.step for point in expected.curve] == [1, 3, 6]
+    assert outcome.curve == expected.curve
+
+
+def test_time_and_memory_of_all_steps_are_reported_after_an_interruption(rows, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_gpt2(), rows, settings(save_every=5), seed=1, folder=tmp_path, progress=killed_at(6))
+    before = json.loads((tmp_path / "checkpoint-5" / "trainer_state.json").read_text())["stateful_callbacks"]
+    outcome = train(tiny_gpt2(), rows, settings(save_every=5), seed=1, folder=tmp_path)
+    # One step was left, too few to warm up and to measure memory in.
+    seconds = before["StepClock"]["attributes"]["seconds"]
+    assert outcome.cost.ms_per_step == 1000 * statistics.median(seconds)
+    assert outcome.cost.peak_memory_mib == before["PeakMemory"]["attributes"]["mib"]
+
+
+def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(rows, tmp_path):
+    expected = train(tiny_gpt2(), rows, settings(save_every=2), seed=1, folder=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny_gpt2(), rows, settings(save_every=2), seed=1, folder=tmp_path / "killed", progress=killed_at(3))
+    path = tmp_path / "killed" / "checkpoint-2" / "trainer_state.json"
+    state = json.loads(path.read_text())
+    clock = {"args": {}, "attributes": {"total": 1.5}}
+    state["stateful_callbacks"] = {"StepClock": clock, "TrainerControl": state["stateful_callbacks"]["TrainerControl"]}
+    path.write_text(json.dumps(state))
+    outcome = train(tiny_gpt2(), rows, settings(save_every=2), seed=1, folder=tmp_path / "killed")
+    assert outcome.curve == expected.curve  # it was saved at a point of the curve
+    assert outcome.cost.train_seconds > 1.5
+
+
+def test_a_training_that_diverges_ends_at_that_step(rows, tmp_path):
+    with pytest.raises(DivergedError, match=r"diverged at step 2: the loss is (nan|inf)"):
+        train(tiny_gpt2(), rows, settings(learning_rate=1e30), seed=1, folder=tmp_path / "diverged")
+    train(tiny_gpt2(), rows, settings(), seed=1, folder=tmp_path / "next")  # torch's profiler is free again
 
 
 def test_a_half_written_checkpoint_is_skipped(rows, tmp_path, caplog):

@@ -13,6 +13,8 @@ Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 
 USER_ERROR = 2
+RUNS_FAILED = 3
+"""A comparison is finished but for runs that failed."""
 INTERRUPTED = 130
 """128 + SIGINT, as shells expect."""
 

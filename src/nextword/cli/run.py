@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from nextword.cli.errors import INTERRUPTED, complain
+from nextword.cli.errors import INTERRUPTED, RUNS_FAILED, complain
 
 if TYPE_CHECKING:
     from nextword.training.config import CompareConfig
@@ -20,9 +20,10 @@ def run_comparison(config: CompareConfig, out: Path) -> None:
     """Compares, prints the table and where the report is.
 
     Raises:
-        typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that goes on are printed.
+        typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that goes on are printed; with
+            code 3 where runs failed.
     """
-    from nextword.cli.watch import watching
+    from nextword.cli.watch import failure_line, watching
     from nextword.report import results_table
     from nextword.training.compare import ComparisonInterrupted, compare
 
@@ -39,6 +40,11 @@ def run_comparison(config: CompareConfig, out: Path) -> None:
         raise typer.Exit(INTERRUPTED) from None
     console.print(results_table(results))
     console.print(f"Report: {(out / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)
+    if results.failures:
+        for run in results.failures:
+            complain(failure_line(run), kind="failed")
+        Console(stderr=True, soft_wrap=True).print(f"To try again: {command}", markup=False, highlight=False)
+        raise typer.Exit(RUNS_FAILED)
 
 
 def this_command() -> str:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from nextword.records import RunRecord
+    from nextword.records import FailedRun, RunRecord
     from nextword.training.progress import Progress as Watcher
 
 
@@ -59,6 +59,10 @@ class Lines:
         self._done += 1
         self._say(f"[{self._done}/{self._runs}] {headline(record)}")
 
+    def failed(self, run: FailedRun) -> None:
+        """The run and what happened."""
+        self._say(f"failed: {failure_line(run)}")
+
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -92,6 +96,12 @@ class Bars:
         self._bars.advance(self._all)
         self._bars.console.print(headline(record), markup=False, highlight=False)
 
+    def failed(self, run: FailedRun) -> None:
+        """The first bar moves, and what happened stays above."""
+        self._bars.update(self._stage, visible=False)
+        self._bars.advance(self._all)
+        self._bars.console.print(f"failed: {failure_line(run)}", markup=False, highlight=False)
+
 
 def headline(record: RunRecord, metrics: int = 3) -> str:
     """One line about a finished run: its first ``metrics`` numbers, and the first of each other group of measures.
@@ -110,3 +120,9 @@ def headline(record: RunRecord, metrics: int = 3) -> str:
             shown.append(name)
     numbers = ", ".join(f"{name} {measured[name].value:.4g}" for name in shown)
     return f"{record.method}, seed {record.seed}: {numbers}"
+
+
+def failure_line(run: FailedRun) -> str:
+    """One line about a run that failed."""
+    where = f" ({run.traceback})" if run.traceback else ""
+    return f"{run.method}, seed {run.seed}: {run.reason}{where}"

@@ -11,6 +11,7 @@ from nextword.records.comparison import (
     CurvePoint,
     Evaluation,
     ExamplePrediction,
+    FailedRun,
     Results,
     RunRecord,
     Span,
@@ -18,20 +19,25 @@ from nextword.records.comparison import (
     WrittenExample,
     WrittenText,
 )
+from nextword.records.disk import DiskFullError, disk_full_explained, full_disk
 from nextword.records.environment import Environment
 from nextword.records.evaluation import Duel, EvaluationResults, PairRecord, Place, SampleFile, SystemRecord, Wins
 from nextword.records.files import SCHEMA_VERSION, Record, kind_of, write_atomically
+from nextword.records.lock import LOCK_FILES, locked
 from nextword.records.values import Goal, Measure, MetricValue
 
 __all__ = [
+    "LOCK_FILES",
     "SCHEMA_VERSION",
     "Cost",
     "CurvePoint",
+    "DiskFullError",
     "Duel",
     "Environment",
     "Evaluation",
     "EvaluationResults",
     "ExamplePrediction",
+    "FailedRun",
     "Goal",
     "Measure",
     "MetricValue",
@@ -47,6 +53,9 @@ __all__ = [
     "Wins",
     "WrittenExample",
     "WrittenText",
+    "disk_full_explained",
+    "full_disk",
     "kind_of",
+    "locked",
     "write_atomically",
 ]

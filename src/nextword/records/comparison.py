@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -107,6 +107,51 @@ class Evaluation(Record):
     """A few predictions to read."""
     tuned: dict[str, float | None] = Field(default={})
     """Evaluation-time settings chosen on validation data, for example the cache's temperature and weight."""
+    undefined: dict[str, str] = Field(default={})
+    """What was asked for and has no finite value, with the reason: ``{"perplexity": "inf"}``."""
+
+    def finite(self) -> Evaluation:
+        """The same with all that is not finite moved to ``undefined``.
+
+        Raises:
+            ValueError: No metric would be left.
+        """
+        faults = {name: fault for name, value in self.metrics.items() if (fault := _fault(value.model_dump()))}
+        if faults and len(faults) == len(self.metrics):
+            raise ValueError(f"nothing could be measured: {_listed(faults)}")
+        metrics = {name: value for name, value in self.metrics.items() if name not in faults}
+        spectrum = self.spectrum
+        if spectrum is not None and (fault := _fault(spectrum)):
+            faults, spectrum = {**faults, "spectrum": fault}, None
+        undefined = {**self.undefined, **faults}
+        return self.model_copy(update={"metrics": metrics, "spectrum": spectrum, "undefined": undefined})
+
+
+def _fault(value: Any) -> str:
+    return next(iter(non_finite(value)), "").rpartition(" ")[2]
+
+
+def _listed(faults: dict[str, str]) -> str:
+    return ", ".join(f"{name} is {fault}" for name, fault in faults.items())
+
+
+class FailedRun(Record):
+    """A method that could not be trained or measured with one seed."""
+
+    method: str
+    """Label of the method in the comparison."""
+    head: str
+    """Head spec."""
+    objective: str
+    """Objective spec."""
+    conditioner: str | None = None
+    """Conditioner spec; None: nothing conditions it."""
+    seed: int
+    """Seed of this run."""
+    reason: str
+    """What happened, for example "diverged at step 12: the loss is nan"."""
+    traceback: str | None = None
+    """File with the whole traceback, relative to results.json; None where the reason says it all."""
 
 
 class RunRecord(Record):
@@ -166,6 +211,8 @@ class Results(VersionedRecord):
     """Seeds every method was run with."""
     runs: list[RunRecord]
     """One per method and seed."""
+    failures: list[FailedRun] = Field(default=[])
+    """Runs that failed, in their order; they are not among ``runs``, and the same command tries them again."""
     environment: Environment
     """Where and when."""
     settings: dict[str, JsonValue] = Field(default={})

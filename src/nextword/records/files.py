@@ -13,7 +13,9 @@ from typing import Any, BinaryIO, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-SCHEMA_VERSION = 3
+from nextword.records.disk import disk_full_explained
+
+SCHEMA_VERSION = 4
 """Version of the format of results.json; docs/report.md says when it is raised."""
 
 
@@ -22,20 +24,24 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to write to, so that ``path`` holds either its old content or all of the new, never a part.
 
     It is a temporary file in the same folder (made where missing), which takes the place of ``path`` at the end.
+
+    Raises:
+        DiskFullError: There is no room for it.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     # Not tempfile: its files are readable by their owner only, and results are meant to be passed around.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with disk_full_explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(temporary, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 def write_atomically(path: str | os.PathLike[str], text: str) -> None:
@@ -50,8 +56,15 @@ class Record(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the record as JSON, [atomically][nextword.records.write_atomically]."""
-        # allow_nan=False is the last guard: the JSON standard has no NaN, and other readers choke on it.
+        """Write the record as JSON, [atomically][nextword.records.write_atomically].
+
+        Raises:
+            ValueError: A number in it is NaN or infinite, which the JSON standard cannot write.
+            DiskFullError: There is no room for it.
+        """
+        wrong = "; ".join(non_finite(self.model_dump()))
+        if wrong:
+            raise ValueError(f"{path}: {wrong}; only finite numbers are recorded")
         text = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, allow_nan=False, indent=2)
         write_atomically(path, text + "\n")
 

@@ -14,6 +14,7 @@ from nextword.records import EvaluationResults, Results, write_atomically
 from nextword.report import figures, formats, text_figures
 from nextword.report.evaluation_page import render_evaluation
 from nextword.report.examples import examples
+from nextword.report.failures import failures
 from nextword.report.measures import measures
 from nextword.report.methods import Method, methods
 from nextword.report.sweep import sweep
@@ -78,6 +79,7 @@ def render(results: Results) -> str:
         costs=cost_table(results),
         meanings=_meanings(results, table),
         incomplete=_incomplete(results, found),
+        failures=failures(results),
         figures=_figures(found, results),
         examples=examples(found),
         first_seeds=formats.listing([str(seed) for seed in sorted({method.runs[0].seed for method in found})] or [""]),

@@ -12,6 +12,8 @@ from rich.text import Text
 
 from nextword.records import Results
 from nextword.report.evaluation_terminal import starred
+from nextword.report.failures import failures
+from nextword.report.formats import NOTHING
 from nextword.report.main_table import Sheet, sheets
 from nextword.report.methods import methods
 from nextword.report.tables import Cell, Column, cost_table, main_table
@@ -59,7 +61,8 @@ def _caption(results: Results, metrics: Numbers, costs: Numbers) -> Text:
     seeds = len({run.seed for run in results.runs})
     said = [f"mean over {seeds} seeds"] if seeds > 1 else []
     first = "; ".join([*said, "* best of its column"] if metrics.has_best else said)
-    return Text("\n".join([*([first] if first else []), *_lacking(metrics, costs)]))
+    failed = [f"{NOTHING} {run}: {reason}" for run, reason in failures(results)]
+    return Text("\n".join([*([first] if first else []), *_lacking(metrics, costs), *failed]))
 
 
 def _lacking(metrics: Numbers, costs: Numbers) -> Iterator[str]:

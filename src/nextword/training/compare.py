@@ -10,19 +10,25 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
-from nextword.records import Environment, Results, RunRecord
+from nextword.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
 from nextword.training.check import check_settings
 from nextword.training.config import CompareConfig, build_task, plain
+from nextword.training.failure import failure
 from nextword.training.folder import ComparisonFolder
 from nextword.training.progress import Progress, Silent
 from nextword.training.run import Run, Setting, carry_out
+from nextword.training.settings import TrainingSettings
 from nextword.training.stages import Stages
 from nextword.training.start import prepare_start
 from nextword.training.texts import expect_measurable, measured_texts
 from nextword.training.written import written_examples
+
+if TYPE_CHECKING:
+    from nextword.tasks import Task
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +43,8 @@ def compare(
     """Runs every method of ``config`` with every seed and writes ``results.json`` and ``report.html`` into ``folder``.
 
     Finished runs are kept: a second call with the same config does what is missing. Methods and seeds may be added.
+    A run that fails (it diverges, memory does not suffice, ...) is in ``Results.failures``, and the others go on; a
+    second call tries it again.
 
     Args:
         config: What to compare.
@@ -45,57 +53,79 @@ def compare(
         command: How the user started this, for the report.
 
     Raises:
-        ValueError: The config does not fit the task or the folder, or a method does not fit the model.
+        ValueError: The config does not fit the task or the folder, a method does not fit the model, or another process
+            is at work in the folder.
+        DiskFullError: There is no room to write something.
         ComparisonInterrupted: Ctrl-C.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("a comparison runs in one process; start it without torchrun")
-    progress = progress or Silent()
     for method in config.methods:
         method.expect_known_names()
     task = build_task(config)
     settings = check_settings(config, task)
     expect_measurable(task, config.methods)
     place = ComparisonFolder(folder)
-    place.claim(config, task)
+    place.expect(config, task)
+    command = command or CALL
+    stages = Stages(progress or Silent())
+    with disk_full_explained(place.path), locked(place.path, command), _threads(config.threads):
+        place.claim(config, task)
+        return _compared(config, task, settings, place, stages, command)
+
+
+def _compared(
+    config: CompareConfig, task: Task, settings: TrainingSettings, place: ComparisonFolder, stages: Stages, command: str
+) -> Results:
+    """Does what is missing in a folder that is this comparison's and nobody else's."""
     runs = [Run(method, seed) for seed in config.seeds for method in config.methods]
     done = {run: record for run in runs if (record := place.finished(run.method, run.seed)) is not None}
-    with _threads(config.threads), _explained(runs, done, place):
-        stages = Stages(progress)
-        start = prepare_start(config, task, place.start, stages)
+    failed: dict[Run, FailedRun] = {}
+    with _explained(runs, done, place):
+        start = prepare_start(config, task, place.start, stages, unfinished=len(done) < len(runs))
+        place.extend_claim(config, task)
         setting = Setting(config, task, place, start, settings, stages)
-        progress.planned(len(runs), len(done))
+
+        def results() -> Results:
+            return _results(setting, [done[run] for run in runs if run in done], list(failed.values()), command)
+
+        stages.progress.planned(len(runs), len(done))
         for run in runs:
             if run in done:
                 continue
-            done[run] = carry_out(run, setting)
-            _write(setting, _results(setting, [done[run] for run in runs if run in done], command))
-            progress.finished(done[run])
+            try:
+                done[run] = carry_out(run, setting)
+            except Exception as problem:
+                failed[run] = failure(run, setting, problem)
+            _write(setting, results())
+            if run in failed:
+                stages.progress.failed(failed[run])
+            else:
+                stages.progress.finished(done[run])
             if not config.keep_models:
                 _drop_unneeded(place, runs, done)
-        records = [done[run] for run in runs]
-        texts = measured_texts(setting, records, command or CALL)
-        results = _results(setting, records, command).model_copy(
-            update={"texts": texts, "written": written_examples(setting, records)}
-        )
-    place.save(results)
-    _report(results, place)
-    return results
+        records = [done[run] for run in runs if run in done]
+        texts = measured_texts(setting, records, command)
+        whole = results().model_copy(update={"texts": texts, "written": written_examples(setting, records)})
+    place.save(whole)
+    _report(whole, place)
+    return whole
 
 
 CALL = "nextword.training.compare.compare(config, folder)"
 """How a comparison is repeated that was not started from the command line."""
 
 
-def _results(setting: Setting, records: list[RunRecord], command: str | None) -> Results:
+def _results(setting: Setting, records: list[RunRecord], failures: list[FailedRun], command: str) -> Results:
     return Results(
         task=setting.config.task,
         task_version=setting.task.version,
-        command=command or CALL,
+        command=command,
         data=setting.task.describe(),
         start=setting.start.record.summary(),
         seeds=list(setting.config.seeds),
         runs=records,
+        failures=failures,
         environment=Environment.collect(),
         settings=plain(setting.config),
     )

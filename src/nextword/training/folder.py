@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nextword
-from nextword.records import Results, RunRecord, write_atomically
+from nextword.records import LOCK_FILES, Results, RunRecord, write_atomically
 from nextword.training.checkpoints import unreadable_weights
 from nextword.training.config import CompareConfig, plain
 from nextword.training.method import Method, slug
@@ -93,34 +93,64 @@ class ComparisonFolder:
         """The page to read."""
         return self.path / "report.html"
 
-    def claim(self, config: CompareConfig, task: Task) -> None:
-        """Makes the folder this comparison's own.
+    def expect(self, config: CompareConfig, task: Task) -> None:
+        """Expects the folder to be free or this comparison's own; writes nothing.
 
-        Methods and seeds may be added to the ones an earlier call had.
+        Methods and seeds may be added to the ones an earlier call had, and methods without any finished run changed.
 
         Raises:
             ValueError: The folder belongs to another comparison (says which keys differ) or holds other files.
         """
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is a file; --out names a folder")
-        wanted = _fingerprint(config, task)
         path = self.path / CLAIM
         if not path.exists():
-            if self.path.is_dir() and any(self.path.iterdir()):
+            if self.path.is_dir() and any(found.name not in LOCK_FILES for found in self.path.iterdir()):
                 raise ValueError(f"{self.path} is not empty and holds no comparison; choose another folder (--out)")
         elif self._has_begun():
-            different = _differences(_read_claim(path), wanted, {f"task_settings.{key}" for key in task.may_change})
+            wanted = _fingerprint(config, task)
+            found = self._with_results(_read_claim(path))
+            different = _differences(found, wanted, {f"task_settings.{key}" for key in task.may_change})
             if different:
                 raise ValueError(
                     f"{self.path} belongs to another comparison:\n"
                     + "\n".join(f"  {line}" for line in different)
                     + "\nChoose another folder (--out), or delete this one to start over."
                 )
-        write_atomically(path, json.dumps({"nextword": nextword.__version__, **wanted}, indent=2) + "\n")
+
+    def claim(self, config: CompareConfig, task: Task) -> None:
+        """Makes a folder in which nothing was trained yet this comparison's own.
+
+        Raises:
+            ValueError: As :meth:`expect`.
+        """
+        self.expect(config, task)
+        if not self._has_begun():
+            self.extend_claim(config, task)
+
+    def extend_claim(self, config: CompareConfig, task: Task) -> None:
+        """Writes down what the comparison is by now, with the methods and seeds that were added to it."""
+        claim = {"nextword": nextword.__version__, **_fingerprint(config, task)}
+        write_atomically(self.path / CLAIM, json.dumps(claim, indent=2) + "\n")
 
     def _has_begun(self) -> bool:
-        """Whether there is more than the claim; a comparison that was refused at once leaves nothing to protect."""
-        return any(found.name != CLAIM for found in self.path.iterdir())
+        """Whether a training has begun; what was refused before leaves nothing to protect."""
+        begun = (self.start / "start.json", self.start / "training", self.path / "trained", self.path / "runs")
+        return any(path.exists() for path in begun)
+
+    def _with_results(self, claim: dict[str, Any]) -> dict[str, Any]:
+        """A claim without the methods that have no finished run; their trainings are told apart by their names."""
+        methods = claim.get("methods")
+        if not isinstance(methods, dict):
+            return claim
+        return {**claim, "methods": {title: one for title, one in methods.items() if self._has_results(one)}}
+
+    def _has_results(self, method: Any) -> bool:
+        try:
+            name = Method.model_validate(method).slug
+        except ValueError:
+            return True  # of another version
+        return any((self.path / "runs").glob(f"{name}-seed*/record.json"))
 
     def finished(self, method: Method, seed: int) -> RunRecord | None:
         """The record of a run, or ``None`` where it must be done. A record that cannot be read is moved aside."""

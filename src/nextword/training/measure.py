@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.autograd.profiler_util import MEMORY_EVENT_NAME
@@ -21,25 +22,53 @@ MEASURED_STEP = 2
 MIB = 2**20
 
 
-class StepClock(TrainerCallback, ExportableState):
-    """Times each optimiser step. Checkpoints keep the time, so that a resumed training reports the whole of it."""
+class StatefulCallback(TrainerCallback, ExportableState):
+    """A callback whose attributes named in :attr:`kept` lie in every checkpoint, so that a resumed training has them.
 
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-        self.total = 0.0
-        self._resumed = 0.0
-        self._training_began = self._step_began = 0.0
+    Trainer's own way to restore callbacks makes new objects of them, of which whoever made the first knows nothing.
+    """
+
+    kept: ClassVar[tuple[str, ...]]
 
     def state(self) -> dict[str, Any]:
         """What Trainer writes into a checkpoint."""
-        running = time.perf_counter() - self._training_began if self._training_began else 0.0
-        return {"args": {}, "attributes": {"total": self._resumed + running}}
+        return {"args": {}, "attributes": {name: getattr(self, name) for name in self.kept}}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Continues from the time in the checkpoint, where there is one."""
-        stored = state.stateful_callbacks.get(type(self).__name__, {}) if state.global_step else {}
+        """Goes on from the checkpoint, where there is one."""
+        # Trainer expects an entry when it saves; a checkpoint of an earlier version may have none.
+        stored = state.stateful_callbacks.setdefault(type(self).__name__, {})
         stored = stored[-1] if isinstance(stored, list) else stored
-        self._resumed = float(stored.get("attributes", {}).get("total", 0.0))
+        if state.global_step:
+            for name, value in stored.get("attributes", {}).items():
+                setattr(self, name, value)
+
+
+class StepClock(StatefulCallback):
+    """Times each optimiser step. Checkpoints keep the times, so that a resumed training reports all of them."""
+
+    kept = ("total", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        """Of each step, but for those in which a process warms up."""
+        self._resumed = 0.0
+        self._training_began = self._step_began = 0.0
+        self._warming_up = 0
+
+    @property
+    def total(self) -> float:
+        """Seconds since the training began, without those between an interruption and its checkpoint."""
+        return self._resumed + (time.perf_counter() - self._training_began if self._training_began else 0.0)
+
+    @total.setter
+    def total(self, seconds: float) -> None:
+        self._resumed = seconds
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Goes on from the times in the checkpoint, where there is one."""
+        super().on_train_begin(args, state, control)
+        self._warming_up = MEASURED_STEP if args.device.type == "cpu" else 1
         self._training_began = time.perf_counter()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -48,19 +77,23 @@ class StepClock(TrainerCallback, ExportableState):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ends it."""
-        self.seconds.append(_now(args.device) - self._step_began)
+        seconds = _now(args.device) - self._step_began
+        if self._warming_up:
+            self._warming_up -= 1
+        else:
+            self.seconds.append(seconds)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Adds up."""
-        self.total = self._resumed + time.perf_counter() - self._training_began
+        """Stops."""
+        self._resumed, self._training_began = self.total, 0.0
 
-    def median_ms(self, leave_out: int) -> float | None:
-        """Median milliseconds of a step after the first ``leave_out``, which warm up; ``None`` where none is left."""
-        counted = self.seconds[leave_out:]
-        return 1000 * statistics.median(counted) if counted else None
+    @property
+    def median_ms(self) -> float | None:
+        """Median milliseconds of a step; ``None`` where all were needed to warm up."""
+        return 1000 * statistics.median(self.seconds) if self.seconds else None
 
 
-class PeakMemory(TrainerCallback):
+class PeakMemory(StatefulCallback):
     """Most memory that tensors took at one time: parameters, gradients, optimiser state and activations.
 
     On a GPU it is what torch's allocator counts over the whole training. On a CPU the resident size of the process says
@@ -68,22 +101,39 @@ class PeakMemory(TrainerCallback):
     what lives between steps.
     """
 
+    kept = ("mib",)
+
     def __init__(self) -> None:
-        self.mib: float | None = None
+        self._before: float | None = None
+        self._device: torch.device | None = None
         self._profile: profile | None = None
-        self._steps = 0
+        self._until_measured = 0
         self._between_steps = 0
 
+    @property
+    def mib(self) -> float | None:
+        """The peak so far; ``None`` where it is not measured yet."""
+        if self._device is None or self._device.type != "cuda":
+            return self._before
+        return max(self._before or 0.0, torch.cuda.max_memory_allocated(self._device) / MIB)
+
+    @mib.setter
+    def mib(self, mib: float | None) -> None:
+        self._before = mib
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Forgets earlier peaks of the GPU."""
-        self._steps = 0
+        """Forgets what the GPU needed for others, and chooses the step that is measured on a CPU."""
+        super().on_train_begin(args, state, control)
+        self._device = args.device
         if args.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(args.device)
+        elif args.device.type == "cpu" and self._before is None:
+            self._until_measured = min(MEASURED_STEP, state.max_steps - state.global_step)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begins to record, at the measured step."""
-        self._steps += 1
-        if args.device.type == "cpu" and self._steps == min(MEASURED_STEP, state.max_steps):
+        self._until_measured -= 1
+        if self._until_measured == 0:
             self._between_steps = _living_bytes(kwargs["model"], kwargs["optimizer"])
             self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
             with _stderr_silenced():
@@ -91,16 +141,57 @@ class PeakMemory(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ends the record."""
+        recorded = self._profile
+        if recorded is not None:
+            self.stop_recording()
+            self.mib = (self._between_steps + _peak_bytes(recorded)) / MIB
+
+    def stop_recording(self) -> None:
+        """Ends a record that an error or Ctrl-C left open: torch can have one at a time."""
         if self._profile is not None:
             with _stderr_silenced():
                 self._profile.__exit__(None, None, None)
-            self.mib = (self._between_steps + _peak_bytes(self._profile)) / MIB
             self._profile = None
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Asks the GPU for its peak."""
-        if args.device.type == "cuda":
-            self.mib = torch.cuda.max_memory_allocated(args.device) / MIB
+
+class RunningLoss(StatefulCallback):
+    """The loss of the steps since the last point of the curve, kept in checkpoints.
+
+    Trainer keeps it for itself and begins at zero where it resumes, so that the next point would be the mean over the
+    steps since the checkpoint only.
+    """
+
+    kept = ("summed", "since")
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    @property
+    def summed(self) -> float:
+        """Sum over the steps, in float32 as Trainer adds them up."""
+        return self._trainer._tr_loss.item() if hasattr(self._trainer, "_tr_loss") else 0.0
+
+    @summed.setter
+    def summed(self, loss: float) -> None:
+        self._trainer._tr_loss += loss  # zero until now
+
+    @property
+    def since(self) -> int:
+        """The step of the last point."""
+        return getattr(self._trainer, "_globalstep_last_logged", 0)
+
+    @since.setter
+    def since(self, step: int) -> None:
+        self._trainer._globalstep_last_logged = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Ends a training that cannot recover: after such a step, weights are no numbers any more."""
+        if not math.isfinite(self.summed):
+            raise DivergedError(f"diverged at step {state.global_step}: the loss is {self.summed}")
+
+
+class DivergedError(ValueError):
+    """A training whose loss is NaN or infinite; says at which step."""
 
 
 class Fraction(TrainerCallback):

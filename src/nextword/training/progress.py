@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from nextword.records import RunRecord
+from nextword.records import FailedRun, RunRecord
 
 
 class Progress(Protocol):
@@ -25,6 +25,9 @@ class Progress(Protocol):
     def finished(self, record: RunRecord) -> None:
         """A run is done and written."""
 
+    def failed(self, run: FailedRun) -> None:
+        """A run ended with an error; the comparison goes on without it."""
+
 
 class Silent:
     """Nobody is watching."""
@@ -42,4 +45,7 @@ class Silent:
         """Says nothing."""
 
     def finished(self, record: RunRecord) -> None:
+        """Says nothing."""
+
+    def failed(self, run: FailedRun) -> None:
         """Says nothing."""

@@ -208,7 +208,7 @@ def _measured(run: Run, setting: Setting, model: Any) -> Measured:
             tuned = setting.task.tune(model, setting.start.tokenizer)
     with setting.stages(run.name, "evaluation") as advanced, torch.no_grad():
         evaluation = setting.task.evaluate(model, setting.start.tokenizer, advanced)
-    evaluation = evaluation.model_copy(update={"tuned": {**evaluation.tuned, **tuned}})
+    evaluation = evaluation.finite().model_copy(update={"tuned": {**evaluation.tuned, **tuned}})
     measured = Measured(evaluation=evaluation, tuned=tuned)
     if setting.task.texts() is not None:
         setting.folder.forget(method, run.seed)  # texts that were not written after this measurement

@@ -27,6 +27,7 @@ from nextword.training.counts import (
     needed_test_counts,
     with_counts,
 )
+from nextword.training.measure import DivergedError
 from nextword.training.method import Method
 from nextword.training.settings import merged
 from nextword.training.stages import Stages
@@ -103,16 +104,25 @@ class CommonStart:
         return self.architecture.new(AutoConfig.from_pretrained(self.folder / "model", dtype=torch.float32))
 
 
-def prepare_start(config: CompareConfig, task: Task, folder: Path, stages: Stages) -> CommonStart:
+def prepare_start(
+    config: CompareConfig, task: Task, folder: Path, stages: Stages, unfinished: bool = True
+) -> CommonStart:
     """The start in ``folder``, loaded or trained first where it is not complete yet.
 
     Every method is attached once before anything is trained, so that a wrong spec costs seconds and not the training.
+
+    Args:
+        config: What is compared.
+        task: Its task.
+        folder: Where the start lies.
+        stages: Told what is done.
+        unfinished: Whether there are runs to do, so that methods are attached once even where the start is complete.
 
     Raises:
         ValueError: A head or objective that does not exist or does not fit, or a start model that is no plain model
             of the task's architecture.
     """
-    done = _complete(folder)
+    complete = done = _complete(folder)
     if done is None:
         shutil.rmtree(folder / "model", ignore_errors=True)
         for counts in (COUNTS, TEST_COUNTS):
@@ -122,12 +132,15 @@ def prepare_start(config: CompareConfig, task: Task, folder: Path, stages: Stage
         done.save(folder / "start.json")
         shutil.rmtree(folder / "training", ignore_errors=True)
     tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
+    if complete is not None and unfinished:
+        check_methods(_plain_model(str(folder / "model"), task.architecture), config, task, counts)
     return CommonStart(
         folder=folder,
         record=done,
         tokenizer=tokenizer,
         architecture=task.architecture,
-        counts=needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages),
+        counts=counts,
         test_counts=needed_test_counts(task, tokenizer, folder / TEST_COUNTS, stages),
         encoder=needed_encoder(config.methods, task),
     )
@@ -183,7 +196,11 @@ def _trained(config: CompareConfig, task: Task, folder: Path, stages: Stages) ->
     for number in range(MOST_ROUNDS):
         place, seed = folder / "training" / str(number), config.start.seed + number
         with stages("start", "training" if number == 0 else f"training, round {number + 1}") as advanced:
-            outcome = train(model.train(), start.dataset, settings, seed=seed, folder=place, progress=advanced)
+            try:
+                outcome = train(model.train(), start.dataset, settings, seed=seed, folder=place, progress=advanced)
+            except DivergedError as problem:
+                shutil.rmtree(folder / "training")  # nothing to go on from, and the settings may change
+                raise ValueError(f"start: {problem}; give a smaller start.training.learning_rate") from problem
         done = outcome if done is None else done.followed_by(outcome)
         _save(model.backbone, tokenizer, folder)
         record = _described(f"trained for task {config.task}", model.backbone, tokenizer, task, folder)

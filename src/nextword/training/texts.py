@@ -58,7 +58,7 @@ def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
     """What is measured of the texts of all runs, by title of the decoding; systems are methods, their files seeds."""
     texts = setting.task.texts()
-    if texts is None:
+    if texts is None or not records:
         return {}
     return {
         decoding.title: _measured(decoding.title, _config(texts, decoding.title, setting, records), setting, command)
@@ -73,6 +73,7 @@ def _config(texts: Texts, title: str, setting: Setting, records: Sequence[RunRec
     ordered = {
         method.title: systems[method.title] if method.trained else _different(systems[method.title])
         for method in setting.config.methods
+        if method.title in systems  # all of its runs may have failed
     }
     tokenizer = setting.start.tokenizer
     special = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id} - {None}

@@ -19,7 +19,7 @@ from nextword.training.collator import Auxiliary, RightPadding
 from nextword.training.encoded import EncodedTexts
 from nextword.training.epochs import TellEpoch, Unchanging
 from nextword.training.groups import GroupedTrainer, expect_trained
-from nextword.training.measure import MEASURED_STEP, Fraction, LastPoint, PeakMemory, StepClock
+from nextword.training.measure import Fraction, LastPoint, PeakMemory, RunningLoss, StepClock
 from nextword.training.settings import TrainingSettings
 from nextword.training.trainable import trainable, trained_modules
 
@@ -113,6 +113,7 @@ def train(
 
     Raises:
         ValueError: The data cannot be trained on, or ``folder`` holds checkpoints of another training.
+        DivergedError: The loss of a step is NaN or infinite.
     """
     folder = Path(folder)
     collator = _collator(model, encoded)
@@ -134,9 +135,12 @@ def train(
             callbacks=[clock, memory, LastPoint(), *own_epochs, *([Fraction(progress)] if progress else [])],
         )
         trainer.remove_callback(PrinterCallback)  # it prints every log entry where the progress bar is off
+        trainer.add_callback(RunningLoss(trainer))
         trained = trained_modules(model)
-        trainer.train(resume_from_checkpoint=_resume_from(folder, settings))
-    warming_up = MEASURED_STEP if memory.mib is not None and trainer.args.device.type == "cpu" else 1
+        try:
+            trainer.train(resume_from_checkpoint=_resume_from(folder, settings))
+        finally:
+            memory.stop_recording()
     return TrainingOutcome(
         curve=_curve(trainer.state.log_history, "loss"),
         validation_curve=_curve(trainer.state.log_history, "eval_loss"),
@@ -144,7 +148,7 @@ def train(
             parameters=parameters,
             trained_parameters=sum(trained.values()),
             trained=trained,
-            ms_per_step=clock.median_ms(leave_out=warming_up),
+            ms_per_step=clock.median_ms,
             peak_memory_mib=memory.mib,
             train_seconds=clock.total,
         ),

@@ -1,0 +1,62 @@
+"""One process at a time in a folder that is written to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from nextword.records.files import write_atomically
+
+LOCK, LEASE, OWNER = ".lock", ".lease", ".owner"
+LOCK_FILES = frozenset({LOCK, LEASE, OWNER})
+"""Files of a lock; all but the first, which is empty, are gone when it is released."""
+
+LEASE_SECONDS = 30.0
+"""Without a sign of life for so long, an owner on another machine counts as dead. All versions must agree on it."""
+
+
+@contextlib.contextmanager
+def locked(folder: str | os.PathLike[str], command: str) -> Iterator[None]:
+    """Keeps other processes out of ``folder`` (made where missing) inside the ``with`` block.
+
+    The operating system's own lock decides between processes of one machine, and ends with the process that holds it,
+    however that ends; one that is only suspended keeps it. Other machines may not see that lock on a shared disk. For
+    them the owner renews a second file every few seconds, and when it has been silent for :data:`LEASE_SECONDS` on
+    another machine, the next process goes on.
+
+    Args:
+        folder: What is written to.
+        command: What the owner does, for the message that others get.
+
+    Raises:
+        ValueError: Another process holds the folder; says which one, where, since when and for what.
+    """
+    from filelock import FileLock, SoftFileLease, Timeout
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    lease = SoftFileLease(folder / LEASE, lease_duration=LEASE_SECONDS)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(FileLock(folder / LOCK).acquire(timeout=0))
+            held.enter_context(lease.acquire(timeout=1.5 * LEASE_SECONDS))
+        except Timeout:
+            raise ValueError(
+                f"{folder} is in use by {_owner(folder)}. Wait until it is done, stop it, or choose another folder "
+                "(--out)"
+            ) from None
+        held.callback((folder / OWNER).unlink, missing_ok=True)
+        since = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
+        write_atomically(folder / OWNER, f"process {os.getpid()} on {socket.gethostname()} since {since}: {command}\n")
+        yield
+
+
+def _owner(folder: Path) -> str:
+    try:
+        return (folder / OWNER).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):  # it has only just begun, or is just ending
+        return "another process"
