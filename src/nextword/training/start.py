@@ -125,8 +125,8 @@ def prepare_start(
     complete = done = _complete(folder)
     if done is None:
         shutil.rmtree(folder / "model", ignore_errors=True)
-        for counts in (COUNTS, TEST_COUNTS):
-            (folder / counts).unlink(missing_ok=True)  # perhaps of another tokenizer
+        for name in (COUNTS, TEST_COUNTS):
+            (folder / name).unlink(missing_ok=True)  # perhaps of another tokenizer
         make = _loaded if config.start.model else _trained
         done = make(config, task, folder, stages)
         done.save(folder / "start.json")
