@@ -211,5 +211,25 @@ def test_bfloat16_is_finite_and_sums_to_one(family: str, head: str) -> None:
     assert all(not scores.isnan().any() and scores.isfinite().any(-1).all() for scores in out.logits)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize(("family", "head"), pairs("gpt2", "t5", every=("gpt2",)))
+def test_a_step_in_half_precision_is_that_of_single_precision(family: str, head: str, dtype: torch.dtype) -> None:
+    found = {}
+    for precision in (torch.float32, dtype):
+        torch.manual_seed(0)
+        model = with_head(family, HEADS[head]).to(precision)
+        model.train().backbone.eval()  # without dropout
+        given = inputs(model)
+        loss = model(**given, labels=labels(given)).loss
+        loss.backward()
+        found[precision] = (loss.float(), model.get_output_embeddings().weight.grad)
+        assert all(grad.isfinite().all() for grad in gradients(model).values())
+        torch.optim.SGD(model.parameters(), lr=1e-3).step()
+    (expected, gradient), (ours, own) = found.values()
+    torch.testing.assert_close(ours, expected, rtol=0.05, atol=0)
+    assert own.dtype is dtype
+    assert torch.nn.functional.cosine_similarity(own.float().flatten(), gradient.flatten(), 0) > 0.9
+
+
 def gradients(model: Any) -> dict[str, torch.Tensor]:
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}

@@ -62,6 +62,19 @@ def test_next_to_a_whole_product_the_gradient_is_dense(
     torch.testing.assert_close(weight.grad, torch.autograd.grad(total, weight)[0], rtol=1e-13, atol=1e-13)
 
 
+def test_float16_next_to_a_whole_product(weight: Tensor, states: Tensor, ids: Tensor) -> None:
+    """Where torch adds no sparse gradients. Few rows, so often that a sum in half precision would lose digits."""
+    ids, half = ids.clamp_max(1), torch.float16
+
+    def gradient(precision: torch.dtype) -> Tensor:
+        own, given = (tensor.detach().to(half).to(precision).requires_grad_() for tensor in (weight, states))
+        terms = [F.linear(given[:, 0], own), picked_product(own, given, ids), picked_product(own, given, ids)]
+        return torch.autograd.grad(sum(term.sum() for term in terms), own)[0].to_dense().double()
+
+    expected = gradient(torch.float64)
+    assert (gradient(half) - expected).abs().max() <= torch.finfo(half).eps * expected.abs().max()
+
+
 @pytest.mark.parametrize("dense_first", [True, False])
 def test_single_pass(weight: Tensor, states: Tensor, ids: Tensor, dense_first: bool) -> None:
     with single_pass([weight]) as (gathered,):

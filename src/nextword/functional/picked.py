@@ -27,7 +27,7 @@ def picked_at_once(row_bytes: int, device: torch.device) -> int:
 def picked_product(
     weight: Float[Tensor, "V D"], states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]
 ) -> Float[Tensor, "B Q K"]:
-    """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; the weight's is sparse.
+    """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; the weight's is sparse, but for float16 on a CPU.
 
     Picked rows are dropped after each block and picked again in the backward pass.
 
@@ -77,8 +77,7 @@ class _PickedProduct(torch.autograd.Function):
         if not ctx.needs_input_grad[0]:
             return None, of_states, None
         if ctx.gathered is None:
-            of_rows = (gradient.mT @ states).flatten(0, 1)
-            return _sparse(ids.reshape(1, -1), of_rows, weight.shape), of_states, None
+            return _added_up(ids.flatten(), (gradient.mT @ states).flatten(0, 1), weight), of_states, None
         # row v of the weight's gradient sums gradient[n, v] states[n] over the few places n that picked it
         count = len(states) * states.shape[1]
         places = torch.arange(count, device=ids.device).repeat_interleave(ids.shape[1])
@@ -86,6 +85,14 @@ class _PickedProduct(torch.autograd.Function):
         picked = _sparse(torch.stack([tokens, places]), gradient.flatten(), torch.Size([len(weight), count]))
         ctx.gathered.add_product(Product(picked, states.flatten(0, 1)))
         return None, of_states, None
+
+
+def _added_up(ids: Tensor, of_rows: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of a weight from those of its rows, some of which come several times; sparse where it can be."""
+    if weight.dtype is torch.float16 and weight.device.type == "cpu":  # where torch adds no sparse tensors
+        total = torch.zeros(weight.shape).index_add_(0, ids, of_rows.float())
+        return total.to(weight.dtype)
+    return _sparse(ids[None], of_rows, weight.shape)
 
 
 def _sparse(indices: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
