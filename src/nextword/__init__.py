@@ -1,12 +1,15 @@
 """Next-word distributions beyond softmax for Hugging Face language models.
 
-Public names are imported when first used, so that ``nextword --help`` does not wait for torch.
+Public names are imported when first used, so that ``nextword --help`` does not wait for torch. What is imported at once
+makes our models known to the Auto classes of transformers.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from nextword.model import registration
 
 if TYPE_CHECKING:
     from nextword import conditioning, frequency, heads, judges, metrics, objectives
@@ -16,29 +19,24 @@ if TYPE_CHECKING:
     from nextword.evaluation import evaluate
     from nextword.frequency import count_tokens
     from nextword.functional.rows import score_memory
-    from nextword.model import (
-        NextWordConfig,
-        NextWordForCausalLM,
-        NextWordForSeq2SeqLM,
-        NextWordSeq2SeqConfig,
-        attach,
-        load,
-    )
+    from nextword.model.attach import attach, load
+    from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
+    from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
 
 __version__ = "0.1.0"
 
 _HOME = {
     "AuxiliaryTokenizer": "nextword.conditioning.auxiliary_tokenizer",
     "NextToken": "nextword.distribution",
-    "NextWordConfig": "nextword.model",
-    "NextWordForCausalLM": "nextword.model",
-    "NextWordForSeq2SeqLM": "nextword.model",
-    "NextWordSeq2SeqConfig": "nextword.model",
-    "attach": "nextword.model",
+    "NextWordConfig": "nextword.model.config",
+    "NextWordForCausalLM": "nextword.model.modeling",
+    "NextWordForSeq2SeqLM": "nextword.model.modeling",
+    "NextWordSeq2SeqConfig": "nextword.model.config",
+    "attach": "nextword.model.attach",
     "check": "nextword.checker",
     "count_tokens": "nextword.frequency",
     "evaluate": "nextword.evaluation",
-    "load": "nextword.model",
+    "load": "nextword.model.attach",
     "score_memory": "nextword.functional.rows",
 }
 
@@ -62,6 +60,8 @@ __all__ = [
     "objectives",
     "score_memory",
 ]
+
+registration.register()
 
 
 def __getattr__(name: str) -> Any:

@@ -26,7 +26,7 @@ from nextword.checking.report import CheckFailedError, CheckReport, Row
 from nextword.checking.samples import Words, given_sample
 from nextword.conditioning import conditioner_spec
 from nextword.heads import head_spec
-from nextword.model import NextWordModel
+from nextword.model.modeling import NextWordModel
 
 __all__ = ["CheckFailedError", "CheckReport", "Row", "check"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conformance.families import inputs, tiny
+from conformance.families import inputs
 from conformance.heads import specs, with_head
 
 import nextword as nw

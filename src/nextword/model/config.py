@@ -6,10 +6,6 @@ from typing import Any, ClassVar
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from nextword.conditioning import parse_conditioner
-from nextword.heads import parse_head
-from nextword.objectives import parse_objective
-
 _OWN = frozenset({"text_config", "head", "objective", "conditioner", "auxiliary_encoder", "auto_map"})
 _FROM_BACKBONE = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
@@ -59,6 +55,13 @@ class NextWordConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Takes over what generation and training look for on the outermost configuration."""
+        # This file is imported with transformers' table of configurations. The models that go with them, which
+        # register themselves, and all that a configuration names are not needed before there is one.
+        import nextword.model.modeling  # noqa: F401
+        from nextword.conditioning import parse_conditioner
+        from nextword.heads import parse_head
+        from nextword.objectives import parse_objective
+
         if not isinstance(self.text_config, PreTrainedConfig):
             self.text_config = AutoConfig.for_model(**{"model_type": self._backbone_type} | (self.text_config or {}))
         super().__post_init__(**kwargs)
@@ -108,3 +111,7 @@ class NextWordSeq2SeqConfig(NextWordConfig):
 
     model_type = "nextword_seq2seq_lm"
     _backbone_type: ClassVar[str] = "t5"
+
+
+for _kind in (NextWordConfig, NextWordSeq2SeqConfig):
+    AutoConfig.register(_kind.model_type, _kind, exist_ok=True)

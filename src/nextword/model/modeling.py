@@ -330,3 +330,7 @@ class NextWordForSeq2SeqLM(NextWordModel, GenerationMixin):  # type: ignore[misc
 
     config_class = NextWordSeq2SeqConfig
     _auto_class_of_backbone = AutoModelForSeq2SeqLM
+
+
+AutoModelForCausalLM.register(NextWordConfig, NextWordForCausalLM, exist_ok=True)
+AutoModelForSeq2SeqLM.register(NextWordSeq2SeqConfig, NextWordForSeq2SeqLM, exist_ok=True)

@@ -1,0 +1,50 @@
+"""After ``import nextword`` the Auto classes of transformers know our models, whichever of the two is imported first.
+
+``AutoConfig.register`` needs transformers, which takes seconds to import, and ``nextword --help`` is not to wait for
+that. So where transformers has not read its table of configurations yet, ours go in as soon as it has. Their models
+follow when the first such configuration is made (:mod:`nextword.model.config`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+_TABLE = "transformers.models.auto.configuration_auto"
+
+
+def register() -> None:
+    """Makes our configurations known to ``AutoConfig``, now or as soon as there is one."""
+    if _TABLE in sys.modules:
+        _register_now()
+    elif not any(isinstance(finder, _AfterTheTable) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterTheTable())
+
+
+def _register_now() -> None:
+    import nextword.model.config  # noqa: F401  (registers what it defines)
+
+
+class _AfterTheTable:
+    """Finds transformers' table of configurations where it is, and runs :func:`_register_now` after it.
+
+    A ``MetaPathFinder`` in all but name: importing that class takes longer than the rest of ``import nextword``.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The table's own specification; None for every other module."""
+        spec = PathFinder.find_spec(fullname, path) if fullname == _TABLE else None
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def execute_and_register(module: ModuleType) -> None:
+            execute(module)
+            _register_now()
+
+        spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        return spec
