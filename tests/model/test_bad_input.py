@@ -55,7 +55,11 @@ def t5(width: int = 8) -> T5ForConditionalGeneration:
         ("softmax+ce", "mle", "a decoder-only model has none; use c, or attach a conditioner"),
         ({"head": "softmax", "partition": {}}, "mle", "at least one of context, encoder, pointer and rerank"),
         ({"head": "softmax", "partition": {"contxt": True}}, "mle", "head.partition.contxt: .* 'context'"),
-        ({"head": "softmax", "partition": {"context": True, "mode": "sum"}}, "mle", "head.partition.mode is .*'assign'"),
+        (
+            {"head": "softmax", "partition": {"context": True, "mode": "sum"}},
+            "mle",
+            "partition.mode is .*'assign'",
+        ),
         ("pg:3", "mle", "takes no arguments"),
         ({"head": "pg", "gate_bias": float("inf")}, "mle", "head.gate_bias is .*finite"),
         ({"head": "pg", "tanh": True}, "mle", "head.tanh: unknown key"),

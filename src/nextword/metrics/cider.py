@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from nextword.metrics import groups
-from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
+from nextword.metrics.metric import Metric, MetricConfig, Order, Score, Setup, UndefinedError, registry
 from nextword.metrics.ngrams import NGrams, TokenTexts
 from nextword.metrics.sample import Sample
 from nextword.metrics.units import WORD, find
@@ -93,7 +93,7 @@ def _similarities(grams: NGrams, number: int, sample_of: Int[np.ndarray, "R"]) -
 class CiderConfig(MetricConfig):
     """Settings of CIDEr-D."""
 
-    n: int = Field(default=4, ge=1)
+    n: Order = 4
     """Length of the longest n-grams."""
     sigma: float = Field(default=6.0, gt=0)
     """Width of the penalty on lengths that differ, in tokens."""

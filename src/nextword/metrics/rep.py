@@ -42,7 +42,8 @@ def ends_in_loop(tokens: Sequence[int], longest_phrase: int = LONGEST_PHRASE) ->
     >>> ends_in_loop([9, 1, 2, 3, 1, 2, 3]), ends_in_loop([1, 2] * 4), ends_in_loop([7] * 50), ends_in_loop([7] * 51)
     (True, False, False, True)
     """
-    copies = copies_at_end(tokens, longest_phrase)
+    # A phrase longer than the text stands in it once at most.
+    copies = copies_at_end(tokens, min(longest_phrase, max(1, len(tokens))))
     best = int(np.argmax(copies))
     return bool(copies[best] > 1 and (best + 1 >= SHORTEST_LOOP or copies[best] > MOST_COPIES))
 
