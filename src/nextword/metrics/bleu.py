@@ -14,6 +14,7 @@ from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Order, OrdersConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
+from nextword.metrics.tokens import expect_references
 from nextword.records import Measure
 
 Tokenize = Literal["13a", "intl", "char", "zh", "none"]
@@ -42,6 +43,8 @@ def bleu(
     >>> round(value, 4), counts.tolist()
     (0.7071, [[6.0, 6.0, 5.0, 3.0, 6.0, 5.0]])
     """
+    texts, references = list(texts), list(references)
+    expect_references(references, "bleu")
     counting = scorer or bleu_scorer(n)
     rows = [sentence_counts(counting, text, list(found)) for text, found in zip(texts, references, strict=True)]
     counts = np.array(rows, dtype=np.float64).reshape(len(rows), 2 + 2 * counting.max_ngram_order)
