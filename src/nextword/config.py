@@ -10,14 +10,18 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from nextword.registry import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
+
+LARGEST = 2**32 - 1
+"""No setting is a larger whole number, so that none overflows where it is used; where a cost grows with a setting, its
+field has a lower limit of its own."""
 
 _LONGEST_SHOWN = 200
 """Characters of a wrong value that a message shows."""
@@ -28,6 +32,15 @@ class Settings(BaseModel):
 
     # Schemas are built when first used: many classes are defined by an import, few of them are filled.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+    @model_validator(mode="after")
+    def _numbers_fit(self) -> Self:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            for number in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(number, int) and abs(number) > LARGEST:
+                    raise ValueError(f"{name} {is_but(number, f'at most {LARGEST:,}')}")
+        return self
 
 
 class SpecSettings(Settings):

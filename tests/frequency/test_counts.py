@@ -133,3 +133,17 @@ def test_expect_tokenizer() -> None:
     names = (tokenizer_fingerprint(one)[:12], tokenizer_fingerprint(other)[:12])
     with pytest.raises(ValueError, match=rf"f2: the counts of a text .* \({names[0]}\) than '.+' \({names[1]}\)"):
         counts.expect_tokenizer(other, "f2")
+
+
+@pytest.mark.parametrize("name", ["c.npy", "c.npz"])
+def test_objects_are_told_from_files_of_another_kind(tmp_path: Path, name: str) -> None:
+    content = np.array([1, None], dtype=object)
+    if name == "c.npy":
+        np.save(tmp_path / name, content, allow_pickle=True)
+    else:
+        np.savez(tmp_path / name, counts=content, tokenizer="", source="")
+    with pytest.raises(ValueError, match=r"it holds Python objects, not numbers \(an array of dtype object\)"):
+        TokenCounts.load(tmp_path / name)
+    (tmp_path / name).write_text("no array")
+    with pytest.raises(ValueError, match=r"it is neither a .npz nor a .npy file"):
+        TokenCounts.load(tmp_path / name)

@@ -123,5 +123,5 @@ def test_smoothing_of_the_second_missing_order() -> None:
 
 @pytest.mark.parametrize("config", [{"n": (0,)}, {"n": ()}, {"tokenize": "ja-mecab"}])
 def test_bad_settings(config: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=rf"bleu\.{next(iter(config))}(: | is )"):
+    with pytest.raises(ValueError, match=rf"bleu\.{next(iter(config))}"):
         measured([("a", ["a"])], **config)

@@ -11,7 +11,7 @@ from nextword.metrics import UndefinedError
 from nextword.metrics.distinct import distinct
 from tests.metrics.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
-TEXTS = st.lists(st.lists(st.integers(0, 4), max_size=12), max_size=6)
+TEXTS = st.lists(st.lists(st.integers(0, 4), max_size=12), min_size=1, max_size=6)
 
 
 def by_sets(text: list[int], n: int) -> float:

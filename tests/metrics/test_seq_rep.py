@@ -12,7 +12,7 @@ from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.seq_rep import seq_rep
 from tests.metrics.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
-TEXTS = st.lists(st.lists(st.integers(0, 4), max_size=12), max_size=6)
+TEXTS = st.lists(st.lists(st.integers(0, 4), max_size=12), min_size=1, max_size=6)
 
 
 def by_counting(text: list[int], n: int) -> float:

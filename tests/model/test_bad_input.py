@@ -58,7 +58,7 @@ def t5(width: int = 8) -> T5ForConditionalGeneration:
         (
             {"head": "softmax", "partition": {"context": True, "mode": "sum"}},
             "mle",
-            "head.partition.mode is .*'assign'",
+            "partition.mode is .*'assign'",
         ),
         ("pg:3", "mle", "takes no arguments"),
         ({"head": "pg", "gate_bias": float("inf")}, "mle", "head.gate_bias is .*finite"),

@@ -29,7 +29,7 @@ class CrossAttentionConfig(ConditionerConfig):
     """Which decoder layers get one instead, from 0; negative numbers count from the end."""
     heads: int | None = Field(default=None, ge=1)
     """Attention heads of a block; None: as many as the decoder's."""
-    expansion: int = Field(default=4, ge=1)
+    expansion: int = Field(default=4, ge=1, le=1000)
     """Width inside the feed-forward part, as a multiple of the decoder's."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on what the two parts of a block add."""

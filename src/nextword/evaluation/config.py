@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from nextword.config import Settings
 from nextword.evaluation.samples import PlainText
-from nextword.metrics.intervals import RESAMPLES
+from nextword.metrics.intervals import MOST_DRAWS, RESAMPLES
 from nextword.metrics.paired import PERMUTATIONS
 
 ALL = "all"
@@ -38,11 +38,11 @@ class EvaluateConfig(Settings):
     """Whether systems are tested against each other, which needs the same prompts in the same order."""
     wins: list[str] | None = None
     """Keys that vote in the table of wins; none: the first of each metric, or those it names."""
-    resamples: int = Field(default=RESAMPLES, ge=100)
-    """Draws of the bootstrap."""
-    permutations: int = Field(default=PERMUTATIONS, ge=100)
-    """Draws of the permutation test."""
-    seed: int = 0
+    resamples: int = Field(default=RESAMPLES, ge=100, le=MOST_DRAWS)
+    """Draws of the bootstrap; each reads all samples once more, and keeps a number for every measure."""
+    permutations: int = Field(default=PERMUTATIONS, ge=100, le=MOST_DRAWS)
+    """Draws of the permutation test, which cost as much."""
+    seed: int = Field(default=0, ge=0)
     """Of both."""
     device: str = "cpu"
     """Where models that a metric asks are run."""

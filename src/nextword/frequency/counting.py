@@ -33,6 +33,8 @@ SAVE_SECONDS = 30.0
 BATCHES_AT_ONCE = 8
 """Batches of each process between two looks at the time; a batch of a text file is a megabyte."""
 
+MOST_PROCESSES = 1024
+
 Progress = Callable[[int], None]
 """Told how many texts are done."""
 
@@ -66,11 +68,11 @@ def count_tokens(
         progress: Told how many texts are done, now and then.
 
     Raises:
-        ValueError: Nothing there, no such column, no token in it, a part asked of what has none, or unfinished counts
-            that were begun otherwise.
+        ValueError: Nothing there, no such column, no token in it, a part asked of what has none, too many processes,
+            or unfinished counts that were begun otherwise.
     """
-    if processes is not None and processes < 1:
-        raise ValueError(f"processes: at least 1, got {processes}")
+    if processes is not None and not 1 <= processes <= MOST_PROCESSES:
+        raise ValueError(f"processes: from 1 to {MOST_PROCESSES}, got {processes:,}; one for each core is enough")
     with _prepared(threads=processes in (None, 1)):
         corpus = open_corpus(data, "data", text_column=text_column, split=split, streaming=processes is None)
         counter = _counter(corpus, tokenizer)

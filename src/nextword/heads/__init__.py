@@ -6,7 +6,7 @@ import pkgutil
 from nextword.heads.dimensions import Dimensions
 from nextword.heads.head import Head, HeadConfig, RemembersTokens, registry
 from nextword.heads.modifiers import modifiers
-from nextword.heads.spec import head_spec, parse_head
+from nextword.heads.spec import build_head, head_spec, parse_head
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -16,6 +16,7 @@ __all__ = [
     "Head",
     "HeadConfig",
     "RemembersTokens",
+    "build_head",
     "head_spec",
     "modifiers",
     "parse_head",

@@ -22,9 +22,9 @@ class MultiInputConfig(Settings):
     layers: int | None = Field(default=None, ge=1)
     """How many of the last decoder layers are read; by default 3 for a decoder-only model and 1 for an encoder-decoder,
     as published."""
-    window: int = Field(default=3, ge=1)
+    window: int = Field(default=3, ge=1, le=10_000)
     """How many positions are read of each layer: the current one and those just before it."""
-    expansion: int = Field(default=1, ge=1)
+    expansion: int = Field(default=1, ge=1, le=1000)
     """Width of the hidden vector made of them, as a multiple of the width of the last state."""
 
 

@@ -22,7 +22,7 @@ class MixtureConfig(HeadConfig):
     """Settings of the mixture of softmaxes."""
 
     head: Literal["mos"] = "mos"
-    components: int = Field(default=3, ge=1)
+    components: int = Field(default=3, ge=1, le=1000)
     """K, the number of softmaxes."""
     gate: Literal["dynamic", "static", "uniform"] = "dynamic"
     """Where the weights come from: each position, one learned vector, or 1 / K."""

@@ -1,4 +1,4 @@
-"""Head specs: ``mos:3+mi`` and the like, to a typed config and back.
+"""Head specs: ``mos:3+mi`` and the like, to a typed config and back, and to a head.
 
 A spec is a head with its arguments, then modifiers: ``head[:argument,...][+modifier[:argument,...]]...``.
 A modifier fills one field of the head's config; a head takes the modifiers whose fields it has.
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nextword.allocation import built
 from nextword.config import read_term, validated, write_term
-from nextword.heads.head import HeadConfig, registry
+from nextword.heads.dimensions import Dimensions
+from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.modifiers import modifier_named, modifiers
 
 
@@ -42,6 +44,15 @@ def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
     if twice:
         raise ValueError(f"head.{twice[0]}: given as {given[twice[0]]!r} by '{spec['head']}' and as {spec[twice[0]]!r}")
     return validated(type(named), {**given, **spec, "head": named.head}, "head")
+
+
+def build_head(config: HeadConfig, dimensions: Dimensions) -> Head:
+    """The head of a config.
+
+    Raises:
+        ValueError: It cannot sit on such a model, or its parameters would not fit into memory.
+    """
+    return built(lambda: registry.get(config.head)(config, dimensions), f"head '{head_spec(config)}'")
 
 
 def _from_text(text: str) -> HeadConfig:

@@ -8,11 +8,13 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
+from pydantic import Field
 
 from nextword.metrics import groups
-from nextword.metrics.metric import Metric, MetricConfig, OrdersConfig, Score, Setup, UndefinedError, registry
+from nextword.metrics.metric import Metric, MetricConfig, Order, OrdersConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
+from nextword.metrics.tokens import expect_references
 from nextword.records import Measure
 
 Tokenize = Literal["13a", "intl", "char", "zh", "none"]
@@ -41,6 +43,8 @@ def bleu(
     >>> round(value, 4), counts.tolist()
     (0.7071, [[6.0, 6.0, 5.0, 3.0, 6.0, 5.0]])
     """
+    texts, references = list(texts), list(references)
+    expect_references(references, "bleu")
     counting = scorer or bleu_scorer(n)
     rows = [sentence_counts(counting, text, list(found)) for text, found in zip(texts, references, strict=True)]
     counts = np.array(rows, dtype=np.float64).reshape(len(rows), 2 + 2 * counting.max_ngram_order)
@@ -83,7 +87,7 @@ def bleu_of_sums(sums: Float[np.ndarray, "... K"], n: int) -> Float[np.ndarray, 
 class BleuConfig(OrdersConfig):
     """Settings of BLEU."""
 
-    n: tuple[int, ...] = (1, 2, 3, 4)
+    n: tuple[Order, ...] = Field(default=(1, 2, 3, 4), min_length=1)
     """The lengths n of the longest n-grams."""
     tokenize: Tokenize = "13a"
     """How sacrebleu cuts texts: "13a", "intl" (Unicode punctuation), "char", "zh" or "none" (at spaces)."""
@@ -102,8 +106,6 @@ class Bleu(Metric):
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:
         super().__init__(config, setup)
-        if not self.config.n or min(self.config.n) < 1:
-            raise ValueError(f"bleu.n: at least one length, each from 1, got {self.config.n}")
         self._scorer: Any = None
         self._counts: list[list[float]] = []
         self._any_word = False

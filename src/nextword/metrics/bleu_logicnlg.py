@@ -14,6 +14,7 @@ from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
+from nextword.metrics.tokens import expect_references
 from nextword.records import Measure
 
 WEIGHTS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.33, 0.33, 0.33))
@@ -43,6 +44,8 @@ def bleu_logicnlg(
     >>> [round(value, 4) for value in bleu_logicnlg(["a b c d"], [["a b c e", "x"]])]
     [0.75, 0.7071, 0.6329]
     """
+    references = list(references)
+    expect_references(references, "bleu-logicnlg")
     rows = [counts(text, found) for text, found in zip(texts, references, strict=True)]
     if not rows:
         raise ValueError("bleu-logicnlg: no texts")

@@ -11,14 +11,14 @@ from jaxtyping import Float, Int
 from pydantic import Field
 
 from nextword.metrics import groups
-from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.ngrams import NGrams, TokenTexts
+from nextword.metrics.metric import Metric, MetricConfig, Order, Score, Setup, UndefinedError, registry
+from nextword.metrics.ngrams import NGrams
 from nextword.metrics.sample import Sample
+from nextword.metrics.tokens import Text, expect_references, token_texts
 from nextword.metrics.units import WORD, find
 from nextword.records import Measure
 
 Cut = Literal["words", "spaces"]
-Tokens = Sequence[int] | Int[np.ndarray, "T"]
 
 _WORD = re.compile(rf"{WORD}(?:['’]{WORD})*")
 _CUTS: dict[Cut, Callable[[str], list[str]]] = {
@@ -29,9 +29,13 @@ _CUT_NAMES: dict[Cut, str] = {"words": "words in lower case without punctuation 
 
 
 def cider_d(
-    texts: Sequence[Tokens], references: Sequence[Sequence[Tokens]], n: int = 4, sigma: float = 6.0
+    texts: Sequence[Text],
+    references: Sequence[Sequence[Text]],
+    n: int = 4,
+    sigma: float = 6.0,
+    cut: Cut = "words",
 ) -> Float[np.ndarray, "N"]:
-    """CIDEr-D of each text, from 0 to 10, given tokens as numbers.
+    """CIDEr-D of each text, from 0 to 10.
 
     An n-gram g that occurs c_g times in a text weighs w_g = c_g · log(N / max(1, d_g)), where d_g of the N samples
     have it in a reference. For a text x and a reference y, with ‖·‖ the norm of all weights of length m,
@@ -44,14 +48,19 @@ def cider_d(
     there is the number of 2-grams, which is the number of tokens less one. Linear in the number of tokens.
 
     Args:
-        texts: What is judged.
-        references: For each text, what it is compared with, at least one.
+        texts: What is judged: texts, or their token ids.
+        references: For each text, what it is compared with, at least one, given as the texts are.
         n: Length of the longest n-grams.
         sigma: Width of the penalty on lengths that differ.
+        cut: Tokens of texts: "words" (lower case, without punctuation marks) or "spaces" (what spaces separate).
+
+    Raises:
+        ValueError: No texts, texts beside token ids, or a text without a list of references.
 
     >>> cider_d([[1, 2, 3], [4, 5, 6], [7]], [[[1, 2, 3]], [[4, 5, 7]], [[6], [7]]], n=2).round(3)
     array([10.  ,  6.45,  2.5 ])
     """
+    expect_references(references, "cider")
     if len(texts) != len(references):
         raise ValueError(f"cider: {len(texts)} texts, but references for {len(references)}")
     if not all(references):
@@ -59,7 +68,8 @@ def cider_d(
     sizes = np.array([len(found) for found in references], dtype=np.int64)
     number = len(texts)
     sample_of = np.concatenate([np.arange(number), np.repeat(np.arange(number), sizes)])
-    tokens = TokenTexts.of([*texts, *(reference for found in references for reference in found)])
+    everything = [*texts, *(reference for found in references for reference in found)]
+    (tokens,) = token_texts(everything, tokenize=_CUTS[cut], of="cider")
     pairs = np.maximum(tokens.lengths - 1, 0)
     penalty = np.exp(-((pairs[number:] - pairs[sample_of[number:]]) ** 2) / (2 * sigma**2))
     total = np.zeros(len(sample_of) - number)
@@ -93,7 +103,7 @@ def _similarities(grams: NGrams, number: int, sample_of: Int[np.ndarray, "R"]) -
 class CiderConfig(MetricConfig):
     """Settings of CIDEr-D."""
 
-    n: int = Field(default=4, ge=1)
+    n: Order = 4
     """Length of the longest n-grams."""
     sigma: float = Field(default=6.0, gt=0)
     """Width of the penalty on lengths that differ, in tokens."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,20 +18,31 @@ from nextword.metrics.metric import (
     registry,
 )
 from nextword.metrics.ngrams import NGrams, TokenTexts
+from nextword.metrics.tokens import Texts, Tokenize, token_texts
 from nextword.records import Measure
 
 
-def distinct(texts: Iterable[Sequence[int]] | TokenTexts, n: int) -> Float[np.ndarray, "N"]:
+def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
     """Distinct n-grams over n-grams **within each text**; NaN for a text without n-grams.
 
     Source: the intra-text form of F2-Softmax (Choi et al., 2020, section 4.1). Li et al. (2016) count over the whole
     corpus and divide by tokens, which is another number.
 
+    Args:
+        texts: Texts, or their token ids.
+        n: Length of the n-grams.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
+
+    Raises:
+        ValueError: No list of texts, or a length below 1.
+
+    >>> distinct(["to be to be", "so"], 2)
+    array([0.66666667,        nan])
     >>> distinct([[1, 2, 1, 2], [3]], 2)
     array([0.66666667,        nan])
     """
-    texts = texts if isinstance(texts, TokenTexts) else TokenTexts.of(texts)
-    return _shares(*distinct_and_all(texts.ngrams(n)))
+    (found,) = token_texts(texts, tokenize=tokenize)
+    return _shares(*distinct_and_all(found.ngrams(n)))
 
 
 def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -11,28 +11,36 @@ from pydantic import Field
 from nextword.metrics import groups
 from nextword.metrics.distinct import distinct_and_all
 from nextword.metrics.metric import MetricConfig, OfAllTexts, Order, Score, UndefinedError, registry
-from nextword.metrics.ngrams import TokenTexts
 from nextword.metrics.statistic import Statistic
+from nextword.metrics.tokens import Texts, Tokenize, token_texts
 from nextword.records import Measure
 
 MEAN = (1, 2, 3, 4)
 PRODUCT = (2, 3, 4)
 
 
-def diversity_mean(texts: Iterable[Sequence[int]] | TokenTexts, n: Sequence[int] = MEAN) -> Float[np.ndarray, "N"]:
+def diversity_mean(texts: Texts, n: Sequence[int] = MEAN, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
     """(1/K) sum_n distinct n-grams / n-grams of each text, over the K lengths in ``n``.
 
     NaN for a text without n-grams of one of them.
 
     Source: Locally typical sampling (Meister et al., 2022), n = 1..4, as HistAlign (Wan et al., 2023) cites it.
 
+    Args:
+        texts: Texts, or their token ids.
+        n: Lengths of the n-grams.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
+
+    Raises:
+        ValueError: No list of texts, or no length, or one below 1.
+
     >>> diversity_mean([[1, 2, 1, 2], [3]], n=[1, 2])
     array([0.58333333,        nan])
     """
-    return _mean(_columns(_by_length(texts, n), n))
+    return _mean(_columns(_by_length(texts, n, tokenize), n))
 
 
-def diversity_product(texts: Iterable[Sequence[int]] | TokenTexts, n: Sequence[int] = PRODUCT) -> float:
+def diversity_product(texts: Texts, n: Sequence[int] = PRODUCT, tokenize: Tokenize = "words") -> float:
     """prod_n (1 - rep_n), rep_n = 1 - (sum_i distinct n-grams of text i) / (sum_i n-grams of text i).
 
     An n-gram that occurs in two texts counts as distinct in both. NaN where no text has n-grams of one of the lengths.
@@ -41,10 +49,18 @@ def diversity_product(texts: Iterable[Sequence[int]] | TokenTexts, n: Sequence[i
     Differs from the code of Su et al., which leaves out the last n-gram of every text and rounds each rep_n to four
     digits.
 
+    Args:
+        texts: Texts, or their token ids.
+        n: Lengths of the n-grams.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
+
+    Raises:
+        ValueError: No list of texts, or no length, or one below 1.
+
     >>> round(diversity_product([[1, 2, 1, 2], [1, 2, 3]], n=[2, 3]), 6)
     0.8
     """
-    return float(_product(_columns(_by_length(texts, n), n).sum(axis=0)))
+    return float(_product(_columns(_by_length(texts, n, tokenize), n).sum(axis=0)))
 
 
 class DiversityConfig(MetricConfig):
@@ -108,12 +124,12 @@ def _listed(n: tuple[int, ...]) -> str:
     return ", ".join(map(str, n))
 
 
-def _by_length(texts: Iterable[Sequence[int]] | TokenTexts, n: Sequence[int]) -> list[Int[np.ndarray, "N 2"]]:
+def _by_length(texts: Texts, n: Sequence[int], tokenize: Tokenize = "words") -> list[Int[np.ndarray, "N 2"]]:
     """Different n-grams and n-grams of each text, for n = 1, 2, ... up to the longest wanted."""
     if not n or min(n) < 1:
         raise ValueError(f"n-gram diversity: lengths from 1 are needed, got {list(n)}")
-    texts = texts if isinstance(texts, TokenTexts) else TokenTexts.of(texts)
-    return [np.stack(distinct_and_all(grams), axis=1) for grams in texts.ngrams_up_to(max(n))]
+    (found,) = token_texts(texts, tokenize=tokenize)
+    return [np.stack(distinct_and_all(grams), axis=1) for grams in found.ngrams_up_to(max(n))]
 
 
 def _columns(by_length: list[Int[np.ndarray, "N 2"]], n: Sequence[int]) -> Float[np.ndarray, "N K2"]:

@@ -14,6 +14,9 @@ RESAMPLES = 2000
 DRAWN_AT_ONCE = 4_000_000
 """Counts of draws held in memory at once."""
 
+MOST_DRAWS = 1_000_000
+"""Draws of a bootstrap or permutation test: each reads every sample, and keeps a number for each measure."""
+
 KNOWN_DRAWS = 0.99
 """Share of draws that must have a value: with few samples, some draws are of those without one only."""
 
@@ -53,8 +56,9 @@ def bootstrap_values(
         Their values; NaN where a draw has none.
 
     Raises:
-        ValueError: They have different numbers of samples, or fewer than two.
+        ValueError: They have different numbers of samples, or fewer than two, or too many draws are asked for.
     """
+    expect_draws(resamples, "resamples")
     sizes = {len(statistic.parts) for statistic in statistics}
     if len(sizes) != 1:
         raise ValueError(f"bootstrap: the statistics have {sorted(sizes)} samples, they need one number")
@@ -73,6 +77,18 @@ def bootstrap_values(
         blocks.append([s.combine(total) for s, total in zip(statistics, sums, strict=True)])
     values: Float[np.ndarray, "S R"] = np.concatenate([np.stack(block) for block in blocks], axis=1)
     return values
+
+
+def expect_draws(number: int, name: str) -> None:
+    """Raises ValueError where so many draws would not end, or not fit into memory.
+
+    Args:
+        number: Of draws.
+        name: What they are called.
+    """
+    if not 1 <= number <= MOST_DRAWS:
+        size = f": their values would take {8 * number / 1e9:,.0f} GB for each measure" if number > MOST_DRAWS else ""
+        raise ValueError(f"{name}: from 1 to {MOST_DRAWS:,} draws, got {number:,}{size}")
 
 
 def percentiles(values: Float[np.ndarray, "R"], confidence: float = CONFIDENCE) -> Interval:

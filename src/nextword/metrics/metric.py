@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 
 from nextword.config import SpecSettings, read_term, validated
-from nextword.metrics.ngrams import TokenTexts
+from nextword.metrics.ngrams import LONGEST, TokenTexts
 from nextword.metrics.sample import Sample
 from nextword.metrics.statistic import Statistic
 from nextword.metrics.units import Unit, Words
@@ -196,7 +196,7 @@ def _named(name: str) -> type[Metric]:
     return registry.get(name)
 
 
-Order = Annotated[int, Field(ge=1)]
+Order = Annotated[int, Field(ge=1, le=LONGEST)]
 """A length n of n-grams."""
 
 

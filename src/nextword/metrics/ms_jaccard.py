@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -12,13 +12,15 @@ from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Order, OrdersConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.ngrams import TokenTexts
 from nextword.metrics.sample import MissingFieldError, Sample
+from nextword.metrics.tokens import Texts, Tokenize, token_texts
 from nextword.records import Measure
 
 
 def ms_jaccard(
-    generated: Iterable[Sequence[int]] | TokenTexts,
-    references: Iterable[Sequence[int]] | TokenTexts,
+    generated: Texts,
+    references: Texts,
     n: Sequence[int] = (1, 2, 3),
+    tokenize: Tokenize = "words",
 ) -> Float[np.ndarray, "K"]:
     """Geometric mean of the Jaccard indices of m-gram multisets, m = 1..n, for each of the K lengths in ``n``.
 
@@ -29,9 +31,10 @@ def ms_jaccard(
     Source: Jointly measuring diversity and quality in text generation models (Alihosseini et al., 2019).
 
     Args:
-        generated: S1, at least one text, in tokens.
-        references: S2; its number of texts may differ.
+        generated: S1, at least one text; texts, or their token ids.
+        references: S2, given as S1 is; its number of texts may differ.
         n: Longest n-grams, each a value of its own.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
 
     Raises:
         ValueError: A side has no text, or a length is below 1.
@@ -39,8 +42,7 @@ def ms_jaccard(
     >>> ms_jaccard([[1, 2, 3]], [[1, 2, 4], [1, 2, 3]], n=[1, 2]).round(4)
     array([0.7143, 0.6547])
     """
-    first = generated if isinstance(generated, TokenTexts) else TokenTexts.of(generated)
-    second = references if isinstance(references, TokenTexts) else TokenTexts.of(references)
+    first, second = token_texts(generated, references, tokenize=tokenize, of="generated and references")
     if not len(first) or not len(second) or not n or min(n) < 1:
         raise ValueError(
             f"MS-Jaccard: texts on both sides and lengths from 1 are needed, got {len(first)} generated texts, "

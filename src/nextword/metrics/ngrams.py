@@ -9,6 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
+LONGEST = 1000
+"""Tokens of the longest n-grams that are counted: each n takes another pass over all tokens."""
+
 
 @dataclass(frozen=True)
 class NGrams:
@@ -65,7 +68,7 @@ class TokenTexts:
         """All n-grams.
 
         Raises:
-            ValueError: ``n`` is below 1.
+            ValueError: ``n`` is below 1 or above ``LONGEST``.
         """
         return deque(self.ngrams_up_to(n), maxlen=1).pop()
 
@@ -73,13 +76,17 @@ class TokenTexts:
         """The n-grams for n = 1, 2, ..., ``longest``, each made of a shorter one and a token more.
 
         Raises:
-            ValueError: ``longest`` is below 1.
+            ValueError: ``longest`` is below 1 or above ``LONGEST``.
 
         >>> [grams.ids.tolist() for grams in TokenTexts.of([[5, 7, 5, 7], [7, 5]]).ngrams_up_to(2)]
         [[0, 1, 0, 1, 1, 0], [0, 1, 0, 1]]
         """
         if longest < 1:
             raise ValueError(f"n-grams: n must be at least 1, got {longest}")
+        if longest > LONGEST:
+            raise ValueError(
+                f"n-grams: n must be at most {LONGEST:,}, got {longest:,}: each n up to it takes a pass over all tokens"
+            )
         text = np.repeat(np.arange(len(self)), self.lengths)
         # how many tokens there are from each to the end of its text
         left = np.repeat(np.cumsum(self.lengths), self.lengths) - np.arange(len(self.tokens))

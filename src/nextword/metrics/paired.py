@@ -11,7 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from nextword.metrics.intervals import DRAWN_AT_ONCE, RESAMPLES, Interval, bootstrap_values, percentiles
+from nextword.metrics.intervals import (
+    DRAWN_AT_ONCE,
+    RESAMPLES,
+    Interval,
+    bootstrap_values,
+    expect_draws,
+    percentiles,
+)
 from nextword.metrics.statistic import Statistic
 
 PERMUTATIONS = 10_000
@@ -51,8 +58,9 @@ def paired_tests(
         One test each; None with fewer than two samples, or where a draw leaves a statistic without a value.
 
     Raises:
-        ValueError: The systems do not have the same samples.
+        ValueError: The systems do not have the same samples, or too many draws are asked for.
     """
+    expect_draws(permutations, "permutations")
     if not first:
         return []
     for a, b in zip(first, second, strict=True):

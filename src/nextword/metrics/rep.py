@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Int
 from pydantic import Field
@@ -11,6 +9,7 @@ from pydantic import Field
 from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, registry
 from nextword.metrics.sample import Sample
+from nextword.metrics.tokens import Text, Tokenize, token_ids
 from nextword.records import Measure
 
 LONGEST_PHRASE = 90
@@ -20,18 +19,25 @@ MOST_COPIES = 50
 """Shorter ones are a loop from one copy more than this."""
 
 
-def copies_at_end(tokens: Sequence[int], longest_phrase: int = LONGEST_PHRASE) -> Int[np.ndarray, "P"]:
+def copies_at_end(
+    text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words"
+) -> Int[np.ndarray, "P"]:
     """How often the last n tokens stand back-to-back at the end, for n = 1, 2, ...; 1 where they do not repeat.
+
+    Args:
+        text: A text, or its token ids.
+        longest_phrase: The largest n.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
 
     >>> copies_at_end([9, 1, 2, 1, 2, 1, 2, 1, 2], 5).tolist()
     [1, 4, 1, 2, 1]
     """
     # Read backwards, the tokens agree with themselves n further on over m tokens: that makes 1 + m // n copies.
-    agreement = np.array(_agreement(list(tokens)[::-1], longest_phrase), dtype=np.int64)
+    agreement = np.array(_agreement(token_ids(text, tokenize).tolist()[::-1], longest_phrase), dtype=np.int64)
     return 1 + agreement // np.arange(1, longest_phrase + 1)
 
 
-def ends_in_loop(tokens: Sequence[int], longest_phrase: int = LONGEST_PHRASE) -> bool:
+def ends_in_loop(text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tokenize = "words") -> bool:
     """Whether the phrase with most copies at the end makes a loop; of phrases with equally many, the shortest is taken.
 
     A loop has more than one copy of 3 tokens or more, or more than 50 copies of fewer.
@@ -39,10 +45,19 @@ def ends_in_loop(tokens: Sequence[int], longest_phrase: int = LONGEST_PHRASE) ->
     Source: the script of The curious case of neural text degeneration (Holtzman et al., 2020), as F2-Softmax (Choi et
     al., 2020) uses it. Time is linear in the tokens, whatever the longest phrase.
 
+    Args:
+        text: A text, or its token ids.
+        longest_phrase: Longest phrase that is looked for, in tokens.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
+
+    >>> ends_in_loop("we saw a cat, a cat, a cat,"), ends_in_loop("we saw a cat")
+    (True, False)
     >>> ends_in_loop([9, 1, 2, 3, 1, 2, 3]), ends_in_loop([1, 2] * 4), ends_in_loop([7] * 50), ends_in_loop([7] * 51)
     (True, False, False, True)
     """
-    copies = copies_at_end(tokens, longest_phrase)
+    # A phrase longer than the text stands in it once at most.
+    tokens = token_ids(text, tokenize)
+    copies = copies_at_end(tokens, min(longest_phrase, max(1, len(tokens))))
     best = int(np.argmax(copies))
     return bool(copies[best] > 1 and (best + 1 >= SHORTEST_LOOP or copies[best] > MOST_COPIES))
 

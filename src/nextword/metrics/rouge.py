@@ -14,6 +14,7 @@ from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
 from nextword.metrics.subsequence import CommonSubsequence
+from nextword.metrics.tokens import expect_references
 from nextword.metrics.units import letters
 from nextword.records import Measure
 
@@ -91,6 +92,7 @@ def rouge(
     """
     from rouge_score.rouge_scorer import RougeScorer
 
+    expect_references([references], "rouge")
     if not references:
         raise ValueError("rouge: a text has no reference")
     cut = tokenizer or _published()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,15 +17,16 @@ from nextword.metrics.metric import (
     UndefinedError,
     registry,
 )
-from nextword.metrics.ngrams import NGrams, TokenTexts
+from nextword.metrics.ngrams import NGrams
 from nextword.metrics.statistic import Statistic
+from nextword.metrics.tokens import Texts, Tokenize, token_texts
 from nextword.records import Measure
 
 EPSILON = 0.1
 """Stands for a number of matches of 0 (method 1 of Chen and Cherry, 2014)."""
 
 
-def self_bleu(texts: Iterable[Sequence[int]] | TokenTexts, n: Sequence[int] = (1, 2, 3)) -> Float[np.ndarray, "K N"]:
+def self_bleu(texts: Texts, n: Sequence[int] = (1, 2, 3), tokenize: Tokenize = "words") -> Float[np.ndarray, "K N"]:
     """BLEU of each text with **all other texts** as references: a row for each of the K lengths in ``n``.
 
     With c(g) the count of an m-gram g in the text and C(g) its largest count in any other text,
@@ -39,29 +40,33 @@ def self_bleu(texts: Iterable[Sequence[int]] | TokenTexts, n: Sequence[int] = (1
     Source: Texygen (Zhu et al., 2018); equal to ``sentence_bleu`` of nltk with uniform weights and its ``method1``.
 
     Args:
-        texts: At least two, in tokens.
+        texts: At least two texts, or their token ids.
         n: Longest n-grams, each a BLEU of its own.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
 
     Raises:
         ValueError: Fewer than two texts, or a length below 1.
 
+    >>> self_bleu(["to be or", "to be so", "no"], n=[1, 2]).round(4)
+    array([[0.6667, 0.6667, 0.    ],
+           [0.5774, 0.5774, 0.    ]])
     >>> self_bleu([[1, 2, 3], [1, 2, 4], [5]], n=[1, 2]).round(4)
     array([[0.6667, 0.6667, 0.    ],
            [0.5774, 0.5774, 0.    ]])
     """
-    texts = texts if isinstance(texts, TokenTexts) else TokenTexts.of(texts)
-    if len(texts) < 2 or not n or min(n) < 1:
-        raise ValueError(f"self-BLEU: two texts and lengths from 1 are needed, got {len(texts)} texts, n {list(n)}")
-    log_sum = np.zeros(len(texts))
-    shares_a_token = np.zeros(len(texts), dtype=np.bool_)
+    (found,) = token_texts(texts, tokenize=tokenize)
+    if len(found) < 2 or not n or min(n) < 1:
+        raise ValueError(f"self-BLEU: two texts and lengths from 1 are needed, got {len(found)} texts, n {list(n)}")
+    log_sum = np.zeros(len(found))
+    shares_a_token = np.zeros(len(found), dtype=np.bool_)
     log_precision = []  # of the geometric mean up to 1, 2, ...
-    for m, grams in enumerate(texts.ngrams_up_to(max(n)), 1):
+    for m, grams in enumerate(found.ngrams_up_to(max(n)), 1):
         matches = _matches(grams)
         if m == 1:
             shares_a_token = matches > 0
         log_sum = log_sum + np.log(np.where(matches > 0, matches, EPSILON) / np.maximum(grams.totals(), 1))
         log_precision.append(log_sum / m)
-    bleu = _brevity_penalty(texts.lengths) * np.exp(np.stack([log_precision[one - 1] for one in n]))
+    bleu = _brevity_penalty(found.lengths) * np.exp(np.stack([log_precision[one - 1] for one in n]))
     return np.where(shares_a_token, bleu, 0.0)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 import numpy as np
 from jaxtyping import Float
 from pydantic import Field
@@ -20,8 +18,8 @@ from nextword.metrics.metric import (
     UndefinedError,
     registry,
 )
-from nextword.metrics.ngrams import TokenTexts
 from nextword.metrics.sample import Sample
+from nextword.metrics.tokens import Texts, Tokenize
 from nextword.metrics.units import Words
 from nextword.records import Measure
 
@@ -29,15 +27,23 @@ FEWEST_WORDS = 4
 """Completions of fewer words are left out of the word form."""
 
 
-def seq_rep(texts: Iterable[Sequence[int]] | TokenTexts, n: int) -> Float[np.ndarray, "N"]:
+def seq_rep(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
     """1 - distinct n-grams / n-grams of each text; NaN for a text without n-grams.
 
     Source: Neural text generation with unlikelihood training (Welleck et al., 2020).
 
+    Args:
+        texts: Texts, or their token ids.
+        n: Length of the n-grams.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
+
+    Raises:
+        ValueError: No list of texts, or a length below 1.
+
     >>> seq_rep([[1, 2, 1, 2, 1], [3]], 2)
     array([0.5, nan])
     """
-    return 1 - distinct(texts, n)
+    return 1 - distinct(texts, n, tokenize)
 
 
 class SeqRepConfig(OrdersConfig):

@@ -9,7 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from nextword.conditioning import parse_conditioner
+from nextword.allocation import built
+from nextword.conditioning import conditioner_spec, parse_conditioner
 from nextword.conditioning import registry as conditioners
 from nextword.conditioning.encoder import fingerprint, longest_text, new_encoder
 from nextword.heads import Dimensions
@@ -42,7 +43,9 @@ class Conditioned:
             encoder = new_encoder(self.config.auxiliary_encoder["config"])
             encoder.config._name_or_path = self.config.auxiliary_encoder["name"]
         self.auxiliary_encoder = encoder
-        self.conditioner = conditioners.get(config.conditioner)(config, dimensions, decoder.num_attention_heads)
+        kind, heads = conditioners.get(config.conditioner), decoder.num_attention_heads
+        name = f"conditioner '{conditioner_spec(config)}'"
+        self.conditioner = built(lambda: kind(config, dimensions, heads), name)
         self.conditioner.place_in(self.backbone)
 
     @property

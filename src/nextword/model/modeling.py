@@ -14,8 +14,7 @@ from nextword.conditioning.encoder import width_of
 from nextword.config import validated
 from nextword.context import Context
 from nextword.distribution import NextToken
-from nextword.heads import Dimensions, head_spec, parse_head
-from nextword.heads import registry as heads
+from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.head import Draw
 from nextword.model.conditioned import Conditioned
 from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
@@ -73,8 +72,7 @@ class NextWordModel(HeadGeneration, Conditioned, Loading, PreTrainedModel):
         self._refuse_history_without_cache()
 
     def _new_head(self, spec: Any) -> nn.Module:
-        config = parse_head(spec)
-        head = heads.get(config.head)(config, self._dimensions())
+        head = build_head(parse_head(spec), self._dimensions())
         self.config.head = head.config.model_dump()  # building may have filled something in
         return head
 

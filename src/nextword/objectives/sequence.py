@@ -25,14 +25,14 @@ class SequenceConfig(Settings):
 
     rate: float = Field(default=0.5, gt=0, le=1)
     """Share of the updates that are sequence updates (published: 0.5); each is either that or a token update."""
-    prefix: int = Field(default=50, ge=1)
+    prefix: int = Field(default=50, ge=1, le=1_000_000)
     """Tokens of a prefix; a row that is shorter is a prefix as a whole. An encoder-decoder model continues its source,
     whatever its length."""
-    continuation: int = Field(default=100, ge=1)
+    continuation: int = Field(default=100, ge=1, le=100_000)
     """Tokens that the model writes after each prefix, greedily and without stopping at the end token."""
-    n: int = Field(default=4, ge=1)
+    n: int = Field(default=4, ge=1, le=1000)
     """Tokens of an n-gram."""
-    prefixes: int | None = Field(default=None, ge=1)
+    prefixes: int | None = Field(default=None, ge=1, le=10_000)
     """Prefixes cut from each row, one behind the other; None: one for every ``prefix + continuation`` tokens of the
     row, at least one."""
     seed: int = 0

@@ -35,13 +35,13 @@ PARTS = ("train", "validation", "test")
 class StartConfig(Settings):
     """The tiny GPT-2 that stands in for a pretrained model, and its training on generated text."""
 
-    n_layer: int = Field(default=2, ge=1)
+    n_layer: int = Field(default=2, ge=1, le=1000)
     """Transformer layers."""
-    n_embd: int = Field(default=64, ge=4)
+    n_embd: int = Field(default=64, ge=4, le=100_000)
     """Width of the states: the rank of a softmax is at most this plus one."""
     n_head: int = Field(default=4, ge=1)
     """Attention heads; must divide n_embd."""
-    documents: int = Field(default=20_000, ge=100)
+    documents: int = Field(default=20_000, ge=100, le=10_000_000)
     """Generated documents."""
     block: int = Field(default=64, ge=16)
     """Tokens of one training row."""

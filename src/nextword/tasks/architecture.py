@@ -25,8 +25,10 @@ class Architecture:
     has_encoder: bool
 
     def new(self, config: PretrainedConfig) -> PreTrainedModel:
-        """A model with random weights."""
-        model: PreTrainedModel = self._class().from_config(config)
+        """A model with random weights; ValueError where it would not fit into memory."""
+        from nextword.allocation import built
+
+        model: PreTrainedModel = built(lambda: self._class().from_config(config), "task.start")
         return model
 
     def load(self, source: str, **kwargs: Any) -> PreTrainedModel:

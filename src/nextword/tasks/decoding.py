@@ -42,7 +42,7 @@ class Decoding(Settings):
     """Draw from the most probable tokens that make up this share."""
     temperature: float = Field(default=1.0, gt=0)
     """Log-probabilities are divided by it before a token is drawn."""
-    beams: int = Field(default=1, ge=1)
+    beams: int = Field(default=1, ge=1, le=1000)
     """Beams of a search without chance; 1 is greedy."""
 
     @model_validator(mode="before")

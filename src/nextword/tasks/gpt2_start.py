@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Gpt2StartConfig(Settings):
     """The small GPT-2 that all methods start from where no pretrained model is given."""
 
-    n_layer: int = Field(default=3, ge=1)
+    n_layer: int = Field(default=3, ge=1, le=1000)
     """Transformer layers."""
-    n_embd: int = Field(default=128, ge=4)
+    n_embd: int = Field(default=128, ge=4, le=100_000)
     """Width of the states."""
     n_head: int = Field(default=4, ge=1)
     """Attention heads; must divide n_embd."""

@@ -15,15 +15,15 @@ class Seq2SeqStartConfig(Settings):
 
     data: str | None = None
     """Another folder or file to train it on, read like task.data, its training part; None: the training pairs."""
-    d_model: int = Field(default=128, ge=4)
+    d_model: int = Field(default=128, ge=4, le=100_000)
     """Width of the states; a multiple of num_heads."""
-    d_ff: int = Field(default=384, ge=4)
+    d_ff: int = Field(default=384, ge=4, le=1_000_000)
     """Width inside the feed-forward layers."""
-    num_layers: int = Field(default=2, ge=1)
+    num_layers: int = Field(default=2, ge=1, le=1000)
     """Layers of the encoder."""
-    num_decoder_layers: int = Field(default=2, ge=1)
+    num_decoder_layers: int = Field(default=2, ge=1, le=1000)
     """Layers of the decoder."""
-    num_heads: int = Field(default=4, ge=1)
+    num_heads: int = Field(default=4, ge=1, le=1000)
     """Attention heads."""
     feed_forward: Literal["gated-gelu", "relu"] = "gated-gelu"
     """Feed-forward layers of T5 1.1 or of the first T5."""
@@ -42,7 +42,7 @@ class GenerationConfig(Settings):
 
     pairs: int = Field(default=300, ge=1)
     """Test pairs, from the first, whose targets are generated."""
-    beams: int = Field(default=1, ge=1)
+    beams: int = Field(default=1, ge=1, le=1000)
     """Beams; 1 is greedy."""
     max_new_tokens: int | None = Field(default=None, ge=1)
     """Longest output; None: as long as the longest target."""
