@@ -9,14 +9,17 @@ import os
 import textwrap
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from nextword.registry import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+"""A seed that every library takes."""
 
 _LONGEST_SHOWN = 200
 """Characters of a wrong value that a message shows."""

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from nextword.config import Settings
+from nextword.config import Seed, Settings
 from nextword.metrics.intervals import RESAMPLES
 from nextword.metrics.paired import PERMUTATIONS
 
@@ -28,6 +28,8 @@ class EvaluateConfig(Settings):
     """Token ids of the samples that are no text (padding, beginning and end), where no tokenizer says which."""
     fields: dict[str, str] = Field(default={})
     """Names that the files use for fields of a sample, for instance {"text": "prediction"}."""
+    features: str | None = None
+    """Folder in which features of models are kept; none: beside each samples file."""
     human: bool = True
     """Whether the first references are scored as if a system had written them."""
     paired: bool = True
@@ -38,7 +40,7 @@ class EvaluateConfig(Settings):
     """Draws of the bootstrap."""
     permutations: int = Field(default=PERMUTATIONS, ge=100)
     """Draws of the permutation test."""
-    seed: int = 0
+    seed: Seed = 0
     """Of both."""
     device: str = "cpu"
     """Where models that a metric asks are run."""
