@@ -10,9 +10,9 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Self, TypeVar, get_args
+from typing import Annotated, Any, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from nextword.registry import did_you_mean
@@ -22,6 +22,9 @@ M = TypeVar("M", bound=BaseModel)
 LARGEST = 2**32 - 1
 """No setting is a larger whole number, so that none overflows where it is used; where a cost grows with a setting, its
 field has a lower limit of its own."""
+
+Seed = Annotated[int, Field(ge=0, le=LARGEST)]
+"""A seed that every library takes."""
 
 _LONGEST_SHOWN = 200
 """Characters of a wrong value that a message shows."""

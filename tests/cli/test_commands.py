@@ -142,9 +142,9 @@ def test_ctrl_c_says_what_is_finished_and_how_to_go_on(tmp_path, monkeypatch):
 
 def test_quickstart_takes_overrides(tmp_path):
     small = [word for word in SMALL if not word.startswith("methods")]
-    done = run("quickstart", "--out", tmp_path / "q", *small, 'methods=["softmax"]')
+    done = run("quickstart", "--out", tmp_path / "q", *small, 'methods=["softmax"]', "seeds=[0, 3]")
     assert done.exit_code == 0, done.output
-    assert len(Results.load(tmp_path / "q" / "results.json").runs) == 1
+    assert [run.seed for run in Results.load(tmp_path / "q" / "results.json").runs] == [0, 3]
 
 
 def test_check_passes_a_good_model(compared):
@@ -222,3 +222,33 @@ def test_list_shows_what_is_registered_and_breaks_no_name(kind, names, width):
 )
 def test_first_sentence(text, sentence):
     assert first_sentence(text) == sentence
+
+
+def test_failed_runs_have_an_exit_code_and_a_line_of_their_own(tmp_path):
+    broken = 'methods=[{head="softmax", label="broken", training={learning_rate=1e30}}, "mos:2"]'
+    small = [word for word in SMALL if not word.startswith("training.steps")]
+    done = run("quickstart", "--out", tmp_path, *small, broken, "seeds=[0]", "training.steps=3")
+    assert done.exit_code == 3, done.output
+    assert "failed: broken, seed 0: diverged at step 2: the loss is" in done.output
+    assert "[1/2] mos:2, seed 0: " in done.output
+    assert "To try again: " in done.output
+    page = (tmp_path / "report.html").read_text()
+    assert "Without a result" in page
+    assert "diverged at step 2" in page
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x00\xff", "recipe.toml is no recipe: a recipe is TOML, which is text in UTF-8"),
+        (b"plain words", "recipe.toml is no recipe: it is not TOML"),
+        (b'methodz = ["softmax"]\ntask = "ambiguous"', "methodz: unknown key. Did you mean 'methods'?"),
+        (b'methods = ["softmax"]', "task: missing"),
+        (b'methods = ["softmax"]\ntask = "ambiguous"\nseeds = [-1]', "seeds.0: Input should be greater than or equal"),
+    ],
+)
+def test_mistakes_in_a_recipe_are_named(content, message, tmp_path):
+    (tmp_path / "recipe.toml").write_bytes(content)
+    refused = run("compare", tmp_path / "recipe.toml", "--out", tmp_path / "out")
+    assert (refused.exit_code, message in refused.output) == (2, True), refused.output
+    assert not (tmp_path / "out").exists()

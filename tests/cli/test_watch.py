@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from nextword.cli.watch import Bars, Lines, headline, watching
-from nextword.records import Cost, Evaluation, MetricValue, RunRecord
+from nextword.records import Cost, Evaluation, FailedRun, MetricValue, RunRecord
 
 RECORD = RunRecord(
     method="cache [x]",
@@ -49,3 +50,15 @@ def test_headline_has_the_first_of_every_group_of_measures():
 
 def test_bars_on_a_terminal_keep_finished_runs():
     assert headline(RECORD) in watched(terminal=True)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_failed_run_is_a_line(terminal):
+    text = io.StringIO()
+    with watching(Console(file=text, force_terminal=terminal, width=100)) as progress:
+        progress.planned(4, 1)
+        progress.began("[x], seed 3", "training")
+        progress.failed(
+            FailedRun(method="[x]", head="cache", objective="mle", seed=3, reason="KeyError: 1", traceback="runs/x.txt")
+        )
+    assert "failed: [x], seed 3: KeyError: 1 (runs/x.txt)" in text.getvalue()

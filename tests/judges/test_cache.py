@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from full_disk import largest_file
+from typer.testing import CliRunner
 
+from nextword.cli import app
+from nextword.evaluation import evaluate
 from nextword.judges import cache as module
 from nextword.judges.cache import FeatureCache, key_of
+from nextword.records import DiskFullError
 
 SETTINGS = {"model": "m1", "max_length": 8}
 
@@ -152,7 +158,7 @@ def test_features_that_are_no_numbers_are_refused_and_not_kept(tmp_path: Path) -
 
 def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ValueError, match=r"cannot be kept in .*file.*Name another folder, or none"):
+    with pytest.raises(ValueError, match=r"cannot be kept in .*file.*Name another folder: --features FOLDER"):
         rows(tmp_path / "file", Counted(TEXTS))
 
 
@@ -170,3 +176,27 @@ def test_progress_counts_what_is_computed() -> None:
 def test_keys_tell_parts_apart() -> None:
     keys = [("ab",), ("a", "b"), ("b", "a"), ("", "ab"), ("ab", ""), ("정말",), ("\ud800",)]
     assert len({key_of(*parts) for parts in keys}) == len(keys)
+
+
+def test_features_lie_beside_the_samples_or_where_they_are_asked_for(tmp_path: Path, bert_folder: str) -> None:
+    samples = tmp_path / "samples" / "mine.jsonl"
+    samples.parent.mkdir()
+    lines = [json.dumps({"prompt": text, "text": text[::-1]}) + "\n" for text in TEXTS]
+    samples.write_text("".join(lines), encoding="utf-8")
+    asked = {"systems": {"mine": [str(samples)]}, "metrics": [{"metric": "coherence", "encoder": bert_folder}]}
+    elsewhere = evaluate({**asked, "features": tmp_path / "kept"})
+    assert [path.name for path in samples.parent.iterdir()] == ["mine.jsonl"]
+    assert list((tmp_path / "kept").rglob("*.npz"))
+    beside = evaluate(asked)
+    assert list((samples.parent / "mine.jsonl.features").rglob("*.npz"))
+    assert beside.systems[0].values == elsewhere.systems[0].values
+    words = ["evaluate", str(samples), "--metrics", "coherence", "--set", f"coherence.encoder={bert_folder}"]
+    done = CliRunner().invoke(app, [*words, "--features", str(tmp_path / "third"), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert list((tmp_path / "third").rglob("*.npz"))
+
+
+def test_a_full_disk_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(DiskFullError, match=r"\.npz cannot be written: .*Make room"), largest_file(500):
+        rows(tmp_path, Counted([str(number) for number in range(100)]))
+    assert not list(tmp_path.rglob("*.tmp"))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.records import Evaluation, MetricValue, Results
+from nextword.records import DiskFullError, Evaluation, MetricValue, Results
 from nextword.training import compare as module
 from nextword.training.compare import compare
 from nextword.training.recipe import configured
+from tests.full_disk import largest_file
 from tests.training.conftest import Counting, Heard
 
 pytestmark = pytest.mark.usefixtures("counting", "quick_report")
@@ -115,3 +116,15 @@ def test_a_run_of_which_nothing_could_be_measured_failed(tmp_path, monkeypatch):
     monkeypatch.setattr(Counting, "evaluate", lambda *_: nothing)
     results = compare(configured({**RECIPE, "methods": ["softmax"]}), tmp_path)
     assert [failed.reason for failed in results.failures] == ["nothing could be measured: nll is nan"]
+
+
+@pytest.mark.parametrize("room", [100, 6_000, 20_000, 40_000])
+def test_a_full_disk_ends_the_comparison_in_one_line_and_the_same_call_does_the_rest(tmp_path, room):
+    config = configured({**RECIPE, "methods": ["softmax", "cache"], "training": {"save_every": 2}})
+    one_line = pytest.raises(DiskFullError, match=r"^[^\n]+ cannot be written: [^\n]+\. Make room and run[^\n]+$")
+    with one_line, largest_file(room):
+        compare(config, tmp_path / "full")
+    results, expected = compare(config, tmp_path / "full"), compare(config, tmp_path / "whole")
+    assert [(run.evaluation, run.curve) for run in results.runs] == [
+        (run.evaluation, run.curve) for run in expected.runs
+    ]

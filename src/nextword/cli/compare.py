@@ -49,9 +49,10 @@ def compare(
         content["methods"] = list(head)
     if seed:
         content["seeds"] = list(seed)
-    if not content.get("task") or not content.get("methods"):
+    if recipe is None and not (task and head):
         raise ValueError("nothing to compare: give a recipe ('nextword list recipes'), or --task and --head")
-    run_comparison(configured(content, overrides), out or Path("runs") / _name(recipe, content))
+    config = configured(content, overrides)
+    run_comparison(config, out or Path("runs") / (Path(recipe).stem if recipe else config.task))
 
 
 def _split(words: list[str]) -> tuple[str | None, list[str]]:
@@ -61,9 +62,3 @@ def _split(words: list[str]) -> tuple[str | None, list[str]]:
         if "=" not in word:
             raise ValueError(f"'{word}': only the first word names a recipe, the others are written key.path=value")
     return recipe, overrides
-
-
-def _name(recipe: str | None, content: dict[str, Any]) -> str:
-    if recipe:
-        return Path(recipe).stem
-    return str(content["task"]["name"])

@@ -12,6 +12,8 @@ import typer
 from nextword.cli.errors import INTERRUPTED, complain, plain_errors
 
 QUIET_SECONDS = 5.0
+WRITING_SECONDS = 60.0
+"""How long another evaluation may take to write into the same folder."""
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,6 +59,9 @@ def evaluate(
         list[str] | None,
         typer.Option(metavar="FIELD=KEY", help="The files call a field otherwise, for instance text=prediction."),
     ] = None,
+    features: Annotated[
+        Path | None, typer.Option(help="Folder for what models said of the texts; else beside each samples file.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for results.json and report.html.")] = Path("evaluation"),
 ) -> None:
     """Measure generated texts: likelihood, diversity, repetition, closeness to human text, summaries, topics.
@@ -74,6 +79,7 @@ def evaluate(
     from nextword.config import validated
     from nextword.evaluation import EvaluateConfig
     from nextword.overrides import overridden
+    from nextword.records import locked
     from nextword.report import write_report
 
     of_metrics = [one for one in settings or [] if "." in one.partition("=")[0]]
@@ -82,6 +88,7 @@ def evaluate(
         "metrics": _with_settings(_split(metrics or ["all"]), of_metrics),
         "tokenizer": tokenizer,
         "fields": dict(_pair(one, "--field", "text=prediction") for one in field or []),
+        "features": features,
     }
     config = validated(EvaluateConfig, overridden(content, [one for one in settings or [] if one not in of_metrics]))
     _check_folder(out)
@@ -92,8 +99,9 @@ def evaluate(
         complain("what models said of the texts so far is kept beside the samples", kind="interrupted")
         Console(stderr=True, soft_wrap=True).print(f"To go on: {this_command()}", markup=False, highlight=False)
         raise typer.Exit(INTERRUPTED) from None
-    results.save(out / "results.json")
-    write_report(results, out / "report.html")
+    with locked(out, this_command(), wait=WRITING_SECONDS):  # both files of one evaluation
+        results.save(out / "results.json")
+        write_report(results, out / "report.html")
     _show(results, console, out)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from nextword.config import Settings
+from nextword.config import Seed, Settings
 from nextword.evaluation.samples import PlainText
 from nextword.metrics.intervals import MOST_DRAWS, RESAMPLES
 from nextword.metrics.paired import PERMUTATIONS
@@ -32,6 +32,8 @@ class EvaluateConfig(Settings):
     plain_text: PlainText | None = None
     """How files of plain text are cut: "lines" (a text a line) or "blocks" (a text between blank lines); none: blocks
     where a blank line stands between two texts, else lines."""
+    features: str | None = None
+    """Folder in which features of models are kept; none: beside each samples file."""
     human: bool = True
     """Whether the first references are scored as if a system had written them."""
     paired: bool = True
@@ -42,7 +44,7 @@ class EvaluateConfig(Settings):
     """Draws of the bootstrap; each reads all samples once more, and keeps a number for every measure."""
     permutations: int = Field(default=PERMUTATIONS, ge=100, le=MOST_DRAWS)
     """Draws of the permutation test, which cost as much."""
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     """Of both."""
     device: str = "cpu"
     """Where models that a metric asks are run."""

@@ -26,7 +26,7 @@ def evaluate(
     """Measures samples; see ``docs/evaluate.md`` for what a samples file holds.
 
     Features of models are kept beside each samples file, in a folder of its name with ``.features`` behind it, so that
-    an interrupted evaluation goes on where it was.
+    an interrupted evaluation goes on where it was; ``config.features`` names another folder, for all files.
 
     Args:
         config: What to measure; as a mapping for instance
@@ -52,7 +52,8 @@ def evaluate(
     for name, paths in files.items():
         for path in paths:
             told = _named(watch, f"{name}, {path.name}" if len(paths) > 1 else name)
-            folder = path.with_name(path.name + ".features")
+            beside = path.with_name(path.name + ".features")
+            folder = beside if config.features is None else Path(config.features).expanduser()
             setup = Setup(unit, folder, config.device, config.batch_size, told)
             # The references are the same for all systems, so they are measured once.
             human = config.human and not readings

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from nextword.records import write_atomically
+from nextword.records import DiskFullError, write_atomically
+from nextword.records.files import replacing
 
 Compute = Callable[[list[int]], Iterable[tuple[list[int], Float[np.ndarray, "B D"]]]]
 """Given positions, gives batches in any order: some of those positions, with a row of features for each."""
@@ -112,17 +112,15 @@ class FeatureCache:
         try:
             if not (self._folder / "about.json").exists():
                 write_atomically(self._folder / "about.json", self._about + "\n")
-            name = secrets.token_hex(8)
-            temporary = self._folder / f".{name}.tmp"
-            with open(temporary, "xb") as file:
+            with replacing(self._folder / f"{secrets.token_hex(8)}.npz") as file:
                 packed = np.frombuffer(bytes.fromhex("".join(keys)), dtype=np.uint8).reshape(len(keys), -1)
                 np.savez(file, keys=packed, rows=np.stack([found[key] for key in keys]))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self._folder / f"{name}.npz")
+        except DiskFullError:
+            raise
         except OSError as fault:
             raise ValueError(
-                f"{self._name}: features cannot be kept in {self._folder}: {fault}. Name another folder, or none."
+                f"{self._name}: features cannot be kept in {self._folder}: {fault}. Name another folder: "
+                "--features FOLDER, in Python the setting features"
             ) from fault
 
     def _load(self) -> Iterator[tuple[str, Float[np.ndarray, "D"]]]:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
+from nextword.config import Seed
 from nextword.judges.empty import is_blank, note_on_empty
 from nextword.judges.last_token import LastTokenFeatures
 from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, groups, registry
@@ -49,7 +50,7 @@ class MauveConfig(MetricConfig):
     """Steps of k-means at most."""
     curve_points: int = Field(default=25, ge=2)
     """Points of the divergence curve."""
-    seed: int = 25
+    seed: Seed = 25
     """Of the clustering."""
     exact_length: int | None = Field(default=None, ge=1)
     """Tokens to which both texts of a sample are cut; a sample of which either is shorter is left out. None: any

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
+from nextword.config import Seed
 from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
@@ -129,7 +130,7 @@ class TopicsConfig(MetricConfig):
 
     topics: int = Field(default=50, ge=2)
     """How many topics are fitted, K."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the fit's random start."""
     min_df: int = Field(default=2, ge=1)
     """In how many documents a word must occur to count."""

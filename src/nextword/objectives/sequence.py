@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from nextword.config import Settings
+from nextword.config import Seed, Settings
 from nextword.context import Context
 from nextword.heads.head import Head
 from nextword.heads.modifiers import Modifier, Part
@@ -35,7 +35,7 @@ class SequenceConfig(Settings):
     prefixes: int | None = Field(default=None, ge=1, le=10_000)
     """Prefixes cut from each row, one behind the other; None: one for every ``prefix + continuation`` tokens of the
     row, at least one."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the draw between sequence and token update."""
 
 

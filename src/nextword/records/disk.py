@@ -11,6 +11,9 @@ from collections.abc import Iterator
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """No space left, a quota is used up, a file is larger than the disk or the shell allows."""
 
+TORCH_WRITES = ("inline_container.cc", "iostream error")
+"""What torch's errors say when a file cannot be written to its end."""
+
 
 class DiskFullError(OSError):
     """Something could not be written because there is no room for it; says where and what to do."""
@@ -44,6 +47,6 @@ def full_disk(problem: BaseException) -> str | None:
         number = int(code[1])
     if number in FULL:
         return os.strerror(number)
-    # torch.save does not pass on why writing failed, and a missing permission fails before anything is written.
-    writes = isinstance(problem, RuntimeError) and "inline_container.cc" in str(problem)
-    return "the disk is full" if writes and "Reader" not in str(problem) else None
+    # torch.save does not pass on why writing failed; a missing permission fails before, with another message.
+    torch_wrote = isinstance(problem, RuntimeError) and any(sign in str(problem) for sign in TORCH_WRITES)
+    return "the disk is full" if torch_wrote and "Reader" not in str(problem) else None

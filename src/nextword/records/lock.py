@@ -20,7 +20,7 @@ LEASE_SECONDS = 30.0
 
 
 @contextlib.contextmanager
-def locked(folder: str | os.PathLike[str], command: str) -> Iterator[None]:
+def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> Iterator[None]:
     """Keeps other processes out of ``folder`` (made where missing) inside the ``with`` block.
 
     The operating system's own lock decides between processes of one machine, and ends with the process that holds it,
@@ -31,6 +31,7 @@ def locked(folder: str | os.PathLike[str], command: str) -> Iterator[None]:
     Args:
         folder: What is written to.
         command: What the owner does, for the message that others get.
+        wait: Seconds to wait for another process of this machine.
 
     Raises:
         ValueError: Another process holds the folder; says which one, where, since when and for what.
@@ -42,7 +43,7 @@ def locked(folder: str | os.PathLike[str], command: str) -> Iterator[None]:
     lease = SoftFileLease(folder / LEASE, lease_duration=LEASE_SECONDS)
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(FileLock(folder / LOCK).acquire(timeout=0))
+            held.enter_context(FileLock(folder / LOCK).acquire(timeout=wait))
             held.enter_context(lease.acquire(timeout=1.5 * LEASE_SECONDS))
         except Timeout:
             raise ValueError(

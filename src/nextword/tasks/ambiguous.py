@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from nextword.config import Settings
+from nextword.config import Seed, Settings
 from nextword.records import Evaluation, MetricValue
 from nextword.tasks import copying, corpus
 from nextword.tasks.encoding import IGNORED, encode_answer, encode_prompt, measuring, start_id
@@ -64,7 +64,7 @@ class AmbiguousConfig(Settings):
     """Share of the pairs of each relation that training may use."""
     validation_share: float = Field(default=0.15, gt=0, lt=1)
     """Share that validation uses; the rest is the test set."""
-    split_seed: int = 0
+    split_seed: Seed = 0
     """Seed of the split and of the sampling below."""
     train_prompts: int = Field(default=2000, ge=1)
     """Training prompts at most; each gives two examples, one for each word."""

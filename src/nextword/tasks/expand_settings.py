@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from nextword.config import Settings
+from nextword.config import Seed, Settings
 from nextword.tasks.continuation import WritingConfig
 from nextword.tasks.decoding import Decoding
 from nextword.tasks.gpt2_start import Gpt2StartConfig
@@ -88,7 +88,7 @@ class ExpandConfig(Settings):
     """Share of the pairs of one .jsonl file, or of a folder of stories, that validates."""
     test_share: float = Field(default=0.05, gt=0, lt=1)
     """Share that tests; the rest trains."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the split by hash, of the samples and slices below, and of the shuffled summaries."""
     train_pairs: int | None = Field(default=None, ge=1)
     """Training pairs at most, a sample; None: all."""

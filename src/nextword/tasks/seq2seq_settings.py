@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from nextword.config import Settings
+from nextword.config import Seed, Settings
 from nextword.tasks.gaps import GapConfig
 
 
@@ -69,7 +69,7 @@ class Seq2SeqConfig(Settings):
     """Text in place of the sentence taken out; None: the tokenizer's mask token (in T5's, <extra_id_0>)."""
     source_prefix: str = ""
     """Text before every source, for pretrained models that expect one, such as "summarize: "."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the split by hash, of the samples below and of random gaps."""
     train_pairs: int | None = Field(default=None, ge=1)
     """Training pairs at most, a sample; None: all."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
-from nextword.config import Settings, validated
+from nextword.config import Seed, Settings, validated
 from nextword.training.method import Method
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class StartConfig(Settings):
 
     model: str | None = None
     """Folder or hub name of a language model of the task's architecture. Without it the task's own is trained once."""
-    seed: int = Field(default=0, ge=0)
+    seed: Seed = 0
     """Seed of that training."""
     training: dict[str, JsonValue] = Field(default={})
     """Settings of that training which differ from the task's."""
@@ -36,7 +36,7 @@ class CompareConfig(Settings):
     """Settings of the task, such as the files it reads; in a recipe ``task.key``."""
     methods: list[Method] = Field(min_length=1)
     """What is compared; tables keep this order."""
-    seeds: list[Annotated[int, Field(ge=0, lt=2**32)]] = Field(default=[0], min_length=1)
+    seeds: list[Seed] = Field(default=[0], min_length=1)
     """Each method is trained once with each; a seed sets batch order, dropout and the new parameters of a head."""
     start: StartConfig = StartConfig()
     """The common start."""

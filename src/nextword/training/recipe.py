@@ -33,9 +33,9 @@ def read(recipe: str) -> dict[str, Any]:
     """
     path = Path(recipe).expanduser()
     if path.is_file():
-        return _parsed(path.read_text(encoding="utf-8"), str(path))
+        return _parsed(path.read_bytes(), str(path))
     if recipe in built_in():
-        return _parsed((resources.files("nextword") / "recipes" / f"{recipe}.toml").read_text("utf-8"), recipe)
+        return _parsed((resources.files("nextword") / "recipes" / f"{recipe}.toml").read_bytes(), recipe)
     names = ", ".join(built_in())
     raise ValueError(f"{recipe}: no such file or built-in recipe.{did_you_mean(recipe, built_in())} Built in: {names}.")
 
@@ -54,8 +54,10 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> Compare
     return validated(CompareConfig, overridden(recipe, overrides))
 
 
-def _parsed(text: str, where: str) -> dict[str, Any]:
+def _parsed(content: bytes, where: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(content.decode("utf-8"))
+    except UnicodeDecodeError as problem:
+        raise ValueError(f"{where} is no recipe: a recipe is TOML, which is text in UTF-8 ({problem})") from None
     except tomllib.TOMLDecodeError as problem:
-        raise ValueError(f"{where} is no TOML: {problem}") from None
+        raise ValueError(f"{where} is no recipe: it is not TOML: {problem}") from None
