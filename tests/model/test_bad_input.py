@@ -67,7 +67,7 @@ def t5(width: int = 8) -> T5ForConditionalGeneration:
         ("softmax+c", "mle:labels", "no memory values"),
         ("mos:0", "mle", "at least 1"),
         ("mos:3,sttic", "mle", "gates: dynamic, static, uniform"),
-        ("softmax+mi:9x3", "mle", "9 layers asked for, the decoder has 2"),
+        ("softmax+mi:9x3", "mle", r"9 layers asked for, the decoder has 2; \+mi:2x3 reads"),
         ("softmax+mi:3", "mle", "layers x window"),
         ({"head": "mos", "componets": 3}, "mle", "head.componets: unknown key. Did you mean 'components'"),
         ({"components": 3}, "mle", "head: missing"),

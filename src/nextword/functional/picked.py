@@ -27,9 +27,10 @@ def picked_at_once(row_bytes: int, device: torch.device) -> int:
 def picked_product(
     weight: Float[Tensor, "V D"], states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]
 ) -> Float[Tensor, "B Q K"]:
-    """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; the weight's is sparse, but for float16 on a CPU.
+    """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; the weight's is sparse.
 
-    Picked rows are dropped after each block and picked again in the backward pass.
+    Picked rows are dropped after each block and picked again in the backward pass. On a CPU the gradient of a weight in
+    float16 is dense.
 
     >>> weight = torch.arange(6.0).reshape(3, 2)
     >>> picked_product(weight, torch.ones(1, 1, 2), torch.tensor([[2, 0]]))

@@ -85,7 +85,10 @@ class InputBlock(nn.Module):
             return
         self.layers = config.layers or (1 if dimensions.is_encoder_decoder else 3)
         if self.layers > dimensions.layers:
-            raise ValueError(f"+mi: {self.layers} layers asked for, the decoder has {dimensions.layers}")
+            raise ValueError(
+                f"+mi: {self.layers} layers asked for, the decoder has {dimensions.layers}; "
+                f"+mi:{dimensions.layers}x{config.window} reads all of them"
+            )
         if dimensions.layer != dimensions.hidden:
             raise ValueError(
                 f"+mi: the output layer reads states {dimensions.hidden} wide and the decoder's layers are "

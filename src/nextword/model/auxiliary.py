@@ -13,7 +13,7 @@ from transformers.utils.import_utils import is_torchdynamo_compiling
 from nextword.context import Source
 from nextword.heads import head_spec
 from nextword.history import History, kv_length
-from nextword.model.inputs import expect_known_ids
+from nextword.model.inputs import expect_ids, expect_known_ids, expect_vectors, valid_places
 
 INPUTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "source_places")
 """Arguments of forward that only conditioned models take; ``source_ids`` is known to encoder-decoder models too."""
@@ -114,8 +114,9 @@ def _read(model: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
             f"aux_states: shape {tuple(states.shape)}, expected (batch, places, {width}): the encoder's states are "
             f"{width} wide"
         )
-    valid = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device) if mask is None else mask.bool()
-    _expect_texts(valid, states)
+    expect_vectors("aux_states", states, ids="aux_input_ids")
+    valid = valid_places("aux_attention_mask", mask, states)
+    _expect_texts(valid)
     states = states.to(next(model.conditioner.parameters()).dtype)
     kept = {f"conditioner {name}": made for name, made in model.conditioner.read(states, valid).items()}
     if not model.next_word_head.reads_source:
@@ -126,12 +127,7 @@ def _read(model: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return kept | {f"head {name}": made for name, made in streams.items()}
 
 
-def _expect_texts(valid: Tensor, states: Tensor) -> None:
-    if valid.shape != states.shape[:2]:
-        raise ValueError(
-            f"aux_attention_mask: shape {tuple(valid.shape)}, expected that of the auxiliary tokens, "
-            f"{tuple(states.shape[:2])}"
-        )
+def _expect_texts(valid: Tensor) -> None:
     if is_torchdynamo_compiling():
         return
     empty = (~valid.any(1)).nonzero().flatten().tolist()
@@ -147,6 +143,7 @@ def _words(model: Any, given: Mapping[str, Tensor], states: Tensor, valid: Tenso
             f"head '{head_spec(model.next_word_head.config)}' copies words of the auxiliary text: pass source_ids and "
             "source_places beside it, made by nw.AuxiliaryTokenizer(encoder_tokenizer, tokenizer)"
         )
+    ids, places = expect_ids("source_ids", ids), expect_ids("source_places", places)
     if ids.shape != places.shape or len(ids) != len(states):
         raise ValueError(
             f"source_ids and source_places: shapes {tuple(ids.shape)} and {tuple(places.shape)}, expected the same, "
@@ -160,7 +157,7 @@ def _words(model: Any, given: Mapping[str, Tensor], states: Tensor, valid: Tenso
     if looked_at and bool((places >= states.shape[1]).any()):
         raise ValueError(f"source_places: a place beyond the {states.shape[1]} tokens of the auxiliary text")
     words = states.gather(1, at[..., None].expand(-1, -1, states.shape[2]))
-    return ids.long(), words, places
+    return ids, words, places
 
 
 def _expect_the_same(kept: Tensor, text: Tensor) -> None:

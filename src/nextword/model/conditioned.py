@@ -15,7 +15,7 @@ from nextword.conditioning import registry as conditioners
 from nextword.conditioning.encoder import fingerprint, longest_text, new_encoder
 from nextword.heads import Dimensions
 from nextword.model.auxiliary import NO_CONDITIONER
-from nextword.model.inputs import expect_known_ids
+from nextword.model.inputs import expect_ids, expect_known_ids, valid_places
 
 
 class Conditioned:
@@ -74,11 +74,10 @@ class Conditioned:
         if self.conditioner is None:
             raise ValueError(f"aux_input_ids: {NO_CONDITIONER}")
         encoder = self.auxiliary_encoder
-        if aux_input_ids.ndim != 2 or aux_input_ids.shape[1] == 0:
-            raise ValueError(f"aux_input_ids: shape {tuple(aux_input_ids.shape)}, (batch, places) is needed")
-        if aux_input_ids.is_floating_point():
+        aux_input_ids = expect_ids("aux_input_ids", aux_input_ids, vectors="aux_states")
+        if aux_input_ids.numel() == 0:
             raise ValueError(
-                f"aux_input_ids: {aux_input_ids.dtype} given, whole numbers are needed; states go to aux_states"
+                f"aux_input_ids: shape {tuple(aux_input_ids.shape)}, (batch, places) is needed, at least one of each"
             )
         expect_known_ids("aux_input_ids", aux_input_ids, encoder.get_input_embeddings().weight.shape[0])
         limit = longest_text(encoder)
@@ -88,11 +87,7 @@ class Conditioned:
                 "positions for; cut it off (nw.AuxiliaryTokenizer has a max_length)"
             )
         mask = torch.ones_like(aux_input_ids) if aux_attention_mask is None else aux_attention_mask
-        if mask.shape != aux_input_ids.shape:
-            raise ValueError(
-                f"aux_attention_mask: shape {tuple(mask.shape)}, expected that of the auxiliary tokens, "
-                f"{tuple(aux_input_ids.shape)}"
-            )
+        valid_places("aux_attention_mask", mask, aux_input_ids)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self._encoder_is_frozen):
             states: Tensor = encoder(input_ids=aux_input_ids, attention_mask=mask).last_hidden_state
         return states

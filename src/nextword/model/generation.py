@@ -93,6 +93,11 @@ class HeadGeneration:
             prepared = {name: given for name, given in prepared.items() if name not in INPUTS}
         return prepared
 
+    def _validate_model_kwargs(self, model_kwargs: dict[str, Any]) -> None:
+        # what is not for us is for the backbone, which knows its own arguments (token_type_ids, global_attention_mask)
+        ours = {"source_ids", *INPUTS}
+        self.backbone._validate_model_kwargs({name: given for name, given in model_kwargs.items() if name not in ours})
+
     def _prepare_cache_for_generation(
         self,
         generation_config: Any,

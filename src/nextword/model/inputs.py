@@ -45,9 +45,9 @@ class DecoderInputs:
         if ids is None and embeds is None:
             raise ValueError("no tokens: pass input_ids (for an encoder-decoder model decoder_input_ids or labels)")
         if ids is not None:
-            ids = expect_ids(f"{side}input_ids", ids)
+            ids = expect_ids(f"{side}input_ids", ids, vectors=f"{side}inputs_embeds")
         if embeds is not None:
-            _expect_embeddings(f"{side}inputs_embeds", embeds)
+            expect_vectors(f"{side}inputs_embeds", embeds, ids=f"{side}input_ids")
         given = ids if ids is not None else embeds
         if given.shape[0] == 0:
             raise ValueError("empty batch: at least one row is needed")
@@ -60,31 +60,39 @@ class DecoderInputs:
         return cls(ids, valid_places(f"{side}attention_mask", mask, ids, past))
 
 
-def expect_ids(name: str, ids: Any) -> Tensor:
-    """Token ids as int64; raises ValueError where they are no (batch, places) of whole numbers."""
-    if not isinstance(ids, Tensor):
-        raise ValueError(f"{name}: a tensor of ids (batch, places) is needed, {type(ids).__name__} given")
-    if ids.dtype not in _WHOLE:
-        hint = f"; embeddings go to {name.replace('input_ids', 'inputs_embeds')}" if ids.is_floating_point() else ""
-        raise ValueError(
-            f"{name}: {ids.dtype} given, whole numbers are needed (torch.int64 or torch.int32)"
-            f"{hint if name.endswith('input_ids') else ''}"
-        )
-    if ids.ndim != 2:
-        hint = f"; add {name}[None] for one row" if ids.ndim == 1 else ""
-        raise ValueError(f"{name}: shape {tuple(ids.shape)}, (batch, places) is needed{hint}")
-    return ids.long()  # embeddings take int32 as well
+def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tensor, "B T"]:
+    """Token ids as int64; raises ValueError where they are no (batch, places) of whole numbers.
+
+    Args:
+        name: Of the argument, for messages.
+        given: What was given for it.
+        vectors: The argument that takes vectors in place of ids, if there is one.
+    """
+    if not isinstance(given, Tensor):
+        raise ValueError(f"{name}: a tensor of ids (batch, places) is needed, {type(given).__name__} given")
+    if given.dtype not in _WHOLE:
+        hint = f"; vectors go to {vectors}" if vectors is not None and given.is_floating_point() else ""
+        raise ValueError(f"{name}: {given.dtype} given, whole numbers are needed (torch.int64 or torch.int32){hint}")
+    if given.ndim != 2:
+        hint = f"; add {name}[None] for one row" if given.ndim == 1 else ""
+        raise ValueError(f"{name}: shape {tuple(given.shape)}, (batch, places) is needed{hint}")
+    return given.long()  # embeddings take int32 as well
 
 
-def _expect_embeddings(name: str, embeds: Any) -> None:
-    if not isinstance(embeds, Tensor):
-        raise ValueError(f"{name}: a tensor (batch, places, width) is needed, {type(embeds).__name__} given")
-    if not embeds.is_floating_point():
-        raise ValueError(
-            f"{name}: {embeds.dtype} given, vectors are needed; ids go to {name.replace('inputs_embeds', 'input_ids')}"
-        )
-    if embeds.ndim != 3:
-        raise ValueError(f"{name}: shape {tuple(embeds.shape)}, (batch, places, width) is needed")
+def expect_vectors(name: str, given: Any, *, ids: str) -> None:
+    """Raises ValueError where an argument is no (batch, places, width) of vectors.
+
+    Args:
+        name: Of the argument, for messages.
+        given: What was given for it.
+        ids: The argument that takes ids in their place.
+    """
+    if not isinstance(given, Tensor):
+        raise ValueError(f"{name}: a tensor (batch, places, width) is needed, {type(given).__name__} given")
+    if not given.is_floating_point():
+        raise ValueError(f"{name}: {given.dtype} given, vectors are needed; ids go to {ids}")
+    if given.ndim != 3:
+        raise ValueError(f"{name}: shape {tuple(given.shape)}, expected (batch, places, width)")
 
 
 def valid_places(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> Bool[Tensor, "B T"]:

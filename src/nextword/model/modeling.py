@@ -196,7 +196,7 @@ class NextWordModel(HeadGeneration, Conditioned, Loading, PreTrainedModel):
             **inputs: Further arguments of :meth:`forward`, such as ``decoder_input_ids``.
 
         Raises:
-            ValueError: Unknown mode, or inputs that do not fit.
+            ValueError: Unknown mode, or inputs that do not fit, as in :meth:`forward`.
         """
         modes = self.next_word_head.modes
         if mode is not None and mode not in modes:
@@ -238,18 +238,25 @@ class NextWordModel(HeadGeneration, Conditioned, Loading, PreTrainedModel):
 
         Arguments not named here are those of the backbone, with the meaning they have there.
 
+        A target counts where its own place and the place that predicts it both hold a token. So a text has the same
+        loss alone, padded on the left and padded on the right, and nothing predicts its first token. (In transformers
+        the padding before it does.) The same goes for a token behind a hole in the mask. Masks that are not 2-D say
+        nothing about padding: label with -100 what is no target. Where a KV cache holds the beginning of the text, the
+        labels are those of the new tokens, and the first of these is no target: the earlier pass predicted it.
+
         Args:
             input_ids: Tokens (B, T); the source (B, E) of an encoder-decoder model.
-            attention_mask: 1 for tokens, 0 for padding.
+            attention_mask: 1 for tokens, 0 for padding; a 2-D one covers the places in the KV cache too.
             position_ids: As in the backbone.
             past_key_values: KV cache; the head's memory rides in it.
             inputs_embeds: Embeddings instead of ids. Heads that remember tokens know nothing of such places.
             decoder_input_ids: Decoder's tokens (B, T); made from the labels where they are missing.
-            decoder_attention_mask: 1 for the decoder's tokens, 0 for padding.
+            decoder_attention_mask: 1 for the decoder's tokens, 0 for padding. For padding on the left, pass
+                ``decoder_input_ids`` with the start token behind it.
             encoder_outputs: The encoder's outputs, where they are known already.
             decoder_inputs_embeds: Embeddings instead of the decoder's ids.
             labels: Targets, -100 where none: the input ids themselves for a decoder-only model (they are shifted here),
-                the decoder's targets for an encoder-decoder model. Targets at padding do not count.
+                the decoder's targets for an encoder-decoder model.
             use_cache: Whether to return a cache.
             logits_to_keep: Last positions (or which) to return logits for; 0 for all.
             source_ids: The source's tokens where ``encoder_outputs`` are given instead of ``input_ids``; with a
@@ -265,16 +272,19 @@ class NextWordModel(HeadGeneration, Conditioned, Loading, PreTrainedModel):
                 labels, where nobody reads them.
             draw: The head's way to draw step by step, set by generation; ``logits`` are then those of the last place
                 after its choice.
-            **kwargs: Further arguments of the backbone; ``num_items_in_batch`` divides the summed loss in place of the
-                number of targets (gradient accumulation).
+            **kwargs: Further arguments of the backbone. ``shift_labels`` are targets that are shifted already, the
+                target of each place at that place; they win over ``labels`` (decoder-only models).
+                ``num_items_in_batch`` divides the summed loss in place of the number of targets (gradient
+                accumulation). Trainer counts every label but -100 and the first of a row, so with padding on the left
+                give the first token of each text the label -100.
 
         Returns:
             The backbone's output class. ``logits`` are normalised log-probabilities; with plain ``softmax`` they are
             the backbone's own scores. ``loss`` is in nats per target.
 
         Raises:
-            ValueError: Empty prompt, ids outside the vocabulary, a text beyond the model's positions, a cache that was
-                changed behind the head's back.
+            ValueError: Empty prompt, ids outside the vocabulary, tensors of another type or shape, a text beyond the
+                model's positions, a cache that was changed behind the head's back.
         """
         self._prove_once()
         total_items, return_dict = kwargs.pop("num_items_in_batch", None), kwargs.pop("return_dict", True)

@@ -162,7 +162,7 @@ def _known_past(model: Any, kv_cache: Any) -> int | None:
 
 def expect_source(model: Any, ids: Any) -> None:
     """Raises ValueError where an encoder would be given no tokens, or tokens outside the vocabulary."""
-    ids = expect_ids("input_ids", ids)
+    ids = expect_ids("input_ids", ids, vectors="inputs_embeds")
     if ids.numel() == 0:
         raise ValueError("empty source: at least one token is needed")
     expect_known_ids("input_ids", ids, model.get_input_embeddings().weight.shape[0])
