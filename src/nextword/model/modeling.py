@@ -19,6 +19,7 @@ from nextword.distribution import NextToken, Vocabulary
 from nextword.heads import Dimensions, head_spec, parse_head
 from nextword.heads import registry as heads
 from nextword.heads.head import Draw
+from nextword.model.adapted import Adapted
 from nextword.model.conditioned import Conditioned
 from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.continuation import decoder_side, expect_room, prefixes_of
@@ -33,7 +34,7 @@ from nextword.objectives import registry as objectives
 _IGNORED_LABEL = -100
 
 
-class NextWordModel(HeadGeneration, Conditioned, Loading, PreTrainedModel):
+class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedModel):
     """What both wrapped models share; use :class:`NextWordForCausalLM` or :class:`NextWordForSeq2SeqLM`.
 
     Args:
