@@ -16,6 +16,7 @@ from nextword.context import Context
 from nextword.distribution import NextToken
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.head import Draw
+from nextword.model.adapted import Adapted
 from nextword.model.conditioned import Conditioned
 from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.contexts import context_at, context_to_keep
@@ -30,7 +31,7 @@ from nextword.objectives import parse_objective
 from nextword.objectives import registry as objectives
 
 
-class NextWordModel(HeadGeneration, Conditioned, Loading, PreTrainedModel):
+class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedModel):
     """What both wrapped models share; use :class:`NextWordForCausalLM` or :class:`NextWordForSeq2SeqLM`.
 
     Args:
