@@ -122,3 +122,9 @@ def test_a_long_curve_is_thinned_and_keeps_the_best(tmp_path):
     assert sum("█" in line or "◀" in line for line in done.output.splitlines()) < 45
     assert "2 classes by mefmax" in done.output
     assert "◀ mefmax" in done.output
+
+
+def test_a_split_of_one_file_is_refused(folder):
+    done = run("count", folder / "train.txt", "--tokenizer", folder / "tokenizer", "--split", "valid", width=400)
+    assert done.exit_code == 2
+    assert "is one file, which has no parts to choose from, and split 'valid' was given. Leave it out" in done.output

@@ -6,8 +6,9 @@ import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 
 class Digest(Protocol):
@@ -83,7 +84,7 @@ def file_place(path: Path, where: str) -> str:
     return f"{where}: '{path}'" if where else str(path)
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Path) -> BufferedIOBase:
     return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
 
 

@@ -54,7 +54,7 @@ def token_texts(*groups: Texts, tokenize: Tokenize = "words", of: str = "texts")
         if isinstance(group, str):
             raise ValueError(f"{of}: a list of texts is needed, one text was given ({_short(group)}); write [text]")
         if not isinstance(group, Iterable):
-            raise ValueError(f"{of}: a list of texts is needed, {type(group).__name__} was given")  # type: ignore[unreachable]
+            raise ValueError(f"{of}: a list of texts is needed, {type(group).__name__} was given")
         texts = list(group)
         if not texts:
             raise ValueError(f"{of}: the list has no text in it")
