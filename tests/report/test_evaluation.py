@@ -91,9 +91,7 @@ def test_terminal_has_every_value_and_marks_the_best(evaluation: EvaluationResul
     assert "1 of 1 paired differences hold" in text
 
 
-def test_notes_on_values_are_shown_once_for_all_measures_of_a_file(
-    evaluation: EvaluationResults, tmp_path: Path
-) -> None:
+def test_notes_on_values_are_shown_once_for_all_measures_of_a_file(evaluation: EvaluationResults) -> None:
     noted = {
         key: one.model_copy(update={"note": "empty texts, which count as wrong: 3 of 50"})
         for key, one in evaluation.systems[0].files[0].values.items()

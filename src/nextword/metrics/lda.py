@@ -121,7 +121,8 @@ def _settled(
 
 
 def _phi(words: Float[np.ndarray, "B W K"], theta: Float[np.ndarray, "B K"]) -> Float[np.ndarray, "B W"]:
-    return (words @ theta[:, :, None])[:, :, 0] + _TINY
+    found: Float[np.ndarray, "B W"] = (words @ theta[:, :, None])[:, :, 0] + _TINY
+    return found
 
 
 def _exp_expected_log(alpha: Float[np.ndarray, "N K"], axis: int = 1) -> Float[np.ndarray, "N K"]:
