@@ -118,6 +118,21 @@ def test_undefined_values_are_told_not_dropped(tmp_path: Path) -> None:
     assert found.systems[0].values["distinct-1"].low is None  # one sample has no interval
 
 
+def test_empty_texts_are_wrong_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that writes nothing half the time is right half the time, whoever judges."""
+    (tmp_path / "yes.py").write_text("def parse(table, text):\n    return True\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    table = {"header": ["a"], "rows": [["1"]]}
+    full = [{**row, "table": table} for row in rows("one")]
+    half = [{**row, "text": ""} if number % 2 else row for number, row in enumerate(full)]
+    systems = {name: [written(tmp_path, name, content)] for name, content in {"full": full, "half": half}.items()}
+    found = nw.evaluate({"systems": systems, "metrics": [{"metric": "sp", "parser": "yes:parse"}]})
+    values = {system.name: system.values["sp"] for system in found.systems}
+    assert (values["full"].value, values["full"].n, values["full"].note) == (1.0, 12, None)
+    assert (values["half"].value, values["half"].n) == (0.5, 12)
+    assert values["half"].note == "empty texts, which count as wrong: 6 of 12"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

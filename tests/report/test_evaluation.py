@@ -21,7 +21,8 @@ from nextword.records import (
     Wins,
 )
 from nextword.report import evaluation_tables, write_report
-from nextword.report.evaluations import best_of, grouped, note_on_tests, paired_rows
+from nextword.report.evaluation_page import render_evaluation
+from nextword.report.evaluations import best_of, grouped, note_on_tests, notes, paired_rows
 
 MEASURES = {
     "kl": Measure(title="KL", group="Closeness", unit="nats", goal="lower", decimals=3, meaning="KL: a divergence."),
@@ -88,6 +89,21 @@ def test_terminal_has_every_value_and_marks_the_best(evaluation: EvaluationResul
     assert "mauve: not measured, asks a model" in text
     assert "[mle]: no zipf: too few" in text
     assert "1 of 1 paired differences hold" in text
+
+
+def test_notes_on_values_are_shown_once_for_all_measures_of_a_file(evaluation: EvaluationResults) -> None:
+    noted = {
+        key: one.model_copy(update={"note": "empty texts, which count as wrong: 3 of 50"})
+        for key, one in evaluation.systems[0].files[0].values.items()
+    }
+    file = evaluation.systems[0].files[0].model_copy(update={"values": noted})
+    first = evaluation.systems[0].model_copy(update={"files": [file], "values": noted})
+    changed = evaluation.model_copy(update={"systems": [first, evaluation.systems[1]]})
+    line = "[mle] ([mle]-0.jsonl): KL; Rep: empty texts, which count as wrong: 3 of 50"
+    assert notes(changed) == [line]
+    assert shown(changed).count(line) == 1
+    assert render_evaluation(changed).count(line) == 1
+    assert notes(evaluation) == []
 
 
 def test_terminal_fits_80_columns(evaluation: EvaluationResults) -> None:
