@@ -70,7 +70,7 @@ def token_label(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
     if not piece:
         return f"<#{token}>"
     if token in tokenizer.all_special_ids or _BYTE.fullmatch(piece):
-        return piece
+        return str(piece)
     if token in tokenizer.added_tokens_decoder or _between_anchors(tokenizer, _ANCHOR) != _ANCHOR:
         return _visible(piece)
     text = _between_anchors(tokenizer, piece)
