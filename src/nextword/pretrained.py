@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -66,11 +66,11 @@ def token_label(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
     (``\n``), and so are ``\`` and ``␣`` themselves. A part of a character is its bytes (``<0xE2>``), a special token
     its name, and an id that the tokenizer does not know its number (``<#50300>``).
     """
-    piece: str | None = tokenizer.convert_ids_to_tokens(token)
-    if piece is None or piece == "":
+    piece: Any = tokenizer.convert_ids_to_tokens(token)  # None for an id that it does not know
+    if not piece:
         return f"<#{token}>"
     if token in tokenizer.all_special_ids or _BYTE.fullmatch(piece):
-        return piece
+        return str(piece)
     if token in tokenizer.added_tokens_decoder or _between_anchors(tokenizer, _ANCHOR) != _ANCHOR:
         return _visible(piece)
     text = _between_anchors(tokenizer, piece)
@@ -88,7 +88,8 @@ def _bytes_of(piece: str) -> bytes:
     """Those that a piece of a byte-level tokenizer stands for; of another one, those of its text."""
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-    byte_of = {character: byte for byte, character in bytes_to_unicode().items()}
+    table: dict[int, str] = bytes_to_unicode()  # type: ignore[no-untyped-call]  # of transformers
+    byte_of = {character: byte for byte, character in table.items()}
     return bytes(byte_of[one] for one in piece) if set(piece) <= byte_of.keys() else piece.encode()
 
 
