@@ -69,17 +69,17 @@ def _named(where: dict[str, str], row: Row) -> str:
 def sweeps(data: Path, wanted: Goals) -> Any:
     """Time and memory by vocabulary and by length, on logarithmic axes."""
     groups = [(w, rows) for w, rows in measured(data, "sweeps") if w["device"] == "cpu"]
-    kinds = list(dict.fromkeys(where["sweep"] for where, _ in groups))
+    kinds = list(dict.fromkeys((where["sweep"], where["size"]) for where, _ in groups))
     if not kinds:
         return None
 
     def draw(figure: Any) -> None:
         panels = figure.subplots(2, len(kinds), squeeze=False)
-        for column, kind in enumerate(kinds):
-            points = [(int(where[kind]), rows) for where, rows in groups if where["sweep"] == kind]
+        for column, (kind, size) in enumerate(kinds):
+            points = [(int(w[kind]), rows) for w, rows in groups if (w["sweep"], w["size"]) == (kind, size)]
             for line, (value, title) in enumerate((("ms", "ms a training step"), ("peak_mb", "peak MB"))):
                 _lines(panels[line][column], points, value, _models(groups))
-                panels[line][column].set_title(f"{title} by {kind}")
+                panels[line][column].set_title(f"{title} by {kind}, {size}")
         # one legend for all panels: every line that any of them has
         lines = {
             label: line for panel in panels.flat for line, label in zip(*panel.get_legend_handles_labels(), strict=True)
@@ -120,7 +120,9 @@ def _lines(panel: Any, points: list[tuple[int, list[Row]]], value: str, names: l
         found = sorted((x, float(row[value])) for x, rows in points for row in rows if row["model"] == name)
         if not found:
             continue
-        style = {"color": _COLOURS[number % len(_COLOURS)], "marker": _MARKS[number % len(_MARKS)]}
+        # past as many names as there are colours, a colour comes again with another mark
+        mark = _MARKS[(number + number // len(_COLOURS)) % len(_MARKS)]
+        style = {"color": _COLOURS[number % len(_COLOURS)], "marker": mark}
         panel.plot(*zip(*found, strict=True), label=name, **style)
     places = sorted({x for x, _ in points})
     panel.set_xscale("log", base=2)

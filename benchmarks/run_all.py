@@ -35,7 +35,7 @@ SHORT = (
     ("decoding_speed.py", "--size", "three-layers", "--batch", "1", "--beams", "1", "--prompt", "512", "2048", "4096",
      "--new", "32", "--rounds", "3", "--memory", *HISTORY),
     ("sweeps.py", "vocabulary"),
-    ("sweeps.py", "length"),
+    ("sweeps.py", "length", "--rounds", "1"),
     ("throughput.py", "--rounds", "3"),
 )  # fmt: skip
 """Command lines; where texts are many or long, prompts are shorter or rounds fewer: they are most of the wait."""

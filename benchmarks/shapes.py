@@ -27,6 +27,7 @@ _NO_SPECIAL = {"bos_token_id": 0, "eos_token_id": None, "pad_token_id": 0}
 GPT2: dict[str, dict[str, Any]] = {
     "gpt2-small": {},
     "three-layers": {"n_layer": 3, "attn_pdrop": 0.0},  # without dropout attention keeps no T x T, so 8,192 tokens fit
+    "narrow": {"n_layer": 3, "n_embd": 256, "n_head": 4, "attn_pdrop": 0.0},
     "f2-paper": {"vocab_size": 30_000, "n_embd": 512, "n_layer": 12, "n_head": 8},
     "f2-lyrics": {"vocab_size": 40_000, "n_embd": 512, "n_layer": 12, "n_head": 8},
     "small": {"vocab_size": 30_000, "n_embd": 128, "n_layer": 3, "n_head": 4},

@@ -1,14 +1,17 @@
 """How time and memory of a training step grow with the vocabulary and with the length of the text.
 
-A backbone of three layers (D = 768; ``+mi`` reads three), so that what the head does shows. Rows are appended to
-``benchmarks/data/sweeps.csv``; ``python benchmarks/performance_page.py`` draws them.
+A backbone of three layers, so that what the head does shows: D = 768 for the vocabulary, 256 for the length, where
+every head and the objectives that look at a whole text take their turn beside the plain softmax. Heads that read a
+source (``+e``) are left out: their cost is the source's length, not the text's. Rows are appended to
+``benchmarks/data/sweeps.csv``; ``python benchmarks/performance_page.py`` draws them, with the exponent of growth.
 
-    python benchmarks/sweeps.py vocabulary      # 32k, 128k and 256k words, batch 2 x 200
-    python benchmarks/sweeps.py length          # 512 to 8,192 tokens of one text, 32k words
+    python benchmarks/sweeps.py vocabulary          # 32k, 128k and 256k words, batch 2 x 200
+    python benchmarks/sweeps.py length --rounds 1   # 512 to 8,192 tokens of one text, 8k words: a quarter of an hour
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,16 +19,25 @@ from options import method, parser, settled
 from rows import append, surroundings
 from training_step import Suite, measured
 
-HEADS = ("softmax", "cache", "softmax+cpr:20,100+mi", "mos:3", "f2")
+HEADS = {
+    "vocabulary": ("softmax", "cache", "softmax+cpr:20,100+mi", "mos:3", "f2"),
+    "length": (
+        "softmax", "softmax/unlikelihood", "softmax/face:opr", "softmax+mi", "sigsoftmax", "mos:3", "f2",
+        "softmax+c", "softmax+p", "softmax+r:20", "softmax+cpr:20,100+mi",
+        "cache", "cache/histalign", "cache/histalign:paper", "cache/histalign:released", "copynet", "ps", "pg",
+    ),
+}  # fmt: skip
 VOCABULARIES = (32_768, 131_072, 262_144)
 LENGTHS = (512, 2048, 8192)
 
 
-def points(sweep: str, quick: bool) -> list[tuple[int, int, int]]:
-    """Vocabulary, batch and length of each point."""
+def points(sweep: str, quick: bool) -> list[Suite]:
+    """What is measured, point by point."""
     if sweep == "vocabulary":
-        return [(size, 2, 32 if quick else 200) for size in ((300, 600) if quick else VOCABULARIES)]
-    return [(300 if quick else 32_768, 1, length) for length in ((16, 32) if quick else LENGTHS)]
+        size, sizes, length = ("toy", (300, 600), 32) if quick else ("three-layers", VOCABULARIES, 200)
+        return [Suite(size, HEADS[sweep], 2, length, vocabulary=words) for words in sizes]
+    size, words, lengths = ("toy", 300, (16, 32)) if quick else ("narrow", 8192, LENGTHS)
+    return [Suite(size, HEADS[sweep], 1, length, rival="softmax", vocabulary=words) for length in lengths]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -35,18 +47,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--head", action="append", type=method, help="several may be given (default: of each kind)")
     given = settled(options, argv)
     seen = surroundings()
-    size = "toy" if given.quick else "three-layers"
-    for vocabulary, batch, length in points(given.sweep, given.quick):
-        suite = Suite(size, tuple(given.head or HEADS), batch, length, vocabulary=vocabulary)
+    for suite in points(given.sweep, given.quick):
+        if given.head:
+            methods = dict.fromkeys([*([suite.rival] if suite.rival else []), *given.head])
+            suite = dataclasses.replace(suite, methods=tuple(methods))
         where: dict[str, Any] = {
-            "sweep": given.sweep, "size": size, "vocabulary": vocabulary, "batch": batch, "length": length,
-            "device": given.device, "dtype": given.dtype,
+            "sweep": given.sweep, "size": suite.size, "vocabulary": suite.vocabulary, "batch": suite.batch,
+            "length": suite.length, "device": given.device, "dtype": given.dtype,
         }  # fmt: skip
         rows = [where | row | seen for row in measured(suite, given.device, given.dtype, given.rounds)]
         for row in rows:
             print(
-                f"V = {vocabulary:>7,} T = {length:>5,}  {row['model']:46} {row['ms']:>8} ms {row['time_ratio']:>6} x  "
-                f"peak {row['peak_mb']:>8} MB {row['peak_ratio']:>6} x",
+                f"V = {suite.vocabulary:>7,} T = {suite.length:>5,}  {row['model']:46} {row['ms']:>8} ms "
+                f"{row['time_ratio']:>6} x  peak {row['peak_mb']:>8} MB {row['peak_ratio']:>6} x",
                 flush=True,
             )
         append(given.out, rows)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any
 
 from rows import newest, read
@@ -22,6 +24,9 @@ _SETTING = {
     "startup": (),
 }
 """Columns that say under what conditions a row was measured, by table."""
+
+_SWEEP = ("sweep", "size", "device")
+"""Columns whose rows are one table of a sweep."""
 
 _NAME = {"startup": "name", "throughput": "name", "profile_step": "operation"}
 _NOTHING = "*(not measured yet)*"
@@ -146,21 +151,35 @@ def _decoding_title(where: Mapping[str, str], rows: Sequence[Row]) -> str:
 
 
 def sweeps(data: Path, wanted: Goals) -> str:
-    """Time and peak memory at every point of both sweeps."""
+    """Time and peak memory at every point of the sweeps, and how they grow."""
     parts = []
-    for key, several in groupby(measured(data, "sweeps"), lambda group: (group[0]["sweep"], group[0]["device"])):
+    for key, several in groupby(measured(data, "sweeps"), lambda group: tuple(group[0][k] for k in _SWEEP)):
         chosen = list(several)
+        column, size, _ = key
         names = list(dict.fromkeys(row["model"] for _, rows in chosen for row in rows))
         body = []
         for name in names:
             at = [next((row for row in rows if row["model"] == name), None) for _, rows in chosen]
             cells = ["–" if r is None else f"{float(r['ms']):,.0f} / {float(r['peak_mb']):,.0f}" for r in at]
+            last = at[-1]
+            cells.append("–" if last is None else f"{float(last['time_ratio']):.2f} / {float(last['peak_ratio']):.2f}")
+            found = [(float(w[column]), r) for (w, _), r in zip(chosen, at, strict=True) if r is not None]
+            cells.append(" / ".join(_growth([(x, float(r[value])) for x, r in found]) for value in ("ms", "peak_mb")))
             body.append([f"`{name}`", *cells])
-        column = key[0]
+        largest = f"{int(chosen[-1][0][column]):,}"
         head = ["ms / peak MB", *(f"{column} {int(where[column]):,}" for where, _ in chosen)]
+        head += [f"over {chosen[-1][1][0]['rival']}, {column} {largest}", "growth"]
         every = [row for _, rows in chosen for row in rows]
-        parts.append(f"**By {column}** ({_place(chosen[0][0], every)})\n\n{markdown(head, body)}")
+        parts.append(f"**By {column}, {size}** ({_place(chosen[0][0], every)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or _NOTHING
+
+
+def _growth(points: Sequence[tuple[float, float]]) -> str:
+    """The exponent of a power law through these points: the slope of a line through their logarithms."""
+    if len({x for x, _ in points}) < 2:
+        return "–"
+    slope, _ = linear_regression([math.log(x) for x, _ in points], [math.log(y) for _, y in points])
+    return f"{slope:.2f}"
 
 
 def profiles(data: Path, wanted: Goals) -> str:
