@@ -7,7 +7,7 @@ import torch
 
 from nextword.records import DiskFullError, Evaluation, MetricValue, Results
 from nextword.training import compare as module
-from nextword.training.compare import compare
+from nextword.training.compare import ComparisonInterrupted, compare
 from nextword.training.recipe import configured
 from tests.full_disk import largest_file
 from tests.training.conftest import Counting, Heard
@@ -65,6 +65,7 @@ def test_an_unexpected_error_leaves_its_traceback_and_lets_the_next_run_measure_
                 monkeypatch.setattr(torch.optim.AdamW, "step", out_of_memory)
 
         def failed(self, run):
+            assert not torch.autograd._profiler_enabled()
             monkeypatch.setattr(torch.optim.AdamW, "step", step)
 
     results = compare(configured({**RECIPE, "methods": ["mos:2", "softmax"]}), tmp_path, Breaking())
@@ -80,12 +81,20 @@ def test_nothing_works(tmp_path):
     assert (results.runs, len(results.failures)) == ([], 1)
 
 
-def test_what_would_meet_every_run_ends_the_comparison(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("problem", "raised"),
+    [
+        (PermissionError(13, "Permission denied", "runs"), PermissionError),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0"), DiskFullError),
+        (KeyboardInterrupt(), ComparisonInterrupted),
+    ],
+)
+def test_what_would_meet_every_run_ends_the_comparison(tmp_path, monkeypatch, problem, raised):
     def gone(*_):
-        raise PermissionError(13, "Permission denied", "runs")
+        raise problem
 
     monkeypatch.setattr(module, "carry_out", gone)
-    with pytest.raises(PermissionError):
+    with pytest.raises(raised):
         compare(configured(RECIPE), tmp_path)
 
 
