@@ -203,8 +203,7 @@ def paired_rows(results: EvaluationResults, keys: Collection[str] | None = None)
 
 
 def _signed(measure: Measure, value: float) -> str:
-    text = _number(measure, value)
-    return text if text.startswith("-") else f"+{text}"
+    return formats.signed(value, measure.unit, measure.decimals)
 
 
 def p_value(p: float) -> str:
