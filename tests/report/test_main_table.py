@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from nextword.records import EvaluationResults, Measure, Results, SystemRecord
-from nextword.report.columns import text_columns
+from nextword.report.columns import REFERENCES, text_columns
 from nextword.report.evaluations import grouped
 from nextword.report.main_table import TextTable, sheets
 from nextword.report.methods import methods
@@ -47,9 +47,9 @@ def test_columns_are_those_of_the_paper_in_its_order() -> None:
     table = sheets(results, methods(results))[0]
     assert [column.key for column in table.columns] == list(KEYS[:13])
     assert table.headings == [("", 2), ("MS-Jaccard", 3), ("Self-BLEU", 3), ("Distinct", 3), ("", 2)]
-    assert [column.title for column in table.columns[:4]] == ["PPL", "KLD", "n = 1", "n = 2"]
+    assert [column.title for column in table.columns[:4]] == [f"PPL of {REFERENCES}", "KLD", "n = 1", "n = 2"]
     assert [column.short for column in table.columns if column.main] == [
-        "PPL", "KLD", "MSJ-2", "SB-2", "Dist-2", "Rep", "Uniq",
+        "ref. PPL", "KLD", "MSJ-2", "SB-2", "Dist-2", "Rep", "Uniq",
     ]  # fmt: skip
     assert [column.short_unit for column in table.columns][:3] == ["per token", "nats", "%"]
     assert sum(table.starts) == 5
@@ -190,5 +190,6 @@ def test_greedy_is_first_and_the_others_keep_their_order() -> None:
 def test_bigrams_stand_for_all_lengths_where_they_are_there(lengths: tuple[int, ...], main: int | None) -> None:
     measures: dict[str, Measure] = {f"distinct-{n}": MEASURES[f"distinct-{n}"] for n in reversed(lengths)}
     columns = text_columns(measures | {"distinct-9": MEASURES["distinct-1"], "zipf": MEASURES["rep"]})
-    assert [column.key for column in columns] == [f"distinct-{n}" for n in lengths]
-    assert [column.key for column in columns if column.main] == ([] if main is None else [f"distinct-{main}"])
+    assert [column.key for column in columns] == [*(f"distinct-{n}" for n in lengths), "distinct-9", "zipf"]
+    expected = ["distinct-9", "zipf"] if main is None else [f"distinct-{main}"]
+    assert [column.key for column in columns if column.main] == expected

@@ -123,7 +123,7 @@ def test_subsets_have_their_own_table(sample: Sample) -> None:
 
 def test_costs_nobody_has_are_left_out(sample: Sample) -> None:
     table = cost_table(with_runs(sample(), run("a")))
-    assert [c.title for c in table.columns] == ["parameters", "trained"]
+    assert [c.title for c in table.columns] == ["params", "trained"]
     assert [cell.text for cell in table.rows[0].cells] == ["1.23 k", "0"]
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from nextword.records import PairRecord, Results, Span, WrittenExample, WrittenText
 from nextword.report import results_table, write_report
+from nextword.report.columns import REFERENCES
 from nextword.report.methods import methods
 from nextword.report.page import render
 from nextword.report.texts_page import heads
@@ -102,7 +103,7 @@ def test_page_without_texts_is_as_before() -> None:
 def test_main_table_on_the_page(page: str) -> None:
     greedy, sampled = tables(page, "paper")
     assert sampled[0] == ["", "", "MS-Jaccard", "Self-BLEU", "Distinct", ""]
-    assert sampled[1][:4] == ["Method", "PPL ↓", "KLD ↓", "n = 1 ↑"]
+    assert sampled[1][:4] == ["Method", f"PPL of {REFERENCES} ↓", "KLD ↓", "n = 1 ↑"]
     assert [row[0] for row in sampled[2:]] == [*PAPER, "human"]
     assert sampled[2] == [
         "MLE", "★24.70", "1.510", "52.1", "35.6", "24.3", "93.4", "83.2", "69.7", "45.1", "71.9", "83.0", "0.67",
@@ -145,7 +146,8 @@ def test_significance_is_claimed_by_the_tests_only(page: str) -> None:
     results = with_texts(comparison(decodings=("greedy",)), tests=[pair, other], untested=None)
     tested = render(results)
     (tests,) = (table for table in tables(tested, "facets") if "p (Holm)" in table[0])
-    assert tests[1:] == [["Rep", "MLE", "FACE", "-2.00", "-3.00 to -1.00", "0.001", "0.0004", "0.0008"]]
+    assert tests[1:] == [["Rep", "MLE less FACE", "-2.00", "0.001", "0.0004", "0.0008"]]
+    assert "<td>-2.00<small>-3.00 to -1.00</small></td>" in tested
     assert "2 tests: of so many" in tested
     assert "significant" not in tested.lower()
     assert "There are no paired tests: only made up." in page

@@ -24,6 +24,11 @@ REFERENCE_PERPLEXITY = (
     "under Results, of the whole test text"
 )
 
+SHY = "\N{SOFT HYPHEN}"
+"""Where a long word of a heading may be broken."""
+
+REFERENCES = f"refer{SHY}ences"
+
 BIGRAMS = 2
 """Of the measures of n-grams, the one that stands for all where there is little room, as in F2-Softmax's figure 3."""
 
@@ -144,7 +149,7 @@ def _of_no_paper(key: str, measure: Measure, *, main: bool) -> Column:
 
 CONTINUATIONS = Layout(
     rules=(
-        Rule(r"perplexity", "", "PPL of references", "ref. PPL", "likelihood", note=REFERENCE_PERPLEXITY),
+        Rule(r"perplexity", "", f"PPL of {REFERENCES}", "ref. PPL", "likelihood", note=REFERENCE_PERPLEXITY),
         Rule(r"kl-human-generated", "", "KLD", "KLD", "unigram-kl"),
         Rule(r"ms-jaccard-([123])", "MS-Jaccard", "n = {n}", "MSJ-{n}", "ms-jaccard"),
         Rule(r"self-bleu-([123])", "Self-BLEU", "n = {n}", "SB-{n}", "self-bleu"),
@@ -158,7 +163,7 @@ CONTINUATIONS = Layout(
 
 EXPANSIONS = Layout(
     rules=(
-        Rule(r"perplexity", "", "Perplexity of references", "ref. PPL", "likelihood", note=REFERENCE_PERPLEXITY),
+        Rule(r"perplexity", "", f"Per{SHY}plexity of {REFERENCES}", "ref. PPL", "likelihood", note=REFERENCE_PERPLEXITY),
         Rule(r"rouge-1", "", "ROUGE-1", "ROUGE-1", "rouge", kind=True),
         Rule(r"rouge-2", "", "ROUGE-2", "ROUGE-2", "rouge", kind=True),
         Rule(r"rouge-l", "", "ROUGE-L", "ROUGE-L", "rouge", kind=True),

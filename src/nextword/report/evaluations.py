@@ -49,8 +49,8 @@ class Row:
 
     @property
     def unit(self) -> str:
-        """The unit, as it is shown."""
-        return formats.unit_name(self.measure.unit)
+        """The unit without what stands in brackets, which is explained once, with the measure."""
+        return formats.unit_name(self.measure.unit).partition(" (")[0]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -38,9 +38,8 @@ def accuracy(methods: Sequence[Method], room: Format = WIDE) -> str | None:
             shown = {m.setting: m for m in found if m.title == title}
             _bars(panel, methods, [shown.get(setting) for setting in settings])
             panel.set_title(title)
-        for panel in panels[len(titles) :]:
-            panel.set_visible(False)
-        _method_names(panels[0], methods, room)
+        _without(panels, len(titles), columns)
+        _method_names(panels, methods, room)
         drawn.supxlabel(formats.unit_name(_unit(methods, found[0])), fontsize=9.5)
         if len(settings) > 1:
             _setting_legend(drawn, settings, room)
@@ -84,9 +83,8 @@ def _dot_panels(
             panel.margins(x=0.12)
             panel.locator_params(axis="x", nbins=5)
             panel.tick_params(axis="y", length=0)
-        for panel in panels[len(found) :]:
-            panel.set_visible(False)
-        _method_names(panels[0], methods, room)
+        _without(panels, len(found), columns)
+        _method_names(panels, methods, room)
         return svg.inline(drawn, name, room, "Dots with intervals for every method; numbers as in the table")
 
 
@@ -202,9 +200,17 @@ def _interval(panel: Axes, where: float, value: MetricValue, scale: float, colou
         panel.plot([value.low * scale, value.high * scale], [where, where], color=colour, linewidth=1.2, zorder=3)
 
 
-def _method_names(panel: Axes, methods: Sequence[Method], room: Format) -> None:
-    panel.set_yticks(range(len(methods)), [short(method.label, room.label) for method in methods], color=INK)
-    panel.set_ylim(len(methods) - 0.45, -0.55)  # the first method on top, as in the table
+def _method_names(panels: Iterable[Axes], methods: Sequence[Method], room: Format) -> None:
+    for panel in panels:
+        panel.set_yticks(range(len(methods)), [short(method.label, room.label) for method in methods], color=INK)
+        panel.set_ylim(len(methods) - 0.45, -0.55)  # the first method on top, as in the table
+
+
+def _without(panels: Sequence[Axes], used: int, columns: int) -> None:
+    """Takes away the panels after those ``used``; the ones above them become the lowest, with numbers at their axis."""
+    for place, panel in enumerate(panels[used:], used):
+        panel.set_visible(False)
+        panels[place - columns].tick_params(labelbottom=True)
 
 
 def _setting_legend(drawn: Figure, settings: Sequence[str], room: Format) -> None:

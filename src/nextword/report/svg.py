@@ -133,4 +133,5 @@ def _own(key: str, text: str, name: str) -> str:
         return f"{name}-{text}"
     if key == "href":
         return text.replace("#", f"#{name}-", 1)
+    text = re.sub(r" ?font-family: [^;]*;", "", text)  # the page's
     return themed(re.sub(r"url\(#", f"url(#{name}-", text))

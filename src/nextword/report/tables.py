@@ -14,8 +14,8 @@ from nextword.report import formats
 from nextword.report.measures import PROMPTED, Better, Measure, measures
 from nextword.report.methods import Method, methods
 
-WIDEST = 5
-"""Columns of a table at most, beside that of the methods: so many fit a telephone, and two such tables a window."""
+WIDEST = 36
+"""Characters of a table at most, beside the names of the methods: so many fit a telephone, two such tables a window."""
 
 LONGEST_UNIT = 14
 """Characters of a unit that a heading has room for."""
@@ -107,17 +107,22 @@ class Table:
 
     @property
     def parts(self) -> list[Table]:
-        """The table cut into such of at most [`WIDEST`][nextword.report.tables.WIDEST] columns, groups kept whole."""
+        """The table cut into such that are not too wide, groups kept whole where they are not too wide themselves."""
         ends = [0]
         for _, span in self.groups:
             start = ends[-1]
-            pieces = math.ceil(span / WIDEST)
+            pieces = math.ceil(self._width(start, start + span) / WIDEST)
             ends += [start + round(span * (i + 1) / pieces) for i in range(pieces)]
         cuts = [0]
         for before, end in pairwise(ends):
-            if end - cuts[-1] > WIDEST:
+            if before > cuts[-1] and self._width(cuts[-1], end) > WIDEST:
                 cuts.append(before)
         return [self._columns(first, last) for first, last in pairwise([*cuts, ends[-1]]) if first < last]
+
+    def _width(self, first: int, last: int) -> int:
+        """Characters of some columns, with a space behind each; headings and long values may be broken at spaces."""
+        texts = [[self.columns[i].title, *(row.cells[i].text for row in self.rows)] for i in range(first, last)]
+        return sum(1 + max(len(word) for text in column for word in text.split()) for column in texts)
 
     def _columns(self, first: int, last: int) -> Table:
         return Table(self.columns[first:last], tuple(Row(row.method, row.cells[first:last]) for row in self.rows))
@@ -203,7 +208,7 @@ class _CostColumn:
 
 
 _COSTS = (
-    _CostColumn("parameters", "", lambda cost: cost.parameters, formats.count, main=False),
+    _CostColumn("params", "", lambda cost: cost.parameters, formats.count, main=False),
     _CostColumn("trained", "", lambda cost: cost.trained_parameters, formats.count, main=True),
     _CostColumn("per step", "ms", lambda cost: cost.ms_per_step, formats.digits, main=True),
     _CostColumn("peak memory", "MiB", lambda cost: cost.peak_memory_mib, formats.digits, main=True),
