@@ -26,7 +26,8 @@ pytestmark = pytest.mark.slow
 MEASURE = """
 const found = {};
 for (const frame of document.querySelectorAll("iframe")) {
-  const page = frame.contentDocument, width = page.documentElement.clientWidth, beyond = [], scrolled = [], crossed = [];
+  const page = frame.contentDocument, width = page.documentElement.clientWidth;
+  const beyond = [], scrolled = [], crossed = [];
   const box = element => element.getBoundingClientRect();
   const name = element => `${element.tagName} ${(element.textContent || "").trim().slice(0, 30)}`;
   for (const element of page.body.querySelectorAll("*")) {
@@ -36,7 +37,8 @@ for (const frame of document.querySelectorAll("iframe")) {
     const leaf = drawing && !element.children.length && element.tagName !== "g";
     if (leaf) {
       const all = box(drawing);
-      if (own.left < all.left - 0.5 || own.right > all.right + 0.5 || own.bottom > all.bottom + 0.5 || own.top < all.top - 0.5)
+      const across = own.left < all.left - 0.5 || own.right > all.right + 0.5;
+      if (across || own.top < all.top - 0.5 || own.bottom > all.bottom + 0.5)
         beyond.push(`${drawing.getAttribute("aria-label")}: ${name(element)}`);
     }
     if (element.matches("text") && element.textContent.startsWith("rank at"))
@@ -71,8 +73,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "classes": render(swept(decodings=("top-k 20",))),
         "evaluation": render_evaluation(texts.texts["greedy"].model_copy(update={"systems": systems[:2]})),
     }
+    style = "border:0;height:900px;width:"
     frames = [
-        f'<iframe id="{name} {width}" style="border:0;width:{width}px;height:900px" srcdoc="{html.escape(page)}"></iframe>'
+        f'<iframe id="{name} {width}" style="{style}{width}px" srcdoc="{html.escape(page)}"></iframe>'
         for name, page in pages.items()
         for width in WIDTHS
     ]
@@ -84,7 +87,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def measured(host: Path, folder: Path) -> dict[str, Any]:
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder / 'profile'}"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        f"--user-data-dir={folder / 'profile'}",
+    ]
     assert BROWSER is not None
     done = subprocess.run(
         [BROWSER, *options, "--dump-dom", host.as_uri()], capture_output=True, text=True, timeout=120, check=True

@@ -193,3 +193,39 @@ def test_bigrams_stand_for_all_lengths_where_they_are_there(lengths: tuple[int, 
     assert [column.key for column in columns] == [*(f"distinct-{n}" for n in lengths), "distinct-9", "zipf"]
     expected = ["distinct-9", "zipf"] if main is None else [f"distinct-{main}"]
     assert [column.key for column in columns if column.main] == expected
+
+
+DIVERSITY = {
+    key: Measure(
+        title=title, group="Diversity", unit="fraction of n-grams", goal="human", meaning=f"{title}: explained."
+    )
+    for key, title in (("diversity-mean", "Diversity (mean)"), ("diversity-product", "Diversity (product)"))
+}
+
+
+def test_what_no_paper_has_a_place_for_has_a_column_of_its_own() -> None:
+    columns = text_columns(DIVERSITY)
+    assert [(column.title, column.main) for column in columns] == [
+        ("Diversity (mean)", True),
+        ("Diversity (product)", True),
+    ]
+    beside = text_columns({"rep": MEASURES["rep"]} | DIVERSITY)
+    assert [(column.key, column.main) for column in beside] == [
+        ("rep", True),
+        ("diversity-mean", False),
+        ("diversity-product", False),
+    ]
+    assert [column.key for column in text_columns(MEASURES | DIVERSITY)] == list(KEYS[:13])  # no room
+
+
+def test_what_is_said_otherwise_has_a_column_only_where_nothing_else_has() -> None:
+    shares = {key: MEASURES[key] for key in ("share-rare", "vr")}
+    assert [column.key for column in text_columns(shares)] == ["share-rare", "vr"]
+    assert [column.key for column in text_columns(shares | {"rep": MEASURES["rep"]})] == ["rep"]
+
+
+def test_reason_of_a_column_of_no_paper() -> None:
+    texts = evaluation([of("a", {"rep": 0.1}, {"diversity": "too short"}), of("b", {"rep": 0.2})], None)
+    texts = texts.model_copy(update={"measures": texts.measures | DIVERSITY})
+    table = table_of(texts)
+    assert [cell.reason for cell in table.rows[0].cells] == ["", "too short", "too short"]

@@ -241,3 +241,39 @@ def test_example_of_the_builder_is_whole() -> None:
     assert (
         "".join(span.text for span in EXAMPLE.texts[1].spans) == " with an <eccentric> lawyer & a family that vanished"
     )
+
+
+def test_no_table_of_names_alone() -> None:
+    """Where nothing of the texts has a value, there is nothing to show."""
+    results = comparison(decodings=("greedy",))
+    bare = with_texts(results, measures={}, wins=None)
+    assert not tables(render(bare), "paper")
+    assert "Texts, greedy" not in shown(bare)
+    diverse = evaluation([system("MLE", file("a", {"vr": 0.1})), system("FACE", file("b", {"vr": 0.2}))], None)
+    (table,) = tables(render(results.model_copy(update={"texts": {"greedy": diverse}})), "paper")
+    assert table == [["Method", "VR →"], ["MLE", "10.0"], ["FACE", "20.0"]]
+    assert re.search(r"MLE +10\.0", shown(results.model_copy(update={"texts": {"greedy": diverse}})))
+
+
+def test_texts_without_and_with_prompt_stand_below_their_summary() -> None:
+    from tests.report.expanded import PROMPTED, WAY, expansion
+
+    written = [EXAMPLE.model_copy(update={"decoding": way}) for way in (WAY, PROMPTED)]
+    page = render(expansion().model_copy(update={"written": written}))
+    section = page[page.index('<section id="written">') :]
+    assert section.count("<blockquote") == 1
+    assert "<h3>Summary</h3>" in section
+    assert re.findall(r"<h4>(.*?)</h4>", section)[:2] == [
+        "top-k 40, without prompt, seed 1",
+        "top-k 40, with prompt, seed 1",
+    ]
+    assert len(tables(page, "written")) == 2
+    assert "<h3>Prompt</h3>" in render(comparison())
+
+
+def test_tables_have_captions_and_headers_their_scopes(page: str) -> None:
+    for whole in (page, render(make_sample(seeds=(1, 2)))):
+        found = re.findall(r"<table.*?</table>", whole, re.DOTALL)
+        assert found
+        assert all(re.search(r"<caption>[^<]+</caption>", table) for table in found)
+        assert all("scope=" in header for table in found for header in re.findall(r"<th\b[^>]*>", table))

@@ -163,7 +163,9 @@ CONTINUATIONS = Layout(
 
 EXPANSIONS = Layout(
     rules=(
-        Rule(r"perplexity", "", f"Per{SHY}plexity of {REFERENCES}", "ref. PPL", "likelihood", note=REFERENCE_PERPLEXITY),
+        Rule(
+            r"perplexity", "", f"Per{SHY}plexity of {REFERENCES}", "ref. PPL", "likelihood", note=REFERENCE_PERPLEXITY
+        ),
         Rule(r"rouge-1", "", "ROUGE-1", "ROUGE-1", "rouge", kind=True),
         Rule(r"rouge-2", "", "ROUGE-2", "ROUGE-2", "rouge", kind=True),
         Rule(r"rouge-l", "", "ROUGE-L", "ROUGE-L", "rouge", kind=True),

@@ -33,7 +33,7 @@ def accuracy(methods: Sequence[Method], room: Format = WIDE) -> str | None:
     columns = math.ceil(len(titles) / lines)
     bars = len(methods) * (len(settings) + 0.6)
     with svg.figure("accuracy", room, lines * (0.55 + 0.2 * bars) + 0.35) as drawn:
-        panels = drawn.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flatten()
+        panels = list(drawn.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flatten())
         for panel, title in zip(panels, titles, strict=False):
             shown = {m.setting: m for m in found if m.title == title}
             _bars(panel, methods, [shown.get(setting) for setting in settings])
@@ -70,7 +70,7 @@ def _dot_panels(
     lines = math.ceil(len(found) / (1 if room.narrow else 4))
     columns = math.ceil(len(found) / lines)
     with svg.figure(name, room, lines * (0.85 + 0.34 * len(methods))) as drawn:
-        panels = drawn.subplots(lines, columns, sharey=True, squeeze=False).flatten()
+        panels = list(drawn.subplots(lines, columns, sharey=True, squeeze=False).flatten())
         for panel, shown in zip(panels, found, strict=False):
             for place, method in enumerate(methods):
                 _dots(panel, place, method, shown)
