@@ -7,6 +7,7 @@ says or is refused with the place that is wrong. Likelihoods are in nats per tok
 from __future__ import annotations
 
 from nextword.records.comparison import (
+    WITH_PROMPT,
     Cost,
     CurvePoint,
     Evaluation,
@@ -29,6 +30,7 @@ from nextword.records.values import Goal, Measure, MetricValue
 __all__ = [
     "LOCK_FILES",
     "SCHEMA_VERSION",
+    "WITH_PROMPT",
     "Cost",
     "CurvePoint",
     "DiskFullError",
