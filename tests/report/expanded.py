@@ -17,6 +17,7 @@ from nextword.records import (
     SampleFile,
     SystemRecord,
 )
+from nextword.report.columns import REFERENCES, SHY
 from tests.report.conftest import make_sample
 from tests.report.written import ENVIRONMENT
 
@@ -46,7 +47,7 @@ MEASURES = {
     ),
 }  # fmt: skip
 KEYS = ("perplexity", "rouge-1", "rouge-2", "rouge-l", "topics-jsd")
-TITLES = ("Perplexity", "ROUGE-1", "ROUGE-2", "ROUGE-L", "LDA + JSD")
+TITLES = (f"Per{SHY}plexity of {REFERENCES}", "ROUGE-1", "ROUGE-2", "ROUGE-L", "LDA + JSD")
 WITHOUT = {
     "GPT-2": (22.603273, 0.16916494, 0.01096475, 0.12525628, 0.77531025),
     "DAU avg": (21.910961, 0.13497256, 0.00564681, 0.10807705, 0.76744349),

@@ -88,11 +88,11 @@ def test_best_by_goal_of_each_block_apart() -> None:
     ]  # fmt: skip
     assert best == [
         {
-            "Perplexity": ["DAU avg"], "ROUGE-1": ["GPT-2"], "ROUGE-2": ["GPT-2"], "ROUGE-L": ["LMH avg"],
+            TITLES[0]: ["DAU avg"], "ROUGE-1": ["GPT-2"], "ROUGE-2": ["GPT-2"], "ROUGE-L": ["LMH avg"],
             "LDA + JSD": ["BERGPT"],
         },
         {
-            "Perplexity": ["DAU avg"], "ROUGE-1": ["GPT-2"], "ROUGE-2": ["GPT-2"], "ROUGE-L": ["GPT-2"],
+            TITLES[0]: ["DAU avg"], "ROUGE-1": ["GPT-2"], "ROUGE-2": ["GPT-2"], "ROUGE-L": ["GPT-2"],
             "LDA + JSD": ["GPT-2"],
         },
     ]  # fmt: skip
@@ -168,29 +168,29 @@ def test_table_on_the_page(page: str) -> None:
         "Results", "Texts", "Cost", "Likelihood", "Steering", "Learning curves", "Details", "Run it again",
     ]  # fmt: skip
     (table,) = tables(page, "paper")
-    assert table[1] == [
-        "Method", "Perplexity ↓", "ROUGE-1 ↑", "ROUGE-2 ↑", "ROUGE-L ↑", "LDA + JSD ↓",
+    assert table[0] == [
+        "Method", f"{TITLES[0]} ↓", "ROUGE-1 ↑", "ROUGE-2 ↑", "ROUGE-L ↑", "LDA + JSD ↓",
     ]  # fmt: skip
-    assert [row[0] for row in table[2:]] == ["without prompt", *WITHOUT, "with prompt", *WITH]
-    assert table[4] == ["DAU avg", "★21.91", "13.5", "0.6", "10.8", "0.767"]
-    assert table[10] == ["GPT-2", "17.82", "★22.0", "★2.6", "★17.2", "★0.568"]
+    assert [row[0] for row in table[1:]] == ["without prompt", *WITHOUT, "with prompt", *WITH]
+    assert table[3] == ["DAU avg", "★21.91", "13.5", "0.6", "10.8", "0.767"]
+    assert table[9] == ["GPT-2", "17.82", "★22.0", "★2.6", "★17.2", "★0.568"]
     text = read(page).text
     assert "with prompt: the summary also stands before the text" in text
     assert "best of its column and block" in text
 
 
 def test_likelihoods_and_steering_have_columns(page: str) -> None:
-    table = tables(page, "quantities")[0]
-    assert table[0] == ["", "Likelihood", "Likelihood, with prompt", "Steering", "Steering, with prompt"]
-    assert table[1][1:] == [
-        "perplexity ↓", "bits per byte ↓", "NLL ↓", "perplexity ↓", "NLL ↓", "steering ↑", "steering ↑",
-    ]  # fmt: skip
-    assert table[2][1:] == ["22.60", "1.100", "3.118", "17.82", "2.880", "–", "0.031"]
-    assert table[7][1:] == ["34.20", "1.100", "3.532", "30.71", "3.425", "0.104", "0.031"]
+    likelihood, others = tables(page, "quantities")[:2]
+    assert likelihood[0] == ["", "Likelihood"]
+    assert others[0] == ["", "Likelihood, with prompt", "Steering", "Steering, with prompt"]
+    assert likelihood[1][1:] == ["perplexity ↓", "bits per byte ↓", "NLL ↓"]
+    assert others[1][1:] == ["perplexity ↓", "NLL ↓", "steering ↑", "steering ↑"]
+    assert (likelihood[2][1:], others[2][1:]) == (["22.60", "1.100", "3.118"], ["17.82", "2.880", "–", "0.031"])
+    assert (likelihood[7][1:], others[7][1:]) == (["34.20", "1.100", "3.532"], ["30.71", "3.425", "0.104", "0.031"])
     text = read(page).text
     assert "0.064–0.144" in text  # intervals of one seed
     assert "-0.009 to 0.071" in text
-    assert f"steering (steering): {STEERING}." in text
+    assert f"Unit: {STEERING}." in text
     assert "By kind of case" not in text
 
 

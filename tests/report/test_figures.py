@@ -7,10 +7,17 @@ from collections.abc import Callable
 import pytest
 
 from nextword.records import Results
-from nextword.report import figures
+from nextword.report import figures, svg
 from nextword.report.methods import Method, methods
+from nextword.report.svg import FORMATS, NARROW
 
 Sample = Callable[..., Results]
+
+
+def words(svg: str) -> list[str]:
+    return [text.text or "" for text in ET.fromstring(svg).iter("text")]
+
+
 ALL = (figures.accuracy, figures.likelihood, figures.spectrum, figures.curves)
 
 
@@ -64,7 +71,7 @@ def test_nothing_to_draw_is_no_figure(lm_sample: Results) -> None:
 
 def test_rank_threshold_is_drawn_on_a_relative_spectrum_only(sample: Sample) -> None:
     results = sample()
-    assert "rank at 0.001" in str(figures.spectrum(methods(results)))
+    assert {"rank at", "0.001"} <= set(words(str(figures.spectrum(methods(results)))))
     evaluation = results.runs[0].evaluation.model_copy(update={"spectrum": [200.0, 1.0, 0.0]})
     changed = results.model_copy(update={"runs": [results.runs[0].model_copy(update={"evaluation": evaluation})]})
     assert "rank at" not in str(figures.spectrum(methods(changed)))
@@ -75,3 +82,44 @@ def test_no_two_of_twenty_methods_look_alike(sample: Sample) -> None:
     assert len({(m.style.colour, m.style.dash, m.style.marker) for m in found}) == 20
     # Colour alone never tells methods apart.
     assert len({(m.style.dash, m.style.marker) for m in found}) == 20
+
+
+def test_name_of_the_threshold_stands_beside_the_panel(sample: Sample) -> None:
+    """No curve comes there: lines end at the panel's right edge."""
+    for room in FORMATS:
+        root = ET.fromstring(str(figures.spectrum(methods(sample()), room)))
+        lines = [path.get("d", "") for path in root.iter("path") if path.get("clip-path")]
+        rightmost = max(float(x) for line in lines for x in re.findall(r"[ML] ([\d.]+) ", line))
+        (name,) = (text for text in root.iter("text") if text.text == "rank at")
+        (left,) = re.findall(r"translate\(([\d.]+)", name.get("transform", ""))
+        assert float(left) > rightmost
+
+
+@pytest.mark.parametrize("draw", ALL)
+def test_each_figure_is_drawn_for_a_window_and_for_a_telephone(draw: Callable[..., str | None], sample: Sample) -> None:
+    found = methods(sample(methods=[(f"a method with a long name, {i}", "cache", "mle", None) for i in range(6)]))
+    for room in FORMATS:
+        root = ET.fromstring(str(draw(found, room)))
+        assert root.get("class") == room.name
+        width = float(root.attrib["viewBox"].split()[2])
+        assert width == pytest.approx(room.width * 72)
+        assert all(0 <= x <= width for x in places(root))
+
+
+def places(root: ET.Element) -> list[float]:
+    """Where texts begin or end, and where what is used again stands."""
+    return [float(one.attrib["x"]) for one in root.iter() if one.tag in ("text", "use") and "x" in one.attrib]
+
+
+def test_legend_above_the_panels_has_no_more_columns_than_fit(sample: Sample) -> None:
+    from matplotlib.patches import Patch
+
+    with svg.figure("legend", NARROW, 3.0) as drawn:
+        drawn.subplots()
+        svg.legend(drawn, [Patch(label=f"a method with a long name {i}") for i in range(5)], NARROW)
+        (made,) = drawn.legends
+        assert made.get_window_extent().width <= drawn.bbox.width
+    with svg.figure("legend", NARROW, 3.0) as drawn:
+        svg.legend(drawn, [Patch(label=label) for label in "ab"], NARROW)
+        (made,) = drawn.legends
+        assert made.get_window_extent().height < 30  # both on one line

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from nextword.records import EvaluationResults, Measure, Results, SystemRecord
-from nextword.report.columns import text_columns
+from nextword.report.columns import REFERENCES, text_columns
 from nextword.report.evaluations import grouped
 from nextword.report.main_table import TextTable, sheets
 from nextword.report.methods import methods
@@ -47,9 +47,9 @@ def test_columns_are_those_of_the_paper_in_its_order() -> None:
     table = sheets(results, methods(results))[0]
     assert [column.key for column in table.columns] == list(KEYS[:13])
     assert table.headings == [("", 2), ("MS-Jaccard", 3), ("Self-BLEU", 3), ("Distinct", 3), ("", 2)]
-    assert [column.title for column in table.columns[:4]] == ["PPL", "KLD", "n = 1", "n = 2"]
+    assert [column.title for column in table.columns[:4]] == [f"PPL of {REFERENCES}", "KLD", "n = 1", "n = 2"]
     assert [column.short for column in table.columns if column.main] == [
-        "PPL", "KLD", "MSJ-2", "SB-2", "Dist-2", "Rep", "Uniq",
+        "ref. PPL", "KLD", "MSJ-2", "SB-2", "Dist-2", "Rep", "Uniq",
     ]  # fmt: skip
     assert [column.short_unit for column in table.columns][:3] == ["per token", "nats", "%"]
     assert sum(table.starts) == 5
@@ -190,5 +190,42 @@ def test_greedy_is_first_and_the_others_keep_their_order() -> None:
 def test_bigrams_stand_for_all_lengths_where_they_are_there(lengths: tuple[int, ...], main: int | None) -> None:
     measures: dict[str, Measure] = {f"distinct-{n}": MEASURES[f"distinct-{n}"] for n in reversed(lengths)}
     columns = text_columns(measures | {"distinct-9": MEASURES["distinct-1"], "zipf": MEASURES["rep"]})
-    assert [column.key for column in columns] == [f"distinct-{n}" for n in lengths]
-    assert [column.key for column in columns if column.main] == ([] if main is None else [f"distinct-{main}"])
+    assert [column.key for column in columns] == [*(f"distinct-{n}" for n in lengths), "distinct-9", "zipf"]
+    expected = ["distinct-9", "zipf"] if main is None else [f"distinct-{main}"]
+    assert [column.key for column in columns if column.main] == expected
+
+
+DIVERSITY = {
+    key: Measure(
+        title=title, group="Diversity", unit="fraction of n-grams", goal="human", meaning=f"{title}: explained."
+    )
+    for key, title in (("diversity-mean", "Diversity (mean)"), ("diversity-product", "Diversity (product)"))
+}
+
+
+def test_what_no_paper_has_a_place_for_has_a_column_of_its_own() -> None:
+    columns = text_columns(DIVERSITY)
+    assert [(column.title, column.main) for column in columns] == [
+        ("Diversity (mean)", True),
+        ("Diversity (product)", True),
+    ]
+    beside = text_columns({"rep": MEASURES["rep"]} | DIVERSITY)
+    assert [(column.key, column.main) for column in beside] == [
+        ("rep", True),
+        ("diversity-mean", False),
+        ("diversity-product", False),
+    ]
+    assert [column.key for column in text_columns(MEASURES | DIVERSITY)] == list(KEYS[:13])  # no room
+
+
+def test_what_is_said_otherwise_has_a_column_only_where_nothing_else_has() -> None:
+    shares = {key: MEASURES[key] for key in ("share-rare", "vr")}
+    assert [column.key for column in text_columns(shares)] == ["share-rare", "vr"]
+    assert [column.key for column in text_columns(shares | {"rep": MEASURES["rep"]})] == ["rep"]
+
+
+def test_reason_of_a_column_of_no_paper() -> None:
+    texts = evaluation([of("a", {"rep": 0.1}, {"diversity": "too short"}), of("b", {"rep": 0.2})], None)
+    texts = texts.model_copy(update={"measures": texts.measures | DIVERSITY})
+    table = table_of(texts)
+    assert [cell.reason for cell in table.rows[0].cells] == ["", "too short", "too short"]

@@ -123,7 +123,7 @@ def test_subsets_have_their_own_table(sample: Sample) -> None:
 
 def test_costs_nobody_has_are_left_out(sample: Sample) -> None:
     table = cost_table(with_runs(sample(), run("a")))
-    assert [c.title for c in table.columns] == ["parameters", "trained"]
+    assert [c.title for c in table.columns] == ["params", "trained"]
     assert [cell.text for cell in table.rows[0].cells] == ["1.23 k", "0"]
 
 
@@ -139,3 +139,29 @@ def test_counts(count: float, text: str) -> None:
     from nextword.report.formats import count as formatted
 
     assert formatted(count) == text
+
+
+def test_wide_tables_are_cut_between_groups(sample: Sample) -> None:
+    parts = main_table(sample()).parts
+    assert [[name for name, _ in part.groups] for part in parts] == [
+        ["Accuracy"],
+        ["Accuracy, cache only"],
+        ["Likelihood", "Rank of log-probabilities"],
+    ]
+    assert [[row.method.label for row in part.rows] for part in parts] == [list(labels(sample()))] * 3
+    whole = main_table(sample())
+    titles = [(column.group, column.title) for part in parts for column in part.columns]
+    assert titles == [(column.group, column.title) for column in whole.columns]
+    assert tuple(cell for part in parts for cell in part.rows[0].cells) == whole.rows[0].cells
+    assert len(main_table(sample(methods=[])).parts) <= 1
+
+
+def labels(results: Results) -> dict[str, None]:
+    return dict.fromkeys(run.method for run in results.runs)
+
+
+def test_a_group_that_is_too_wide_is_cut_evenly(sample: Sample) -> None:
+    metrics = {f"acc@{k}": number(0.5, "fraction of prompts") for k in range(1, 9)}
+    parts = main_table(with_runs(sample(), run("a", **metrics))).parts
+    assert [len(part.columns) for part in parts] == [4, 4]
+    assert [name for part in parts for name, _ in part.groups] == ["Accuracy", "Accuracy"]

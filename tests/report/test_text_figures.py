@@ -87,7 +87,7 @@ def test_sweep_reads_the_values_of_its_decoding() -> None:
     results = swept(seeds=(1, 2))
     shown = found(results)
     assert [quantity.title for quantity in shown.quantities] == [
-        "PPL ↓", "KLD ↓", "MS-Jaccard-2 ↑", "Self-BLEU-2 →", "Distinct-2 →", "Rep →", "Uniq →",
+        "ref. PPL ↓", "KLD ↓", "MS-Jaccard-2 ↑", "Self-BLEU-2 →", "Distinct-2 →", "Rep →", "Uniq →",
     ]  # fmt: skip
     by_title = {quantity.title: quantity for quantity in shown.quantities}
     systems = {system.name: system for system in results.texts["top-k 20"].systems}
@@ -96,7 +96,7 @@ def test_sweep_reads_the_values_of_its_decoding() -> None:
         seeds = [100 * file.values["distinct-2"].value for file in one.files]
         assert reading.mean == pytest.approx(sum(seeds) / 2)
         assert reading.ends == pytest.approx((min(seeds), max(seeds)))
-        assert by_title["PPL ↓"].values[label].mean == pytest.approx(one.values["perplexity"].value)
+        assert by_title["ref. PPL ↓"].values[label].mean == pytest.approx(one.values["perplexity"].value)
     assert by_title["Distinct-2 →"].human == pytest.approx(92.1)
     assert by_title["KLD ↓"].human is None  # 0 by construction, and nothing to come close to
 
@@ -105,7 +105,7 @@ def test_sweep_without_texts_shows_the_runs_own_perplexity() -> None:
     results = swept(seeds=(1, 3)).model_copy(update={"texts": {}})
     shown = found(results)
     (quantity,) = shown.quantities
-    assert (shown.decoding, quantity.title, quantity.unit) == ("", "PPL ↓", "per token")
+    assert (shown.decoding, quantity.title, quantity.unit) == ("", "test PPL ↓", "per token")
     assert (quantity.values["MLE"].mean, quantity.values["MLE"].ends) == (32.0, (31.0, 33.0))
 
 
@@ -150,7 +150,7 @@ def test_sweep_names_everything_it_draws() -> None:
     svg = class_sweep(found(swept(seeds=(1, 2))))
     there = words(svg)
     assert {"eq-freq", "eq-token", "F2-Softmax (chosen)", "MLE", "human", "number of classes", "32"} <= set(there)
-    assert there.count("PPL ↓") == 1
+    assert there.count("ref. PPL ↓") == 1
     assert "http" not in svg
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from nextword.records import PairRecord, Results, Span, WrittenExample, WrittenText
 from nextword.report import results_table, write_report
+from nextword.report.columns import REFERENCES
 from nextword.report.methods import methods
 from nextword.report.page import render
 from nextword.report.texts_page import heads
@@ -102,7 +103,7 @@ def test_page_without_texts_is_as_before() -> None:
 def test_main_table_on_the_page(page: str) -> None:
     greedy, sampled = tables(page, "paper")
     assert sampled[0] == ["", "", "MS-Jaccard", "Self-BLEU", "Distinct", ""]
-    assert sampled[1][:4] == ["Method", "PPL ↓", "KLD ↓", "n = 1 ↑"]
+    assert sampled[1][:4] == ["Method", f"PPL of {REFERENCES} ↓", "KLD ↓", "n = 1 ↑"]
     assert [row[0] for row in sampled[2:]] == [*PAPER, "human"]
     assert sampled[2] == [
         "MLE", "★24.70", "1.510", "52.1", "35.6", "24.3", "93.4", "83.2", "69.7", "45.1", "71.9", "83.0", "0.67",
@@ -145,7 +146,8 @@ def test_significance_is_claimed_by_the_tests_only(page: str) -> None:
     results = with_texts(comparison(decodings=("greedy",)), tests=[pair, other], untested=None)
     tested = render(results)
     (tests,) = (table for table in tables(tested, "facets") if "p (Holm)" in table[0])
-    assert tests[1:] == [["Rep", "MLE", "FACE", "-2.00", "-3.00 to -1.00", "0.001", "0.0004", "0.0008"]]
+    assert tests[1:] == [["Rep", "MLE less FACE", "-2.00", "0.001", "0.0004", "0.0008"]]
+    assert "<td>-2.00<small>-3.00 to -1.00</small></td>" in tested
     assert "2 tests: of so many" in tested
     assert "significant" not in tested.lower()
     assert "There are no paired tests: only made up." in page
@@ -239,3 +241,39 @@ def test_example_of_the_builder_is_whole() -> None:
     assert (
         "".join(span.text for span in EXAMPLE.texts[1].spans) == " with an <eccentric> lawyer & a family that vanished"
     )
+
+
+def test_no_table_of_names_alone() -> None:
+    """Where nothing of the texts has a value, there is nothing to show."""
+    results = comparison(decodings=("greedy",))
+    bare = with_texts(results, measures={}, wins=None)
+    assert not tables(render(bare), "paper")
+    assert "Texts, greedy" not in shown(bare)
+    diverse = evaluation([system("MLE", file("a", {"vr": 0.1})), system("FACE", file("b", {"vr": 0.2}))], None)
+    (table,) = tables(render(results.model_copy(update={"texts": {"greedy": diverse}})), "paper")
+    assert table == [["Method", "VR →"], ["MLE", "10.0"], ["FACE", "20.0"]]
+    assert re.search(r"MLE +10\.0", shown(results.model_copy(update={"texts": {"greedy": diverse}})))
+
+
+def test_texts_without_and_with_prompt_stand_below_their_summary() -> None:
+    from tests.report.expanded import PROMPTED, WAY, expansion
+
+    written = [EXAMPLE.model_copy(update={"decoding": way}) for way in (WAY, PROMPTED)]
+    page = render(expansion().model_copy(update={"written": written}))
+    section = page[page.index('<section id="written">') :]
+    assert section.count("<blockquote") == 1
+    assert "<h3>Summary</h3>" in section
+    assert re.findall(r"<h4>(.*?)</h4>", section)[:2] == [
+        "top-k 40, without prompt, seed 1",
+        "top-k 40, with prompt, seed 1",
+    ]
+    assert len(tables(page, "written")) == 2
+    assert "<h3>Prompt</h3>" in render(comparison())
+
+
+def test_tables_have_captions_and_headers_their_scopes(page: str) -> None:
+    for whole in (page, render(make_sample(seeds=(1, 2)))):
+        found = re.findall(r"<table.*?</table>", whole, re.DOTALL)
+        assert found
+        assert all(re.search(r"<caption>[^<]+</caption>", table) for table in found)
+        assert all("scope=" in header for table in found for header in re.findall(r"<th\b[^>]*>", table))

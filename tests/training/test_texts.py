@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from nextword.evaluation import evaluate
 from nextword.frequency import TokenCounts
@@ -17,7 +19,7 @@ from nextword.tasks.bpe import trained_tokenizer
 from nextword.training import texts as module
 from nextword.training.compare import ComparisonInterrupted, compare
 from nextword.training.recipe import configured
-from nextword.training.written import marked
+from nextword.training.written import marked, written_examples
 from tests.training.conftest import Heard
 
 pytestmark = pytest.mark.usefixtures("counting", "writing", "quick_report")
@@ -220,6 +222,29 @@ def test_what_was_written_is_shown(finished):
     assert "".join(span.text for span in first.texts[0].spans) == "4 5 6 7"
     line = json.loads(samples(finished)["runs/mos-2-seed0/samples/top-k-3.jsonl"].splitlines()[0])
     assert "".join(span.text for span in first.texts[2].spans) == line["text"]
+
+
+def test_texts_without_and_with_a_prompt_are_both_shown(finished):
+    """Of ways that differ by the prompt alone, the first that draws tokens and its other."""
+    results = Results.load(finished / "results.json")
+    titles = ("greedy", "greedy, with prompt", "top-k 3", "top-k 3, with prompt", "top-k 5, with prompt")
+    decodings = [SimpleNamespace(title=title, is_sampled=not title.startswith("greedy")) for title in titles]
+    runs = [
+        run.model_copy(update={"samples": {title: run.samples[title.partition(",")[0]] for title in titles[:4]}})
+        for run in results.runs
+    ]
+    start = SimpleNamespace(
+        counts=finished / "start" / "counts.npz", tokenizer=AutoTokenizer.from_pretrained(finished / "start" / "model")
+    )
+    setting = SimpleNamespace(
+        task=SimpleNamespace(texts=lambda: SimpleNamespace(decodings=decodings, examples=2)),
+        start=start,
+        config=SimpleNamespace(seeds=[0, 1]),
+        folder=SimpleNamespace(path=finished),
+    )
+    found = written_examples(setting, runs)
+    assert [one.decoding for one in found] == [*["top-k 3"] * 2, *["top-k 3, with prompt"] * 2]
+    assert found[0].texts == results.written[0].texts
 
 
 def test_rare_tokens_are_marked_and_characters_stay_whole():

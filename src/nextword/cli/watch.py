@@ -108,5 +108,5 @@ def headline(record: RunRecord, metrics: int = 3) -> str:
         if one.group not in groups and one.better and not one.subset and one.setting == "joint":
             groups.add(one.group)
             shown.append(name)
-    numbers = ", ".join(f"{name} {measured[name].value:.4g}" for name in shown)
+    numbers = ", ".join(f"{name} {measured[name].value:z.4g}" for name in shown)
     return f"{record.method}, seed {record.seed}: {numbers}"

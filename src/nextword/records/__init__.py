@@ -7,6 +7,7 @@ says or is refused with the place that is wrong. Likelihoods are in nats per tok
 from __future__ import annotations
 
 from nextword.records.comparison import (
+    WITH_PROMPT,
     Cost,
     CurvePoint,
     Evaluation,
@@ -25,6 +26,7 @@ from nextword.records.values import Goal, Measure, MetricValue
 
 __all__ = [
     "SCHEMA_VERSION",
+    "WITH_PROMPT",
     "Cost",
     "CurvePoint",
     "Duel",

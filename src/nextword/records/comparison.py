@@ -11,6 +11,9 @@ from nextword.records.evaluation import EvaluationResults
 from nextword.records.files import SCHEMA_VERSION, Record, VersionedRecord, non_finite
 from nextword.records.values import MetricValue
 
+WITH_PROMPT = ", with prompt"
+"""How the title of a decoding ends that differs from the one without this end by a prompt alone."""
+
 
 class Cost(Record):
     """What a run cost."""

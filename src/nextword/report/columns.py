@@ -10,6 +10,25 @@ from nextword.records import Measure
 from nextword.report import formats
 from nextword.report.evaluations import ARROWS, HUMAN
 
+MOST = 13
+"""Columns of a table at most, as many as the widest of the papers' has."""
+
+MOST_MAIN = 4
+"""Measures without a place in the papers' tables that a terminal has room for."""
+
+SAID_OTHERWISE = r"nll|bits_per_byte|share-.+|vr"
+"""Keys of measures that need no column: the perplexity in other units, and what a figure shows."""
+
+REFERENCE_PERPLEXITY = (
+    "of people's texts after their prompts, token by token: neither of what a method wrote nor, where there is one "
+    "under Results, of the whole test text"
+)
+
+SHY = "\N{SOFT HYPHEN}"
+"""Where a long word of a heading may be broken."""
+
+REFERENCES = f"refer{SHY}ences"
+
 BIGRAMS = 2
 """Of the measures of n-grams, the one that stands for all where there is little room, as in F2-Softmax's figure 3."""
 
@@ -25,9 +44,12 @@ class Column:
     short: str
     """Title that needs no heading over it."""
     metric: str
+    """Who gives the measure; empty where only its key tells."""
     measure: Measure
     main: bool
     """Whether it is among the few for which a terminal or a figure has room."""
+    note: str = ""
+    """What a reader must know besides its meaning."""
     kind: str = ""
     """What the unit says first in its brackets, where a reader must see it: F1, precision or recall."""
 
@@ -60,6 +82,7 @@ class Rule:
         short: The same where there is no heading over it.
         metric: Who gives the measure, and the reason where there is no value.
         kind: Whether the heading tells what the unit says first in its brackets.
+        note: What a reader must know besides the meaning of the measure.
     """
 
     pattern: str
@@ -68,6 +91,7 @@ class Rule:
     short: str
     metric: str
     kind: bool = False
+    note: str = ""
 
     def columns(self, measures: Mapping[str, Measure]) -> list[Column]:
         """The measures it has a place for, by rising length of the n-grams."""
@@ -87,6 +111,7 @@ class Rule:
             metric=self.metric,
             measure=measure,
             main=main,
+            note=self.note,
             kind=kind[1] if kind else "",
         )
 
@@ -104,13 +129,27 @@ class Layout:
     people: bool
 
     def columns(self, measures: Mapping[str, Measure]) -> list[Column]:
-        """The measures that have a column, in the paper's order."""
+        """The measures that have a column: in the paper's order, and behind them, as far as there is room, others."""
+        placed = self.placed(measures)
+        others = {key: measure for key, measure in measures.items() if key not in {column.key for column in placed}}
+        new = [key for key in others if not re.fullmatch(SAID_OTHERWISE, key)]
+        shown = new if placed or new else list(others)
+        main = 0 if placed else MOST_MAIN
+        more = [_of_no_paper(key, others[key], main=i < main) for i, key in enumerate(shown)]
+        return [*placed, *more][: max(MOST, len(placed))]
+
+    def placed(self, measures: Mapping[str, Measure]) -> list[Column]:
+        """The measures that have a place in the paper's table, in its order."""
         return [column for rule in self.rules for column in rule.columns(measures)]
+
+
+def _of_no_paper(key: str, measure: Measure, *, main: bool) -> Column:
+    return Column(key=key, group="", title=measure.title, short=measure.title, metric="", measure=measure, main=main)
 
 
 CONTINUATIONS = Layout(
     rules=(
-        Rule(r"perplexity", "", "PPL", "PPL", "likelihood"),
+        Rule(r"perplexity", "", f"PPL of {REFERENCES}", "ref. PPL", "likelihood", note=REFERENCE_PERPLEXITY),
         Rule(r"kl-human-generated", "", "KLD", "KLD", "unigram-kl"),
         Rule(r"ms-jaccard-([123])", "MS-Jaccard", "n = {n}", "MSJ-{n}", "ms-jaccard"),
         Rule(r"self-bleu-([123])", "Self-BLEU", "n = {n}", "SB-{n}", "self-bleu"),
@@ -124,7 +163,9 @@ CONTINUATIONS = Layout(
 
 EXPANSIONS = Layout(
     rules=(
-        Rule(r"perplexity", "", "Perplexity", "Perplexity", "likelihood"),
+        Rule(
+            r"perplexity", "", f"Per{SHY}plexity of {REFERENCES}", "ref. PPL", "likelihood", note=REFERENCE_PERPLEXITY
+        ),
         Rule(r"rouge-1", "", "ROUGE-1", "ROUGE-1", "rouge", kind=True),
         Rule(r"rouge-2", "", "ROUGE-2", "ROUGE-2", "rouge", kind=True),
         Rule(r"rouge-l", "", "ROUGE-L", "ROUGE-L", "rouge", kind=True),
@@ -144,4 +185,4 @@ def text_columns(measures: Mapping[str, Measure]) -> list[Column]:
 
 def layout_of(measures: Mapping[str, Measure]) -> Layout:
     """The layout that has a place for most of the measures; the first of those that have equally many."""
-    return max(LAYOUTS, key=lambda layout: len(layout.columns(measures)))
+    return max(LAYOUTS, key=lambda layout: len(layout.placed(measures)))

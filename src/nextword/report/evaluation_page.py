@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 
-from markupsafe import Markup
-
 from nextword.records import EvaluationResults
 from nextword.report import formats
 from nextword.report.evaluations import grouped, note_on_tests, paired_rows, undefined
-from nextword.report.template import packaged, template
+from nextword.report.glossary import of_measures
+from nextword.report.template import style, template
 
 
 def render_evaluation(results: EvaluationResults) -> str:
@@ -17,17 +16,16 @@ def render_evaluation(results: EvaluationResults) -> str:
     groups = grouped(results)
     names = [system.name for system in results.systems]
     title = names[0] if len(names) == 1 else f"{len(names)} systems"
-    meanings = dict.fromkeys(row.measure.meaning for group in groups for row in group.rows)
     files = [file for system in results.systems for file in system.files]
     return template("evaluation.html.j2").render(
-        style=Markup(packaged("page.css")),
+        style=style(),
         results=results,
         title=title,
         groups=groups,
         names=names,
         samples=sorted({file.samples for file in files}),
         several=any(len(system.files) > 1 for system in results.systems),
-        meanings=list(meanings),
+        glossary=of_measures(results.measures),
         tests=paired_rows(results),
         tests_note=note_on_tests(results),
         undefined=undefined(results),

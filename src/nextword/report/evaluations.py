@@ -49,8 +49,8 @@ class Row:
 
     @property
     def unit(self) -> str:
-        """The unit, as it is shown."""
-        return formats.unit_name(self.measure.unit)
+        """The unit without what stands in brackets, which is explained once, with the measure."""
+        return formats.unit_name(self.measure.unit).partition(" (")[0]
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,7 @@ def paired_rows(results: EvaluationResults, keys: Collection[str] | None = None)
 
 
 def _signed(measure: Measure, value: float) -> str:
-    text = _number(measure, value)
-    return text if text.startswith("-") else f"+{text}"
+    return formats.signed(value, measure.unit, measure.decimals)
 
 
 def p_value(p: float) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -11,82 +12,88 @@ from nextword.records import MetricValue
 from nextword.report import formats, svg
 from nextword.report.measures import PROMPTED, Measure, measures
 from nextword.report.methods import Method
+from nextword.report.palette import INK, PAPER, SOFT
+from nextword.report.svg import WIDE, Format
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 11.6
 _HATCHES = ("", "////", "....", "xxxx")
 
 
-def accuracy(methods: Sequence[Method]) -> str | None:
+def accuracy(methods: Sequence[Method], room: Format = WIDE) -> str | None:
     """Acc@k as bars: a panel for each k, a row for each method, joint and cache-only next to each other."""
     found = [m for m in _recorded(methods) if m.group.startswith("Accuracy")]
     if not found:
         return None
     titles = list(dict.fromkeys(m.title for m in sorted(found, key=lambda m: m.order)))
     settings = list(dict.fromkeys(m.setting for m in found))
-    lines = math.ceil(len(titles) / 5)
+    lines = math.ceil(len(titles) / (2 if room.narrow else 5))
     columns = math.ceil(len(titles) / lines)
     bars = len(methods) * (len(settings) + 0.6)
-    with svg.figure("accuracy", WIDTH, lines * (0.55 + 0.2 * bars) + 0.35) as drawn:
-        panels = drawn.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flatten()
+    with svg.figure("accuracy", room, lines * (0.55 + 0.2 * bars) + 0.35) as drawn:
+        panels = list(drawn.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flatten())
         for panel, title in zip(panels, titles, strict=False):
             shown = {m.setting: m for m in found if m.title == title}
             _bars(panel, methods, [shown.get(setting) for setting in settings])
             panel.set_title(title)
-        for panel in panels[len(titles) :]:
-            panel.set_visible(False)
-        _method_names(panels[0], methods)
+        _without(panels, len(titles), columns)
+        _method_names(panels, methods, room)
         drawn.supxlabel(formats.unit_name(_unit(methods, found[0])), fontsize=9.5)
         if len(settings) > 1:
-            _setting_legend(drawn, settings)
+            _setting_legend(drawn, settings, room)
         return svg.inline(
-            drawn, "accuracy", f"Bars of {formats.listing(titles)} for every method; numbers as in the table"
+            drawn, "accuracy", room, f"Bars of {formats.listing(titles)} for every method; numbers as in the table"
         )
 
 
-def likelihood(methods: Sequence[Method]) -> str | None:
+def likelihood(methods: Sequence[Method], room: Format = WIDE) -> str | None:
     """Perplexity, bits per byte and the like: a panel for each, a dot with its interval for each method."""
     found = [m for m in _recorded(methods) if m.group.startswith("Likelihood")]
     # Of what a prompt changes one panel says enough; all of them would leave no room for any.
     shown = [m for m in found if m.setting != PROMPTED or m.title == "perplexity"]
-    return _dot_panels("likelihood", methods, shown, zero=False)
+    return _dot_panels("likelihood", methods, shown, room)
 
 
-def steering(methods: Sequence[Method]) -> str | None:
+def steering(methods: Sequence[Method], room: Format = WIDE) -> str | None:
     """What the right auxiliary text is worth over another's: a dot with its interval for each method, and zero."""
     found = [m for m in _recorded(methods) if m.group.startswith("Steering")]
-    return _dot_panels("steering", methods, found, zero=True)
+    return _dot_panels("steering", methods, found, room, zero=True)
 
 
-def _dot_panels(name: str, methods: Sequence[Method], found: Sequence[Measure], *, zero: bool) -> str | None:
+def _dot_panels(
+    name: str, methods: Sequence[Method], found: Sequence[Measure], room: Format, *, zero: bool = False
+) -> str | None:
     if not found:
         return None
-    with svg.figure(name, WIDTH, 0.85 + 0.34 * len(methods)) as drawn:
-        panels = drawn.subplots(1, len(found), sharey=True, squeeze=False).flatten()
-        for panel, shown in zip(panels, found, strict=True):
+    lines = math.ceil(len(found) / (1 if room.narrow else 4))
+    columns = math.ceil(len(found) / lines)
+    with svg.figure(name, room, lines * (0.85 + 0.34 * len(methods))) as drawn:
+        panels = list(drawn.subplots(lines, columns, sharey=True, squeeze=False).flatten())
+        for panel, shown in zip(panels, found, strict=False):
             for place, method in enumerate(methods):
                 _dots(panel, place, method, shown)
             if zero:
-                panel.axvline(0.0, color=svg.INK, linewidth=1.0, zorder=1)
+                panel.axvline(0.0, color=INK, linewidth=1.0, zorder=1)
             panel.set_title(", ".join([shown.title, *shown.group.split(", ")[1:]]))
-            panel.set_xlabel(formats.unit_name(_unit(methods, shown)), fontsize=9.5)
+            unit = formats.unit_name(_unit(methods, shown))
+            panel.set_xlabel(textwrap.fill(unit, int(9 * room.width / columns)), fontsize=9.5)
             panel.grid(axis="x")
             panel.margins(x=0.12)
             panel.locator_params(axis="x", nbins=5)
             panel.tick_params(axis="y", length=0)
-        _method_names(panels[0], methods)
-        return svg.inline(drawn, name, "Dots with intervals for every method; numbers as in the table")
+        _without(panels, len(found), columns)
+        _method_names(panels, methods, room)
+        return svg.inline(drawn, name, room, "Dots with intervals for every method; numbers as in the table")
 
 
-def spectrum(methods: Sequence[Method]) -> str | None:
+def spectrum(methods: Sequence[Method], room: Format = WIDE) -> str | None:
     """Singular values of the log-probability matrix on a logarithmic axis, a line for each run."""
     drawable = [method for method in methods if any(run.evaluation.spectrum for run in method.runs)]
     if not drawable:
         return None
-    with svg.figure("spectrum", WIDTH, _height_of_lines(drawable)) as drawn:
+    with svg.figure("spectrum", room, _height_of_lines(drawable, room)) as drawn:
         panel = drawn.subplots()
         for method in drawable:
             for run in method.runs:
@@ -96,30 +103,21 @@ def spectrum(methods: Sequence[Method]) -> str | None:
         panel.set_yscale("log")
         panel.yaxis.set_major_formatter(_power)
         for threshold in _thresholds(methods):
-            panel.axhline(threshold, color="#57606a", linewidth=0.9, linestyle=(0, (2, 2)), zorder=0.5)
-            panel.annotate(
-                f"rank at {threshold:g}",
-                (0, threshold),
-                xycoords=("axes fraction", "data"),
-                xytext=(4, 3),
-                textcoords="offset points",
-                fontsize=9,
-                color="#57606a",
-            )
+            _threshold(panel, threshold)
         panel.set_xlabel("index of the singular value")
         panel.set_ylabel("singular value / largest")
-        _line_legend(drawn, drawable)
-        return svg.inline(drawn, "spectrum", "Singular values in falling order, a line for every method")
+        _line_legend(drawn, drawable, room)
+        return svg.inline(drawn, "spectrum", room, "Singular values in falling order, a line for every method")
 
 
-def curves(methods: Sequence[Method]) -> str | None:
+def curves(methods: Sequence[Method], room: Format = WIDE) -> str | None:
     """Training loss over steps, a line for each run."""
     from matplotlib.ticker import MaxNLocator
 
     drawable = [method for method in methods if any(run.curve for run in method.runs)]
     if not drawable:
         return None
-    with svg.figure("curves", WIDTH, _height_of_lines(drawable)) as drawn:
+    with svg.figure("curves", room, _height_of_lines(drawable, room)) as drawn:
         panel = drawn.subplots()
         for method in drawable:
             for run in method.runs:
@@ -127,8 +125,24 @@ def curves(methods: Sequence[Method]) -> str | None:
         panel.set_xlabel("optimiser steps")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
         panel.set_ylabel("training loss (own objective, nats)")
-        _line_legend(drawn, drawable)
-        return svg.inline(drawn, "curves", "Training loss over steps, a line for every method")
+        _line_legend(drawn, drawable, room)
+        return svg.inline(drawn, "curves", room, "Training loss over steps, a line for every method")
+
+
+def _threshold(panel: Axes, threshold: float) -> None:
+    panel.axhline(threshold, color=SOFT, linewidth=0.9, linestyle=(0, (2, 2)), zorder=0.5)
+    # Beside the panel, where no line comes.
+    panel.annotate(
+        f"rank at\n{threshold:g}",
+        (1, threshold),
+        xycoords=("axes fraction", "data"),
+        xytext=(4, 0),
+        textcoords="offset points",
+        verticalalignment="center",
+        fontsize=9,
+        color=SOFT,
+        annotation_clip=False,
+    )
 
 
 def _recorded(methods: Sequence[Method]) -> list[Measure]:
@@ -159,7 +173,7 @@ def _bars(panel: Axes, methods: Sequence[Method], shown: Sequence[Measure | None
                 where,
                 mean,
                 height * 0.92,
-                color=method.style.colour if i == 0 else "white",
+                color=method.style.colour if i == 0 else PAPER,
                 edgecolor=method.style.colour,
                 hatch=_HATCHES[i % len(_HATCHES)],
                 linewidth=0.8,
@@ -167,7 +181,7 @@ def _bars(panel: Axes, methods: Sequence[Method], shown: Sequence[Measure | None
             # Seeds next to each other inside the bar, so that each interval stays its own.
             for j, value in enumerate(values):
                 offset = (j - (len(values) - 1) / 2) * height * 0.7 / len(values)
-                _interval(panel, where + offset, value, scale, svg.INK)
+                _interval(panel, where + offset, value, scale, INK)
     panel.grid(axis="x")
     panel.tick_params(axis="y", length=0)
 
@@ -186,20 +200,27 @@ def _interval(panel: Axes, where: float, value: MetricValue, scale: float, colou
         panel.plot([value.low * scale, value.high * scale], [where, where], color=colour, linewidth=1.2, zorder=3)
 
 
-def _method_names(panel: Axes, methods: Sequence[Method]) -> None:
-    panel.set_yticks(range(len(methods)), [short(method.label) for method in methods], color=svg.INK)
-    panel.set_ylim(len(methods) - 0.45, -0.55)  # the first method on top, as in the table
+def _method_names(panels: Iterable[Axes], methods: Sequence[Method], room: Format) -> None:
+    for panel in panels:
+        panel.set_yticks(range(len(methods)), [short(method.label, room.label) for method in methods], color=INK)
+        panel.set_ylim(len(methods) - 0.45, -0.55)  # the first method on top, as in the table
 
 
-def _setting_legend(drawn: Figure, settings: Sequence[str]) -> None:
+def _without(panels: Sequence[Axes], used: int, columns: int) -> None:
+    """Takes away the panels after those ``used``; the ones above them become the lowest, with numbers at their axis."""
+    for place, panel in enumerate(panels[used:], used):
+        panel.set_visible(False)
+        panels[place - columns].tick_params(labelbottom=True)
+
+
+def _setting_legend(drawn: Figure, settings: Sequence[str], room: Format) -> None:
     from matplotlib.patches import Patch
 
-    grey = "#57606a"
     patches = [
-        Patch(facecolor=grey if i == 0 else "white", edgecolor=grey, hatch=_HATCHES[i % len(_HATCHES)], label=label)
+        Patch(facecolor=SOFT if i == 0 else PAPER, edgecolor=SOFT, hatch=_HATCHES[i % len(_HATCHES)], label=label)
         for i, label in enumerate(formats.setting(setting) for setting in settings)
     ]
-    drawn.legend(handles=patches, loc="outside upper right", ncols=len(patches), fontsize=9.5)
+    svg.legend(drawn, patches, room, above=True)
 
 
 def _line(panel: Axes, method: Method, x: list[int], y: list[float]) -> None:
@@ -209,14 +230,14 @@ def _line(panel: Axes, method: Method, x: list[int], y: list[float]) -> None:
     panel.grid(axis="y")
 
 
-def _line_legend(drawn: Figure, shown: Sequence[Method]) -> None:
+def _line_legend(drawn: Figure, shown: Sequence[Method], room: Format) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
         Line2D([], [], color=m.style.colour, linestyle=m.style.dash, marker=m.style.marker, label=short(m.label))
         for m in shown
     ]
-    drawn.legend(handles=handles, loc="outside right upper", handlelength=3.2, fontsize=9.5)
+    svg.legend(drawn, handles, room)
 
 
 def _power(value: float, _: float) -> str:
@@ -226,8 +247,9 @@ def _power(value: float, _: float) -> str:
     return f"10{digits}" if math.isclose(exponent, round(exponent), abs_tol=1e-9) else f"{value:g}"
 
 
-def _height_of_lines(methods: Sequence[Method]) -> float:
-    return max(3.8, 0.25 * len(methods) + 0.4)
+def _height_of_lines(methods: Sequence[Method], room: Format) -> float:
+    beside = 0.25 * len(methods) + 0.4
+    return 2.4 + beside if room.narrow else max(3.8, beside)  # the legend of a narrow figure stands above the lines
 
 
 def _thresholds(methods: Sequence[Method]) -> list[float]:

@@ -18,9 +18,24 @@ def value(number: float, unit: str, decimals: int | None) -> str:
 
     >>> value(0.93512, "fraction of prompts", 1), value(21.5, "nats", 2), value(0.00012345, "nats", None)
     ('93.5', '21.50', '0.0001234')
+
+    What rounds to nothing has no sign:
+
+    >>> value(-0.0004, "nats", 3), value(-0.0006, "nats", 3)
+    ('0.000', '-0.001')
     """
     scaled = number * scale(unit)
-    return f"{scaled:.4g}" if decimals is None else f"{scaled:.{decimals}f}"
+    return f"{scaled:z.4g}" if decimals is None else f"{scaled:z.{decimals}f}"
+
+
+def signed(number: float, unit: str, decimals: int | None) -> str:
+    """A difference, with its sign in front unless it rounds to nothing.
+
+    >>> signed(0.15, "fraction", 1), signed(-1.0, "nats", 2), signed(-0.0001, "nats", 3)
+    ('+15.0', '-1.00', '0.000')
+    """
+    text = value(number, unit, decimals)
+    return text if text.startswith("-") or not text.strip("0.") else f"+{text}"
 
 
 def is_share(unit: str) -> bool:
@@ -103,7 +118,7 @@ def plain(thing: Any) -> str:
     if isinstance(thing, int):
         return f"{thing:,}".replace(",", "\N{NARROW NO-BREAK SPACE}") if abs(thing) >= 10_000 else str(thing)
     if isinstance(thing, float):
-        return f"{thing:.6g}"
+        return f"{thing:z.6g}"
     if isinstance(thing, str):
         return thing
     if isinstance(thing, dict) and {"value", "unit", "n"} <= thing.keys():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from nextword.records import EvaluationResults, Results, SampleFile
+from nextword.records import WITH_PROMPT, EvaluationResults, Results, SampleFile
 from nextword.report import formats
 from nextword.report.columns import Column, Layout, layout_of
 from nextword.report.evaluations import HUMAN, Cell, Group, Row, grouped
@@ -14,9 +14,6 @@ from nextword.report.methods import Method, Style
 
 GREEDY = "greedy"
 """Title of the decoding that is shown first; the others keep their order."""
-
-WITH_PROMPT = ", with prompt"
-"""How the title of a decoding ends that differs from the one without this end by a prompt alone."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +172,14 @@ def _reasoned(cells: Sequence[Cell], columns: Sequence[Column], files: Collectio
 
 def _reason(column: Column, files: Collection[SampleFile]) -> str:
     lacking = [file for file in files if column.key not in file.values]
-    why = "; ".join(dict.fromkeys(file.undefined[column.metric] for file in lacking if column.metric in file.undefined))
+    why = "; ".join(dict.fromkeys(reason for file in lacking for reason in _reasons(column, file)))
     if not why or len(lacking) == len(files):
         return why
     return f"{len(lacking)} of {len(files)} seeds: {why}"
+
+
+def _reasons(column: Column, file: SampleFile) -> Iterator[str]:
+    """Why the metric that gives the measure of the column has no value for the file."""
+    for metric, why in file.undefined.items():
+        if metric == column.metric or (not column.metric and column.key.startswith(metric)):
+            yield why

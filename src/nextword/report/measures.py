@@ -68,7 +68,8 @@ _RULES = (
         "Likelihood",
         "lower",
         2,
-        "Perplexity: exp of the negative log-likelihood per token; only comparable with the same tokenizer.",
+        "Perplexity: exp of the negative log-likelihood per token of the test text; only comparable with the same "
+        "tokenizer.",
     ),
     _Rule(
         _PREFIX + r"bits_per_byte",
@@ -84,7 +85,7 @@ _RULES = (
         "Likelihood",
         "lower",
         3,
-        "NLL: negative log-likelihood.",
+        "NLL: negative log-likelihood of the right tokens.",
     ),
     _Rule(
         _PREFIX + r"steering",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nextword.records import Results, RunRecord
+from nextword.report.palette import METHODS as COLOURS
+from nextword.report.palette import variable
 
 Dash = tuple[float, tuple[float, ...]]
 """Offset and lengths of the strokes and gaps of a line, as matplotlib takes them; no lengths: a solid line."""
 
-# Told apart by people with any colour vision, and at least 3:1 against white; line and marker differ as well.
-_COLOURS = ("#0072b2", "#d55e00", "#00856a", "#b0479a", "#a67c00", "#332288", "#2f93d0", "#666666")
 _DASHES: tuple[Dash, ...] = ((0, ()), (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 
@@ -20,8 +20,14 @@ class Style:
     """How a method is drawn, in every figure the same."""
 
     colour: str
+    """In light."""
     dash: Dash
     marker: str
+
+    @property
+    def css(self) -> str:
+        """The colour on the page, in light and in dark."""
+        return variable(self.colour)
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,6 @@ def _method(label: str, runs: list[RunRecord], place: int) -> Method:
     ordered = sorted(runs, key=lambda run: run.seed)
     notes = dict.fromkeys(run.note for run in ordered if run.note)  # a dict keeps the order, a set would not
     # The lengths have no common divisor, so that 440 methods pass before two look the same.
-    style = Style(_COLOURS[place % len(_COLOURS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)])
+    style = Style(COLOURS[place % len(COLOURS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)])
     first = ordered[0]
     return Method(label, first.head, first.objective, first.conditioner, tuple(notes), tuple(ordered), style)

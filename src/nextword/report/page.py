@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -14,19 +15,20 @@ from nextword.records import EvaluationResults, Results, write_atomically
 from nextword.report import figures, formats, text_figures
 from nextword.report.evaluation_page import render_evaluation
 from nextword.report.examples import examples
-from nextword.report.measures import measures
+from nextword.report.glossary import of_metrics
 from nextword.report.methods import Method, methods
-from nextword.report.sweep import sweep
+from nextword.report.svg import FORMATS, Format
+from nextword.report.sweep import Sweep, sweep
 from nextword.report.tables import Table, cost_table, main_table, subset_table
-from nextword.report.template import packaged, template
-from nextword.report.texts_page import heads, meanings, readings, ways
+from nextword.report.template import style, template
+from nextword.report.texts_page import glossary, heads, readings, ways
 
 SHORT = 48
 """Longest value that is told in the opening facts; a checksum waits for the tables at the end."""
 
 INTERVALS = "Thin lines are 95 % intervals"
 
-STEERING = "What knowing the right auxiliary text instead of another's is worth. At the line: nothing, it is not heard."
+STEERING = "The line is at zero: the auxiliary text is not heard."
 
 OPENING_DATA = ("train", "validation", "test", "leak")
 """How the names of those data fields begin that are told in the opening facts; the tables at the end have all."""
@@ -39,7 +41,8 @@ class Figure:
     anchor: str
     title: str
     text: str
-    svg: Markup
+    svgs: tuple[Markup, ...]
+    """The drawing in every format; the style sheet shows the one for which there is room."""
 
 
 @dataclass(frozen=True)
@@ -66,24 +69,24 @@ def render(results: Results) -> str:
     """The page as text."""
     page = template("page.html.j2")
     found = methods(results)
-    table = main_table(results)
+    table, subsets = main_table(results), subset_table(results)
     written = ways(results, found)
     return page.render(
-        style=Markup(packaged("page.css")),
+        style=style(),
         results=results,
         summary=_summary(results, found),
         facts=_facts(results),
         table=table,
-        subsets=subset_table(results),
+        subsets=subsets,
         costs=cost_table(results),
-        meanings=_meanings(results, table),
+        glossary=of_metrics([*table.columns, *subsets.columns]),
         incomplete=_incomplete(results, found),
         figures=_figures(found, results),
         examples=examples(found),
         first_seeds=formats.listing([str(seed) for seed in sorted({method.runs[0].seed for method in found})] or [""]),
         methods=found,
         written=written,
-        text_meanings=meanings(written),
+        text_glossary=glossary(written),
         readings=readings(results, found),
         heads=heads(found),
         tuned=_tuned(found),
@@ -133,16 +136,6 @@ def _pairs(content: dict[str, Any]) -> list[tuple[str, str]]:
     return [(formats.setting(name), formats.plain(thing)) for name, thing in content.items()]
 
 
-def _meanings(results: Results, table: Table) -> list[str]:
-    found = measures({key for run in results.runs for key in run.evaluation.metrics})
-    units = {
-        f"{column.title} ({column.group.lower()}): {column.unit}."
-        for column in table.columns
-        if column.unit != column.short_unit and not column.unit.startswith("%")
-    }
-    return [*dict.fromkeys(one.meaning for one in found if one.meaning), *sorted(units)]
-
-
 def _incomplete(results: Results, found: Sequence[Method]) -> dict[str, str]:
     """Methods that lack runs of some seeds, whose means are therefore over fewer."""
     expected = len(results.seeds)
@@ -159,8 +152,7 @@ def _figures(found: Sequence[Method], results: Results) -> list[Figure]:
         (
             "spectrum",
             "Rank spectrum",
-            "Singular values of the matrix of log-probabilities. A line that drops early shows a bottleneck: the head "
-            f"cannot tell more contexts apart.{lines}",
+            f"A line that drops early shows a bottleneck: the head cannot tell more contexts apart.{lines}",
             figures.spectrum,
         ),
         (
@@ -170,32 +162,37 @@ def _figures(found: Sequence[Method], results: Results) -> list[Figure]:
             figures.curves,
         ),
     )
-    drawn = [(anchor, title, text, draw(found)) for anchor, title, text, draw in sections]
+    of_runs = [_figure(anchor, title, text, partial(draw, found)) for anchor, title, text, draw in sections]
+    return [figure for figure in (*_text_figures(found, results), *of_runs) if figure is not None]
+
+
+def _figure(anchor: str, title: str, text: str, draw: Callable[[Format], str | None]) -> Figure | None:
+    """The figure; None where there is nothing to draw."""
+    drawn = [draw(room) for room in FORMATS]
     # Markup is right here and nowhere else: the figures are the only HTML that is not written in the template.
-    of_runs = [Figure(anchor, title, text, Markup(svg)) for anchor, title, text, svg in drawn if svg is not None]
-    return [*_text_figures(found, results), *of_runs]
+    svgs = tuple(Markup(svg) for svg in drawn if svg is not None)
+    return Figure(anchor, title, text, svgs) if svgs else None
 
 
-def _text_figures(found: Sequence[Method], results: Results) -> list[Figure]:
+def _text_figures(found: Sequence[Method], results: Results) -> list[Figure | None]:
     ends = "Thin lines reach from the lowest to the highest seed" if len(results.seeds) > 1 else INTERVALS
-    figures_of_texts = []
-    groups = text_figures.frequency_groups(results, found)
-    if groups is not None:
-        unit = formats.listing(text_figures.units_of_groups(results))
-        text = f"How frequent the tokens of the texts are, in {unit}. The dotted line is people's share. {ends}."
-        figures_of_texts.append(Figure("groups", "Frequency groups", text, Markup(groups)))
+    unit = formats.listing(text_figures.units_of_groups(results))
+    text = f"How frequent the tokens of the texts are, in {unit}. The dotted line is people's share. {ends}."
+    groups = _figure("groups", "Frequency groups", text, partial(text_figures.frequency_groups, results, found))
     classes = sweep(results, found)
-    if classes is not None:
-        written = f" Texts: {classes.decoding}." if classes.decoding else ""
-        chosen = " A star is the number that MefMax chose." if classes.chosen else ""
-        left_out = f" On a place already taken, so not drawn: {formats.listing(classes.left_out)}."
-        text = (
-            f"Heads with frequency classes, a line for each way to divide the tokens; across: methods without classes, "
-            f"and people where a value near theirs is the goal.{chosen}{written} {ends}. The axes do not start at zero."
-            f"{left_out if classes.left_out else ''}"
-        )
-        figures_of_texts.append(Figure("classes", "Number of classes", text, Markup(text_figures.class_sweep(classes))))
-    return figures_of_texts
+    return [groups, _sweep_figure(classes, ends) if classes is not None else None]
+
+
+def _sweep_figure(classes: Sweep, ends: str) -> Figure | None:
+    written = f" Texts: {classes.decoding}." if classes.decoding else ""
+    chosen = " A star is the number that MefMax chose." if classes.chosen else ""
+    left_out = f" On a place already taken, so not drawn: {formats.listing(classes.left_out)}."
+    text = (
+        f"Heads with frequency classes, a line for each way to divide the tokens; across: methods without classes, "
+        f"and people where a value near theirs is the goal.{chosen}{written} {ends}. The axes do not start at zero."
+        f"{left_out if classes.left_out else ''}"
+    )
+    return _figure("classes", "Number of classes", text, partial(text_figures.class_sweep, classes))
 
 
 def _tuned(found: Sequence[Method]) -> list[Tuned]:

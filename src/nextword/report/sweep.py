@@ -183,7 +183,7 @@ def _of_runs(methods: Sequence[Method]) -> Quantity | None:
         return None
     better = measure(PERPLEXITY).better
     values = {label: Reading(fmean(value.value for value in values), _ends(values)) for label, values in found.items()}
-    return Quantity(f"PPL {ARROWS[better] if better else ''}", units.pop(), values, None)
+    return Quantity(f"test PPL {ARROWS[better] if better else ''}", units.pop(), values, None)
 
 
 def _ends(values: Sequence[MetricValue]) -> tuple[float, float] | None:

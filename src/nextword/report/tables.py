@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from statistics import fmean
 
 from nextword.records import Cost, MetricValue, Results, RunRecord
 from nextword.report import formats
 from nextword.report.measures import PROMPTED, Better, Measure, measures
 from nextword.report.methods import Method, methods
+
+WIDEST = 36
+"""Characters of a table at most, beside the names of the methods: so many fit a telephone, two such tables a window."""
 
 LONGEST_UNIT = 14
 """Characters of a unit that a heading has room for."""
@@ -35,6 +39,8 @@ class Column:
     show: Callable[[float], str]
     n: str = ""
     """How many cases the column's values come from, as text; empty for a cost."""
+    meaning: str = ""
+    """A term, a colon and a sentence for a reader who does not know it; empty where nothing is known of it."""
     main: bool = True
     """Whether it is among the few columns for which a terminal has room."""
 
@@ -100,6 +106,28 @@ class Table:
         return [i == 0 or self.columns[i - 1].group != column.group for i, column in enumerate(self.columns)]
 
     @property
+    def parts(self) -> list[Table]:
+        """The table cut into such that are not too wide, groups kept whole where they are not too wide themselves."""
+        ends = [0]
+        for _, span in self.groups:
+            start = ends[-1]
+            pieces = math.ceil(self._width(start, start + span) / WIDEST)
+            ends += [start + round(span * (i + 1) / pieces) for i in range(pieces)]
+        cuts = [0]
+        for before, end in pairwise(ends):
+            if before > cuts[-1] and self._width(cuts[-1], end) > WIDEST:
+                cuts.append(before)
+        return [self._columns(first, last) for first, last in pairwise([*cuts, ends[-1]]) if first < last]
+
+    def _width(self, first: int, last: int) -> int:
+        """Characters of some columns, with a space behind each; headings and long values may be broken at spaces."""
+        texts = [[self.columns[i].title, *(row.cells[i].text for row in self.rows)] for i in range(first, last)]
+        return sum(1 + max(len(word) for text in column for word in text.split()) for column in texts)
+
+    def _columns(self, first: int, last: int) -> Table:
+        return Table(self.columns[first:last], tuple(Row(row.method, row.cells[first:last]) for row in self.rows))
+
+    @property
     def names_groups(self) -> bool:
         """Whether the columns cannot be told by their titles alone: several groups, or a part of the cases."""
         return len(self.groups) > 1 or any(", " in name for name, _ in self.groups)
@@ -161,6 +189,7 @@ def _metric_column(measure: Measure, runs: Sequence[RunRecord], main: bool) -> C
         read=partial(_metric, measure.key),
         show=partial(formats.value, unit=units[0] if len(units) == 1 else "", decimals=measure.decimals),
         n=f"n = {formats.plain(low)}" if low == high else f"n = {formats.plain(low)} to {formats.plain(high)}",
+        meaning=measure.meaning,
         main=main,
     )
 
@@ -179,7 +208,7 @@ class _CostColumn:
 
 
 _COSTS = (
-    _CostColumn("parameters", "", lambda cost: cost.parameters, formats.count, main=False),
+    _CostColumn("params", "", lambda cost: cost.parameters, formats.count, main=False),
     _CostColumn("trained", "", lambda cost: cost.trained_parameters, formats.count, main=True),
     _CostColumn("per step", "ms", lambda cost: cost.ms_per_step, formats.digits, main=True),
     _CostColumn("peak memory", "MiB", lambda cost: cost.peak_memory_mib, formats.digits, main=True),

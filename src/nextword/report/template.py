@@ -5,11 +5,19 @@ from __future__ import annotations
 from importlib import resources
 
 import jinja2
+from markupsafe import Markup
+
+from nextword.report.palette import variables
 
 
 def packaged(name: str) -> str:
     """Text of a file that lies beside this one."""
     return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def style() -> Markup:
+    """The style sheet of every page."""
+    return Markup(variables() + packaged("page.css"))
 
 
 def template(name: str) -> jinja2.Template:

@@ -31,7 +31,8 @@ def results_table(results: Results) -> RenderableType:
     """
     written = sheets(results, methods(results))
     table = _results(results)
-    return Group(table, _texts(written)) if written else table
+    # A way of writing of which nothing was measured would be a table of names.
+    return Group(table, _texts(written)) if written and written[0].columns else table
 
 
 def _results(results: Results) -> Table:
@@ -92,7 +93,8 @@ def _texts(written: list[Sheet]) -> Table:
     table.add_column("method", overflow="fold")
     for column in compress(shown.columns, main):
         unit = f"({column.short_unit})" if len(column.short_unit) <= LONGEST_UNIT else ""
-        table.add_column(Text(f"{column.short}{column.arrow}\n{unit}".rstrip()), justify="right", no_wrap=True)
+        title = "\n".join(column.short.split())
+        table.add_column(Text(f"{title}{column.arrow}\n{unit}".rstrip()), justify="right", no_wrap=True)
     for title, block in shown.blocks:
         if title:
             table.add_section()

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from nextword.records import EvaluationResults, Results, SystemRecord
 from nextword.report import formats, svg
 from nextword.report.evaluations import HUMAN, spread
-from nextword.report.figures import WIDTH, short
+from nextword.report.figures import short
 from nextword.report.main_table import in_order
 from nextword.report.methods import Method
+from nextword.report.palette import INK, PAPER
+from nextword.report.svg import WIDE, Format
 from nextword.report.sweep import Point, Quantity, Sweep
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
 GROUPS = ("share-frequent", "share-medium", "share-rare", "share-very-rare")
@@ -31,15 +32,15 @@ _DASHES = ((0, (6, 2)), (0, (8, 2, 1, 2)), (0, (3, 2)), (0, (8, 2, 1, 2, 1, 2)))
 _DOTS = (0, (1, 1.6))
 
 
-def frequency_groups(results: Results, methods: Sequence[Method]) -> str | None:
+def frequency_groups(results: Results, methods: Sequence[Method], room: Format = WIDE) -> str | None:
     """Shares of frequent to very rare tokens (F2-Softmax, figure 2): a panel a decoding, a bar a method."""
     found = [(title, texts) for title, texts in in_order(results) if all(key in texts.measures for key in GROUPS)]
     shown = [method for method in methods if any(_system(texts, method) is not None for _, texts in found)]
     if not found or not shown:
         return None
-    columns = 1 if len(found) == 1 or len(shown) >= MANY else 2
+    columns = 1 if room.narrow or len(found) == 1 or len(shown) >= MANY else 2
     lines = math.ceil(len(found) / columns)
-    with svg.figure("groups", WIDTH, 2.3 * lines + 0.5) as drawn:
+    with svg.figure("groups", room, 2.3 * lines + 0.5 + _legend_height(len(shown) + 1, room)) as drawn:
         panels = drawn.subplots(lines, columns, sharey=True, squeeze=False).flatten()
         for panel, (title, texts) in zip(panels, found, strict=False):
             _bars(panel, shown, texts)
@@ -47,9 +48,9 @@ def frequency_groups(results: Results, methods: Sequence[Method]) -> str | None:
         for panel in panels[len(found) :]:
             panel.set_visible(False)
         drawn.supylabel(formats.unit_name(_unit(found)).partition(" (")[0], fontsize=9.5)
-        _legend_of_bars(drawn, shown, any(texts.human is not None for _, texts in found))
+        svg.legend(drawn, _legend_of_bars(shown, any(texts.human is not None for _, texts in found)), room)
         return svg.inline(
-            drawn, "groups", "Bars of the shares of frequent, medium, rare and very rare tokens for every method"
+            drawn, "groups", room, "Bars of the shares of frequent, medium, rare and very rare tokens for every method"
         )
 
 
@@ -82,23 +83,23 @@ def _bars(panel: Axes, methods: Sequence[Method], texts: EvaluationResults) -> N
                 width * 0.94,
                 color=method.style.colour,
                 hatch=_HATCHES[place % len(_HATCHES)],
-                edgecolor="white",
+                edgecolor=PAPER,
                 linewidth=0.4,
             )
             ends = spread(system, key)
             if ends is not None:
-                panel.plot([where, where], [end * scale for end in ends], color=svg.INK, linewidth=1.0, zorder=3)
+                panel.plot([where, where], [end * scale for end in ends], color=INK, linewidth=1.0, zorder=3)
         human = texts.human.values.get(key) if texts.human is not None else None
         if human is not None:
             there = [group - 0.46, group + 0.46]
-            panel.plot(there, [human.value * scale] * 2, color=svg.INK, linestyle=_DOTS, linewidth=1.8, zorder=4)
+            panel.plot(there, [human.value * scale] * 2, color=INK, linestyle=_DOTS, linewidth=1.8, zorder=4)
     names = [texts.measures[key].title.removesuffix(" tokens") for key in GROUPS]
-    panel.set_xticks(range(len(GROUPS)), names, color=svg.INK)
+    panel.set_xticks(range(len(GROUPS)), names, color=INK)
     panel.tick_params(axis="x", length=0)
     panel.grid(axis="y")
 
 
-def _legend_of_bars(drawn: Figure, methods: Sequence[Method], human: bool) -> None:
+def _legend_of_bars(methods: Sequence[Method], human: bool) -> list[Artist]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -106,30 +107,36 @@ def _legend_of_bars(drawn: Figure, methods: Sequence[Method], human: bool) -> No
         Patch(
             facecolor=method.style.colour,
             hatch=_HATCHES[place % len(_HATCHES)],
-            edgecolor="white",
+            edgecolor=PAPER,
             label=short(method.label),
         )
         for place, method in enumerate(methods)
     ]
     if human:
-        handles.append(Line2D([], [], color=svg.INK, linestyle=_DOTS, linewidth=1.8, label=HUMAN))
-    drawn.legend(handles=handles, loc="outside right upper", handlelength=2.4, fontsize=9.5)
+        handles.append(Line2D([], [], color=INK, linestyle=_DOTS, linewidth=1.8, label=HUMAN))
+    return handles
 
 
-def class_sweep(shown: Sweep) -> str:
+def _legend_height(entries: int, room: Format) -> float:
+    """Inches that a legend over the panels of a narrow figure takes at most."""
+    return 0.2 * entries if room.narrow else 0.0
+
+
+def class_sweep(shown: Sweep, room: Format = WIDE) -> str:
     """Measures against the number of classes (F2-Softmax, figure 3): a panel for each measure, a line a division."""
-    columns = min(4, len(shown.quantities))
+    columns = min(2 if room.narrow else 4, len(shown.quantities))
     lines = math.ceil(len(shown.quantities) / columns)
-    with svg.figure("sweep", WIDTH, 2.35 * lines + 0.75) as drawn:
+    keys = _legend_of_sweep(shown)
+    with svg.figure("sweep", room, 2.35 * lines + 0.75 + _legend_height(len(keys), room)) as drawn:
         panels = drawn.subplots(lines, columns, squeeze=False).flatten()
         for panel, quantity in zip(panels, shown.quantities, strict=False):
             _panel(panel, shown, quantity)
         for panel in panels[len(shown.quantities) :]:
             panel.set_visible(False)
         drawn.supxlabel("number of classes", fontsize=9.5)
-        drawn.legend(handles=_legend_of_sweep(shown), loc="outside upper left", ncols=4, handlelength=3.2, fontsize=9.5)
+        svg.legend(drawn, keys, room, above=True)
         titles = formats.listing([quantity.title for quantity in shown.quantities])
-        return svg.inline(drawn, "sweep", f"Lines of {titles} against the number of classes")
+        return svg.inline(drawn, "sweep", room, f"Lines of {titles} against the number of classes")
 
 
 def _panel(panel: Axes, shown: Sweep, quantity: Quantity) -> None:
@@ -151,7 +158,7 @@ def _panel(panel: Axes, shown: Sweep, quantity: Quantity) -> None:
                 quantity.values[method.label].mean, color=method.style.colour, linestyle=dash, linewidth=1.3, zorder=1
             )
     if quantity.human is not None:
-        panel.axhline(quantity.human, color=svg.INK, linestyle=_DOTS, linewidth=1.6, zorder=1)
+        panel.axhline(quantity.human, color=INK, linestyle=_DOTS, linewidth=1.6, zorder=1)
     _classes_axis(panel, [point.classes for _, points in shown.lines for point in points])
     panel.set_title(quantity.title)
     panel.set_ylabel(quantity.unit, fontsize=9.0)
@@ -170,7 +177,7 @@ def _star(point: Point, x: Sequence[float], y: Sequence[float]) -> Line2D:
         y,
         marker="*",
         markersize=12.0,
-        markeredgecolor="white",
+        markeredgecolor=PAPER,
         markeredgewidth=0.6,
         linestyle="none",
         color=point.method.style.colour,
@@ -213,5 +220,5 @@ def _legend_of_sweep(shown: Sweep) -> list[Artist]:
         for place, method in enumerate(shown.flat)
     ]
     if any(quantity.human is not None for quantity in shown.quantities):
-        handles.append(Line2D([], [], color=svg.INK, linestyle=_DOTS, linewidth=1.6, label=HUMAN))
+        handles.append(Line2D([], [], color=INK, linestyle=_DOTS, linewidth=1.6, label=HUMAN))
     return handles

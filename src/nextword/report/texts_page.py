@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nextword.records import EvaluationResults, Results, RunRecord, Span
+from nextword.records import WITH_PROMPT, EvaluationResults, Results, RunRecord, Span, WrittenExample
 from nextword.report import formats
 from nextword.report.evaluations import Test, note_on_tests, paired_rows, undefined
+from nextword.report.glossary import Entry, of_measures, of_texts
 from nextword.report.main_table import Sheet, TextTable, sheets
 from nextword.report.methods import Method, Style
 
@@ -24,6 +25,8 @@ class Decoding:
     undefined: tuple[tuple[str, str, dict[str, str]], ...]
     vote_titles: str
     """Titles of the measures that voted for the ranking."""
+    glossary: tuple[Entry, ...]
+    """What the measures without a column mean."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,23 @@ class Author:
 
 
 @dataclass(frozen=True)
+class Writing:
+    """What people and the methods wrote in one way."""
+
+    way: str
+    """The decoding and, where there is a choice, whether the prompt stood before the text."""
+    seed: int
+    authors: tuple[Author, ...]
+
+
+@dataclass(frozen=True)
 class Reading:
     """A prompt with what people and the methods wrote after it."""
 
     prompt: str
-    decoding: str
-    seed: int
-    authors: tuple[Author, ...]
+    kind: str
+    """What the prompt is to the methods."""
+    writings: tuple[Writing, ...]
 
 
 def ways(results: Results, methods: Sequence[Method]) -> list[Way]:
@@ -70,43 +83,51 @@ def ways(results: Results, methods: Sequence[Method]) -> list[Way]:
 
 
 def _decoding(table: TextTable, texts: EvaluationResults) -> Decoding:
+    columns = {column.key for column in table.columns}
     votes = [texts.measures[key].title for key in texts.wins.measures] if texts.wins is not None else []
     return Decoding(
         table=table,
         evaluation=texts,
-        tests=tuple(paired_rows(texts, {column.key for column in table.columns})),
+        tests=tuple(paired_rows(texts, columns)),
         tests_note=note_on_tests(texts),
         undefined=tuple(undefined(texts)),
         vote_titles=", ".join(votes),
+        glossary=tuple(of_measures({key: one for key, one in texts.measures.items() if key not in columns})),
     )
 
 
-def meanings(found: Sequence[Way]) -> list[tuple[str, str]]:
-    """What the columns of the tables mean, each once: sentence and unit in full."""
-    measures = [column.measure for one in found for column in one.sheet.columns]
-    return list(dict.fromkeys((measure.meaning, formats.unit_name(measure.unit)) for measure in measures))
+def glossary(found: Sequence[Way]) -> list[Entry]:
+    """What the columns of the tables mean."""
+    return of_texts(column for one in found for column in one.sheet.columns)
 
 
 def readings(results: Results, methods: Sequence[Method]) -> list[Reading]:
-    """The texts to read, in the order of the record."""
+    """The texts to read, prompt by prompt, in the order of the record."""
     styles = {method.label: method.style for method in methods}
+    by_prompt: dict[str, list[WrittenExample]] = {}
+    for example in results.written:
+        by_prompt.setdefault(example.prompt, []).append(example)
+    chosen = any(title.endswith(WITH_PROMPT) for title in results.texts)
+    kind = "Summary" if chosen else "Prompt"
     return [
-        Reading(
-            prompt=example.prompt,
-            decoding=example.decoding,
-            seed=example.seed,
-            authors=tuple(
-                Author(
-                    label=text.author,
-                    style=styles.get(text.author),
-                    spans=tuple(part for span in text.spans for part in _parts(span)),
-                    very_rare=formats.value(text.very_rare, "fraction", 1),
-                )
-                for text in example.texts
-            ),
-        )
-        for example in results.written
+        Reading(prompt, kind, tuple(_writing(example, styles, chosen) for example in examples))
+        for prompt, examples in by_prompt.items()
     ]
+
+
+def _writing(example: WrittenExample, styles: Mapping[str, Style], chosen: bool) -> Writing:
+    with_it = example.decoding.endswith(WITH_PROMPT)
+    way = f"{example.decoding}{'' if with_it or not chosen else ', without prompt'}"
+    authors = (
+        Author(
+            label=text.author,
+            style=styles.get(text.author),
+            spans=tuple(part for span in text.spans for part in _parts(span)),
+            very_rare=formats.value(text.very_rare, "fraction", 1),
+        )
+        for text in example.texts
+    )
+    return Writing(way, example.seed, tuple(authors))
 
 
 def _parts(span: Span) -> list[tuple[str, bool]]:

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from nextword.config import Settings
+from nextword.records import WITH_PROMPT
 from nextword.tasks.continuation import WritingConfig
 from nextword.tasks.decoding import Decoding
 from nextword.tasks.gpt2_start import Gpt2StartConfig
@@ -31,7 +32,7 @@ class SummaryWriting:
     @property
     def title(self) -> str:
         """What a table calls it."""
-        return f"{self.decoding.title}, with prompt" if self.prompted else self.decoding.title
+        return f"{self.decoding.title}{WITH_PROMPT}" if self.prompted else self.decoding.title
 
     @property
     def is_sampled(self) -> bool:

@@ -14,7 +14,7 @@ from jaxtyping import Bool
 from nextword.evaluation.evaluate import HUMAN
 from nextword.frequency import TokenCounts
 from nextword.metrics.frequency_groups import NAMES, frequency_groups
-from nextword.records import RunRecord, Span, WrittenExample, WrittenText
+from nextword.records import WITH_PROMPT, RunRecord, Span, WrittenExample, WrittenText
 from nextword.tasks.continuation import decoded
 from nextword.training.run import Setting
 
@@ -27,24 +27,42 @@ CUT = "\N{REPLACEMENT CHARACTER}"
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
     """What was written after the first prompts, with the first seed and the first decoding that draws tokens.
 
-    Which prompts these are does not depend on what was written.
+    Where the methods wrote so both without and with a prompt, both are shown. Which prompts these are does not depend
+    on what was written.
     """
     texts = setting.task.texts()
     if texts is None or not texts.examples or setting.start.counts is None:
         return []
-    decoding = next((one for one in texts.decodings if one.is_sampled), texts.decodings[0]).title
+    way = next((one for one in texts.decodings if one.is_sampled), texts.decodings[0]).title.removesuffix(WITH_PROMPT)
+    titles = {one.title for one in texts.decodings}
     seed = setting.config.seeds[0]
     first = [record for record in records if record.seed == seed]
-    samples = [_first(setting.folder.path / record.samples[decoding], texts.examples) for record in first]
     rare = frequency_groups(TokenCounts.load(setting.start.counts).counts) == len(NAMES) - 1
     tokenizer = setting.start.tokenizer
+    found = []
+    for decoding in (title for title in (way, way + WITH_PROMPT) if title in titles):
+        samples = [_first(setting.folder.path / record.samples[decoding], texts.examples) for record in first]
+        found += _examples(decoding, first, samples, rare, tokenizer)
+    return found
+
+
+def _examples(
+    decoding: str,
+    records: Sequence[RunRecord],
+    samples: Sequence[Sequence[dict[str, Any]]],
+    rare: Bool[np.ndarray, "V"],
+    tokenizer: PreTrainedTokenizerBase,
+) -> list[WrittenExample]:
+    """The first prompts with what people and every run wrote; ``samples`` has the lines of each run."""
     found = []
     for lines in zip(*samples, strict=True):
         human = marked(HUMAN, lines[0]["reference_token_ids"][0], rare, tokenizer)
         methods = [
-            marked(record.method, line["token_ids"], rare, tokenizer) for record, line in zip(first, lines, strict=True)
+            marked(record.method, line["token_ids"], rare, tokenizer)
+            for record, line in zip(records, lines, strict=True)
         ]
-        found.append(WrittenExample(prompt=lines[0]["prompt"], decoding=decoding, seed=seed, texts=[human, *methods]))
+        prompt, seed = lines[0]["prompt"], records[0].seed
+        found.append(WrittenExample(prompt=prompt, decoding=decoding, seed=seed, texts=[human, *methods]))
     return found
 
 

@@ -1,0 +1,133 @@
+"""Where things lie when a browser draws the page; measured in a window and on a telephone."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nextword.report.evaluation_page import render_evaluation
+from nextword.report.page import render
+from tests.report.conftest import make_sample
+from tests.report.expanded import expansion
+from tests.report.written import comparison, swept
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+WIDTHS = (1280, 390)
+pytestmark = pytest.mark.slow
+
+# Every page stands in a frame of its width; what is found is written into the document, which the browser prints.
+MEASURE = """
+const found = {};
+for (const frame of document.querySelectorAll("iframe")) {
+  const page = frame.contentDocument, width = page.documentElement.clientWidth;
+  const beyond = [], scrolled = [], crossed = [];
+  const box = element => element.getBoundingClientRect();
+  const name = element => `${element.tagName} ${(element.textContent || "").trim().slice(0, 30)}`;
+  for (const element of page.body.querySelectorAll("*")) {
+    const own = box(element), drawing = element.closest("svg");
+    if (!element.checkVisibility() || own.width === 0 || element.closest("caption, defs, clipPath")) continue;
+    if (own.right > width + 0.5 && !element.closest(".scroll")) beyond.push(name(element));
+    const leaf = drawing && !element.children.length && element.tagName !== "g";
+    if (leaf) {
+      const all = box(drawing);
+      const across = own.left < all.left - 0.5 || own.right > all.right + 0.5;
+      if (across || own.top < all.top - 0.5 || own.bottom > all.bottom + 0.5)
+        beyond.push(`${drawing.getAttribute("aria-label")}: ${name(element)}`);
+    }
+    if (element.matches("text") && element.textContent.startsWith("rank at"))
+      for (const line of drawing.querySelectorAll("path[clip-path]"))
+        if (box(line).right > own.left) crossed.push(box(line).right);
+    if (element.matches(".scroll, pre") && element.scrollWidth > element.clientWidth + 1) {
+      const first = element.querySelector("tbody tr:not(.groups) th");
+      scrolled.push([element.getAttribute("aria-label"), first && page.defaultView.getComputedStyle(first).position]);
+    }
+  }
+  const labels = [...page.querySelectorAll("svg text")].filter(one => one.checkVisibility()).length;
+  found[frame.id] = {width, scrolls: page.scrollingElement.scrollWidth > width, beyond, scrolled, crossed, labels};
+}
+const written = document.createElement("pre");
+written.id = "found";
+written.textContent = JSON.stringify(found);
+document.body.replaceChildren(written);
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    if BROWSER is None:
+        pytest.skip("no chromium or chrome here")
+    texts = comparison()
+    systems = texts.texts["greedy"].systems
+    pages = {
+        "ambiguous": render(make_sample()),
+        "seeds": render(make_sample(seeds=(0, 1, 2))),
+        "expand": render(expansion()),
+        "texts": render(texts),
+        "classes": render(swept(decodings=("top-k 20",))),
+        "evaluation": render_evaluation(texts.texts["greedy"].model_copy(update={"systems": systems[:2]})),
+    }
+    style = "border:0;height:900px;width:"
+    frames = [
+        f'<iframe id="{name} {width}" style="{style}{width}px" srcdoc="{html.escape(page)}"></iframe>'
+        for name, page in pages.items()
+        for width in WIDTHS
+    ]
+    folder = tmp_path_factory.mktemp("browser")
+    host = folder / "host.html"
+    script = f"<script>onload = () => {{ {MEASURE} }}</script>"
+    host.write_text(f"<!doctype html><meta charset=utf-8>{script}{''.join(frames)}", encoding="utf-8")
+    return measured(host, folder)
+
+
+def measured(host: Path, folder: Path) -> dict[str, Any]:
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        f"--user-data-dir={folder / 'profile'}",
+    ]
+    assert BROWSER is not None
+    done = subprocess.run(
+        [BROWSER, *options, "--dump-dom", host.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    )
+    written = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)
+    assert written is not None, done.stdout[:500] + done.stderr[-500:]
+    pages: dict[str, Any] = json.loads(html.unescape(written[1]))
+    return pages
+
+
+def test_frames_have_their_width_and_figures_are_drawn(found: dict[str, Any]) -> None:
+    assert len(found) == 12
+    assert all(one["width"] == int(name.split()[1]) for name, one in found.items())
+    assert all(one["labels"] > 10 for name, one in found.items() if not name.startswith("evaluation"))
+
+
+def test_nothing_lies_beyond_an_edge(found: dict[str, Any]) -> None:
+    """Neither of the page nor, for the points and legends of a figure, of the drawing."""
+    assert {name: one["beyond"] for name, one in found.items() if one["beyond"]} == {}
+    assert [name for name, one in found.items() if one["scrolls"]] == []
+
+
+def test_all_columns_are_seen_at_once_in_a_window(found: dict[str, Any]) -> None:
+    assert {name: one["scrolled"] for name, one in found.items() if name.endswith("1280") and one["scrolled"]} == {}
+
+
+def test_on_a_telephone_only_the_widest_tables_scroll_and_keep_their_names(found: dict[str, Any]) -> None:
+    """Those of F2-Softmax, thirteen columns wide."""
+    scrolled = {name: one["scrolled"] for name, one in found.items() if name.endswith("390") and one["scrolled"]}
+    assert scrolled == {
+        "texts 390": [["Texts, greedy", "sticky"], ["Texts, top-k 3", "sticky"]],
+        "classes 390": [["Texts, top-k 20", "sticky"]],
+    }
+
+
+def test_no_curve_crosses_the_name_of_the_threshold(found: dict[str, Any]) -> None:
+    assert {name: one["crossed"] for name, one in found.items() if one["crossed"]} == {}
