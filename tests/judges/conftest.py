@@ -58,7 +58,7 @@ def tapex_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("tapex")
     vocabulary = byte_pairs(folder)
     (folder / "tokenizer_config.json").write_text(
-        '{"tokenizer_class": "TapexTokenizer", "do_lower_case": true, "add_prefix_space": true}'
+        '{"tokenizer_class": "TapexTokenizer", "do_lower_case": true, "add_prefix_space": false}'
     )
     torch.manual_seed(0)
     sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}

@@ -34,7 +34,7 @@ def verdict(programs: Sequence[Program]) -> bool | None:
 
     Source: LogicNLG (Chen et al., 2020), ``parse_programs.py --compute_score``.
 
-    >>> verdict([(0.9, False), (0.1, True)]), verdict([(0.9, False), (0.8, True)] * 5), verdict([])
+    >>> verdict([(0.9, False), (0.1, True)]), verdict([(0.9, False), *[(0.1, True)] * 8]), verdict([])
     (False, True, None)
     """
     found = list(programs)[:PROGRAMS]
