@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from pydantic import Field
 
 from nextword.config import Seed
 from nextword.metrics import groups
-from nextword.metrics.lda import LatentDirichletAllocation
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.sample import Sample
 from nextword.records import Measure
@@ -50,7 +49,7 @@ class Topics:
         seed: Of the random start.
         min_df: In how many documents a word must occur to count.
         iterations: Passes over the documents.
-        jobs: Threads that fit; the topics do not depend on their number.
+        jobs: Processes that fit; each has a random start of its own.
 
     Raises:
         ValueError: No word occurs in ``min_df`` documents.
@@ -70,6 +69,7 @@ class Topics:
         iterations: int = 10,
         jobs: int = 1,
     ) -> None:
+        from sklearn.decomposition import LatentDirichletAllocation
         from sklearn.feature_extraction.text import CountVectorizer
 
         self._vectorizer = CountVectorizer(min_df=min_df)
@@ -81,21 +81,12 @@ class Topics:
             raise ValueError(
                 f"topics: no word occurs in {min_df} of the {len(documents)} documents to fit on ({fault})"
             ) from None
-        counts.sort_indices()  # as those of transform are: equal texts are to have equal topics to the last digit
-        self._counts = counts
-        self._model = LatentDirichletAllocation(counts, topics, seed, iterations, jobs)
-
-    @cached_property
-    def of_documents(self) -> Float[np.ndarray, "N K"]:
-        """The topic distribution of each document that was fitted on; NaN where it has no word that counts."""
-        return self._shares(self._counts)
+        self._model = LatentDirichletAllocation(topics, random_state=seed, max_iter=iterations, n_jobs=jobs).fit(counts)
 
     def of(self, texts: Sequence[str]) -> Float[np.ndarray, "N K"]:
         """The topic distribution of each text; NaN where it has no word that was fitted."""
-        return self._shares(self._vectorizer.transform(texts))
-
-    def _shares(self, counts: Any) -> Float[np.ndarray, "N K"]:
-        shares = self._model.shares(counts)
+        counts = self._vectorizer.transform(texts)
+        shares: Float[np.ndarray, "N K"] = self._model.transform(counts)
         shares[np.diff(counts.indptr) == 0] = np.nan
         return shares
 
@@ -146,7 +137,7 @@ class TopicsConfig(MetricConfig):
     iterations: int = Field(default=10, ge=1)
     """Passes over the documents while fitting."""
     jobs: int = Field(default=1, ge=1)
-    """Threads that fit; the topics do not depend on their number."""
+    """Processes that fit; each has a random start of its own, so another number of them gives other numbers."""
     corpus: str | None = None
     """Path of a file to fit on, a document a line (or ``.jsonl``: strings, or objects with a "text"); None: the
     references of the samples."""
@@ -194,8 +185,7 @@ class TopicMatch(Metric):
     def _divergences(self, topics: Topics, references: list[str]) -> Any:
         """Of each text from its references with known words, averaged; NaN where there are none."""
         owner = np.repeat(np.arange(len(self._texts)), [len(found) for found in self._references])
-        wanted = topics.of_documents if self._corpus is None else topics.of(references)
-        each = jensen_shannon(topics.of(self._texts)[owner], wanted)
+        each = jensen_shannon(topics.of(self._texts)[owner], topics.of(references))
         each = np.sqrt(each) if self.config.root else each
         known = ~np.isnan(each)
         with np.errstate(invalid="ignore"):
