@@ -98,6 +98,12 @@ class Head(nn.Module, ABC):
         """Whether the head looks at the encoder's words and states."""
         return any(keeper.reads_source for keeper in self._keepers)
 
+    @property
+    def reads_words(self) -> bool:
+        """Whether the head looks at the words of earlier places, so that embeddings in place of ids tell it nothing."""
+        by_parts = any(keeper.remembers and not keeper.reads_source for keeper in self._keepers)
+        return by_parts or (self.remembers and not self.reads_source and not self.inputs.before)
+
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """What to keep of each place for later steps, by name, (B, T, ...) each; the token ids are kept anyway.
 

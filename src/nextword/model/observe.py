@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
@@ -143,7 +144,17 @@ def _decoder_inputs(model: Any, inputs: dict[str, Any]) -> DecoderInputs:
     step_mask, step_ids = inputs.pop("step_mask", None), inputs.pop("step_ids", None)
     side = "decoder_" if model.config.is_encoder_decoder else ""
     ids, embeds = inputs.get(f"{side}input_ids", None if side else step_ids), inputs.get(f"{side}inputs_embeds")
+    if ids is None and embeds is not None and model.next_word_head.reads_words and not is_torchdynamo_compiling():
+        warnings.warn(
+            f"{side}inputs_embeds without {side}input_ids: head '{head_spec(model.next_word_head.config)}' looks at "
+            f"words, and knows none here; pass {side}input_ids beside {side}inputs_embeds. (Prompt tuning of peft "
+            "passes embeddings alone: take LoRA or prefix tuning, or a head that looks at no words.)",
+            stacklevel=2,
+        )
     if step_mask is not None:  # generation's, of the new tokens alone
+        if embeds is not None and step_mask.shape[1] < embeds.shape[1]:
+            # peft puts vectors of its own before them (prompt tuning), after the mask was made
+            step_mask = nn.functional.pad(step_mask, (embeds.shape[1] - step_mask.shape[1], 0), value=1)
         return DecoderInputs.of(ids, embeds, step_mask, model.backbone, side=side)
     past = _known_past(model, inputs.get("past_key_values"))
     return DecoderInputs.of(ids, embeds, inputs.get(f"{side}attention_mask"), model.backbone, side=side, past=past)
