@@ -34,7 +34,7 @@ from nextword.objectives import registry as objectives
 _IGNORED_LABEL = -100
 
 
-class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedModel):
+class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]
     """What both wrapped models share; use :class:`NextWordForCausalLM` or :class:`NextWordForSeq2SeqLM`.
 
     Args:
