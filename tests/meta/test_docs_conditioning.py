@@ -29,9 +29,10 @@ def test_examples_of_conditioning_run(
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda name: backbone)
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", lambda name: tokenizer)
     names: dict[str, Any] = {}
-    named = 'reader = "sentence-transformers/all-MiniLM-L6-v2"'
+    encoder.save_pretrained(tmp_path / "encoder")
+    named = 'reader = "minilm"'
     assert named in first
-    exec(first.replace(named, "reader = encoder"), {"encoder": encoder}, names)
+    exec(first.replace(named, f"reader = {str(tmp_path / 'encoder')!r}"), {}, names)
     assert torch.isfinite(names["loss"])
     assert names["written"].shape[1] > names["text"].input_ids.shape[1]
     monkeypatch.chdir(tmp_path)

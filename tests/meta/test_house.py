@@ -22,6 +22,7 @@ WIDE_SIGNATURES = {"forward", "prepare_inputs_for_generation"}
 
 # A room may import from itself and from the rooms on the lines above its own; "" is the package with its public names.
 ORDER = (
+    {"extras"},
     {"allocation", "registry", "functional", "records", "corpora", "pretrained"},
     {"config", "distribution", "overrides", "report", "frequency"},
     {"context", "metrics"},

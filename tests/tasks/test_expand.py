@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import GPT2Config
 
+from nextword import pretrained
 from nextword.metrics.intervals import bootstrap_ratio
 from nextword.tasks import expand, registry
 from nextword.tasks.architecture import DECODER_ONLY
@@ -217,9 +218,9 @@ def test_tuning_asks_for_the_likelihood_of_validation_articles(task):
 
 def test_encoders(news, task, monkeypatch):
     assert task.encoder() == task.config.encoder
-    monkeypatch.setattr(expand, "packaged_encoder", lambda: "packaged")
+    monkeypatch.setattr(pretrained, "packaged_encoder", lambda: "packaged")
     assert small(news).encoder() == small(news, encoder="MiniLM").encoder() == "packaged"
-    monkeypatch.setattr(expand, "packaged_encoder", lambda: None)
+    monkeypatch.setattr(pretrained, "packaged_encoder", lambda: None)
     missing = small(news)
     with pytest.raises(ValueError, match=r"task\.encoder: give the folder .*pip install 'nextword\[encoder\]'"):
         missing.encoder()

@@ -13,12 +13,12 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from nextword import extras
 from nextword.evaluation import evaluate
 from nextword.frequency import TokenCounts
 from nextword.metrics.unigram_kl import unigram_kl
 from nextword.records import Results
 from nextword.tasks.bpe import trained_tokenizer
-from nextword.training import texts as module
 from nextword.training.compare import ComparisonInterrupted, compare
 from nextword.training.recipe import configured
 from nextword.training.written import marked, written_examples
@@ -285,7 +285,7 @@ def test_rare_tokens_are_marked_and_characters_stay_whole():
 def test_texts_that_cannot_be_measured_are_refused_before_anything_is_trained(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="'human', which is the row of people's texts"):
         compare(configured({**RECIPE, "methods": [{"head": "softmax", "label": "human"}]}), tmp_path / "a")
-    monkeypatch.setattr(module, "missing_packages", lambda metric: ["nltk"])
+    monkeypatch.setattr(extras, "missing", lambda modules: ["nltk"])
     with pytest.raises(ValueError, match="likelihood needs nltk, not installed here"):
         compare(configured(RECIPE), tmp_path / "b")
     assert not list(tmp_path.iterdir())

@@ -11,6 +11,7 @@ from jaxtyping import Int
 from transformers import BatchEncoding
 
 from nextword.functional.padding import stacked
+from nextword.pretrained import encoder_location, load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -28,14 +29,15 @@ class AuxiliaryTokenizer:
     """Turns auxiliary texts into inputs of a conditioned model.
 
     Args:
-        encoder: Tokenizer of the auxiliary encoder.
+        encoder: Tokenizer of the auxiliary encoder, or what ``attach`` is given as its encoder: a folder, a hub name,
+            or "minilm".
         tokenizer: The decoder's, for heads that copy words of the auxiliary text (``softmax+ce``, ``pg``); both must be
             fast ones then, which know the characters of each token.
         max_length: Longest auxiliary text in tokens, special ones included; None: what the encoder's tokenizer says.
             What is beyond is cut off, and said once.
 
     Raises:
-        ValueError: A tokenizer that knows no characters.
+        ValueError: A tokenizer that knows no characters, or a name that none can be loaded from.
 
     Example:
         >>> from transformers import AutoTokenizer
@@ -45,16 +47,17 @@ class AuxiliaryTokenizer:
 
     def __init__(
         self,
-        encoder: PreTrainedTokenizerBase,
+        encoder: PreTrainedTokenizerBase | str,
         tokenizer: PreTrainedTokenizerBase | None = None,
         max_length: int | None = None,
     ) -> None:
-        for one in (encoder, tokenizer):
-            if isinstance(one, str):
-                raise ValueError(
-                    f"auxiliary texts: a tokenizer is needed, a name given ('{one}'); load it with "
-                    "AutoTokenizer.from_pretrained"
-                )
+        if isinstance(tokenizer, str):
+            raise ValueError(
+                f"auxiliary texts: the decoder's tokenizer is needed, a name given ('{tokenizer}'); load it with "
+                "AutoTokenizer.from_pretrained"
+            )
+        if isinstance(encoder, str):
+            encoder = load_tokenizer(encoder_location(encoder, "auxiliary texts"), "auxiliary texts")
         for one in (encoder, tokenizer) if tokenizer is not None else ():
             if one is not None and not one.is_fast:
                 raise ValueError(

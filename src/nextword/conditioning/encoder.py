@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, PreTrainedModel
 
+from nextword.pretrained import encoder_location
+
 _SAMPLED = 4096
 """Numbers of each weight that its fingerprint is made of."""
 
@@ -20,7 +22,7 @@ POOLER = "pooler."
 
 
 def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
-    """An encoder from a folder, from the hub, or as it is.
+    """An encoder from a folder, from the hub, from its package ("minilm"), or as it is.
 
     Raises:
         ValueError: Not there, or a model without an encoder's states.
@@ -45,10 +47,11 @@ def expect_encoder(source: str | Path) -> None:
 
 
 def _name_of(source: str | Path) -> str:
-    path = Path(source).expanduser()
+    named = encoder_location(str(source), "encoder")
+    path = Path(named).expanduser()
     if str(source).startswith(("/", ".", "~")) and not path.is_dir():
         raise ValueError(f"encoder: no such folder: {source}")
-    return str(path if path.is_dir() else source)
+    return str(path if path.is_dir() else named)
 
 
 @contextmanager

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
+from nextword import extras
 from nextword.evaluation.config import ALL
 from nextword.metrics.metric import Metric, MetricConfig, parse_metric, registry
 from nextword.metrics.sample import Sample
-
-INSTALL = "install the library with its extra 'metrics' (pip install -c constraints.txt -e '.[metrics]')"
 
 EITHER = {
     "tokens": ("token_ids", "text"),
@@ -32,9 +30,10 @@ def _has(sample: Sample, field: str) -> bool:
     return bool(value) if field in ("references", "reference_token_ids") else value is not None
 
 
-def missing_packages(metric: type[Metric]) -> list[str]:
-    """Modules that the metric needs and that are not installed."""
-    return [package for package in metric.packages if importlib.util.find_spec(package) is None]
+def not_installed(metric: type[Metric]) -> str | None:
+    """What the metric lacks, and how to install it; None where nothing is."""
+    absent = extras.missing(metric.packages)
+    return f"needs {', '.join(absent)}, not installed here ({extras.install('metrics')})" if absent else None
 
 
 def chosen(
@@ -90,9 +89,9 @@ def _nothing(sample: Sample) -> str:
 
 def _require(name: str, firsts: Sequence[Sample]) -> None:
     metric = registry.get(name)
-    absent = missing_packages(metric)
-    if absent:
-        raise ValueError(f"{name} needs {', '.join(absent)}, not installed here; {INSTALL}")
+    lack = not_installed(metric)
+    if lack is not None:
+        raise ValueError(f"{name} {lack}")
     for sample in firsts:
         for field in lacking(metric, sample):
             sample.need(field.rpartition(" or ")[2], name)
@@ -103,7 +102,4 @@ def _why_not(metric: type[Metric], firsts: Sequence[Sample]) -> str | None:
         fields = lacking(metric, sample)
         if fields:
             return f"no {' and no '.join(fields)} in {sample.place}"
-    absent = missing_packages(metric)
-    if absent:
-        return f"needs {', '.join(absent)}, not installed here; {INSTALL}"
-    return metric.on_request()
+    return not_installed(metric) or metric.on_request()

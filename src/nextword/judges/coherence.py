@@ -7,8 +7,9 @@ from jaxtyping import Float
 from pydantic import Field
 
 from nextword.judges.empty import is_blank, note_on_empty
-from nextword.judges.encoder import Pooling, SentenceEncoder, packaged_encoder
+from nextword.judges.encoder import Pooling, SentenceEncoder
 from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, groups, registry
+from nextword.pretrained import packaged_encoder
 from nextword.records import Measure
 
 

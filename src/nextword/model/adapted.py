@@ -15,9 +15,6 @@ _NEW = ("next_word_head", "conditioner")
 class Adapted:
     """The part of a wrapped model that peft speaks to; to be mixed into a PreTrainedModel."""
 
-    name_or_path: str
-    """The folder that the whole model was loaded from, empty where it was attached."""
-
     @property
     def peft_config(self) -> dict[str, Any]:
         """The adapters by name, which peft leaves here as soon as they are in their places."""
@@ -40,7 +37,7 @@ class Adapted:
 
     def _left_behind(self, adapter: str) -> list[str]:
         """Parts with weights that are neither in the adapter nor where the model came from."""
-        if self.name_or_path:
+        if self.name_or_path:  # type: ignore[attr-defined]  # the folder that the whole model was loaded from
             return []
         saved = getattr(self.peft_config[adapter], "modules_to_save", None) or ()
         return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 from transformers import AutoConfig, PreTrainedConfig
@@ -25,6 +26,10 @@ def _of_backbone(name: str) -> property:
     return property(get, set_)
 
 
+def _is_factor(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
 class NextWordConfig(PreTrainedConfig):
     """Configuration of :class:`~nextword.NextWordForCausalLM`.
 
@@ -42,7 +47,7 @@ class NextWordConfig(PreTrainedConfig):
     """
 
     model_type = "nextword_causal_lm"
-    sub_configs: ClassVar[dict[str, Any]] = {"text_config": AutoConfig}  # type: ignore[assignment]  # where it recurses
+    sub_configs: ClassVar[dict[str, Any]] = {"text_config": AutoConfig}
     _backbone_type: ClassVar[str] = "gpt2"
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
 
@@ -66,6 +71,10 @@ class NextWordConfig(PreTrainedConfig):
             self.text_config = AutoConfig.for_model(**{"model_type": self._backbone_type} | (self.text_config or {}))
         super().__post_init__(**kwargs)
         backbone: Any = self.text_config
+        if self.state_scale is not None and not _is_factor(self.state_scale):
+            raise ValueError(
+                f"state_scale: {self.state_scale!r} in the configuration, a positive number is needed, or null"
+            )
         self.head = parse_head("softmax" if self.head is None else self.head).model_dump()
         self.objective = parse_objective("mle" if self.objective is None else self.objective).model_dump()
         if self.conditioner is not None:

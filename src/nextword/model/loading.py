@@ -9,12 +9,35 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from nextword.conditioning.encoder import POOLER
+from nextword.model.vocabulary import expect_state_scale
 
 
 class Loading:
     """The part of a wrapped model that its weights are made and loaded by; to be mixed into a PreTrainedModel."""
 
     _keys_to_ignore_on_load_missing = [rf"auxiliary_encoder\.{POOLER}"]  # noqa: RUF012  (as transformers declares it)
+
+    @property
+    def _keys_to_ignore_on_save(self) -> set[str]:
+        """Weights that are tied to others: not saved, so Trainer need not miss them when it resumes."""
+        kept: set[str] = vars(self).get("_ignored_on_save", set())
+        tied: dict[str, str] = getattr(self, "all_tied_weights_keys", {})
+        read = self.get_parameter  # type: ignore[attr-defined]
+        return kept | {name for name, source in tied.items() if read(name) is read(source)}
+
+    @_keys_to_ignore_on_save.setter
+    def _keys_to_ignore_on_save(self, names: set[str]) -> None:
+        vars(self)["_ignored_on_save"] = names
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """As in transformers; what the configuration says of the output layer is proved where a head relies on it."""
+        loaded = super().from_pretrained(*args, **kwargs)  # type: ignore[misc]
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        scale = model.config.state_scale
+        if scale is not None and model.next_word_head.layers and _is_here(model):
+            expect_state_scale(model.backbone, scale)
+        return loaded
 
     @classmethod
     def _can_set_experts_implementation(cls) -> bool:
@@ -38,3 +61,9 @@ class Loading:
                 # "*" stands for any characters here, "." for any one
                 plan |= {rf"^{prefix}\.*{name}": kept for name, kept in inside._get_dtype_plan(dtype).items()}
         return plan
+
+
+def _is_here(model: PreTrainedModel) -> bool:
+    """Whether this process has all of a model's weights, so that it can be asked something."""
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return not distributed and not any(parameter.is_meta for parameter in model.parameters())

@@ -31,7 +31,7 @@ from nextword.objectives import parse_objective
 from nextword.objectives import registry as objectives
 
 
-class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedModel):
+class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]
     """What both wrapped models share; use :class:`NextWordForCausalLM` or :class:`NextWordForSeq2SeqLM`.
 
     Args:

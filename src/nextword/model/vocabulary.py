@@ -274,6 +274,16 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
     return _ratio(states.float(), hidden[-1].float())
 
 
+def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
+    """Raises ValueError where a factor is not the one that :func:`prove_output_layer` finds."""
+    found = prove_output_layer(backbone)
+    if abs(found / saved - 1) > 2e-2:  # half precision measures it to one percent
+        raise ValueError(
+            f"state_scale: {saved:g} in the configuration, but {type(backbone).__name__} gives its output layer "
+            f"{found:g} times its last hidden state; put this number there, or null"
+        )
+
+
 def _probe_inputs(backbone: PreTrainedModel) -> dict[str, Any]:
     embeddings: Any = backbone.get_input_embeddings()
     ids = torch.arange(1, _PROBE_LENGTH + 1, device=embeddings.weight.device)[None] % embeddings.weight.shape[0]

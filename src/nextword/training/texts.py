@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import nextword
 from nextword.evaluation import EvaluateConfig, evaluate
-from nextword.evaluation.choice import missing_packages
+from nextword.evaluation.choice import not_installed
 from nextword.evaluation.evaluate import HUMAN
 from nextword.metrics.metric import parse_metric
 from nextword.metrics.metric import registry as metrics
@@ -50,9 +50,9 @@ def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
     expect_test_data(task, texts)
     for one in texts.metrics:
         metric = parse_metric(one).metric
-        absent = missing_packages(metrics.get(metric))
-        if absent:
-            raise ValueError(f"{metric} needs {', '.join(absent)}, not installed here")
+        lack = not_installed(metrics.get(metric))
+        if lack is not None:
+            raise ValueError(f"{metric} {lack}")
 
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
