@@ -117,7 +117,7 @@ class Factorized(NextToken):
         # within each class first, as in training: less a normaliser as large as themselves, scores would lose digits
         by_class = zip(
             self._split(at_least_float32(self.vocabulary(self.states))),
-            self.log_class_probs().split(1, -1),
+            torch.split(self.log_class_probs(), 1, -1),
             strict=True,
         )
         log_probs = torch.cat([own.log_softmax(-1) + of_class for own, of_class in by_class], -1)
