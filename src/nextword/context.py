@@ -99,6 +99,14 @@ class Layout:
         """The inverse of :meth:`pack`."""
         return packed.flatten(0, 1) if self.is_full else packed[self.row, self.slot]
 
+    def similarities(self, queries: Float[Tensor, "N D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "N S"]:
+        """Dot product of each position's query with every key of its own sequence, in the precision of its inputs.
+
+        Autocast would round it to half precision again, too coarse for exponents and ranks.
+        """
+        with torch.autocast(queries.device.type, enabled=False):
+            return self.unpack(self.pack(queries) @ keys.transpose(1, 2))
+
 
 @dataclass(frozen=True)
 class Context:
@@ -152,12 +160,8 @@ class Context:
         )
 
     def similarities(self, queries: Float[Tensor, "N D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "N S"]:
-        """Dot product of each position's query with every key of its own sequence, in the precision of its inputs.
-
-        Autocast would round it to half precision again, too coarse for exponents and ranks.
-        """
-        with torch.autocast(queries.device.type, enabled=False):
-            return self.layout.unpack(self.layout.pack(queries) @ keys.transpose(1, 2))
+        """Those of :meth:`Layout.similarities`."""
+        return self.layout.similarities(queries, keys)
 
     def word_scores(
         self, queries: Float[Tensor, "N D"], ids: Int[Tensor, "B K"], change: Change

@@ -95,6 +95,7 @@ def _padded(rows: list[Tensor], left: int, right: int, pad: int) -> tuple[Tensor
 
 def ready(family: str, head: str, objective: str) -> Texts:
     spec = SPECS.get(head, head)
+    torch.manual_seed(0)
     return Texts(with_head(family, spec, objective=OBJECTIVES[objective], dtype=torch.float64).eval())
 
 
@@ -113,6 +114,6 @@ def test_no_loss_depends_on_padding(family: str, head: str, objective: str) -> N
         same(texts.total(every, **changes), expected)
         same(texts.total([1], **changes), alone[1])
     if texts.model.objective.couples_rows:
-        assert abs(sum(alone) - expected) > 1e-3 * abs(expected)
+        assert abs(sum(alone) - expected) > 1e-5 * abs(expected)  # 1e-9 is rounding
     else:
         same(sum(alone), expected)

@@ -12,7 +12,7 @@ from torch import Tensor
 from nextword.distribution.edits import Edit, Touched
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.vocabulary import Vocabulary
-from nextword.functional.entries import Entries
+from nextword.functional.entries import Entries, Stored
 from nextword.functional.logspace import at_least_float32, log_add_exp
 from nextword.functional.softmax_at import softmax_at
 
@@ -43,7 +43,7 @@ class Scores(NextToken):
         *,
         nonlinearity: Callable[[Tensor], Tensor] | None = None,
         edits: Sequence[Edit] = (),
-        stored: Mapping[str, Entries] | None = None,
+        stored: Mapping[str, Stored] | None = None,
         name: str = "softmax",
     ) -> None:
         self.vocabulary = vocabulary
@@ -71,8 +71,8 @@ class Scores(NextToken):
         )
 
     def shared(self) -> list[Tensor]:
-        """The output embedding."""
-        return list(self.vocabulary.shared())
+        """The output embedding, and what stored entries are made of."""
+        return [*self.vocabulary.shared(), *(own for stored in self.stored.values() for own in stored.shared())]
 
     def dense(self) -> Float[Tensor, "N V"]:
         """Unnormalised scores after the edits, without the stored entries."""
@@ -98,16 +98,19 @@ class Scores(NextToken):
             touched += now
         return scores, touched
 
+    def _entries(self) -> dict[str, Entries]:
+        return {name: stored.scored() for name, stored in self.stored.items()}
+
     def _lowered(self, scores: Float[Tensor, "N V"]) -> tuple[Tensor, dict[str, Entries], Tensor]:
         """Dense scores and entries relative to the largest of each row, and the log of their common normaliser.
 
         Relative to the peak, the normaliser is a small number; a difference of two large ones would lose digits.
         """
-        peak = scores.detach().amax(-1)
-        for entries in self.stored.values():
+        peak, stored = scores.detach().amax(-1), self._entries()
+        for entries in stored.values():
             peak = torch.maximum(peak, entries.peak().to(peak.dtype))
         scores = scores - peak[:, None]
-        stored = {name: entries.lowered(peak) for name, entries in self.stored.items()}
+        stored = {name: entries.lowered(peak) for name, entries in stored.items()}
         total = scores.logsumexp(-1)
         for entries in stored.values():
             total = torch.logaddexp(total, entries.log_mass().to(total.dtype))
@@ -124,11 +127,11 @@ class Scores(NextToken):
     def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         asked, total, dense_peak = softmax_at(self.dense(), ids)
         # all relative to the largest of all, for the same reason as above
-        peak = dense_peak
-        for entries in self.stored.values():
+        peak, stored = dense_peak, self._entries()
+        for entries in stored.values():
             peak = torch.maximum(peak, entries.peak().to(peak.dtype))
         total, asked = total + (dense_peak - peak), asked + (dense_peak - peak)[:, None]
-        for entries in self.stored.values():
+        for entries in stored.values():
             lowered = entries.lowered(peak)
             total = torch.logaddexp(total, lowered.log_mass().to(total.dtype))
             asked = log_add_exp(asked, lowered.log_mass_of(ids, self.vocab_size).to(asked.dtype))

@@ -64,10 +64,10 @@ def _bent(
     room = queries.new_empty(0)
     for rows, columns in _tiles(queries, widths):
         q, k = queries[:, rows, None], keys[:, None, columns]
-        shape = torch.broadcast_shapes(q.shape, k.shape)
-        if len(room) < shape.numel():
-            room = queries.new_empty(shape.numel())
-        yield rows, columns, torch.add(q, k, out=room[: shape.numel()].view(shape)).tanh_()
+        shape = (*q.shape[:2], *k.shape[2:])
+        if len(room) < math.prod(shape):
+            room = queries.new_empty(math.prod(shape))
+        yield rows, columns, torch.add(q, k, out=room[: math.prod(shape)].view(shape)).tanh_()
 
 
 def _scores(queries: Tensor, keys: Tensor, vector: Tensor, widths: list[int]) -> Tensor:

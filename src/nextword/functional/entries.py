@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,6 +16,23 @@ from nextword.functional.words import Words
 
 _FEW_IDS = 8
 """Up to so many asked ids, comparing them with the stored ones is cheaper than laying the entries over V."""
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """What can be made into entries for N positions: entries themselves, or what their scores are made of."""
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Stored:
+        """With ``change`` made to every tensor that has a row for each position."""
+        ...
+
+    def shared(self) -> Sequence[Tensor]:
+        """What may have a gradient and is the same for all positions."""
+        ...
+
+    def scored(self) -> Entries:
+        """The entries."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -43,6 +61,14 @@ class Entries:
     def map(self, change: Callable[[Tensor], Tensor]) -> Entries:
         """With ``change`` made to every tensor that has a row for each position."""
         return replace(self, row=change(self.row), scores=change(self.scores), visible=change(self.visible))
+
+    def shared(self) -> Sequence[Tensor]:
+        """Nothing: every position has scores of its own."""
+        return ()
+
+    def scored(self) -> Entries:
+        """These entries."""
+        return self
 
     def any_visible(self) -> Bool[Tensor, "N"]:
         """Whether a position sees any entry at all."""

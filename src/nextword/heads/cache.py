@@ -17,6 +17,7 @@ from nextword.functional.logspace import at_least_float32
 from nextword.heads.dimensions import Dimensions
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.local import source_places
+from nextword.heads.stored_states import StoredStates
 
 _STREAM = "keys"
 
@@ -90,6 +91,10 @@ class CacheHead(Head):
 
     def entries(self, context: Context) -> Entries:
         """The stored tokens with their similarities."""
+        stored = self._stored(context)
+        return stored.with_scores(context.similarities(stored.queries, stored.keys))
+
+    def _stored(self, context: Context) -> StoredStates:
         if context.source is not None:
             ids, keys = context.source.ids, context.source.states
             stored, visible = context.source.valid, source_places(context)
@@ -102,9 +107,8 @@ class CacheHead(Head):
             first_place = 1  # what is stored is the token after each state
             stored = memory.valid[:, 1:] & memory.valid[:, :-1] & (ids < context.vocabulary.size)
             visible = stored[context.row] & (place <= context.position[:, None])
-        scale = math.sqrt(self.dimensions.hidden) * self.config.temperature
-        similarities = context.similarities(at_least_float32(context.states) / scale, at_least_float32(keys))
-        return Entries(ids, context.row, similarities, visible, first_place, stored)
+        queries = at_least_float32(context.states) / (math.sqrt(self.dimensions.hidden) * self.config.temperature)
+        return StoredStates(ids, context.row, queries, at_least_float32(keys), visible, first_place, stored)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The joint distribution, or one of its parts."""
@@ -112,11 +116,13 @@ class CacheHead(Head):
         softmax = Scores(context.vocabulary, context.states)
         if mode == "lm_only":
             return softmax
+        if mode == "joint" and self.config.weight is None:
+            # where gradients are made similarities are, too, a chunk of positions at a time
+            stored = self._stored(context) if torch.is_grad_enabled() else self.entries(context)
+            return Scores(context.vocabulary, context.states, stored={"cache": stored})
         entries = self.entries(context)
         if mode == "cache_only":
             return OnMemory(entries, softmax)
-        if self.config.weight is None:
-            return Scores(context.vocabulary, context.states, stored={"cache": entries})
         weight = entries.scores.new_tensor([1 - self.config.weight, self.config.weight])
         alone = weight.new_tensor([1.0, 0.0])
         log_weights = torch.where(entries.any_visible()[:, None], weight, alone).log()

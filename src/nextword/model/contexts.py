@@ -39,9 +39,10 @@ def _context(model: Any, seen: Observation, layout: Layout, places: Tensor, of: 
     output_layer: Vocabulary = seen.output_layer
     if seen.auxiliary is not None:
         output_layer = model.conditioner.output_layer(output_layer, seen.auxiliary.conditioner)
+    states = of(seen.states)
     return Context(
-        states=of(seen.states),
-        inputs=of(seen.inputs),
+        states=states,
+        inputs=states if seen.inputs is seen.states else of(seen.inputs),
         position=places + seen.past,
         layout=layout,
         output_layer=output_layer,

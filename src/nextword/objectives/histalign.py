@@ -184,7 +184,8 @@ class Alignment:
         weigh = REDUCTIONS[self.config.reduction](self._memories())
 
         def hinges(chunk: slice, given: list[Tensor]) -> Tensor:
-            entries = self._entries(chunk, *given)
+            context = replace(self._context(chunk), states=given[0], inputs=given[-1])
+            entries: Entries = self.head.entries(context)
             scores = at_least_float32(entries.scores)
             weights, value = torch.zeros_like(scores), scores.new_zeros(())
             with torch.no_grad():
@@ -197,15 +198,14 @@ class Alignment:
             linear = (weights * scores).sum()
             return value + (linear - linear.detach())
 
-        return summed(hinges, self._chunks, [states[self._positions], inputs[self._positions]], self._shared())
+        rows = [own[self._positions] for own in ([states] if inputs is states else [states, inputs])]
+        return summed(hinges, self._chunks, rows, self._shared())
 
     def _memories(self) -> Iterator[RankedMemory]:
         """Those of all chunks, one after another."""
         with torch.no_grad():
             for chunk in self._chunks:
-                positions = self._positions[chunk]
-                entries = self._entries(chunk, self.context.states[positions], self.context.inputs[positions])
-                found = self._laid_out(chunk, entries)
+                found = self._laid_out(chunk, self.head.entries(self._context(chunk)))
                 if found is not None:
                     yield found.memory
 
@@ -229,10 +229,8 @@ class Alignment:
         found += [] if source is None else [source.states, *source.streams.values()]
         return [tensor for tensor in found if tensor.requires_grad]
 
-    def _entries(self, chunk: slice, states: Tensor, inputs: Tensor) -> Entries:
-        part = replace(self.context.at(self._positions[chunk]), states=states, inputs=inputs)
-        entries: Entries = self.head.entries(part)
-        return entries
+    def _context(self, chunk: slice) -> Context:
+        return self.context.at(self._positions[chunk])
 
     def _laid_out(self, chunk: slice, entries: Entries) -> _LaidOut | None:
         targets, ids = self.targets[self._positions[chunk]], entries.ids

@@ -35,8 +35,9 @@ class Nearness:
             targets: One at each position; positions next to each other with one target share the work.
             ranked: Which entries have a rank.
         """
-        alike, position = torch.stack([row, targets]).unique_consecutive(dim=1, return_inverse=True)
-        row, targets = alike
+        other = torch.ones_like(row, dtype=torch.bool)
+        other[1:] = (row[1:] != row[:-1]) | (targets[1:] != targets[:-1])
+        row, targets, position = row[other], targets[other], other.cumsum(0) - 1
         # one product for each pair of distinct tokens, so that equal tokens tie to the last bit
         wanted, wanted_at = torch.unique(targets, return_inverse=True)
         with torch.autocast(self._stored.device.type, enabled=False):
