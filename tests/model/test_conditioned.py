@@ -278,7 +278,7 @@ def test_gradient_checkpointing_changes_no_gradient(conditioner: str) -> None:
     for checkpointing in (False, True):
         model = conditioned(tiny("gpt2", torch.float64), "softmax+mi", conditioner, trains="all")
         if checkpointing:
-            model.activation_checkpointing_enable()
+            model.gradient_checkpointing_enable()
         model.train()
         given = inputs(model)
         torch.manual_seed(0)  # dropout stays on: it must be the same in the second pass
