@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from typing import Any
 
@@ -94,8 +95,8 @@ class HeadGeneration:
         return prepared
 
     def _validate_model_kwargs(self, model_kwargs: dict[str, Any]) -> None:
-        # what is not for us is for the backbone, which knows its own arguments (token_type_ids, global_attention_mask)
-        ours = {"source_ids", *INPUTS}
+        # what our forward does not name, the backbone must know (token_type_ids, global_attention_mask)
+        ours = inspect.signature(self.forward).parameters  # type: ignore[attr-defined]
         self.backbone._validate_model_kwargs({name: given for name, given in model_kwargs.items() if name not in ours})
 
     def _prepare_cache_for_generation(
