@@ -183,9 +183,8 @@ class NextWordModel(HeadGeneration, Conditioned, PreTrainedModel):
         output_layer: Vocabulary = seen.output_layer
         if seen.auxiliary is not None:
             output_layer = self.conditioner.output_layer(output_layer, seen.auxiliary.conditioner)
-        states = of(seen.states)
         return Context(
-            states=states,
+            states=(states := of(seen.states)),
             inputs=states if seen.inputs is seen.states else of(seen.inputs),
             position=places + seen.past,
             layout=layout,
