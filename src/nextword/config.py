@@ -186,7 +186,8 @@ def _place(where: str, at: Sequence[int | str]) -> str:
     path = ".".join(map(str, at))
     if not (where and path):
         return where or path
-    return f"{where}.{path}" if re.fullmatch(r"[\w.-]+", where) else f"{where}: {path}"
+    in_settings = re.fullmatch(r"[\w.-]+", where.rpartition(": ")[2])  # also those of "method 'cache': training"
+    return f"{where}.{path}" if in_settings else f"{where}: {path}"
 
 
 def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, ...], where: str) -> str:

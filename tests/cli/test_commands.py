@@ -198,7 +198,7 @@ def test_check_of_a_missing_folder_is_an_error(tmp_path):
         ("heads", ["softmax", "cache", "pg", "Pages are in docs/heads, by name."]),
         ("heads", ["+c ", "+r:K", "softmax+cpr:20,100+mi", " cpr.md", "+proj", "softmax."]),
         ("objectives", ["mle", "histalign"]),
-        ("conditioners", ["lmh", "dau:max", "bergpt", "Pages are in docs/conditioners, by name."]),
+        ("conditioners", ["lmh:published", "dau", "bergpt", "Pages are in docs/conditioners, by name."]),
         ("tasks", ["ambiguous", "lm", "seq2seq", "Pages are in docs/tasks, by name."]),
         ("recipes", ["quickstart", "wikitext2-heads", "seq2seq", "Page: docs/compare.md"]),
     ],
@@ -244,7 +244,7 @@ def test_failed_runs_have_an_exit_code_and_a_line_of_their_own(tmp_path):
         (b"plain words", "recipe.toml is no recipe: it is not TOML"),
         (b'methodz = ["softmax"]\ntask = "ambiguous"', "methodz: unknown key. Did you mean 'methods'?"),
         (b'methods = ["softmax"]', "task: missing"),
-        (b'methods = ["softmax"]\ntask = "ambiguous"\nseeds = [-1]', "seeds.0: Input should be greater than or equal"),
+        (b'methods = ["softmax"]\ntask = "ambiguous"\nseeds = [-1]', "seeds.0 is -1, at least 0 is needed"),
     ],
 )
 def test_mistakes_in_a_recipe_are_named(content, message, tmp_path):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import torch
 from pydantic import BaseModel
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import GenerationConfig
 
 
@@ -35,23 +35,17 @@ class NoSettings(BaseModel):
     """Config of a head with nothing to tune."""
 
 
-class FakeModel:
+class FakeModel(nn.Module):
     """``scores(ids (B, T), mode)`` gives unnormalised log-probabilities (B, T, V)."""
 
     def __init__(self, scores: Callable[[Tensor, str], Tensor], modes: tuple[str, ...] = ("joint",)) -> None:
+        super().__init__()
         self.scores = scores
         self.next_word_head = SimpleNamespace(modes=modes, config=NoSettings())
         self.conditioner = None
         self.generation_config = GenerationConfig()
-        self.training = True
         self.device = torch.device("cpu")
         self.seen: list[Tensor] = []
-
-    def eval(self) -> None:
-        self.training = False
-
-    def train(self, mode: bool = True) -> None:
-        self.training = mode
 
     def distribution(
         self, input_ids: Tensor, attention_mask: Tensor, positions: Tensor, mode: str | None = None

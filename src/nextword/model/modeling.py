@@ -90,7 +90,7 @@ class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedMod
         if self.config.is_encoder_decoder:
             source = self.config.text_config.get_text_config(encoder=True).hidden_size
         vocabulary = OutputLayer(self.backbone)
-        layers = getattr(decoder, "num_decoder_layers", None) or getattr(decoder, "decoder_layers", None)
+        layers = getattr(decoder, "num_decoder_layers", None)  # T5's; of others transformers has renamed it already
         return Dimensions(
             hidden=vocabulary.width,
             layer=decoder.hidden_size,
