@@ -53,6 +53,9 @@ class FakeModel:
     def train(self, mode: bool = True) -> None:
         self.training = mode
 
+    def modules(self) -> list[FakeModel]:
+        return [self]
+
     def distribution(
         self, input_ids: Tensor, attention_mask: Tensor, positions: Tensor, mode: str | None = None
     ) -> FakeDistribution:
