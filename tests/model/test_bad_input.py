@@ -10,6 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
+    BartConfig,
+    BartForConditionalGeneration,
     BertConfig,
     BertModel,
     GPT2Config,
@@ -80,6 +82,21 @@ def t5(width: int = 8) -> T5ForConditionalGeneration:
 def test_specs(head, objective, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         nw.attach(gpt2(), head, objective)
+
+
+@pytest.mark.parametrize("family", ["bart", "t5"])
+def test_layers_are_those_of_the_decoder(family: str) -> None:
+    """Not of the encoder, and not those that the class of a configuration has by default."""
+    if family == "bart":
+        heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+        config = BartConfig(vocab_size=V, d_model=8, encoder_layers=3, decoder_layers=1, **heads)
+        model = BartForConditionalGeneration(config)
+    else:
+        model = T5ForConditionalGeneration(
+            T5Config(vocab_size=V, d_model=8, d_kv=4, d_ff=16, num_layers=3, num_decoder_layers=1, num_heads=2)
+        )
+    with pytest.raises(ValueError, match=r"2 layers asked for, the decoder has 1; \+mi:1x2 reads"):
+        nw.attach(model, "softmax+mi:2x2")
 
 
 def test_models_that_cannot_carry_a_head() -> None:
