@@ -165,7 +165,8 @@ def is_but(given: Any, *wishes: str) -> str:
 def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: str) -> list[str]:
     """A line for each wrong setting."""
     by_place: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
-    for error in errors:
+    # A key that is unknown first: often it is why another one is missing.
+    for error in sorted(errors, key=lambda error: error["type"] != "extra_forbidden"):
         *parents, last = error["loc"] or ("",)
         # Of a setting that may be of several kinds, pydantic writes each kind as if it were a place in it.
         is_kind = isinstance(last, str) and parents and _KIND.fullmatch(last)

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, PreTrainedModel
 
-from nextword.pretrained import encoder_location
+from nextword.pretrained import MINILM, encoder_location
+from nextword.registry import did_you_mean
 
 _SAMPLED = 4096
 """Numbers of each weight that its fingerprint is made of."""
@@ -61,8 +62,8 @@ def _explained(source: str | Path) -> Iterator[None]:
     except (OSError, ValueError) as fault:
         first = next(iter(str(fault).splitlines()), type(fault).__name__)
         raise ValueError(
-            f"encoder: '{source}' is neither a folder with a model, nor a name on the hub that could be reached "
-            f"({first})"
+            f"encoder: '{source}' is neither a folder with a model, nor a name on the hub that could be reached."
+            f"{did_you_mean(str(source), [MINILM])} ({first})"
         ) from fault
 
 

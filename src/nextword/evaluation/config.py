@@ -45,7 +45,7 @@ class EvaluateConfig(Settings):
     permutations: int = Field(default=PERMUTATIONS, ge=100, le=MOST_DRAWS)
     """Draws of the permutation test, which cost as much."""
     seed: Seed = 0
-    """Of both."""
+    """Seed of the bootstrap and of the permutation test."""
     device: str = "cpu"
     """Where models that a metric asks are run."""
     batch_size: int = Field(default=32, ge=1)

@@ -124,8 +124,10 @@ def _options(renamed: Mapping[str, str]) -> list[str]:
 def _sample(content: dict[str, Any], place: str, renamed: Mapping[str, str]) -> Sample:
     for field, key in renamed.items():
         if key not in content:
-            near = did_you_mean(key, content)
-            raise ValueError(f"{place}: no '{key}', which --field {field}={key} asks for.{near}")
+            raise ValueError(
+                f"{place}: no '{key}', which --field {field}={key} asks for.{did_you_mean(key, content)} "
+                f"The line has: {', '.join(content)}."
+            )
     # All at once, so that two fields may swap keys or read the same one.
     content = {key: value for key, value in content.items() if key not in renamed.values()} | {
         field: content[key] for field, key in renamed.items()

@@ -74,7 +74,7 @@ class SelfBleuConfig(OrdersConfig):
     """Settings of Self-BLEU."""
 
     n: tuple[Order, ...] = Field(default=(1, 2, 3), min_length=1)
-    """The lengths n of the longest n-grams, each a Self-BLEU-n of its own."""
+    """The lengths n of the longest n-grams, each a Self-BLEU-n of its own; each counts all n-grams of all texts."""
 
 
 @registry.register("self-bleu")

@@ -248,7 +248,8 @@ class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedMod
         Args:
             input_ids: Tokens (B, T); the source (B, E) of an encoder-decoder model.
             attention_mask: 1 for tokens, 0 for padding; a 2-D one covers the places in the KV cache too.
-            position_ids: As in the backbone.
+            position_ids: As in the backbone. Give them with padding on the left where the backbone counts its places
+                from the left end (GPT-2): there the text alone has other scores, in transformers' own model too.
             past_key_values: KV cache; the head's memory rides in it.
             inputs_embeds: Embeddings instead of ids. Heads that remember tokens know nothing of such places.
             decoder_input_ids: Decoder's tokens (B, T); made from the labels where they are missing.
