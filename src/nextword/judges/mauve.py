@@ -44,11 +44,11 @@ class MauveConfig(MetricConfig):
     """The constant c of the divergence curve."""
     explained_variance: float = Field(default=0.9, gt=0, lt=1)
     """Share of the variance that the principal components keep before clustering."""
-    restarts: int = Field(default=5, ge=1)
+    restarts: int = Field(default=5, ge=1, le=1000)
     """Runs of k-means, of which the best counts."""
-    iterations: int = Field(default=500, ge=1)
+    iterations: int = Field(default=500, ge=1, le=100_000)
     """Steps of k-means at most."""
-    curve_points: int = Field(default=25, ge=2)
+    curve_points: int = Field(default=25, ge=2, le=100_000)
     """Points of the divergence curve."""
     seed: Seed = 25
     """Of the clustering."""

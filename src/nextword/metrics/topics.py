@@ -128,15 +128,15 @@ def _document(line: str, place: str) -> str:
 class TopicsConfig(MetricConfig):
     """Settings of the topic match."""
 
-    topics: int = Field(default=50, ge=2)
+    topics: int = Field(default=50, ge=2, le=10_000)
     """How many topics are fitted, K."""
     seed: Seed = 0
     """Of the fit's random start."""
     min_df: int = Field(default=2, ge=1)
     """In how many documents a word must occur to count."""
-    iterations: int = Field(default=10, ge=1)
+    iterations: int = Field(default=10, ge=1, le=100_000)
     """Passes over the documents while fitting."""
-    jobs: int = Field(default=1, ge=1)
+    jobs: int = Field(default=1, ge=1, le=1024)
     """Processes that fit; each has a random start of its own, so another number of them gives other numbers."""
     corpus: str | None = None
     """Path of a file to fit on, a document a line (or ``.jsonl``: strings, or objects with a "text"); None: the

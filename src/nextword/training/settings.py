@@ -16,7 +16,7 @@ WARMUPS = ("warmup_steps", "warmup_ratio")
 class LoraSettings(Settings):
     """Low-rank adapters (Hu et al. 2022) in place of the backbone's own weights, merged into them after training."""
 
-    rank: int = Field(default=8, gt=0)
+    rank: int = Field(default=8, gt=0, le=65_536)
     """Rank of each adapter."""
     alpha: float = Field(default=16.0, gt=0)
     """Adapters are scaled by ``alpha / rank``."""
@@ -73,7 +73,7 @@ class TrainingSettings(Settings):
     """Steps between two validation losses; none by default."""
     save_every: int | None = Field(default=200, gt=0)
     """Steps between two checkpoints that an interrupted training resumes from; ``None`` saves none."""
-    dataloader_workers: int = Field(default=0, ge=0)
+    dataloader_workers: int = Field(default=0, ge=0, le=1024)
     """Processes that prepare batches; 0 prepares them in the training process."""
     report_to: list[str] = Field(default=[])
     """Trackers of transformers to log to, for instance ``["tensorboard"]``."""
