@@ -21,7 +21,7 @@ INSTALLED_DEV := $(VENV)/.installed-dev-$(HERE)
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-quickstart: $(INSTALLED)  ## install, then compare every output layer on the ambiguous-template task (about 10 minutes)
+quickstart: $(INSTALLED)  ## install, then compare every output layer on the ambiguous-template task (about 5 minutes)
 	$(BIN)/nextword quickstart --out $(OUT)
 
 test: $(INSTALLED_DEV)  ## install, then run the fast tests

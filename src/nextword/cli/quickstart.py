@@ -18,7 +18,7 @@ def quickstart(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for everything that is written.")] = Path("quickstart"),
 ) -> None:
-    """Compare softmax with heads that can do more, on data made on the spot. About ten minutes on two cores.
+    """Compare softmax with heads that can do more, on data made on the spot. About five minutes on two cores.
 
     The recipe is built in; 'nextword compare quickstart' runs the same.
     """
