@@ -111,6 +111,10 @@ def test_the_layers_that_are_asked_for(family: str, asked: Any) -> None:
         model(**inputs, output_hidden_states=asked) for model in (bare, nw.attach(tiny(family), "softmax+mi").eval())
     )
     names = {"hidden_states", "decoder_hidden_states", "encoder_hidden_states"} & set(expected)
+    every = bare(**inputs, output_hidden_states=True)
+    chosen = not isinstance(asked, bool) and any(layer is None for name in names for layer in expected[name])
+    if any(len(expected[name]) != len(every[name]) for name in names) or not (chosen or isinstance(asked, bool)):
+        pytest.skip("this version of transformers does not put None where a layer was not asked for")
     assert names == {"hidden_states", "decoder_hidden_states", "encoder_hidden_states"} & set(found)
     for name in names:
         assert [layer is None for layer in found[name]] == [layer is None for layer in expected[name]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import logging
 from collections.abc import Callable
@@ -157,7 +158,12 @@ def train(
 
 def _arguments(settings: TrainingSettings, seed: int, folder: Path) -> TrainingArguments:
     on_cpu = not torch.accelerator.is_available()
+    # the older versions that pyproject.toml allows have the other name only, the newer ones warn of it
+    known = {field.name for field in dataclasses.fields(TrainingArguments)}
+    name = "activation_checkpointing" if "activation_checkpointing" in known else "gradient_checkpointing"
+    checkpointing: dict[str, Any] = {name: settings.activation_checkpointing or None}
     return TrainingArguments(
+        **checkpointing,
         output_dir=str(folder),
         max_steps=settings.steps or -1,
         num_train_epochs=settings.epochs or 1.0,
@@ -170,7 +176,6 @@ def _arguments(settings: TrainingSettings, seed: int, folder: Path) -> TrainingA
         warmup_steps=settings.warmup_ratio or settings.warmup_steps,  # below 1 it is a share, says transformers 5
         max_grad_norm=settings.max_grad_norm,
         bf16=settings.bf16,
-        activation_checkpointing=settings.activation_checkpointing or None,
         logging_steps=settings.log_every,
         logging_first_step=True,
         logging_nan_inf_filter=False,  # a loss that is not finite must be seen, not replaced by the mean
