@@ -138,27 +138,8 @@ def _listed(faults: dict[str, str]) -> str:
     return ", ".join(f"{name} is {fault}" for name, fault in faults.items())
 
 
-class FailedRun(Record):
-    """A method that could not be trained or measured with one seed."""
-
-    method: str
-    """Label of the method in the comparison."""
-    head: str
-    """Head spec."""
-    objective: str
-    """Objective spec."""
-    conditioner: str | None = None
-    """Conditioner spec; None: nothing conditions it."""
-    seed: int
-    """Seed of this run."""
-    reason: str
-    """What happened, for example "diverged at step 12: the loss is nan"."""
-    traceback: str | None = None
-    """File with the whole traceback, relative to results.json; None where the reason says it all."""
-
-
-class RunRecord(Record):
-    """One method trained and measured with one seed."""
+class MethodWithSeed(Record):
+    """Which method of a comparison, and which seed."""
 
     method: str
     """Label of the method in the comparison."""
@@ -170,6 +151,20 @@ class RunRecord(Record):
     """Conditioner spec, for example "bergpt:2"; None: nothing conditions it."""
     seed: int
     """Seed of this run."""
+
+
+class FailedRun(MethodWithSeed):
+    """A method that could not be trained or measured with one seed."""
+
+    reason: str
+    """What happened, for example "diverged at step 12: the loss is nan"."""
+    traceback: str | None = None
+    """File with the whole traceback, relative to results.json; None where the reason says it all."""
+
+
+class RunRecord(MethodWithSeed):
+    """One method trained and measured with one seed."""
+
     evaluation: Evaluation
     """What was measured."""
     cost: Cost

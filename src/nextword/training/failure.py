@@ -37,11 +37,7 @@ def failure(run: Run, setting: Setting, problem: Exception) -> FailedRun:
         write_atomically(file, "".join(traceback.format_exception(problem)))
     _release(problem)
     return FailedRun(
-        method=method.title,
-        head=method.spec,
-        objective=method.objective_spec,
-        conditioner=method.conditioner_spec,
-        seed=run.seed,
+        **run.recorded(),
         reason=_reason(problem),
         traceback=place.relative(file) if file is not None else None,
     )

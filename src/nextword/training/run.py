@@ -48,6 +48,16 @@ class Run:
         """What a person reads."""
         return f"{self.method.title}, seed {self.seed}"
 
+    def recorded(self) -> dict[str, Any]:
+        """Which method and seed it is, as every record of it says."""
+        return {
+            "method": self.method.title,
+            "head": self.method.spec,
+            "objective": self.method.objective_spec,
+            "conditioner": self.method.conditioner_spec,
+            "seed": self.seed,
+        }
+
 
 class Measured(Record):
     """What was measured of a trained model, kept while its texts are written."""
@@ -246,11 +256,7 @@ def _record(run: Run, setting: Setting, outcome: TrainingOutcome, measured: Meas
     if outcome.validation_curve:
         used["validation_curve"] = [plain(point) for point in outcome.validation_curve]
     return RunRecord(
-        method=method.title,
-        head=method.spec,
-        objective=method.objective_spec,
-        conditioner=method.conditioner_spec,
-        seed=run.seed,
+        **run.recorded(),
         evaluation=measured.evaluation,
         cost=outcome.cost,
         curve=outcome.curve,
