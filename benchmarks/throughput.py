@@ -32,7 +32,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import nextword as nw
-from nextword.evaluation.evaluate import evaluate
+from nextword.evaluation.all_systems import evaluate
 
 HEADS = ("softmax", "softmax+mi", "cache", "softmax+c", "copynet", "ps", "pg", "softmax+r:20", "softmax+cpr:20,100+mi",
          "mos:3", "f2")  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nextword import extras, pretrained
-from nextword.evaluation.choice import not_installed
+from nextword.evaluation.metric_choice import not_installed
 from nextword.metrics import Metric
 
 ROOT = Path(__file__).parents[1]

@@ -11,8 +11,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import PreTrainedTokenizerFast
 
 from nextword.pretrained import token_label
-from nextword.tasks.bpe import trained_tokenizer
-from nextword.tasks.wordlevel import word_tokenizer
+from nextword.tasks.parts.bpe import trained_tokenizer
+from nextword.tasks.parts.word_tokenizer import word_tokenizer
 
 TEXT = [
     "was it was, wasp and was not: it was.\n\n\tIndented \\n text\u00a0here was 정말 좋았다 €5 🙂",

@@ -13,12 +13,12 @@ from nextword.model import registration
 
 if TYPE_CHECKING:
     from nextword import conditioning, frequency, heads, judges, metrics, objectives
-    from nextword.checker import check
-    from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
+    from nextword.checking.checker import check
+    from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
     from nextword.distribution import NextToken
-    from nextword.evaluation.evaluate import evaluate
+    from nextword.evaluation.all_systems import evaluate
     from nextword.frequency import count_tokens
-    from nextword.functional.rows import score_memory
+    from nextword.functional.streamed.budget import score_memory
     from nextword.model.attach import attach, load
     from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
     from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "AuxiliaryTokenizer": "nextword.conditioning.auxiliary_tokenizer",
+    "AuxiliaryTokenizer": "nextword.conditioning.parts.auxiliary_tokenizer",
     "NextToken": "nextword.distribution",
     "NextWordConfig": "nextword.model.config",
     "NextWordForCausalLM": "nextword.model.modeling",
     "NextWordForSeq2SeqLM": "nextword.model.modeling",
     "NextWordSeq2SeqConfig": "nextword.model.config",
     "attach": "nextword.model.attach",
-    "check": "nextword.checker",
+    "check": "nextword.checking.checker",
     "count_tokens": "nextword.frequency",
     "evaluate": "nextword.evaluation",
     "load": "nextword.model.attach",
-    "score_memory": "nextword.functional.rows",
+    "score_memory": "nextword.functional.streamed.budget",
 }
 
 __all__ = [

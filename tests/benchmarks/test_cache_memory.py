@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from contexts import LinearVocabulary, build_head, decoder_context
-from objectives.building import build_objective
 from peak_memory import largest_bytes
 
 import nextword as nw
+from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
+from tests.helpers.trained_by_objectives import build_objective
 
 T, D, V = 300, 4, 30
 

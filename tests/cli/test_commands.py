@@ -127,7 +127,7 @@ def test_debug_keeps_the_traceback(monkeypatch):
 
 
 def test_ctrl_c_says_what_is_finished_and_how_to_go_on(tmp_path, monkeypatch):
-    from nextword.training import compare as module
+    from nextword.comparison import all_methods as module
 
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -156,14 +156,14 @@ def test_check_passes_a_good_model(compared):
 
 
 def checked(monkeypatch, *rows):
-    from nextword import checker
-    from nextword.checking.report import CheckReport
+    from nextword.checking import checker
+    from nextword.checking.findings import CheckReport
 
     monkeypatch.setattr(checker, "check", lambda model: CheckReport("GPT2LMHeadModel", "cache", "float32", rows))
 
 
 def test_check_fails_with_code_1_and_explains(compared, monkeypatch):
-    from nextword.checking.report import Row
+    from nextword.checking.findings import Row
 
     good = Row("finite", "no NaN", 0.0, 1e-5, "joint", "Look there.")
     bad = Row("sums to one", "they add up to 1", 1.0, 1e-5, "joint", "Look at the sum.")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from conditioning.building import WIDTH, conditioned, made_loud, texts
-from generation.models import backbone, prompt
-from reference import conditioning as textbook
 from torch import Tensor
 
 from nextword.conditioning import parse_conditioner, registry
 from nextword.heads import Dimensions
+from tests.helpers.conditioned_models import WIDTH, conditioned, made_loud, texts
+from tests.helpers.generating_models import backbone, prompt
+from tests.oracles.textbook import conditioning as textbook
 
 D, V, HEADS = 6, 9, 2
 VALID = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]]).bool()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from conditioning.building import CONDITIONERS, conditioned, rows_of, texts, with_words
 from torch import Tensor
 
 import nextword as nw
-from conformance.families import inputs, labels, tiny
-from conformance.heads import specs, with_head
+from tests.helpers.conditioned_models import CONDITIONERS, conditioned, rows_of, texts, with_words
+from tests.helpers.families import inputs, labels, tiny
+from tests.helpers.head_specs import specs, with_head
 
 HEADS: dict[str, Any] = specs() | {"softmax+ce": "softmax+ce"}
 KINDS = {name: CONDITIONERS[name] for name in ("lmh:max", "dau", "bergpt:2,tied", "prefix:3")}

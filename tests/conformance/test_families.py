@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import GPT2LMHeadModel
 
 import nextword as nw
-from conformance.families import FAMILIES, inputs, prompts, tiny
+from tests.helpers.families import FAMILIES, inputs, prompts, tiny
 
 GENERATION = {
     "greedy": {"do_sample": False},

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from conditioning.building import CONDITIONERS, encoder
 
 import nextword as nw
-from conformance.families import inputs, tiny
-from conformance.heads import refused_pairs, specs
+from tests.helpers.conditioned_models import CONDITIONERS, encoder
+from tests.helpers.families import inputs, tiny
+from tests.helpers.head_specs import refused_pairs, specs
 
 HEADS = specs()
 OBJECTIVES: dict[str, Any] = {name: name for name in nw.objectives.registry.names()} | {"mle+seq": "mle+seq:8x8"}

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import nextword as nw
-from conformance.families import PAD, VOCABULARY
-from conformance.heads import SPECS, refused_pairs, specs, with_head
+from tests.helpers.families import PAD, VOCABULARY
+from tests.helpers.head_specs import SPECS, refused_pairs, specs, with_head
 
 OBJECTIVES: dict[str, Any] = {
     "mle:labels": "mle:labels",

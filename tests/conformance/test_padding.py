@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import nextword as nw
-from conformance.heads import pairs, specs, with_head
+from tests.helpers.head_specs import pairs, specs, with_head
 
 HEADS = specs()
 OBJECTIVES: dict[str, Any] = {name: name for name in nw.objectives.registry.names()} | {

@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import nextword as nw
-from conformance.families import FAMILIES, inputs, labels, prompts, tiny
-from conformance.heads import pairs, refused_pairs, specs, with_head
+from tests.helpers.families import FAMILIES, inputs, labels, prompts, tiny
+from tests.helpers.head_specs import pairs, refused_pairs, specs, with_head
 
 HEADS = specs()
 OBJECTIVES = {name: name for name in nw.objectives.registry.names()} | {

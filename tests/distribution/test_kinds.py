@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from contexts import LinearVocabulary
-from reference import heads as textbook
 
 import nextword as nw
 from nextword.distribution import (
@@ -25,6 +23,8 @@ from nextword.distribution import (
 )
 from nextword.distribution.scores import in_one_product
 from nextword.functional.entries import Entries
+from tests.helpers.contexts import LinearVocabulary
+from tests.oracles.textbook import heads as textbook
 
 N, D, V, S = 7, 4, 11, 5
 

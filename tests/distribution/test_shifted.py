@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from contexts import LinearVocabulary
 from torch import Tensor
 
 import nextword as nw
 from nextword.context import Layout
 from nextword.distribution import Add, OnWords, Replace, Rerank, Scores, Shifted
 from nextword.functional.entries import Entries
+from tests.helpers.contexts import LinearVocabulary
 
 B, D, V = 3, 4, 11
 ROW = torch.tensor([0, 0, 1, 2, 2, 2, 0])

@@ -9,7 +9,7 @@ import pytest
 
 from nextword.evaluation import read_samples
 from nextword.evaluation.samples import PlainText
-from nextword.metrics.units import Words
+from nextword.metrics.parts.units import Words
 
 
 def write(path: Path, *lines: Any) -> Path:

@@ -11,8 +11,8 @@ from datasets import Dataset, DatasetDict, IterableDataset, load_dataset
 from nextword.corpora import open as corpora
 from nextword.frequency import TokenCounts, count_tokens, counting, tokenizer_fingerprint
 from nextword.frequency.partial import partial_path
-from nextword.tasks.bpe import token_ids, trained_tokenizer
-from nextword.tasks.wordlevel import word_tokenizer
+from nextword.tasks.parts.bpe import token_ids, trained_tokenizer
+from nextword.tasks.parts.word_tokenizer import word_tokenizer
 
 # Line ends of all kinds, a form feed that is none, an empty line, characters of several bytes, no line end at the end.
 TEXT = "The cat sat .\nThe dög\r\nsat\fon\n\n" * 40 + "정말 좋았다\rok\n" * 10 + "the end"

@@ -7,10 +7,10 @@ import pytest
 from transformers import AutoTokenizer, BertTokenizerFast
 
 from nextword.frequency import TokenCounts, tokenizer_fingerprint
-from nextword.metrics.token_counts import CountedTokens
-from nextword.metrics.units import Words
-from nextword.tasks.bpe import trained_tokenizer
-from nextword.tasks.wordlevel import word_tokenizer
+from nextword.metrics.parts.token_counts import CountedTokens
+from nextword.metrics.parts.units import Words
+from nextword.tasks.parts.bpe import trained_tokenizer
+from nextword.tasks.parts.word_tokenizer import word_tokenizer
 
 TEXT = "the cat sat on the mat\n" * 20
 

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import golden
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from reference import mefmax as textbook
 
 from nextword.frequency import FrequencyClasses, evenness, mefmax, mefmax_curve
 from nextword.frequency.mefmax import mass_boundaries
+from tests.oracles import golden
+from tests.oracles.textbook import mefmax as textbook
 
 COUNTS = st.one_of(
     st.lists(st.integers(0, 9), min_size=1, max_size=30),  # ties and zeros

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import nextword as nw
-from generation.models import DECODERS, ENCODER_DECODERS, HEADS, NEW, backbone, headed, pairs, prompt
-from generation.recomputation import assert_as_recomputed, generated
-from nextword.history import History
+from nextword.memory.history import History
+from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, HEADS, NEW, backbone, headed, pairs, prompt
+from tests.helpers.recomputation import assert_as_recomputed, generated
 
 ALL = {**DECODERS, **ENCODER_DECODERS}
 

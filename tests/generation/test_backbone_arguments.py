@@ -10,7 +10,7 @@ import torch
 from transformers import LEDConfig, LEDForConditionalGeneration
 
 import nextword as nw
-from generation.models import NEW, VOCABULARY, backbone, left_padded, prompt
+from tests.helpers.generating_models import NEW, VOCABULARY, backbone, left_padded, prompt
 
 HEADS = ["softmax", "softmax+cpr:3"]
 """At its start the second has the backbone's distribution, and it remembers."""

@@ -10,9 +10,9 @@ from torch import Tensor
 from transformers import DynamicCache
 
 import nextword as nw
-from generation.models import DECODERS, ENCODER_DECODERS, headed, pairs, prompt
-from generation.recomputation import TOLERANCE
-from nextword.history import history_of
+from nextword.memory.history import history_of
+from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, headed, pairs, prompt
+from tests.helpers.recomputation import TOLERANCE
 
 ALL = {**DECODERS, **ENCODER_DECODERS}
 

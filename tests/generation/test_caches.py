@@ -12,9 +12,18 @@ from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache
 from transformers.cache_utils import StaticCache
 
-from generation.models import DECODERS, ENCODER_DECODERS, NEW, backbone, headed, left_padded, pairs, prompt
-from generation.recomputation import TOLERANCE, assert_as_recomputed, generated, step_log_probs
-from nextword.history import StaticHistory, history_of
+from nextword.memory.history import StaticHistory, history_of
+from tests.helpers.generating_models import (
+    DECODERS,
+    ENCODER_DECODERS,
+    NEW,
+    backbone,
+    headed,
+    left_padded,
+    pairs,
+    prompt,
+)
+from tests.helpers.recomputation import TOLERANCE, assert_as_recomputed, generated, step_log_probs
 
 ALL = {**DECODERS, **ENCODER_DECODERS}
 

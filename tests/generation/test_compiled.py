@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from generation.compiled_steps import CASES
-from generation.recomputation import TOLERANCE
+from tests.helpers.compiled_steps import CASES
+from tests.helpers.recomputation import TOLERANCE
 
 
 @cache
 def results() -> dict[str, Any]:
-    tests = Path(__file__).parents[1]
-    command = [sys.executable, "-m", "generation.compiled_steps"]
-    environment = os.environ | {"PYTHONPATH": str(tests)}
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "tests.helpers.compiled_steps"]
+    environment = os.environ | {"PYTHONPATH": str(root)}
     done = subprocess.run(command, cwd=tests, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

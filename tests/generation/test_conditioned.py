@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from conditioning.building import COPYING, conditioned, rows_of, texts, with_words
 from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import StaticCache
 
-from generation.models import HEADS, NEW, backbone, left_padded, prompt
-from generation.recomputation import TOLERANCE, assert_as_recomputed, distance, generated, step_log_probs
-from generation.test_modes import MODES
-from nextword.history import History, StaticHistory, history_of
+from nextword.memory.history import History, StaticHistory, history_of
+from tests.generation.test_modes import MODES
+from tests.helpers.conditioned_models import COPYING, conditioned, rows_of, texts, with_words
+from tests.helpers.generating_models import HEADS, NEW, backbone, left_padded, prompt
+from tests.helpers.recomputation import TOLERANCE, assert_as_recomputed, distance, generated, step_log_probs
 
 NOTICED = 1e-2
 AUX_ROWS = {1: (7,), 2: (7, 3), 3: (7, 3, 5)}

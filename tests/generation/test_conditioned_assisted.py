@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from conditioning.building import texts
 
 import nextword as nw
-from generation.models import NEW, backbone, prompt
-from generation.recomputation import assert_as_recomputed, generated
-from generation.test_assisted import crops
-from generation.test_conditioned import FEW, auxiliary, model_of
+from tests.generation.test_assisted import crops
+from tests.generation.test_conditioned import FEW, auxiliary, model_of
+from tests.helpers.conditioned_models import texts
+from tests.helpers.generating_models import NEW, backbone, prompt
+from tests.helpers.recomputation import assert_as_recomputed, generated
 
 __all__ = ["crops"]  # the fixture
 

@@ -9,7 +9,7 @@ import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
-from generation.models import NEW, headed, left_padded, prompt
+from tests.helpers.generating_models import NEW, headed, left_padded, prompt
 
 DRAWS = 100_000
 

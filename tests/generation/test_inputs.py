@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import DynamicCache, GenerationConfig
 
-from generation.models import (
+from tests.helpers.generating_models import (
     DECODERS,
     ENCODER_DECODERS,
     NEW,
@@ -18,7 +18,7 @@ from generation.models import (
     pairs,
     prompt,
 )
-from generation.recomputation import TOLERANCE, assert_as_recomputed, generated, step_log_probs
+from tests.helpers.recomputation import TOLERANCE, assert_as_recomputed, generated, step_log_probs
 
 ALL = {**DECODERS, **ENCODER_DECODERS}
 FEW = {"gpt2": ["softmax", "cache", "softmax+mi"], "bart": ENCODER_DECODERS["bart"]}

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 import nextword as nw
-from generation.models import DECODERS, ENCODER_DECODERS, HEADS, NEW, backbone, headed, pairs, prompt
-from generation.recomputation import assert_as_recomputed, generated
+from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, HEADS, NEW, backbone, headed, pairs, prompt
+from tests.helpers.recomputation import assert_as_recomputed, generated
 
 ALL = {**DECODERS, **ENCODER_DECODERS}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from generation.models import DECODERS, ENCODER_DECODERS, NEW, headed, left_padded, pairs, prompt
-from generation.recomputation import TOLERANCE, assert_as_recomputed, generated, step_log_probs
+from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, NEW, headed, left_padded, pairs, prompt
+from tests.helpers.recomputation import TOLERANCE, assert_as_recomputed, generated, step_log_probs
 
 MODES = {
     "greedy": {"do_sample": False},

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 from transformers.cache_utils import StaticCache
 
-from generation.models import DECODERS, ENCODER_DECODERS, NEW, headed, pairs, prompt
-from generation.recomputation import distance, generated
-from generation.test_assisted import assistant
-from generation.test_by_hand import Reader
-from nextword.history import History, StaticHistory
+from nextword.memory.history import History, StaticHistory
 from nextword.model.modeling import NextWordModel
+from tests.generation.test_assisted import assistant
+from tests.generation.test_by_hand import Reader
+from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, NEW, headed, pairs, prompt
+from tests.helpers.recomputation import distance, generated
 
 ALL = {**DECODERS, **ENCODER_DECODERS}
 OFTEN = {family: heads for family, heads in ALL.items() if family in ("gpt2", "mistral", "t5")}

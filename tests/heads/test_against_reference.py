@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from contexts import LinearVocabulary, build_head, decoder_context, seq2seq_context
-from reference import heads as textbook
-from reference import memory as stored
 from torch import Tensor
 
 import nextword as nw
 from nextword.context import Source
+from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context, seq2seq_context
+from tests.oracles.textbook import heads as textbook
+from tests.oracles.textbook import memory as stored
 
 B, T, D, V, LAYERS = 3, 9, 6, 17, 3
 TINY = 2e-3

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from counted import counts_file
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration, Trainer, TrainingArguments
@@ -18,6 +17,7 @@ import nextword as nw
 from nextword.distribution import Factorized
 from nextword.frequency import TokenCounts, divide
 from nextword.heads import head_spec, parse_head
+from tests.helpers.counted import counts_file
 
 V, T = 300, 24
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import golden
 import pytest
 import torch
-from contexts import LinearVocabulary
 
 from nextword.distribution import ClassDraw, Factorized, TokenClasses
 from nextword.functional.truncate import truncated
+from tests.helpers.contexts import LinearVocabulary
+from tests.oracles import golden
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 """Heads against the numbers of the published system: values and gradients, float64."""
 
-import golden
 import pytest
 import torch
-from contexts import LinearVocabulary, build_head, decoder_context
+
+from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
+from tests.oracles import golden
 
 PARAMETERS = {
     "mi_mlp_W": "inputs.merge.weight",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import published_heads
 import pytest
 import torch
-from published import Published, partitions_of
-from reference import partitions
+
+from tests.oracles import published_heads
+from tests.oracles.published import Published, partitions_of
+from tests.oracles.textbook import partitions
 
 NAMES = {
     "mi_mlp": "inputs.merge",

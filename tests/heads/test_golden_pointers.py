@@ -6,10 +6,11 @@ are compared with here, the textbook forms are.
 
 from __future__ import annotations
 
-import published_heads
 import pytest
 import torch
-from published import Published, pointer_form
+
+from tests.oracles import published_heads
+from tests.oracles.published import Published, pointer_form
 
 NAMES = {
     "proj_S0": "project",

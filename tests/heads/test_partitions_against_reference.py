@@ -7,12 +7,12 @@ from functools import cache
 
 import pytest
 import torch
-from reference import heads as textbook
-from reference import partitions
-from textbook_cases import LAYERS, TINY, Case, Comparison, V, randomised
 from torch import Tensor
 
 from nextword.heads import Head
+from tests.oracles.textbook import heads as textbook
+from tests.oracles.textbook import partitions
+from tests.oracles.textbook_cases import LAYERS, TINY, Case, Comparison, V, randomised
 
 
 def softmax(mi: bool = False, bias: bool = True, **partition: object) -> dict[str, object]:

@@ -6,13 +6,13 @@ from functools import cache
 
 import pytest
 import torch
-from reference import heads as textbook
-from reference import pointers
-from textbook_cases import TINY, Case, Comparison, randomised
 from torch import Tensor
 
 import nextword as nw
 from nextword.heads import Head
+from tests.oracles.textbook import heads as textbook
+from tests.oracles.textbook import pointers
+from tests.oracles.textbook_cases import TINY, Case, Comparison, randomised
 
 MI = {"layers": 3, "window": 3}
 SPECS: dict[str, object] = {

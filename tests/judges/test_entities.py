@@ -16,7 +16,7 @@ from spacy.lang.en.stop_words import STOP_WORDS
 
 from nextword.judges.entities import Recogniser, entity_precision, found_in
 from nextword.metrics import MissingFieldError, Sample, Score, Setup, UndefinedError, parse_metric, registry
-from tests.tasks.places import real_data
+from tests.helpers.real_data import real_data
 
 PATTERNS = [
     ("PERSON", "Ann Lee"), ("PERSON", "Bob"), ("GPE", "Rome"), ("GPE", "US"), ("ORG", "The Who"), ("DATE", "Monday"),

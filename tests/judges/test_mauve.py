@@ -11,10 +11,10 @@ import pytest
 import torch
 import transformers
 
-from judges.tiny import ENGLISH, KOREAN, metric, sample, scores
-from nextword.judges.last_token import LastTokenFeatures
 from nextword.judges.mauve import MauveConfig, mauve_of
+from nextword.judges.parts.last_token import LastTokenFeatures
 from nextword.metrics import Sample, Setup, UndefinedError, parse_metric
+from tests.helpers.tiny_judges import ENGLISH, KOREAN, metric, sample, scores
 
 TEXTS = [*ENGLISH, *KOREAN, "x", "a much longer text " * 20]
 

@@ -10,18 +10,18 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 import torch
-from meta import planted
 from rich.console import Console
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
-from nextword.checker import PROPERTIES, CheckFailedError, CheckReport
+from nextword.checking.checker import PROPERTIES, CheckFailedError, CheckReport
 from nextword.context import Context
 from nextword.distribution import NextToken, Scores
 from nextword.functional.entries import Entries
 from nextword.heads import Head, HeadConfig, registry
-from nextword.history import History
+from nextword.memory.history import History
+from tests.helpers import planted
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}
 

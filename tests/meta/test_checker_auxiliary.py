@@ -10,16 +10,15 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 import torch
-from meta import planted_conditioners as planted
 from torch import Tensor
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
 from typer.testing import CliRunner
 
 import nextword as nw
-from nextword.checker import PROPERTIES, CheckReport
+from nextword.checking.checker import PROPERTIES, CheckReport
+from nextword.checking.probes import Words
 from nextword.checking.properties import Case
-from nextword.checking.reading import Reader
-from nextword.checking.samples import Words
+from nextword.checking.ways_of_reading import Reader
 from nextword.cli import app
 from nextword.conditioning import Conditioner
 from nextword.conditioning import registry as conditioners
@@ -28,7 +27,8 @@ from nextword.distribution import Scores
 from nextword.functional.entries import Entries
 from nextword.heads import Head, HeadConfig
 from nextword.heads import registry as heads
-from nextword.history import History
+from nextword.memory.history import History
+from tests.helpers import planted_conditioners as planted
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}
 ROWS = ("auxiliary text", "auxiliary padding")

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from counted import counts_file
 
 import nextword as nw
 import nextword.judges
 from nextword import tasks
 from nextword.evaluation import EvaluateConfig
-from nextword.heads.inputs import MultiInputConfig
-from nextword.heads.modifiers import Part
-from nextword.heads.partition import PartitionConfig
+from nextword.heads.parts.input_states import MultiInputConfig
+from nextword.heads.parts.modifiers import Part
+from nextword.heads.parts.partition import PartitionConfig
+from tests.helpers.counted import counts_file
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -81,7 +81,7 @@ def command_faults(line: str) -> Iterator[str]:
     import typer
 
     from nextword.cli import app
-    from nextword.training.method import Method
+    from nextword.comparison.method import Method
 
     verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     words = shlex.split(line.replace("...", ""))[1:]

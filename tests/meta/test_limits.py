@@ -18,20 +18,20 @@ import nextword as nw
 import nextword.judges
 from nextword import allocation
 from nextword.allocation import built
+from nextword.comparison.config import CompareConfig
 from nextword.conditioning import registry as conditioners
 from nextword.config import LARGEST, SettingsError, validated
 from nextword.evaluation import EvaluateConfig
 from nextword.frequency import count_tokens
 from nextword.heads import registry as heads
-from nextword.metrics.intervals import bootstrap_values
 from nextword.metrics.metric import registry as metrics
-from nextword.metrics.paired import paired_tests
+from nextword.metrics.parts.intervals import bootstrap_values
+from nextword.metrics.parts.paired import paired_tests
+from nextword.metrics.parts.statistic import Statistic
 from nextword.metrics.rep import ends_in_loop
 from nextword.metrics.self_bleu import self_bleu
-from nextword.metrics.statistic import Statistic
 from nextword.objectives import registry as objectives
 from nextword.tasks import registry as tasks
-from nextword.training.config import CompareConfig
 from nextword.training.settings import TrainingSettings
 
 ROOTS: dict[str, type[BaseModel]] = {

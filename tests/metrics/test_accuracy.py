@@ -5,7 +5,7 @@ import pytest
 
 from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.accuracy import acc_at_k, hits_at_k
-from tests.metrics.measuring import measured, values
+from tests.helpers.measuring import measured, values
 
 
 def test_by_sets() -> None:

@@ -13,7 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from nextword.metrics import Sample, Score, Setup, UndefinedError, parse_metric, registry
 from nextword.metrics.bleu import bleu, bleu_of_sums
-from tests.tasks.places import real_data
+from tests.helpers.real_data import real_data
 
 texts = st.lists(st.sampled_from(["a", "b", "the", "The", "cat,", "sat.", "U.S.", "3.5"]), max_size=12).map(" ".join)
 corpora = st.lists(st.tuples(texts, st.lists(texts, min_size=1, max_size=3)), min_size=1, max_size=6)

@@ -14,7 +14,7 @@ from nltk.translate.bleu_score import corpus_bleu, sentence_bleu
 
 from nextword.metrics import Sample, Setup, UndefinedError, parse_metric, registry
 from nextword.metrics.bleu_logicnlg import WEIGHTS, bleu_logicnlg
-from tests.tasks.places import real_data
+from tests.helpers.real_data import real_data
 
 texts = st.lists(st.sampled_from(["a", "A", "b", "the", "cat", "3.5", ""]), max_size=9).map(" ".join)
 corpora = st.lists(st.tuples(texts, st.lists(texts, min_size=1, max_size=3)), min_size=1, max_size=5)

@@ -12,7 +12,7 @@ from pycocoevalcap.cider.cider_scorer import CiderScorer
 
 from nextword.metrics import Sample, Score, Setup, UndefinedError, parse_metric, registry
 from nextword.metrics.cider import cider_d
-from tests.tasks.places import real_data
+from tests.helpers.real_data import real_data
 
 texts = st.lists(st.integers(0, 5), max_size=12)
 corpora = st.lists(st.tuples(texts, st.lists(texts, min_size=1, max_size=3)), min_size=2, max_size=6)

@@ -5,7 +5,7 @@ import pytest
 
 from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.copying import CopyingSum, frequent_words, words
-from tests.metrics.measuring import KOREAN, measured, values
+from tests.helpers.measuring import KOREAN, measured, values
 
 
 def test_words_are_runs_of_letters_and_digits():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nextword.metrics import UndefinedError
 from nextword.metrics.distinct import distinct
-from tests.metrics.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
+from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 TEXTS = st.lists(st.lists(st.integers(0, 4), max_size=12), min_size=1, max_size=6)
 

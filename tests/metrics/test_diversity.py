@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nextword.metrics import UndefinedError
 from nextword.metrics.distinct import distinct
 from nextword.metrics.diversity import diversity_mean, diversity_product
-from nextword.metrics.intervals import bootstrap_values
-from tests.metrics.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
+from nextword.metrics.parts.intervals import bootstrap_values
+from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 TEXTS = st.lists(st.lists(st.integers(0, 4), max_size=12), min_size=1, max_size=6)
 LENGTHS = st.lists(st.integers(1, 4), min_size=1, max_size=3)

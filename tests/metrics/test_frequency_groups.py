@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.frequency_groups import NAMES, frequency_groups, tokens_per_group
-from nextword.metrics.ngrams import TokenTexts
-from nextword.metrics.token_counts import CountedTokens
-from nextword.metrics.units import Words
-from tests.metrics.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
+from nextword.metrics.parts.ngrams import TokenTexts
+from nextword.metrics.parts.token_counts import CountedTokens
+from nextword.metrics.parts.units import Words
+from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 COUNTS = st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any)
 SHARES = ("share-frequent", "share-medium", "share-rare", "share-very-rare")

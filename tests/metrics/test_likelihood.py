@@ -7,7 +7,7 @@ import torch
 
 from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.likelihood import LikelihoodSum
-from tests.metrics.measuring import measured, values
+from tests.helpers.measuring import measured, values
 
 
 def test_by_hand_and_sums_are_divided_once() -> None:

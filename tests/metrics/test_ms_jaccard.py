@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.ms_jaccard import ms_jaccard
-from tests.metrics.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
+from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 TEXTS = st.lists(st.lists(st.integers(0, 4), max_size=8), min_size=1, max_size=5)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.next_word import among_first
-from tests.metrics.measuring import measured, values
+from tests.helpers.measuring import measured, values
 
 RANKS = st.lists(st.lists(st.integers(0, 20), max_size=8), min_size=1, max_size=5).filter(any)
 

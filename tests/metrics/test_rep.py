@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nextword.metrics import UndefinedError
 from nextword.metrics.rep import copies_at_end, ends_in_loop
-from tests.metrics.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
+from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 TEXT = st.lists(st.integers(0, 2), max_size=40)
 

@@ -13,7 +13,7 @@ from rouge_score.tokenizers import DefaultTokenizer
 
 from nextword.metrics import Sample, Score, Setup, UndefinedError, parse_metric, registry
 from nextword.metrics.rouge import KINDS, RougeTokenizer, rouge, split_sentences
-from tests.tasks.places import real_data
+from tests.helpers.real_data import real_data
 
 PUBLISHED = ["rouge1", "rouge2", "rougeL", "rougeLsum"]
 WORDS = [

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
 from nextword.metrics import UndefinedError
-from nextword.metrics.ngrams import TokenTexts
+from nextword.metrics.parts.ngrams import TokenTexts
 from nextword.metrics.self_bleu import self_bleu
-from tests.metrics.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
+from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 TEXTS = st.lists(st.lists(st.integers(0, 5), max_size=12), min_size=2, max_size=7)
 
@@ -124,7 +124,7 @@ def test_korean_reviews() -> None:
 
 
 def _words(text: str) -> list[str]:
-    from nextword.metrics.units import split
+    from nextword.metrics.parts.units import split
 
     return split(text)
 

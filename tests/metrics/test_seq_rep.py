@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.seq_rep import seq_rep
-from tests.metrics.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
+from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 TEXTS = st.lists(st.lists(st.integers(0, 4), max_size=12), min_size=1, max_size=6)
 

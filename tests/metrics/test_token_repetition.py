@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.token_repetition import steps_back
-from tests.metrics.measuring import measured, values
+from tests.helpers.measuring import measured, values
 
 IDS = st.integers(0, 5)
 PAIRS = st.lists(st.tuples(IDS, IDS), max_size=30)

@@ -17,7 +17,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from nextword.metrics import Sample, Score, Setup, UndefinedError, parse_metric, registry
 from nextword.metrics.topics import Topics, jensen_shannon, read_corpus
-from tests.tasks.places import real_data
+from tests.helpers.real_data import real_data
 
 CATS = ["the cat purrs and sleeps", "a cat sleeps on the sofa", "cats and kittens purr", "the kittens sleep on a sofa"]
 STOCKS = ["stocks fell and bonds rose", "bonds rose as stocks fell", "the market fell again", "a market of bonds rose"]

@@ -11,7 +11,7 @@ from scipy.special import rel_entr
 
 from nextword.metrics import MissingFieldError, UndefinedError
 from nextword.metrics.unigram_kl import unigram_kl
-from tests.metrics.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
+from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 PAIRS = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=20)
 SMOOTHING = st.floats(1e-3, 10)

@@ -8,7 +8,7 @@ from scipy.stats import linregress
 
 from nextword.metrics import UndefinedError
 from nextword.metrics.zipf import zipf_coefficient
-from tests.metrics.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
+from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 COUNTS = st.lists(st.integers(1, 1000), min_size=2, max_size=40)
 

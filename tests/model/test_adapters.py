@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from conditioning.building import encoder, texts
-from conformance.families import inputs, labels, tiny
 
 import nextword as nw
 from nextword.heads.head import Head
+from tests.helpers.conditioned_models import encoder, texts
+from tests.helpers.families import inputs, labels, tiny
 
 TARGETS = {"names": ["c_attn"], "all-linear": "all-linear", "of the head too": ["c_attn", "merge", "linear"]}
 GIVEN = inputs(tiny("gpt2"))

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
-from conformance.families import FAMILIES, inputs, labels, tiny
 from torch import Tensor
 from transformers import PreTrainedConfig
 
 import nextword as nw
-from nextword.tasks.encoding import measuring
+from nextword.scoring.ask import measuring
+from tests.helpers.families import FAMILIES, inputs, labels, tiny
 
 VOCABULARY = 48
 SIZES = {

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from counted import counts_file
 from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
+from tests.helpers.counted import counts_file
 
 V, B, T = 60, 2, 9
 FEW_ROWS = 5 * V * 4 * 3 / 2**20

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from conditioning.building import conditioned, encoder, made_loud, texts
-from conformance.families import FAMILIES, inputs, labels, prompts, tiny
 from torch import Tensor, nn
 from transformers import GPT2LMHeadModel
 
 import nextword as nw
+from tests.helpers.conditioned_models import conditioned, encoder, made_loud, texts
+from tests.helpers.families import FAMILIES, inputs, labels, prompts, tiny
 
 DECODERS = [family for family in FAMILIES if not tiny(family).config.is_encoder_decoder]
 ENCODER_DECODERS = [family for family in FAMILIES if family not in DECODERS]
@@ -171,7 +171,7 @@ def test_backbones_that_cannot_attend_are_refused(kind: Any, message: str) -> No
     model = kind(tiny("gpt2").config).eval()
     if kind is NamesItsAttentionOtherwise:
         model.forward = GPT2LMHeadModel(model.config).eval().forward  # of a model of the same size, to be provable
-        from nextword.conditioning.layers import prepare_layers
+        from nextword.conditioning.parts.decoder_layers import prepare_layers
 
         with pytest.raises(ValueError, match=message):
             prepare_layers(model)

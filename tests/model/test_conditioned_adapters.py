@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from conditioning.building import conditioned, texts, with_words
-from conformance.families import inputs, labels, prompts, tiny
 
 import nextword as nw
 from nextword.heads.head import Head
+from tests.helpers.conditioned_models import conditioned, texts, with_words
+from tests.helpers.families import inputs, labels, prompts, tiny
 
 AUX = with_words(texts((7, 3, 5)))
 

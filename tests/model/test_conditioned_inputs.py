@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from conditioning.building import COPYING, ENCODER_VOCABULARY, WIDTH, conditioned, encoder, texts, with_words
-from conformance.families import VOCABULARY, inputs, tiny
 from torch import Tensor
 
 import nextword as nw
+from tests.helpers.conditioned_models import COPYING, ENCODER_VOCABULARY, WIDTH, conditioned, encoder, texts, with_words
+from tests.helpers.families import VOCABULARY, inputs, tiny
 
 AUX = texts((7, 3, 5))
 IDS, MASK = AUX["aux_input_ids"], AUX["aux_attention_mask"]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from conditioning.building import CONDITIONERS, COPYING, conditioned, encoder, settings_of, texts, with_words
-from conformance.families import inputs, tiny
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import nextword as nw
-from nextword.conditioning.encoder import fingerprint
+from nextword.conditioning.parts.encoder import fingerprint
+from tests.helpers.conditioned_models import CONDITIONERS, COPYING, conditioned, encoder, settings_of, texts, with_words
+from tests.helpers.families import inputs, tiny
 
 AUX = with_words(texts((7, 3, 5)))
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from conditioning.building import conditioned, encoder, settings_of, texts
-from conformance.families import inputs, labels, tiny
 from transformers import AutoModelForCausalLM
 
 import nextword as nw
+from tests.helpers.conditioned_models import conditioned, encoder, settings_of, texts
+from tests.helpers.families import inputs, labels, tiny
 
 AUX = texts((7, 3, 5))
 LAST = ("ln_2.", "mlp.")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from conformance.families import tiny
 from transformers import DynamicCache
 
 import nextword as nw
+from tests.helpers.families import tiny
 
 IDS = torch.randint(3, 20, (2, 5), generator=torch.Generator().manual_seed(0))
 ONES = torch.ones_like(IDS)

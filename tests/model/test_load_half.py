@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from conformance.families import inputs
-from conformance.heads import specs, with_head
 
 import nextword as nw
+from tests.helpers.families import inputs
+from tests.helpers.head_specs import specs, with_head
 
 HEADS = specs()
 

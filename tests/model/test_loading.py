@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from conformance.families import inputs, labels, tiny
 from datasets import Dataset
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, Trainer, TrainingArguments
 
 import nextword as nw
+from tests.helpers.families import inputs, labels, tiny
 
 
 def saved_with(folder: Path, scale: Any, family: str = "t5", head: str = "softmax+mi") -> Path:

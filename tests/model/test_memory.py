@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from counted import counts_file
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.functional import additive
-from nextword.functional.single_pass import GradientSum
+from nextword.functional.streamed.weight_gradient import GradientSum
+from tests.helpers.counted import counts_file
 
 V, D, B, T = 5000, 16, 2, 33
 POSITIONS = B * (T - 1)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from conformance.families import prompts, tiny
 
 import nextword as nw
+from tests.helpers.families import prompts, tiny
 
 peft = pytest.importorskip("peft")
 

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from conformance.families import tiny
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -15,6 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 import nextword as nw
 from nextword.model import registration
+from tests.helpers.families import tiny
 
 ORDERS = {
     "nextword first": "import nextword\nimport transformers as hf\n",

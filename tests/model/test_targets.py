@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from conformance.families import tiny
 from torch import Tensor
 from transformers import DynamicCache
 
 import nextword as nw
+from tests.helpers.families import tiny
 
 IDS = torch.randint(3, 20, (2, 6), generator=torch.Generator().manual_seed(0))
 OTHERS = torch.randint(3, 20, (2, 6), generator=torch.Generator().manual_seed(1))

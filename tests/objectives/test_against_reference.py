@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from contexts import LinearVocabulary, build_head, decoder_context, seq2seq_context
-from objectives.building import build_objective
-from reference import heads as textbook
-from reference import memory as stored
-from reference import objectives as judge
 
 import nextword as nw
 from nextword.context import Source
 from nextword.objectives import parse_objective
-from nextword.objectives.ranking import REDUCTIONS
+from nextword.objectives.parts.ranking import REDUCTIONS
+from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context, seq2seq_context
+from tests.helpers.trained_by_objectives import build_objective
+from tests.oracles.textbook import heads as textbook
+from tests.oracles.textbook import memory as stored
+from tests.oracles.textbook import objectives as judge
 
 B, T, D, V = 2, 10, 5, 9
 TINY = 2e-3

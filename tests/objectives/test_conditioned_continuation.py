@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from conditioning.building import conditioned, rows_of, with_words
-from conditioning.building import texts as auxiliary_texts
-from generation.models import backbone
-from objectives.test_continuation import batch, close, gradients
-from reference import unlikelihood as textbook
 from torch import Tensor
+
+from tests.helpers.conditioned_models import conditioned, rows_of, with_words
+from tests.helpers.conditioned_models import texts as auxiliary_texts
+from tests.helpers.generating_models import backbone
+from tests.objectives.test_continuation import batch, close, gradients
+from tests.oracles.textbook import unlikelihood as textbook
 
 P, S = 4, 10
 SEQ = {"rate": 1.0, "prefix": P, "continuation": S, "n": 1, "prefixes": 2}

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from reference import unlikelihood as textbook
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
@@ -19,8 +18,9 @@ from transformers import (
 )
 
 import nextword as nw
-from nextword.model.continuation import cut, prefixes_of
+from nextword.model.sequence_update import cut, prefixes_of
 from nextword.objectives.sequence import SequenceConfig
+from tests.oracles.textbook import unlikelihood as textbook
 
 V, P, S = 12, 4, 14
 HEADS = ("softmax", "mos:2", "cache", "softmax+cpr:3+mi:1x2")

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import copy
 
-import golden
 import numpy as np
 import pytest
 import torch
-from contexts import LinearVocabulary, build_head, decoder_context
-from objectives.building import HEADS, Batch, build_objective
-from reference import face as textbook
-from reference import objectives as likelihood
 
 import nextword as nw
 from nextword.context import Layout
 from nextword.objectives import objective_spec, parse_objective
-from nextword.objectives.balancing import class_weights, occurrences
+from nextword.objectives.parts.balancing import class_weights, occurrences
+from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
+from tests.helpers.trained_by_objectives import HEADS, Batch, build_objective
+from tests.oracles import golden
+from tests.oracles.textbook import face as textbook
+from tests.oracles.textbook import objectives as likelihood
 
 VARIANTS = ("opr", "opo", "gpr", "gpo")
 PENALTIES = (None, "cp", "cpf", "cpfw", "cpfwn")

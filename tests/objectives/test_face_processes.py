@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from objectives.building import Batch, build_objective
 from torch import distributed, multiprocessing
 
-from nextword.objectives.processes import on_every_process
+from nextword.objectives.parts.processes import on_every_process
+from tests.helpers.trained_by_objectives import Batch, build_objective
 
 
 def work(rank: int, meeting: str, results: str) -> None:

@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-import golden
 import torch
-from contexts import LinearVocabulary, build_head, decoder_context, seq2seq_context
-from objectives.building import build_objective
 
 from nextword.context import Context, Source
 from nextword.functional.entries import Entries
 from nextword.heads.cache import CacheHead
 from nextword.objectives import parse_objective
+from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context, seq2seq_context
+from tests.helpers.trained_by_objectives import build_objective
+from tests.oracles import golden
 
 
 def objective(**settings):

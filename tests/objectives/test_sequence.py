@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import copy
 
-import golden
 import pytest
 import torch
-from contexts import LinearVocabulary, build_head, decoder_context
-from objectives.building import HEADS, Batch, build_objective
-from reference import unlikelihood as textbook
 
 import nextword as nw
 from nextword.objectives import objective_spec, parse_objective
 from nextword.objectives.sequence import SequenceConfig, SequenceUpdates, Written, repeated_ngrams
+from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
+from tests.helpers.trained_by_objectives import HEADS, Batch, build_objective
+from tests.oracles import golden
+from tests.oracles.textbook import unlikelihood as textbook
 
 TARGETS = 7
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-import golden
 import pytest
 import torch
-from contexts import LinearVocabulary, build_head, decoder_context
-from objectives.building import HEADS, Batch, build_objective
-from reference import objectives as likelihood
-from reference import unlikelihood as textbook
 
 import nextword as nw
 from nextword.distribution import Scores
+from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
+from tests.helpers.trained_by_objectives import HEADS, Batch, build_objective
+from tests.oracles import golden
+from tests.oracles.textbook import objectives as likelihood
+from tests.oracles.textbook import unlikelihood as textbook
 
 
 def close(ours, theirs):

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from nextword.report.evaluation_page import render_evaluation
-from nextword.report.page import render
-from tests.report.conftest import make_sample
-from tests.report.expanded import expansion
-from tests.report.written import comparison, swept
+from nextword.report.comparison.page import render
+from nextword.report.evaluation.evaluation_page import render_evaluation
+from tests.helpers.expanded_results import expansion
+from tests.helpers.made_up_results import make_sample
+from tests.helpers.written_results import comparison, swept
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 WIDTHS = (1280, 390)

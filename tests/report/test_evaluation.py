@@ -21,8 +21,8 @@ from nextword.records import (
     Wins,
 )
 from nextword.report import evaluation_tables, write_report
-from nextword.report.evaluation_page import render_evaluation
-from nextword.report.evaluations import best_of, grouped, note_on_tests, notes, paired_rows
+from nextword.report.evaluation.evaluation_page import render_evaluation
+from nextword.report.evaluation.evaluation_table import best_of, grouped, note_on_tests, notes, paired_rows
 
 MEASURES = {
     "kl": Measure(title="KL", group="Closeness", unit="nats", goal="lower", decimals=3, meaning="KL: a divergence."),

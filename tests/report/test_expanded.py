@@ -11,12 +11,12 @@ from rich.console import Console
 
 from nextword.records import Results
 from nextword.report import results_table, write_report
-from nextword.report.columns import CONTINUATIONS, EXPANSIONS, layout_of
-from nextword.report.main_table import Sheet, in_order, sheets
-from nextword.report.methods import methods
-from nextword.report.page import render
-from tests.report import written
-from tests.report.expanded import (
+from nextword.report.comparison.main_table import Sheet, in_order, sheets
+from nextword.report.comparison.methods import methods
+from nextword.report.comparison.page import render
+from nextword.report.parts.columns import CONTINUATIONS, EXPANSIONS, layout_of
+from tests.helpers import written_results as written
+from tests.helpers.expanded_results import (
     CONDITIONERS,
     KEYS,
     MEASURES,
@@ -30,8 +30,8 @@ from tests.report.expanded import (
     expansion,
     run,
 )
-from tests.report.test_page import headings, read
-from tests.report.test_texts_page import tables
+from tests.report.comparison.test_page import headings, read
+from tests.report.comparison.test_texts_page import tables
 
 SHARES = ("rouge-1", "rouge-2", "rouge-l")
 

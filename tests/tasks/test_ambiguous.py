@@ -7,11 +7,11 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from nextword.scoring.ask import IGNORED
 from nextword.tasks import registry
 from nextword.tasks.ambiguous import Ambiguous, AmbiguousConfig
-from nextword.tasks.encoding import IGNORED
-from tests.tasks.fakes import FakeModel, copier
-from tests.tasks.places import real_data
+from tests.helpers.fake_models import FakeModel, copier
+from tests.helpers.real_data import real_data
 
 SMALL = AmbiguousConfig(train_prompts=20, validation_prompts=10, test_prompts=40, rank_rows=300)
 

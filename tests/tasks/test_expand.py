@@ -8,13 +8,13 @@ import torch
 from transformers import GPT2Config
 
 from nextword import pretrained
-from nextword.metrics.intervals import bootstrap_ratio
+from nextword.metrics.parts.intervals import bootstrap_ratio
 from nextword.tasks import expand, registry
-from nextword.tasks.architecture import DECODER_ONLY
-from nextword.tasks.expand_encoding import with_other_summaries
-from tests.tasks.fakes import FakeModel
-from tests.tasks.places import real_data
-from tests.tasks.summaries import LENGTH, attached, pair, save_encoder, small, write_pairs
+from nextword.tasks.parts.architecture import DECODER_ONLY
+from nextword.tasks.parts.expand.article_encoding import with_other_summaries
+from tests.helpers.fake_models import FakeModel
+from tests.helpers.real_data import real_data
+from tests.helpers.summaries import LENGTH, attached, pair, save_encoder, small, write_pairs
 
 SHORT = {"highlights": "Gus slept.", "article": "Too short."}
 

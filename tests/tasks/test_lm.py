@@ -9,8 +9,8 @@ import torch
 
 from nextword.tasks import registry
 from nextword.tasks.lm import LanguageModelling, LmConfig
-from tests.tasks.fakes import FakeModel
-from tests.tasks.places import real_data
+from tests.helpers.fake_models import FakeModel
+from tests.helpers.real_data import real_data
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
@@ -115,7 +115,7 @@ def test_wikitext() -> None:
     told = task.describe()
     assert told["test_bytes"] == 1_256_449
     # A tokenizer of a slice, so that the test is quick.
-    from nextword.tasks.bpe import trained_tokenizer
+    from nextword.tasks.parts.bpe import trained_tokenizer
 
     tokenizer = trained_tokenizer(task.parts.validation[:200_000], 400, None)
     model = FakeModel(lambda ids, mode: torch.zeros(*ids.shape, len(tokenizer)))

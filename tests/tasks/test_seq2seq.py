@@ -9,11 +9,11 @@ import torch
 from transformers import BartConfig, T5Config
 
 from nextword.tasks import registry
-from nextword.tasks.architecture import DECODER_ONLY, ENCODER_DECODER, architecture_of
+from nextword.tasks.parts.architecture import DECODER_ONLY, ENCODER_DECODER, architecture_of
+from nextword.tasks.parts.seq2seq_settings import Seq2SeqConfig
 from nextword.tasks.seq2seq import SequenceToSequence
-from nextword.tasks.seq2seq_settings import Seq2SeqConfig
-from tests.tasks.fakes import FakeWriter
-from tests.tasks.places import real_data
+from tests.helpers.fake_models import FakeWriter
+from tests.helpers.real_data import real_data
 
 NAMES = ["ann", "bob", "cyd", "dan", "eve", "fay", "gus", "hal"]
 PLACES = ["rome", "oslo", "lima", "bonn", "kiev"]

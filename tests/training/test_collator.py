@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nextword.training.collator import Auxiliary, RightPadding
-from nextword.training.encoded import EncodedTexts
+from nextword.training.encoded_texts import EncodedTexts
 
 
 def test_pads_right_with_mask_and_ignored_labels():

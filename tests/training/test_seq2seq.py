@@ -18,12 +18,12 @@ from transformers import (
 )
 
 import nextword as nw
+from nextword.comparison import all_methods as module
+from nextword.comparison.all_methods import ComparisonInterrupted, compare
+from nextword.comparison.progress import Silent
+from nextword.comparison.recipe import configured
 from nextword.records import Results
-from nextword.tasks.bpe import trained_tokenizer
-from nextword.training import compare as module
-from nextword.training.compare import ComparisonInterrupted, compare
-from nextword.training.progress import Silent
-from nextword.training.recipe import configured
+from nextword.tasks.parts.bpe import trained_tokenizer
 from nextword.training.settings import TrainingSettings
 from nextword.training.train import train
 

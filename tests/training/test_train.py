@@ -12,7 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, set_seed
 
 from nextword.training import train as module
 from nextword.training.collator import RightPadding
-from nextword.training.measure import DivergedError
+from nextword.training.cost import DivergedError
 from nextword.training.settings import TrainingSettings
 from nextword.training.train import train
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from conditioning.building import encoder
 from torch import nn
 
 import nextword as nw
 from nextword.training.settings import LoraSettings
 from nextword.training.trainable import trainable, trained_modules
+from tests.helpers.conditioned_models import encoder
 from tests.training.test_train import settings, tiny_gpt2
 
 LAST = ("ln_2", "mlp")

@@ -1,1 +1,1 @@
-"""The parts of the checker: what is asked, of which texts, how it is measured, and the report."""
+"""The checker: is what a model answers a distribution, and does it depend on what it may depend on only."""

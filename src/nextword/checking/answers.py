@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from nextword.checking.probes import Batch
 from nextword.checking.properties import Case, Finding, Property
-from nextword.checking.reading import Reader, deviation, inputs_of, largest
-from nextword.checking.samples import Batch
+from nextword.checking.ways_of_reading import Reader, deviation, inputs_of, largest
 from nextword.functional.logspace import at_least_float32
-from nextword.functional.rows import score_memory
+from nextword.functional.streamed.budget import score_memory
 
 _ONE_ROW_AT_ONCE = 1e-6
 """A budget in MiB that holds no two rows."""

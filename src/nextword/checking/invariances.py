@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from nextword.checking.properties import Case, Finding, Property
-from nextword.checking.reading import BackboneReader, Reader, accepts, deviation
+from nextword.checking.ways_of_reading import BackboneReader, Reader, accepts, deviation
 
 EXTRA = 3
 """Columns of padding more than needed."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from nextword.checking.reading import Reader
-from nextword.checking.samples import Batch, Sample, Words
+from nextword.checking.probes import Batch, Sample, Words
+from nextword.checking.ways_of_reading import Reader
 
 Finding = tuple[str, float]
 """A variant that was tried, and the deviation it showed."""

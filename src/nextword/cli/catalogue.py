@@ -1,7 +1,7 @@
 """What is registered, read from the sources of a package without importing it, so that a list waits for no torch.
 
 Only what is written down as such is read: the registering decorator, the docstring, the names of fields, and the
-:class:`~nextword.heads.modifiers.Part` of a modifier. The tests hold it to what the registries say.
+:class:`~nextword.heads.parts.modifiers.Part` of a modifier. The tests hold it to what the registries say.
 """
 
 from __future__ import annotations
@@ -84,4 +84,4 @@ class Catalogue:
 def _sources(package: str) -> list[Path]:
     spec = find_spec(package)
     assert spec is not None
-    return [path for folder in spec.submodule_search_locations or () for path in sorted(Path(folder).glob("*.py"))]
+    return [path for folder in spec.submodule_search_locations or () for path in sorted(Path(folder).rglob("*.py"))]

@@ -11,7 +11,7 @@ from nextword.cli.errors import plain_errors
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from nextword.checking.report import CheckReport
+    from nextword.checking.findings import CheckReport
 
 FAILED = 1
 

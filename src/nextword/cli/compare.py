@@ -38,8 +38,8 @@ def compare(
 
     nextword compare --task ambiguous --head softmax --head cache/histalign --seed 0 --seed 1
     """
-    from nextword.cli.run import run_comparison
-    from nextword.training.recipe import configured, read
+    from nextword.cli.run_and_show import run_comparison
+    from nextword.comparison.recipe import configured, read
 
     recipe, overrides = _split(words or [])
     content: dict[str, Any] = read(recipe) if recipe else {}

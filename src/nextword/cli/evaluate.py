@@ -75,7 +75,7 @@ def evaluate(
     """
     from rich.console import Console
 
-    from nextword.cli.run import this_command
+    from nextword.cli.run_and_show import this_command
     from nextword.config import validated
     from nextword.evaluation import EvaluateConfig
     from nextword.overrides import overridden

@@ -58,7 +58,7 @@ def tasks() -> None:
 @plain_errors
 def recipes() -> None:
     """Built-in recipes: what 'nextword compare' takes."""
-    from nextword.training.recipe import built_in
+    from nextword.comparison.recipe import built_in
 
     _print("recipe", [(name, line, name, "compare.md") for name, line in built_in().items()], "docs")
 

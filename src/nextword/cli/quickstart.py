@@ -22,7 +22,7 @@ def quickstart(
 
     The recipe is built in; 'nextword compare quickstart' runs the same.
     """
-    from nextword.cli.run import run_comparison
-    from nextword.training.recipe import configured, read
+    from nextword.cli.run_and_show import run_comparison
+    from nextword.comparison.recipe import configured, read
 
     run_comparison(configured(read("quickstart"), overrides or []), out)

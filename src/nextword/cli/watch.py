@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
+    from nextword.comparison.progress import Progress as Watcher
     from nextword.records import FailedRun, RunRecord
-    from nextword.training.progress import Progress as Watcher
 
 
 @contextlib.contextmanager
@@ -108,7 +108,7 @@ def headline(record: RunRecord, metrics: int = 3) -> str:
 
     A group of which no value is better than another (the rank) is left to the report, and so are parts of the cases.
     """
-    from nextword.report.measures import measure
+    from nextword.report.parts.measures import measure
 
     measured = record.evaluation.metrics
     shown = list(measured)[:metrics]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nextword.conditioning.conditioner import Conditioner, ConditionerConfig, OutputProjection, registry
-from nextword.conditioning.layers import ARGUMENT, AfterSelfAttention, modules_run, prepare_layers
+from nextword.conditioning.parts.decoder_layers import ARGUMENT, AfterSelfAttention, modules_run, prepare_layers
 from nextword.heads import Dimensions
 
 

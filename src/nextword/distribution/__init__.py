@@ -1,6 +1,5 @@
 """The NextToken distribution and its five kinds."""
 
-from nextword.distribution.classes import TokenClasses
 from nextword.distribution.decoupled import ClassDraw
 from nextword.distribution.edits import Add, Change, Edit, OnWords, Replace, Rerank
 from nextword.distribution.factorized import Factorized
@@ -10,6 +9,7 @@ from nextword.distribution.next_token import NextToken
 from nextword.distribution.on_memory import OnMemory
 from nextword.distribution.scores import Scores
 from nextword.distribution.shifted import Shifted
+from nextword.distribution.token_classes import TokenClasses
 from nextword.distribution.vocabulary import Vocabulary
 
 __all__ = [

@@ -13,7 +13,7 @@ from torch import Tensor
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
-from nextword.functional.overwrite import overwrite
+from nextword.functional.streamed.overwrite import overwrite
 
 
 class Change(ABC):

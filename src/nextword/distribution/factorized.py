@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.distribution.classes import TokenClasses
 from nextword.distribution.next_token import NextToken
+from nextword.distribution.token_classes import TokenClasses
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.logspace import at_least_float32
-from nextword.functional.rows import concatenate_chunks
+from nextword.functional.streamed.budget import concatenate_chunks
 
 
 class Factorized(NextToken):

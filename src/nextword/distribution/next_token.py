@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.functional.logspace import logsumexp_finite
-from nextword.functional.rows import concatenate_chunks, row_chunks, summed_chunks
-from nextword.functional.summed import summed
+from nextword.functional.streamed.budget import concatenate_chunks, row_chunks, summed_chunks
+from nextword.functional.streamed.sum_with_gradient import summed
 from nextword.functional.truncate import expect_truncation, truncated
 
 _NORMALISING = 2

@@ -14,7 +14,7 @@ from nextword.distribution.next_token import NextToken
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.entries import Entries, Stored
 from nextword.functional.logspace import at_least_float32, log_add_exp
-from nextword.functional.softmax_at import softmax_at
+from nextword.functional.streamed.softmax_at import softmax_at
 
 
 class Scores(NextToken):

@@ -8,8 +8,8 @@ from pydantic import Field, field_validator, model_validator
 
 from nextword.config import Seed, Settings
 from nextword.evaluation.samples import PlainText
-from nextword.metrics.intervals import MOST_DRAWS, RESAMPLES
-from nextword.metrics.paired import PERMUTATIONS
+from nextword.metrics.parts.intervals import MOST_DRAWS, RESAMPLES
+from nextword.metrics.parts.paired import PERMUTATIONS
 
 ALL = "all"
 """In the place of metrics: all that the samples have fields for."""

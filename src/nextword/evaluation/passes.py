@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nextword.evaluation.choice import lacking
 from nextword.evaluation.config import EvaluateConfig
+from nextword.evaluation.metric_choice import lacking
 from nextword.evaluation.samples import PlainText, plain_text_of, read_samples
-from nextword.metrics.given import AllOrNone
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.sample import Sample
+from nextword.metrics.parts.given import AllOrNone
+from nextword.metrics.parts.sample import Sample
 
 Watch = Callable[[str, int, int], None]
 """Told what is going on: a name, how much is done, of how much."""

@@ -9,11 +9,11 @@ import numpy as np
 from nextword.evaluation.config import EvaluateConfig
 from nextword.evaluation.passes import ASKED, NOTHING_ASKED, Measured, Pass
 from nextword.evaluation.wins import wins
-from nextword.metrics import groups
-from nextword.metrics.intervals import bootstrap_intervals, over_seeds
 from nextword.metrics.metric import MetricConfig
-from nextword.metrics.paired import PairedTest, holm, paired_tests
-from nextword.metrics.statistic import Statistic
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.intervals import bootstrap_intervals, over_seeds
+from nextword.metrics.parts.paired import PairedTest, holm, paired_tests
+from nextword.metrics.parts.statistic import Statistic
 from nextword.records import (
     Environment,
     EvaluationResults,

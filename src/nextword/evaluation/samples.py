@@ -12,8 +12,8 @@ from pydantic_core import ErrorDetails
 
 from nextword.config import is_but, wanted
 from nextword.corpora import Digest, is_json_lines, json_lines, numbered_lines, table_ending
-from nextword.metrics.sample import Sample
-from nextword.metrics.units import Unit
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.units import Unit
 from nextword.registry import did_you_mean
 
 PlainText = Literal["lines", "blocks"]

@@ -1,9 +1,9 @@
 """How frequent tokens are, and classes of tokens made from that: counting a corpus, MefMax."""
 
-from nextword.frequency.classes import FrequencyClasses
 from nextword.frequency.counting import count_tokens
 from nextword.frequency.counts import TokenCounts, tokenizer_fingerprint
 from nextword.frequency.divisions import DIVISIONS, divide, equal_frequency, equal_tokens
+from nextword.frequency.frequency_classes import FrequencyClasses
 from nextword.frequency.mefmax import MefMaxCurve, evenness, mefmax, mefmax_curve
 
 __all__ = [

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nextword.frequency.classes import FrequencyClasses, by_frequency
+from nextword.frequency.frequency_classes import FrequencyClasses, by_frequency
 from nextword.frequency.mefmax import Counts, mass_boundaries, mefmax
 
 

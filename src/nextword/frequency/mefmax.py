@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from nextword.frequency.classes import FrequencyClasses, by_frequency
+from nextword.frequency.frequency_classes import FrequencyClasses, by_frequency
 
 MOST_CLASSES = 512
 """K is not tried beyond this. Text needs no cap: K is at most the total over the largest count, below 40 for usual

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.functional.logspace import log_add_exp, masked_logsumexp
-from nextword.functional.overwrite import overwrite
+from nextword.functional.streamed.overwrite import overwrite
 from nextword.functional.words import Words
 
 _FEW_IDS = 8

@@ -14,10 +14,10 @@ from nextword.context import Context
 from nextword.distribution import Mixture, NextToken, OnMemory, Scores
 from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
-from nextword.heads.dimensions import Dimensions
 from nextword.heads.head import Head, HeadConfig, registry
-from nextword.heads.local import source_places
-from nextword.heads.stored_states import StoredStates
+from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.local_embeddings import source_places
+from nextword.heads.parts.stored_states import StoredStates
 
 _STREAM = "keys"
 

@@ -11,10 +11,10 @@ from torch import nn
 
 from nextword.context import Context
 from nextword.distribution import NextToken, Scores
-from nextword.heads.dimensions import Dimensions
 from nextword.heads.head import Head, registry
-from nextword.heads.inputs import Projection
-from nextword.heads.local import LocalEmbeddings, PointerConfig
+from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.input_states import Projection
+from nextword.heads.parts.local_embeddings import LocalEmbeddings, PointerConfig
 
 
 class CopyNetConfig(PointerConfig):

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from nextword.context import Context
 from nextword.distribution import ClassDraw, Factorized, TokenClasses
 from nextword.frequency import TokenCounts, divide
-from nextword.frequency.classes import by_frequency
+from nextword.frequency.frequency_classes import by_frequency
 from nextword.functional.softmax_fit import fitted_softmax
-from nextword.heads.dimensions import Dimensions
 from nextword.heads.head import Draw, Head, HeadConfig, registry
-from nextword.heads.inputs import MultiInputConfig, Projection
+from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.input_states import MultiInputConfig, Projection
 
 logger = logging.getLogger(__name__)
 

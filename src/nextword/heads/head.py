@@ -13,8 +13,8 @@ from nextword.config import SpecSettings
 from nextword.context import Context
 from nextword.distribution import NextToken
 from nextword.functional.entries import Entries
-from nextword.heads.dimensions import Dimensions
-from nextword.heads.inputs import InputBlock
+from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.input_states import InputBlock
 from nextword.registry import Registry
 
 

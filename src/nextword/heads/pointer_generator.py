@@ -14,11 +14,11 @@ from nextword.context import Context
 from nextword.distribution import Interpolated, NextToken, Scores
 from nextword.functional.additive import additive_scores
 from nextword.functional.entries import Entries
-from nextword.heads.dimensions import Dimensions
-from nextword.heads.gate import ScalarGate
 from nextword.heads.head import Head, registry
-from nextword.heads.inputs import Projection
-from nextword.heads.local import LocalEmbeddings, PointerConfig
+from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.gate import ScalarGate
+from nextword.heads.parts.input_states import Projection
+from nextword.heads.parts.local_embeddings import LocalEmbeddings, PointerConfig
 
 _COPY_LITTLE = 3.0
 """Where the gate's bias starts in an encoder-decoder model (published), so that 95 % is generated at first."""

@@ -10,11 +10,11 @@ from torch.nn import functional as F
 
 from nextword.context import Context
 from nextword.distribution import Interpolated, NextToken, Scores
-from nextword.heads.dimensions import Dimensions
-from nextword.heads.gate import ScalarGate
 from nextword.heads.head import Head, registry
-from nextword.heads.inputs import Projection
-from nextword.heads.local import LocalEmbeddings, PointerConfig
+from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.gate import ScalarGate
+from nextword.heads.parts.input_states import Projection
+from nextword.heads.parts.local_embeddings import LocalEmbeddings, PointerConfig
 
 
 class PointerSentinelConfig(PointerConfig):

@@ -10,9 +10,9 @@ from torch.nn import functional as F
 
 from nextword.context import Context
 from nextword.distribution import NextToken, Scores
-from nextword.heads.dimensions import Dimensions
 from nextword.heads.head import Head, HeadConfig, registry
-from nextword.heads.inputs import MultiInputConfig, Projection
+from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.input_states import MultiInputConfig, Projection
 
 
 class SigsoftmaxConfig(HeadConfig):

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from nextword.context import Context
 from nextword.distribution import NextToken, Scores
-from nextword.heads.dimensions import Dimensions
 from nextword.heads.head import Head, HeadConfig, registry
-from nextword.heads.inputs import MultiInputConfig, Projection
-from nextword.heads.modifiers import Modifier, Part, modifiers
-from nextword.heads.partition import Partition, PartitionConfig
+from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.input_states import MultiInputConfig, Projection
+from nextword.heads.parts.modifiers import Modifier, Part, modifiers
+from nextword.heads.parts.partition import Partition, PartitionConfig
 
 
 @modifiers.register("proj")
@@ -59,8 +59,8 @@ class SoftmaxHead(Head):
     """The backbone's own softmax; with ``+proj`` or ``+mi`` over a learned projection of its states.
 
     Formula: ``P(w) = softmax_w(f_t . e_w)`` with ``f_t = h_t``, or ``f_t = S q_t + b`` with ``+proj`` (``q_t = h_t``)
-    and ``+mi`` (``q_t`` of :class:`~nextword.heads.inputs.InputBlock`). With partitions such as ``+cpr:20,100`` the
-    scores of some words are those of :class:`~nextword.heads.partition.Partition` instead.
+    and ``+mi`` (``q_t`` of :class:`~nextword.heads.parts.input_states.InputBlock`). With partitions such as
+    ``+cpr:20,100`` the scores of some words are those of :class:`~nextword.heads.parts.partition.Partition` instead.
 
     Expresses: log-probability matrices of rank at most D + 1; ``+mi`` lets earlier layers and positions choose the
     query but does not lift that bound. Costs: nothing; one D x D product with ``+proj``; one more of width layers x

@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from nextword.judges.empty import is_blank, note_on_empty
-from nextword.judges.encoder import Pooling, SentenceEncoder
-from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, groups, registry
+from nextword.judges.parts.empty import is_blank, note_on_empty
+from nextword.judges.parts.sentence_encoder import Pooling, SentenceEncoder
+from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, registry
+from nextword.metrics.parts import groups
 from nextword.pretrained import packaged_encoder
 from nextword.records import Measure
 

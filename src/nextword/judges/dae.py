@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from nextword.judges.entailment import ClassifierConfig, Entailment
-from nextword.metrics import MetricConfig, Sample, Score, Setup, groups, registry
-from nextword.metrics.statistic import Statistic
+from nextword.judges.parts.entailment import ClassifierConfig, Entailment
+from nextword.metrics import MetricConfig, Sample, Score, Setup, registry
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.statistic import Statistic
 from nextword.records import Measure
 
 IGNORED = frozenset({"punct", "root", "det", "case", "aux", "auxpass", "dep", "cop", "mark"})

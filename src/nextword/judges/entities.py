@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, registry
-from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.statistic import Statistic
 from nextword.records import Measure
 
 TYPES = ("PERSON", "FAC", "GPE", "ORG", "NORP", "LOC", "EVENT")

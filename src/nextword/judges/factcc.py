@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nextword.judges.entailment import ClassifierConfig, Entailment
-from nextword.judges.sentences import sentences_of
+from nextword.judges.parts.entailment import ClassifierConfig, Entailment
+from nextword.judges.parts.sentences import sentences_of
 from nextword.metrics import Sample, registry
 
 

@@ -14,9 +14,10 @@ from jaxtyping import Float
 from pydantic import Field
 
 from nextword.config import Seed
-from nextword.judges.empty import is_blank, note_on_empty
-from nextword.judges.last_token import LastTokenFeatures
-from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, groups, registry
+from nextword.judges.parts.empty import is_blank, note_on_empty
+from nextword.judges.parts.last_token import LastTokenFeatures
+from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, registry
+from nextword.metrics.parts import groups
 from nextword.records import Measure
 
 FEW = 1000

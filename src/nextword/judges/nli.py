@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from nextword.judges.classifier import Evidence
-from nextword.judges.entailment import Entailment, TableConfig
-from nextword.judges.tables import READERS, is_empty, note_on_cells, row_form, sentence_form, tapex_form
+from nextword.judges.parts.classifier import Evidence
+from nextword.judges.parts.entailment import Entailment, TableConfig
+from nextword.judges.parts.tables import READERS, is_empty, note_on_cells, row_form, sentence_form, tapex_form
 from nextword.metrics import Sample, Table, registry
 
 FORMS: dict[str, Callable[[Table], str]] = {"sentences": sentence_form, "rows": row_form, "tapex": tapex_form}

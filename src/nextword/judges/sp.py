@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from nextword.judges.empty import is_blank, note_on_empty
-from nextword.judges.tables import is_empty
-from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, groups, registry
+from nextword.judges.parts.empty import is_blank, note_on_empty
+from nextword.judges.parts.tables import is_empty
+from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, registry
+from nextword.metrics.parts import groups
 from nextword.records import Measure
 
 Program = tuple[float, bool]

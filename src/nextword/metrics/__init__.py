@@ -8,7 +8,7 @@ import importlib
 import pkgutil
 
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, parse_metric, registry
-from nextword.metrics.sample import MissingFieldError, Sample, Table
+from nextword.metrics.parts.sample import MissingFieldError, Sample, Table
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

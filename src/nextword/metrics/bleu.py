@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Order, OrdersConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
-from nextword.metrics.tokens import expect_references
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.statistic import Statistic
+from nextword.metrics.parts.tokens import expect_references
 from nextword.records import Measure
 
 Tokenize = Literal["13a", "intl", "char", "zh", "none"]

@@ -10,11 +10,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
-from nextword.metrics.tokens import expect_references
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.statistic import Statistic
+from nextword.metrics.parts.tokens import expect_references
 from nextword.records import Measure
 
 WEIGHTS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.33, 0.33, 0.33))

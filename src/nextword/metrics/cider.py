@@ -10,12 +10,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from nextword.metrics import groups
+from nextword.corpora.word_runs import find
 from nextword.metrics.metric import Metric, MetricConfig, Order, Score, Setup, UndefinedError, registry
-from nextword.metrics.ngrams import NGrams
-from nextword.metrics.sample import Sample
-from nextword.metrics.tokens import Text, expect_references, token_texts
-from nextword.metrics.units import WORD, find
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.ngrams import NGrams
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.tokens import Text, expect_references, token_texts
+from nextword.metrics.parts.units import WORD
 from nextword.records import Measure
 
 Cut = Literal["words", "spaces"]

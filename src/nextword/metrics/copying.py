@@ -10,7 +10,6 @@ Both count distinct words, so that saying a word twice earns nothing, and divide
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,24 +17,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from pydantic import field_validator
 
-from nextword.metrics import groups
-from nextword.metrics.intervals import Interval, bootstrap_intervals
+from nextword.corpora.word_runs import words
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
-from nextword.metrics.units import letters
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.intervals import Interval, bootstrap_intervals
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.statistic import Statistic
 from nextword.records import Measure
-
-_MARKUP = re.compile(r"<[^<>\s]*>")
-
-
-def words(text: str) -> list[str]:
-    """The words of a text: runs of letters, digits and combining marks in lower case; ``<unk>`` and the like are none.
-
-    >>> words("The <unk> of Mary's 2-year-old dog , Rex")
-    ['the', 'of', 'mary', 's', '2', 'year', 'old', 'dog', 'rex']
-    """
-    return letters(_MARKUP.sub(" ", text).lower())
 
 
 def frequent_words(texts: Iterable[str], count: int) -> frozenset[str]:

@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from nextword.metrics import groups
 from nextword.metrics.metric import (
     OfAllTexts,
     Order,
@@ -17,8 +16,9 @@ from nextword.metrics.metric import (
     UndefinedError,
     registry,
 )
-from nextword.metrics.ngrams import NGrams, TokenTexts
-from nextword.metrics.tokens import Texts, Tokenize, token_texts
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.ngrams import NGrams, TokenTexts
+from nextword.metrics.parts.tokens import Texts, Tokenize, token_texts
 from nextword.records import Measure
 
 
@@ -31,7 +31,7 @@ def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.nda
     Args:
         texts: Texts, or their token ids.
         n: Length of the n-grams.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
 
     Raises:
         ValueError: No list of texts, or a length below 1.

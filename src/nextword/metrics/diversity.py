@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from nextword.metrics import groups
 from nextword.metrics.distinct import distinct_and_all
 from nextword.metrics.metric import MetricConfig, OfAllTexts, Order, Score, UndefinedError, registry
-from nextword.metrics.statistic import Statistic
-from nextword.metrics.tokens import Texts, Tokenize, token_texts
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.statistic import Statistic
+from nextword.metrics.parts.tokens import Texts, Tokenize, token_texts
 from nextword.records import Measure
 
 MEAN = (1, 2, 3, 4)
@@ -29,7 +29,7 @@ def diversity_mean(texts: Texts, n: Sequence[int] = MEAN, tokenize: Tokenize = "
     Args:
         texts: Texts, or their token ids.
         n: Lengths of the n-grams.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
 
     Raises:
         ValueError: No list of texts, or no length, or one below 1.
@@ -52,7 +52,7 @@ def diversity_product(texts: Texts, n: Sequence[int] = PRODUCT, tokenize: Tokeni
     Args:
         texts: Texts, or their token ids.
         n: Lengths of the n-grams.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
 
     Raises:
         ValueError: No list of texts, or no length, or one below 1.

@@ -12,14 +12,14 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import model_validator
 
-from nextword.metrics import groups
-from nextword.metrics.given import AllOrNone
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.ngrams import TokenTexts
-from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
-from nextword.metrics.token_counts import CountedTokens
-from nextword.metrics.units import Words
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.given import AllOrNone
+from nextword.metrics.parts.ngrams import TokenTexts
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.statistic import Statistic
+from nextword.metrics.parts.token_counts import CountedTokens
+from nextword.metrics.parts.units import Words
 from nextword.records import Measure
 
 BOUNDARIES = (0.4, 0.7, 0.9)

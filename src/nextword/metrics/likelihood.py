@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from nextword.metrics import groups
-from nextword.metrics.given import AllOrNone
-from nextword.metrics.intervals import Interval, bootstrap_ratio
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.given import AllOrNone
+from nextword.metrics.parts.intervals import Interval, bootstrap_ratio
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.statistic import Statistic
 from nextword.records import Measure
 
 ABOVE_ZERO = 1e-6

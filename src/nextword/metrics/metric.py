@@ -13,10 +13,10 @@ from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 
 from nextword.config import SpecSettings, read_term, validated
-from nextword.metrics.ngrams import LONGEST, TokenTexts
-from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
-from nextword.metrics.units import Unit, Words
+from nextword.metrics.parts.ngrams import LONGEST, TokenTexts
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.statistic import Statistic
+from nextword.metrics.parts.units import Unit, Words
 from nextword.records import Measure
 from nextword.registry import Registry
 

@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Order, OrdersConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.ngrams import TokenTexts
-from nextword.metrics.sample import MissingFieldError, Sample
-from nextword.metrics.tokens import Texts, Tokenize, token_texts
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.ngrams import TokenTexts
+from nextword.metrics.parts.sample import MissingFieldError, Sample
+from nextword.metrics.parts.tokens import Texts, Tokenize, token_texts
 from nextword.records import Measure
 
 
@@ -34,7 +34,7 @@ def ms_jaccard(
         generated: S1, at least one text; texts, or their token ids.
         references: S2, given as S1 is; its number of texts may differ.
         n: Longest n-grams, each a value of its own.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
 
     Raises:
         ValueError: A side has no text, or a length is below 1.

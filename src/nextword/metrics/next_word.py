@@ -8,12 +8,12 @@ import numpy as np
 from jaxtyping import Bool, Int
 from pydantic import Field
 
-from nextword.metrics import groups
-from nextword.metrics.given import AllOrNone
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, registry
-from nextword.metrics.sample import Sample
-from nextword.metrics.statistic import Statistic
-from nextword.metrics.units import as_ids
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.given import AllOrNone
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.statistic import Statistic
+from nextword.metrics.parts.units import as_ids
 from nextword.records import Measure
 
 

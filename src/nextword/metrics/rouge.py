@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nextword.metrics import groups
+from nextword.corpora.word_runs import letters
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.sample import Sample
-from nextword.metrics.subsequence import CommonSubsequence
-from nextword.metrics.tokens import expect_references
-from nextword.metrics.units import letters
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.subsequence import CommonSubsequence
+from nextword.metrics.parts.tokens import expect_references
 from nextword.records import Measure
 
 Kind = Literal["1", "2", "l", "lsum"]

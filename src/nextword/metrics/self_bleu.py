@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from nextword.metrics import groups
 from nextword.metrics.metric import (
     OfAllTexts,
     Order,
@@ -17,9 +16,10 @@ from nextword.metrics.metric import (
     UndefinedError,
     registry,
 )
-from nextword.metrics.ngrams import NGrams
-from nextword.metrics.statistic import Statistic
-from nextword.metrics.tokens import Texts, Tokenize, token_texts
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.ngrams import NGrams
+from nextword.metrics.parts.statistic import Statistic
+from nextword.metrics.parts.tokens import Texts, Tokenize, token_texts
 from nextword.records import Measure
 
 EPSILON = 0.1
@@ -42,7 +42,7 @@ def self_bleu(texts: Texts, n: Sequence[int] = (1, 2, 3), tokenize: Tokenize = "
     Args:
         texts: At least two texts, or their token ids.
         n: Longest n-grams, each a BLEU of its own.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
 
     Raises:
         ValueError: Fewer than two texts, or a length below 1.

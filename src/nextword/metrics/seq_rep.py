@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from nextword.metrics import groups
 from nextword.metrics.distinct import distinct, distinct_by_length
 from nextword.metrics.metric import (
     MetricConfig,
@@ -18,9 +17,10 @@ from nextword.metrics.metric import (
     UndefinedError,
     registry,
 )
-from nextword.metrics.sample import Sample
-from nextword.metrics.tokens import Texts, Tokenize
-from nextword.metrics.units import Words
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.tokens import Texts, Tokenize
+from nextword.metrics.parts.units import Words
 from nextword.records import Measure
 
 FEWEST_WORDS = 4
@@ -35,7 +35,7 @@ def seq_rep(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndar
     Args:
         texts: Texts, or their token ids.
         n: Length of the n-grams.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.tokens.Tokenize`.
+        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
 
     Raises:
         ValueError: No list of texts, or a length below 1.

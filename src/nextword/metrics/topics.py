@@ -13,9 +13,9 @@ from jaxtyping import Float
 from pydantic import Field
 
 from nextword.config import Seed
-from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.sample import Sample
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.sample import Sample
 from nextword.records import Measure
 
 

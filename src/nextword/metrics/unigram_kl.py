@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import Field
 
-from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.sample import Sample
-from nextword.metrics.token_counts import CountedTokens
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.token_counts import CountedTokens
 from nextword.records import Measure
 
 REFERENCES = "references"

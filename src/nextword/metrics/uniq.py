@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from nextword.metrics import groups
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.metrics.sample import Sample
+from nextword.metrics.parts import groups
+from nextword.metrics.parts.sample import Sample
 from nextword.records import Measure
 
 

@@ -12,10 +12,10 @@ from transformers import PreTrainedModel
 from nextword.allocation import built
 from nextword.conditioning import conditioner_spec, parse_conditioner
 from nextword.conditioning import registry as conditioners
-from nextword.conditioning.encoder import fingerprint, longest_text, new_encoder
+from nextword.conditioning.parts.encoder import fingerprint, longest_text, new_encoder
 from nextword.heads import Dimensions
-from nextword.model.auxiliary import NO_CONDITIONER
-from nextword.model.inputs import expect_ids, expect_known_ids, valid_places
+from nextword.model.forward.auxiliary_inputs import NO_CONDITIONER
+from nextword.model.forward.decoder_inputs import expect_ids, expect_known_ids, valid_places
 
 
 class Conditioned:

@@ -12,11 +12,11 @@ from transformers import LogitsProcessorList
 
 from nextword.config import validated
 from nextword.heads import head_spec
-from nextword.history import attach_history, decoder_cache, history_of, kv_length
-from nextword.model.auxiliary import INPUTS, expect_one_text
-from nextword.model.draw_again import DrawAgain
-from nextword.model.inputs import too_long
-from nextword.model.observe import expect_source
+from nextword.memory.history import attach_history, decoder_cache, history_of, kv_length
+from nextword.model.forward.auxiliary_inputs import INPUTS, expect_one_text
+from nextword.model.forward.backbone_pass import expect_source
+from nextword.model.forward.decoder_inputs import too_long
+from nextword.model.redraw import DrawAgain
 
 logger = logging.getLogger(__name__)
 

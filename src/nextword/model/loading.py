@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from nextword.conditioning.encoder import POOLER
-from nextword.model.vocabulary import expect_state_scale
+from nextword.conditioning.parts.encoder import POOLER
+from nextword.model.forward.output_layer import expect_state_scale
 
 
 class Loading:

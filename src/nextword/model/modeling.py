@@ -10,7 +10,7 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 
-from nextword.conditioning.encoder import width_of
+from nextword.conditioning.parts.encoder import width_of
 from nextword.config import validated
 from nextword.context import Context
 from nextword.distribution import NextToken
@@ -19,14 +19,14 @@ from nextword.heads.head import Draw
 from nextword.model.adapted import Adapted
 from nextword.model.conditioned import Conditioned
 from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
-from nextword.model.contexts import context_at, context_to_keep
-from nextword.model.continuation import expect_room
+from nextword.model.forward.backbone_pass import observe
+from nextword.model.forward.contexts import context_at, context_to_keep
+from nextword.model.forward.decoder_inputs import expect_chosen
+from nextword.model.forward.output_layer import OutputLayer, prove_output_layer
+from nextword.model.forward.targets import observed_with_loss
 from nextword.model.generation import HeadGeneration
-from nextword.model.inputs import expect_chosen
 from nextword.model.loading import Loading
-from nextword.model.loss import observed_with_loss
-from nextword.model.observe import observe
-from nextword.model.vocabulary import OutputLayer, prove_output_layer
+from nextword.model.sequence_update import expect_room
 from nextword.objectives import parse_objective
 from nextword.objectives import registry as objectives
 

@@ -15,14 +15,14 @@ from torch import Tensor
 from nextword.context import Context
 from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
-from nextword.functional.rows import row_chunks
-from nextword.functional.summed import summed
+from nextword.functional.streamed.budget import row_chunks
+from nextword.functional.streamed.sum_with_gradient import summed
 from nextword.heads import head_spec
 from nextword.heads.head import Head, RemembersTokens
-from nextword.objectives.loss import Loss
-from nextword.objectives.nearness import Nearness, visible_first
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry
-from nextword.objectives.ranking import REDUCTIONS, SUMS_OF_POSITIONS, RankedMemory
+from nextword.objectives.parts.loss import Loss
+from nextword.objectives.parts.nearness import Nearness, visible_first
+from nextword.objectives.parts.ranking import REDUCTIONS, SUMS_OF_POSITIONS, RankedMemory
 
 _FORMS: dict[str, dict[str, str]] = {
     "paper": {"base": "mle", "reduction": "pair_sum", "ranks": "valid", "embedding": "output"},

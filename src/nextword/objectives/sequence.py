@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from nextword.config import Seed, Settings
 from nextword.context import Context
 from nextword.heads.head import Head
-from nextword.heads.modifiers import Modifier, Part
-from nextword.objectives.loss import Loss
-from nextword.objectives.modifiers import modifiers
+from nextword.heads.parts.modifiers import Modifier, Part
+from nextword.objectives.parts.loss import Loss
+from nextword.objectives.parts.modifiers import modifiers
 
 
 class SequenceConfig(Settings):

@@ -13,8 +13,8 @@ from torch import Tensor
 from nextword.context import Context, Layout
 from nextword.functional.words import Words
 from nextword.heads.head import Head
-from nextword.objectives.loss import Loss
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry
+from nextword.objectives.parts.loss import Loss
 
 
 class UnlikelihoodConfig(ObjectiveConfig):

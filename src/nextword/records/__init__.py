@@ -6,7 +6,7 @@ says or is refused with the place that is wrong. Likelihoods are in nats per tok
 
 from __future__ import annotations
 
-from nextword.records.comparison import (
+from nextword.records.comparison_results import (
     WITH_PROMPT,
     Cost,
     CurvePoint,
@@ -22,7 +22,15 @@ from nextword.records.comparison import (
 )
 from nextword.records.disk import DiskFullError, disk_full_explained, full_disk
 from nextword.records.environment import Environment
-from nextword.records.evaluation import Duel, EvaluationResults, PairRecord, Place, SampleFile, SystemRecord, Wins
+from nextword.records.evaluation_results import (
+    Duel,
+    EvaluationResults,
+    PairRecord,
+    Place,
+    SampleFile,
+    SystemRecord,
+    Wins,
+)
 from nextword.records.files import SCHEMA_VERSION, Record, kind_of, write_atomically
 from nextword.records.lock import LOCK_FILES, locked
 from nextword.records.values import Goal, Measure, MetricValue

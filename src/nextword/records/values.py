@@ -43,7 +43,7 @@ class Measure(Record):
     title: str
     """Its heading, for example "Self-BLEU-3"."""
     group: str
-    """Heading over the measures that belong together, one of ``nextword.metrics.groups``."""
+    """Heading over the measures that belong together, one of ``nextword.metrics.parts.groups``."""
     unit: str
     """What one of it is, with every choice that a paper leaves open, for example "fraction of 4-grams"."""
     goal: Goal | None

@@ -5,6 +5,6 @@ Nothing is estimated here: numbers are formatted, and averaged over seeds where 
 
 from __future__ import annotations
 
-from nextword.report.evaluation_terminal import evaluation_tables as evaluation_tables
-from nextword.report.page import write_report as write_report
-from nextword.report.terminal import results_table as results_table
+from nextword.report.comparison.page import write_report as write_report
+from nextword.report.comparison.terminal import results_table as results_table
+from nextword.report.evaluation.evaluation_terminal import evaluation_tables as evaluation_tables

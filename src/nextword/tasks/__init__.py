@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from nextword.tasks.task import Progress, Start, Task, Texts, registry
+from nextword.decoding.strategies import Texts
+from nextword.scoring.ask import Progress
+from nextword.tasks.task import Start, Task, registry
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

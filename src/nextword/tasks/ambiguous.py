@@ -17,13 +17,14 @@ from pydantic import Field
 
 from nextword.config import Seed, Settings
 from nextword.records import Evaluation, MetricValue
-from nextword.tasks import copying, corpus
-from nextword.tasks.encoding import IGNORED, encode_answer, encode_prompt, measuring, start_id
-from nextword.tasks.lexicon import PairSplit, embedded, from_analogies, split_pairs
-from nextword.tasks.task import Progress, Start, Task, registry
-from nextword.tasks.templates import TEMPLATES, Prompt, prompts, sample
-from nextword.tasks.tuning import tune_cache
-from nextword.tasks.wordlevel import word_tokenizer
+from nextword.scoring.ask import IGNORED, Progress, encode_answer, encode_prompt, measuring, start_id
+from nextword.tasks.parts.ambiguous import invented_stories as corpus
+from nextword.tasks.parts.ambiguous import two_answers as copying
+from nextword.tasks.parts.ambiguous.lexicon import PairSplit, embedded, from_analogies, split_pairs
+from nextword.tasks.parts.ambiguous.templates import TEMPLATES, Prompt, prompts, sample
+from nextword.tasks.parts.cache_tuning import tune_cache
+from nextword.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.tasks.task import Start, Task, registry
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -13,23 +13,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword import extras
-from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
+from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.corpora import PARTS, open_corpus
+from nextword.corpora.gaps import Pair
+from nextword.corpora.pairs import Reading, Side, leaks, read_pairs, sample
+from nextword.corpora.stories import STORIES
+from nextword.decoding.continuations import MAY_CHANGE
+from nextword.decoding.strategies import Texts
 from nextword.pretrained import MINILM, encoder_named, load_tokenizer
 from nextword.records import Evaluation, MetricValue
-from nextword.tasks.bpe import named_or_trained, token_ids
-from nextword.tasks.continuation import MAY_CHANGE
-from nextword.tasks.encoding import measuring
-from nextword.tasks.expand_encoding import Guide, SummaryPrompts, expect_some, with_other_summaries
-from nextword.tasks.expand_measures import Scorer, measured, total
-from nextword.tasks.expand_settings import ExpandConfig, SummaryWriting
-from nextword.tasks.expand_texts import Expansions
-from nextword.tasks.gaps import Pair
-from nextword.tasks.pairs import Reading, Side, leaks, read_pairs, sample
-from nextword.tasks.slices import Articles, Slices
-from nextword.tasks.stories import STORIES
-from nextword.tasks.task import Progress, Start, Task, Texts, registry
-from nextword.tasks.tuning import tune_cache
+from nextword.scoring.ask import Progress, measuring
+from nextword.tasks.parts.bpe import named_or_trained, token_ids
+from nextword.tasks.parts.cache_tuning import tune_cache
+from nextword.tasks.parts.expand.article_encoding import Guide, SummaryPrompts, expect_some, with_other_summaries
+from nextword.tasks.parts.expand.expand_settings import ExpandConfig, SummaryWriting
+from nextword.tasks.parts.expand.expand_texts import Expansions
+from nextword.tasks.parts.expand.steering import Scorer, measured, total
+from nextword.tasks.parts.slices import Articles, Slices
+from nextword.tasks.task import Start, Task, registry
 
 if TYPE_CHECKING:
     from datasets import Dataset

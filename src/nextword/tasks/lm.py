@@ -16,18 +16,18 @@ from jaxtyping import Int
 from pydantic import Field
 
 from nextword.config import Settings
+from nextword.corpora.texts import read_parts
+from nextword.decoding.continuations import MAY_CHANGE, ContinuationConfig, Continuations, Prompt, prompts
+from nextword.decoding.strategies import Decoding, Texts
 from nextword.metrics.likelihood import LikelihoodSum
 from nextword.records import Evaluation
-from nextword.tasks.bpe import ids_and_bytes, named_or_trained, token_ids
-from nextword.tasks.continuation import MAY_CHANGE, ContinuationConfig, Continuations, Prompt, prompts
-from nextword.tasks.decoding import Decoding
-from nextword.tasks.encoding import batches, measuring, start_id
-from nextword.tasks.gpt2_start import Gpt2StartConfig
-from nextword.tasks.likelihood_values import likelihood_values
-from nextword.tasks.task import Progress, Start, Task, Texts, registry
-from nextword.tasks.text import read_parts
-from nextword.tasks.tuning import tune_cache
-from nextword.tasks.windows import Window, windows
+from nextword.scoring.ask import Progress, batches, measuring, start_id
+from nextword.scoring.windows import Window, windows
+from nextword.tasks.parts.bpe import ids_and_bytes, named_or_trained, token_ids
+from nextword.tasks.parts.cache_tuning import tune_cache
+from nextword.tasks.parts.gpt2_start import Gpt2StartConfig
+from nextword.tasks.parts.likelihood_values import likelihood_values
+from nextword.tasks.task import Start, Task, registry
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -10,20 +10,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nextword.corpora.gaps import MASK, Pair
+from nextword.corpora.pairs import PairParts, Reading, Side, gap_texts, leaks, read_pairs, sample
 from nextword.metrics.copying import frequent_words
 from nextword.records import Evaluation
-from nextword.tasks import pair_measures
-from nextword.tasks.architecture import ENCODER_DECODER
-from nextword.tasks.bpe import named_or_trained
-from nextword.tasks.encoding import measuring
-from nextword.tasks.gaps import Pair
-from nextword.tasks.likelihood_values import likelihood_values
-from nextword.tasks.pair_encoding import PairEncoder
-from nextword.tasks.pairs import PairParts, Reading, Side, gap_texts, leaks, read_pairs, sample
-from nextword.tasks.seq2seq_settings import Seq2SeqConfig
-from nextword.tasks.special import MASK
-from nextword.tasks.task import Progress, Start, Task, part_of, registry
-from nextword.tasks.tuning import tune_cache
+from nextword.scoring.ask import Progress, measuring, part_of
+from nextword.tasks.parts import pair_measures
+from nextword.tasks.parts.architecture import ENCODER_DECODER
+from nextword.tasks.parts.bpe import named_or_trained
+from nextword.tasks.parts.cache_tuning import tune_cache
+from nextword.tasks.parts.likelihood_values import likelihood_values
+from nextword.tasks.parts.seq2seq_settings import Seq2SeqConfig
+from nextword.tasks.parts.source_target import PairEncoder
+from nextword.tasks.task import Start, Task, registry
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -6,40 +6,23 @@ Adding a task is one file here with a class under ``@registry.register("name")``
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
+from nextword.decoding.strategies import Texts
 from nextword.registry import Registry
-from nextword.tasks.architecture import DECODER_ONLY, Architecture
-from nextword.tasks.decoding import Writing
+from nextword.scoring.ask import Progress
+from nextword.tasks.parts.architecture import DECODER_ONLY, Architecture
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
     from nextword.records import Evaluation, MetricValue
-
-Progress = Callable[[float], None]
-
-
-def part_of(progress: Progress | None, begin: float, end: float) -> Progress:
-    """Progress of a part, as that of the whole.
-
-    >>> shares = []
-    >>> part_of(shares.append, 0.5, 1.0)(0.5)
-    >>> shares
-    [0.75]
-    """
-
-    def report(share: float) -> None:
-        if progress is not None:
-            progress(begin + share * (end - begin))
-
-    return report
 
 
 @dataclass(frozen=True)
@@ -55,23 +38,6 @@ class Start:
     model_config: PretrainedConfig
     dataset: Dataset
     settings: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Texts:
-    """What texts every method writes for a task, and how they are measured.
-
-    Attributes:
-        decodings: Ways to write, one samples file each; their titles tell them apart.
-        metrics: What is measured of them, as for ``nextword.evaluation``.
-        wins: Keys that vote in the table of wins; None: one of each metric.
-        examples: How many prompts a report shows with what everybody wrote.
-    """
-
-    decodings: tuple[Writing, ...]
-    metrics: tuple[str | dict[str, Any], ...]
-    wins: tuple[str, ...] | None
-    examples: int
 
 
 class Task(ABC):

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from nextword.conditioning.auxiliary_tokenizer import FILL
+from nextword.conditioning.parts.auxiliary_tokenizer import FILL
 from nextword.functional.padding import padded, stacked
-from nextword.training.encoded import EncodedTexts
+from nextword.training.encoded_texts import EncodedTexts
 
 IGNORED = -100
 """Label of a position whose prediction does not count, as everywhere in transformers."""

@@ -14,13 +14,13 @@ from pydantic import Field, JsonValue
 from transformers import PrinterCallback, TrainingArguments
 
 from nextword.records import Cost, CurvePoint, Record
-from nextword.tasks.architecture import architecture_of
-from nextword.training.checkpoints import last_complete
+from nextword.tasks.parts.architecture import architecture_of
 from nextword.training.collator import Auxiliary, RightPadding
-from nextword.training.encoded import EncodedTexts
+from nextword.training.cost import Fraction, LastPoint, PeakMemory, RunningLoss, StepClock
+from nextword.training.encoded_texts import EncodedTexts
 from nextword.training.epochs import TellEpoch, Unchanging
-from nextword.training.groups import GroupedTrainer, expect_trained
-from nextword.training.measure import Fraction, LastPoint, PeakMemory, RunningLoss, StepClock
+from nextword.training.learning_rates import GroupedTrainer, expect_trained
+from nextword.training.resume import last_complete
 from nextword.training.settings import TrainingSettings
 from nextword.training.trainable import trainable, trained_modules
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nextword.training.adapters import adapted
-from nextword.training.groups import trained_groups
+from nextword.training.learning_rates import trained_groups
 from nextword.training.settings import TrainingSettings
 
 if TYPE_CHECKING:

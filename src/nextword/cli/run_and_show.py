@@ -1,0 +1,61 @@
+"""Runs a comparison and shows it: what the verbs that train share."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+
+from nextword.cli.errors import INTERRUPTED, RUNS_FAILED, complain
+
+if TYPE_CHECKING:
+    from nextword.comparison.config import CompareConfig
+
+
+def run_comparison(config: CompareConfig, out: Path) -> None:
+    """Compares, prints the table and where the report is.
+
+    Raises:
+        typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that goes on are printed; with
+            code 3 where runs failed.
+    """
+    from nextword.cli.watch import failure_line, watching
+    from nextword.comparison.all_methods import ComparisonInterrupted, compare
+    from nextword.report import results_table
+
+    _quiet_libraries()
+    console = Console()
+    command = this_command()
+    try:
+        with watching(console) as progress:
+            results = compare(config, out, progress, command)
+    except KeyboardInterrupt as interruption:
+        finished = str(interruption) if isinstance(interruption, ComparisonInterrupted) else "nothing was begun yet"
+        complain(finished, kind="interrupted")
+        Console(stderr=True, soft_wrap=True).print(f"To go on: {command}", markup=False, highlight=False)
+        raise typer.Exit(INTERRUPTED) from None
+    console.print(results_table(results))
+    console.print(f"Report: {(out / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)
+    if results.failures:
+        for run in results.failures:
+            complain(failure_line(run), kind="failed")
+        Console(stderr=True, soft_wrap=True).print(f"To try again: {command}", markup=False, highlight=False)
+        raise typer.Exit(RUNS_FAILED)
+
+
+def this_command() -> str:
+    """The command line as it can be typed again."""
+    return shlex.join(["nextword", *sys.argv[1:]])
+
+
+def _quiet_libraries() -> None:
+    """Turns off the libraries' own progress bars, which would run through ours."""
+    import datasets
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    datasets.disable_progress_bars()

@@ -1,0 +1,176 @@
+"""Trains and measures several methods under the same conditions.
+
+Same data, same start from one file, same settings, same seeds and therefore the same batches: only the method differs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from nextword.comparison.common_start import prepare_start
+from nextword.comparison.config import CompareConfig, build_task, plain
+from nextword.comparison.failure import failure
+from nextword.comparison.folder import ComparisonFolder
+from nextword.comparison.measured_texts import expect_measurable, measured_texts
+from nextword.comparison.one_run import Run, Setting, carry_out
+from nextword.comparison.preflight import check_settings
+from nextword.comparison.progress import Progress, Silent
+from nextword.comparison.shown_examples import written_examples
+from nextword.comparison.stages import Stages
+from nextword.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
+from nextword.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from nextword.tasks import Task
+
+logger = logging.getLogger(__name__)
+
+
+class ComparisonInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a comparison; says what is finished. The same call again does the rest."""
+
+
+def compare(
+    config: CompareConfig, folder: str | Path, progress: Progress | None = None, command: str | None = None
+) -> Results:
+    """Runs every method of ``config`` with every seed and writes ``results.json`` and ``report.html`` into ``folder``.
+
+    Finished runs are kept: a second call with the same config does what is missing. Methods and seeds may be added.
+    A run that fails (it diverges, memory does not suffice, ...) is in ``Results.failures``, and the others go on; a
+    second call tries it again.
+
+    Args:
+        config: What to compare.
+        folder: Where everything is written; a folder of another comparison is refused.
+        progress: Who is told about progress.
+        command: How the user started this, for the report.
+
+    Raises:
+        ValueError: The config does not fit the task or the folder, a method does not fit the model, or another process
+            is at work in the folder.
+        DiskFullError: There is no room to write something.
+        ComparisonInterrupted: Ctrl-C.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("a comparison runs in one process; start it without torchrun")
+    for method in config.methods:
+        method.expect_known_names()
+    task = build_task(config)
+    settings = check_settings(config, task)
+    expect_measurable(task, config.methods)
+    place = ComparisonFolder(folder)
+    place.expect(config, task)
+    command = command or CALL
+    stages = Stages(progress or Silent())
+    with disk_full_explained(place.path), locked(place.path, command), _threads(config.threads):
+        place.claim(config, task)
+        return _compared(config, task, settings, place, stages, command)
+
+
+def _compared(
+    config: CompareConfig, task: Task, settings: TrainingSettings, place: ComparisonFolder, stages: Stages, command: str
+) -> Results:
+    """Does what is missing in a folder that is this comparison's and nobody else's."""
+    runs = [Run(method, seed) for seed in config.seeds for method in config.methods]
+    done = {run: record for run in runs if (record := place.finished(run.method, run.seed)) is not None}
+    failed: dict[Run, FailedRun] = {}
+    with _explained(runs, done, place):
+        start = prepare_start(config, task, place.start, stages, unfinished=len(done) < len(runs))
+        place.extend_claim(config, task)
+        setting = Setting(config, task, place, start, settings, stages)
+
+        def results() -> Results:
+            return _results(setting, [done[run] for run in runs if run in done], list(failed.values()), command)
+
+        stages.progress.planned(len(runs), len(done))
+        for run in runs:
+            if run in done:
+                continue
+            try:
+                done[run] = carry_out(run, setting)
+            except Exception as problem:
+                failed[run] = failure(run, setting, problem)
+            _write(setting, results())
+            if run in failed:
+                stages.progress.failed(failed[run])
+            else:
+                stages.progress.finished(done[run])
+            if not config.keep_models:
+                _drop_unneeded(place, runs, done)
+        records = [done[run] for run in runs if run in done]
+        texts = measured_texts(setting, records, command)
+        whole = results().model_copy(update={"texts": texts, "written": written_examples(setting, records)})
+    place.save(whole)
+    _report(whole, place)
+    return whole
+
+
+CALL = "nextword.comparison.all_methods.compare(config, folder)"
+"""How a comparison is repeated that was not started from the command line."""
+
+
+def _results(setting: Setting, records: list[RunRecord], failures: list[FailedRun], command: str) -> Results:
+    return Results(
+        task=setting.config.task,
+        task_version=setting.task.version,
+        command=command,
+        data=setting.task.describe(),
+        start=setting.start.record.summary(),
+        seeds=list(setting.config.seeds),
+        runs=records,
+        failures=failures,
+        environment=Environment.collect(),
+        settings=plain(setting.config),
+    )
+
+
+def _write(setting: Setting, results: Results) -> None:
+    """Results so far; a page that cannot be drawn yet must not end the comparison."""
+    setting.folder.save(results)
+    try:
+        _report(results, setting.folder)
+    except Exception as problem:
+        logger.warning("no report of the runs so far: %s", problem)
+
+
+def _report(results: Results, folder: ComparisonFolder) -> None:
+    from nextword.report import write_report
+
+    write_report(results, folder.report)
+
+
+def _drop_unneeded(folder: ComparisonFolder, runs: list[Run], done: dict[Run, RunRecord]) -> None:
+    needed = {stage for run in runs if run not in done for stage in folder.stages(run.method, run.seed)}
+    for run in done:
+        for stage in folder.stages(run.method, run.seed):
+            if stage not in needed:
+                folder.drop_model(stage)
+
+
+@contextlib.contextmanager
+def _explained(runs: list[Run], done: dict[Run, RunRecord], folder: ComparisonFolder) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        names = "; ".join(run.name for run in runs if run in done) or "none"
+        raise ComparisonInterrupted(
+            f"{len(done)} of {len(runs)} runs are finished and kept in {folder.path} ({names})"
+        ) from None
+
+
+@contextlib.contextmanager
+def _threads(wanted: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if wanted is not None:
+        torch.set_num_threads(wanted)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,174 @@
+"""Measures what all methods of a comparison wrote, each decoding by itself, and keeps what was measured."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nextword
+from nextword.comparison.common_start import CommonStart
+from nextword.comparison.corpus_counts import AGAINST, FIELD, asks_for_test_data, expect_test_data
+from nextword.comparison.folder import ComparisonFolder
+from nextword.comparison.method import Method, slug
+from nextword.comparison.one_run import Setting
+from nextword.evaluation import EvaluateConfig, evaluate
+from nextword.evaluation.all_systems import HUMAN
+from nextword.evaluation.metric_choice import not_installed
+from nextword.metrics.metric import parse_metric
+from nextword.metrics.metric import registry as metrics
+from nextword.records import EvaluationResults, Record, RunRecord
+
+if TYPE_CHECKING:
+    from nextword.tasks import Task, Texts
+
+logger = logging.getLogger(__name__)
+
+CORPUS = "corpus"
+"""Setting of a metric that names a text to count instead."""
+
+
+class KeptTexts(Record):
+    """What was measured of the texts of one decoding, and of which files with which settings."""
+
+    key: str
+    """Checksum of files, settings and library version."""
+    results: EvaluationResults
+    """What was measured."""
+
+
+def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
+    """Raises ValueError where the texts could not be measured, before anything is trained."""
+    texts = task.texts()
+    if texts is None:
+        return
+    if any(method.title == HUMAN for method in methods):
+        raise ValueError(f"a method is called '{HUMAN}', which is the row of people's texts; give it another label")
+    expect_test_data(task, texts)
+    for one in texts.metrics:
+        metric = parse_metric(one).metric
+        lack = not_installed(metrics.get(metric))
+        if lack is not None:
+            raise ValueError(f"{metric} {lack}")
+
+
+def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
+    """What is measured of the texts of all runs, by title of the decoding; systems are methods, their files seeds."""
+    texts = setting.task.texts()
+    if texts is None or not records:
+        return {}
+    return {
+        decoding.title: _measured(decoding.title, _config(texts, decoding.title, setting, records), setting, command)
+        for decoding in texts.decodings
+    }
+
+
+def _config(texts: Texts, title: str, setting: Setting, records: Sequence[RunRecord]) -> EvaluateConfig:
+    systems: dict[str, list[str]] = {}
+    for record in records:
+        systems.setdefault(record.method, []).append(str(setting.folder.path / record.samples[title]))
+    ordered = {
+        method.title: systems[method.title] if method.trained else _different(systems[method.title])
+        for method in setting.config.methods
+        if method.title in systems  # all of its runs may have failed
+    }
+    tokenizer = setting.start.tokenizer
+    special = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id} - {None}
+    return EvaluateConfig(
+        systems=ordered,
+        metrics=[_filled(one, setting.start) for one in texts.metrics],
+        special=sorted(special),
+        wins=None if texts.wins is None else list(texts.wins),
+    )
+
+
+def _different(files: Sequence[str]) -> list[str]:
+    """Files without those that hold the same as an earlier one: what nobody trained says the same with every seed."""
+    return list({Path(file).read_bytes(): file for file in reversed(files)}.values())[::-1]
+
+
+def _filled(metric: str | dict[str, Any], start: CommonStart) -> str | dict[str, Any]:
+    """The metric with the counts of the training text, where it goes by counts and names none, or of the test text."""
+    config = parse_metric(metric)
+    if asks_for_test_data(metric):
+        return {**config.model_dump(mode="json"), AGAINST: str(start.test_counts)}
+    wants = FIELD in type(config).model_fields and all(getattr(config, name, None) is None for name in (FIELD, CORPUS))
+    if wants and start.counts is not None:
+        return {**config.model_dump(mode="json"), FIELD: str(start.counts)}
+    return metric
+
+
+def _measured(title: str, config: EvaluateConfig, setting: Setting, command: str) -> EvaluationResults:
+    path, key = setting.folder.texts / f"{slug(title)}.json", _key(config, setting)
+    kept = _kept(path)
+    if kept is not None and kept.key == key:
+        return kept.results
+    with setting.stages("texts", title) as advanced:
+        results = evaluate(config, _Share(config, setting.task.texts(), advanced), command)
+    results = results.model_copy(update={"settings": _portable(results.settings, setting.folder)})
+    KeptTexts(key=key, results=results).save(path)
+    return results
+
+
+def _kept(path: Path) -> KeptTexts | None:
+    if not path.exists():
+        return None
+    try:
+        return KeptTexts.load(path)
+    except ValueError as problem:
+        logger.warning("%s; the texts are measured again", problem)
+        return None
+
+
+def _key(config: EvaluateConfig, setting: Setting) -> str:
+    files = [Path(file) for paths in config.systems.values() for file in paths]
+    counts = [path for path in (setting.start.counts, setting.start.test_counts) if path is not None]
+    sums = [_sha256(file) for file in [*files, *counts]]
+    settings = _portable(config.model_dump(mode="json"), setting.folder)
+    asked = json.dumps([nextword.__version__, settings, sums], sort_keys=True)
+    return hashlib.sha256(asked.encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _portable(value: Any, folder: ComparisonFolder) -> Any:
+    """Settings with paths relative to ``results.json``."""
+    if isinstance(value, dict):
+        return {key: _portable(inner, folder) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_portable(inner, folder) for inner in value]
+    inside = f"{folder.path}/"
+    return value.removeprefix(inside) if isinstance(value, str) else value
+
+
+class _Share:
+    """Makes one share, from 0 to 1, of what an evaluation says about its progress.
+
+    Half of the way is reading samples, half is computing the metrics of each file and of people.
+    """
+
+    def __init__(self, config: EvaluateConfig, texts: Texts | None, advanced: Callable[[float], None]) -> None:
+        files = [file for paths in config.systems.values() for file in paths]
+        self._samples = sum(_lines(Path(file)) for file in files)
+        self._results = (len(files) + 1) * (len(texts.metrics) if texts else 1)
+        self._read = self._done = 0
+        self._advanced = advanced
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage.endswith(": reading"):
+            self._read += 1
+        elif total:
+            self._done += 1
+        share = self._read / max(self._samples, 1) + self._done / self._results
+        self._advanced(min(share / 2, 1.0))
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for _ in file)

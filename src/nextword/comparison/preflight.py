@@ -1,0 +1,133 @@
+"""Attaches every method of a comparison once before anything is trained, so that a mistake costs seconds."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import nextword as nw
+from nextword.comparison.config import CompareConfig
+from nextword.comparison.corpus_counts import with_counts
+from nextword.comparison.method import TEST_TIME_OBJECTIVE, Method
+from nextword.comparison.stage_settings import stage_settings
+from nextword.conditioning.parts.encoder import expect_encoder
+from nextword.registry import did_you_mean
+from nextword.training.adapters import expect_peft
+from nextword.training.learning_rates import GROUPS
+from nextword.training.settings import TrainingSettings, merged
+from nextword.training.trainable import trained_parts
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from nextword.tasks import Task
+
+logger = logging.getLogger(__name__)
+
+
+def common_settings(config: CompareConfig, task: Task) -> TrainingSettings:
+    """The training settings that all methods have in common."""
+    return merged(task.training_defaults(), config.training, "training")
+
+
+def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
+    """The training settings that all methods have in common, where all that can be said without a model is well.
+
+    Raises:
+        ValueError: A training setting or a package that there is not, or a conditioner without a text to read.
+    """
+    common = common_settings(config, task)
+    for method in config.methods:
+        if any(settings.lora is not None for settings in stage_settings(method, common, config)):
+            expect_peft()
+    encoder = needed_encoder(config.methods, task)
+    if encoder is not None:
+        expect_encoder(encoder)
+    return common
+
+
+def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
+    """The encoder of the task's auxiliary texts; ``None`` where no method has a conditioner.
+
+    Raises:
+        ValueError: A method has one, and the task has no auxiliary text or no encoder for it.
+    """
+    conditioned = next((method for method in methods if method.conditioner is not None), None)
+    if conditioned is None:
+        return None
+    encoder = task.encoder()
+    if encoder is None:
+        raise ValueError(
+            f"method '{conditioned.title}': conditioner: the data of task '{task.name}' has no auxiliary text "
+            "that could condition it"
+        )
+    return encoder
+
+
+def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, counts: Path | None) -> None:
+    """Builds each method on a copy of the start, and has it write two tokens where it says how.
+
+    Raises:
+        ValueError: A method that does not fit the start, named; or a learning rate for what there is not.
+    """
+    common, encoder = common_settings(config, task), needed_encoder(config.methods, task)
+    asked: set[str] = set()
+    trained: dict[str, None] = {}
+    for method in config.methods:
+        stages = stage_settings(method, common, config)
+        try:
+            for number, objective in enumerate(method.objectives):
+                model = built(copy.deepcopy(backbone), method, objective, encoder, counts)
+                for settings in stages[number : number + 1]:
+                    asked |= settings.learning_rates.keys()
+                    trained |= dict.fromkeys(trained_parts(model, settings))
+            if method.trained_as:
+                model = nw.attach(model, with_counts(method.head, counts), TEST_TIME_OBJECTIVE)
+            if method.generation:
+                _check_generation(model, method, task)
+        except ValueError as problem:
+            raise ValueError(f"method '{method.title}': {problem}") from problem
+    for name in sorted(asked - trained.keys()):
+        if name not in GROUPS:
+            near = did_you_mean(name, GROUPS)
+            raise ValueError(f"training.learning_rates.{name}: no part of a model.{near} Known: {', '.join(GROUPS)}.")
+        logger.warning("training.learning_rates.%s has no effect: no method here trains that part", name)
+
+
+def built(backbone: PreTrainedModel, method: Method, objective: str, encoder: str | None, counts: Path | None) -> Any:
+    """A method's model as one stage of its training begins, on this backbone.
+
+    Args:
+        backbone: Becomes part of the model.
+        method: What is attached to it.
+        objective: That of the stage.
+        encoder: Of the task's auxiliary texts.
+        counts: Of the training text, for a head that goes by them and names none.
+    """
+    return nw.attach(
+        backbone,
+        with_counts(method.trained_head, counts),
+        objective,
+        conditioner=method.conditioner,
+        encoder=encoder if method.conditioner else None,
+    )
+
+
+def _check_generation(model: Any, method: Method, task: Task) -> None:
+    """Writes two tokens, since generate alone knows which arguments it takes."""
+    if task.texts() is None:
+        raise ValueError("generation: this task has the methods write no texts")
+    prompt = torch.zeros(1, 1, dtype=torch.long)
+    given = {"attention_mask": prompt + 1}
+    if method.conditioner is not None:
+        given |= {"aux_input_ids": prompt, "aux_attention_mask": prompt + 1}
+        given |= {"source_ids": prompt, "source_places": prompt} if model.next_word_head.reads_source else {}
+    try:
+        model.eval().generate(prompt, **given, max_new_tokens=2, **method.generation)
+    except (TypeError, ValueError) as problem:
+        raise ValueError(f"generation: {problem}") from problem

@@ -1,0 +1,63 @@
+"""A recipe is a TOML file; ``key.path=value`` on the command line changes it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from nextword.comparison.config import CompareConfig
+from nextword.config import validated
+from nextword.overrides import overridden
+from nextword.registry import did_you_mean
+
+
+def built_in() -> dict[str, str]:
+    """The recipes that come with the library: name and first line."""
+    folder = resources.files("nextword") / "recipes"
+    texts = {
+        entry.name.removesuffix(".toml"): entry.read_text("utf-8")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".toml")
+    }
+    return {name: text.splitlines()[0].lstrip("# ") for name, text in sorted(texts.items())}
+
+
+def read(recipe: str) -> dict[str, Any]:
+    """The content of a recipe file, or of a built-in recipe where there is no such file.
+
+    Raises:
+        ValueError: Neither, or no TOML.
+    """
+    path = Path(recipe).expanduser()
+    if path.is_file():
+        return _parsed(path.read_bytes(), str(path))
+    if recipe in built_in():
+        return _parsed((resources.files("nextword") / "recipes" / f"{recipe}.toml").read_bytes(), recipe)
+    names = ", ".join(built_in())
+    raise ValueError(f"{recipe}: no such file or built-in recipe.{did_you_mean(recipe, built_in())} Built in: {names}.")
+
+
+def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> CompareConfig:
+    """A recipe with its overrides, checked.
+
+    >>> configured({"task": "lm", "methods": ["softmax"]}, ["training.steps=20", "seeds=[0, 1]"]).seeds
+    [0, 1]
+
+    Raises:
+        ValueError: An override that cannot be read, an unknown key (with the nearest known one), or a wrong value.
+    """
+    if isinstance(recipe.get("task"), str):
+        recipe = {**recipe, "task": {"name": recipe["task"]}}  # a table can take overrides of the task's settings
+    return validated(CompareConfig, overridden(recipe, overrides))
+
+
+def _parsed(content: bytes, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except UnicodeDecodeError as problem:
+        raise ValueError(f"{where} is no recipe: a recipe is TOML, which is text in UTF-8 ({problem})") from None
+    except tomllib.TOMLDecodeError as problem:
+        raise ValueError(f"{where} is no recipe: it is not TOML: {problem}") from None

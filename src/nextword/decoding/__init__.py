@@ -1,0 +1,1 @@
+"""Lets a model write: ways to choose the next token, prompts, and texts as samples files."""

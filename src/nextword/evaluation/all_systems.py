@@ -1,0 +1,116 @@
+"""Measures the texts of one system or several: samples files in, a record of every value out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nextword.config import validated
+from nextword.evaluation.config import EvaluateConfig
+from nextword.evaluation.metric_choice import chosen
+from nextword.evaluation.passes import ASKED, Pass, Reading, Watch, read_file
+from nextword.evaluation.recording import recorded
+from nextword.evaluation.samples import first_sample
+from nextword.evaluation.unit_choice import unit_for
+from nextword.metrics.metric import Setup
+from nextword.metrics.parts.units import Words
+from nextword.records import EvaluationResults
+
+HUMAN = "human"
+
+
+def evaluate(
+    config: EvaluateConfig | Mapping[str, Any], watch: Watch = lambda stage, done, total: None, command: str = ""
+) -> EvaluationResults:
+    """Measures samples; see ``docs/evaluate.md`` for what a samples file holds.
+
+    Features of models are kept beside each samples file, in a folder of its name with ``.features`` behind it, so that
+    an interrupted evaluation goes on where it was; ``config.features`` names another folder, for all files.
+
+    Args:
+        config: What to measure; as a mapping for instance
+            ``{"systems": {"gpt2": ["samples.jsonl"]}, "metrics": ["self-bleu:3"]}``.
+        watch: Told about progress: a name, how much of it is done, of how much (0: not known).
+        command: The command line that repeats this, for the record.
+
+    Returns:
+        Every value with its interval, the human row, paired tests and wins.
+
+    Raises:
+        ValueError: A wrong setting, a line that is no sample, a missing field, nothing that any metric could measure,
+            systems with different prompts.
+    """
+    config = config if isinstance(config, EvaluateConfig) else validated(EvaluateConfig, config)
+    files = {name: [Path(file) for file in paths] for name, paths in config.systems.items()}
+    firsts = [
+        first_sample(path, Words(), config.fields, config.plain_text) for paths in files.values() for path in paths
+    ]
+    unit = unit_for(firsts[0], config.tokenizer, config.special)
+    metrics, left_out = chosen(config.metrics, firsts)
+    readings: dict[str, list[Reading]] = {}
+    for name, paths in files.items():
+        for path in paths:
+            told = _named(watch, f"{name}, {path.name}" if len(paths) > 1 else name)
+            beside = path.with_name(path.name + ".features")
+            folder = beside if config.features is None else Path(config.features).expanduser()
+            setup = Setup(unit, folder, config.device, config.batch_size, told)
+            # The references are the same for all systems, so they are measured once.
+            human = config.human and not readings
+            readings.setdefault(name, []).append(read_file(path, metrics, setup, config, human, told))
+    _check_seeds(readings)
+    difference = different_prompts([one for runs in readings.values() for one in runs])
+    if config.paired and difference is not None:
+        raise ValueError(f"{difference}. Paired tests need the same examples; paired=false compares without tests.")
+    passes = {name: [_measured(one, _named(watch, name)) for one in runs] for name, runs in readings.items()}
+    _expect_a_value([one for runs in passes.values() for one in runs])
+    if difference is not None:
+        left_out["human"] = "the systems have different references"
+    human_row = None if difference is not None else _people(next(iter(readings.values()))[0], watch)
+    return recorded(config, passes, human_row, left_out, unit.name, metrics, command)
+
+
+def _measured(reading: Reading, watch: Watch) -> Pass:
+    return Pass(reading, reading.system.result(watch))
+
+
+def _people(reading: Reading, watch: Watch) -> Pass | None:
+    if not reading.human.samples:
+        return None
+    return Pass(reading, reading.human.result(_named(watch, HUMAN)))
+
+
+def _expect_a_value(passes: Sequence[Pass]) -> None:
+    """Raises ValueError where no metric has a value for any file."""
+    if not any(one.measured.scores for one in passes):
+        reasons = dict.fromkeys(reason for one in passes for reason in one.measured.undefined.values())
+        files = ", ".join(str(one.reading.path) for one in passes)
+        raise ValueError(f"nothing to measure in {files}: {'; '.join(reasons)}")
+
+
+def _named(watch: Watch, stage: str) -> Watch:
+    return lambda what, done, total: watch(f"{stage}: {what}", done, total)
+
+
+def _check_seeds(readings: Mapping[str, list[Reading]]) -> None:
+    """Raises ValueError where two seeds of a system are one file."""
+    for name, runs in readings.items():
+        seen: dict[str, Path] = {}
+        for one in runs:
+            if one.sha256 in seen:
+                raise ValueError(f"{name}: {one.path} holds the same as {seen[one.sha256]}; seeds are different files")
+            seen[one.sha256] = one.path
+
+
+def different_prompts(readings: Sequence[Reading]) -> str | None:
+    """What shows that the files do not hold the same examples in the same order; None where they do."""
+    first = readings[0]
+    for other in readings[1:]:
+        if len(other.prompts) != len(first.prompts):
+            return f"{other.path} has {len(other.prompts)} samples, {first.path} has {len(first.prompts)}"
+        for line, (a, b) in enumerate(zip(first.prompts, other.prompts, strict=True), 1):
+            if a != b:
+                fields = ", ".join(field for field, x, y in zip(ASKED, a, b, strict=True) if x != y)
+                order = " (the same examples in another order)" if set(first.prompts) == set(other.prompts) else ""
+                return f"{other.path}, line {line}: another {fields} than in {first.path}, line {line}{order}"
+    return None

@@ -1,0 +1,100 @@
+"""Products of states with few rows of a weight, picked in blocks: what single tokens' scores cost, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from nextword.functional.products.dense import chooses_precision
+from nextword.functional.streamed.first_order import first_order
+from nextword.functional.streamed.weight_gradient import Product, gradient_sum_of
+
+PICKED_BYTES = {"cpu": 8 * 2**20}
+"""Bytes of a weight's rows picked at once, by device. On a CPU a new large block of memory costs more than the copy
+into it."""
+PICKED_BYTES_ELSEWHERE = 2**28
+
+
+def picked_at_once(row_bytes: int, device: torch.device) -> int:
+    """How many rows of so many bytes each are picked at once, at least one."""
+    return max(1, PICKED_BYTES.get(device.type, PICKED_BYTES_ELSEWHERE) // max(1, row_bytes))
+
+
+def picked_product(
+    weight: Float[Tensor, "V D"], states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]
+) -> Float[Tensor, "B Q K"]:
+    """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; the weight's is sparse.
+
+    Picked rows are dropped after each block and picked again in the backward pass. On a CPU the gradient of a weight in
+    float16 is dense.
+
+    >>> weight = torch.arange(6.0).reshape(3, 2)
+    >>> picked_product(weight, torch.ones(1, 1, 2), torch.tensor([[2, 0]]))
+    tensor([[[9., 1.]]])
+    """
+    if chooses_precision(weight.device):
+        return states @ torch.nn.functional.embedding(ids, weight).mT
+    if torch.is_grad_enabled() and (weight.requires_grad or states.requires_grad):
+        found: Tensor = _PickedProduct.apply(weight, states, ids)  # type: ignore[no-untyped-call]
+        return found
+    return _product(weight, states, ids)
+
+
+def _picked(weight: Tensor, ids: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Blocks of rows of ``ids`` with the rows of the weight that they name (R, K, D)."""
+    size = picked_at_once(ids.shape[1] * weight.shape[1] * weight.element_size(), weight.device)
+    for start in range(0, len(ids), size):
+        block = slice(start, start + size)
+        yield block, weight.index_select(0, ids[block].flatten()).view(*ids[block].shape, weight.shape[1])
+
+
+def _product(weight: Tensor, states: Tensor, ids: Tensor) -> Tensor:
+    found = states.new_empty(*states.shape[:2], ids.shape[1])
+    for block, rows in _picked(weight, ids):
+        torch.bmm(states[block], rows.mT, out=found[block])
+    return found
+
+
+class _PickedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, states: Tensor, ids: Tensor) -> Tensor:
+        ctx.gathered = gradient_sum_of(weight)
+        ctx.save_for_backward(weight, states, ids)
+        return _product(weight, states, ids)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        weight, states, ids = ctx.saved_tensors
+        of_states = None
+        if ctx.needs_input_grad[1]:
+            of_states = torch.empty_like(states)
+            for block, rows in _picked(weight, ids):
+                torch.bmm(gradient[block], rows, out=of_states[block])
+        if not ctx.needs_input_grad[0]:
+            return None, of_states, None
+        if ctx.gathered is None:
+            return _added_up(ids.flatten(), (gradient.mT @ states).flatten(0, 1), weight), of_states, None
+        # row v of the weight's gradient sums gradient[n, v] states[n] over the few places n that picked it
+        count = len(states) * states.shape[1]
+        places = torch.arange(count, device=ids.device).repeat_interleave(ids.shape[1])
+        tokens = ids[:, None].expand(-1, states.shape[1], -1).flatten()
+        picked = _sparse(torch.stack([tokens, places]), gradient.flatten(), torch.Size([len(weight), count]))
+        ctx.gathered.add_product(Product(picked, states.flatten(0, 1)))
+        return None, of_states, None
+
+
+def _added_up(ids: Tensor, of_rows: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of a weight from those of its rows, some of which come several times; sparse where it can be."""
+    if weight.dtype is torch.float16 and weight.device.type == "cpu":  # where torch adds no sparse tensors
+        total = torch.zeros(weight.shape).index_add_(0, ids, of_rows.float())
+        return total.to(weight.dtype)
+    return _sparse(ids[None], of_rows, weight.shape)
+
+
+def _sparse(indices: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
+    return torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)

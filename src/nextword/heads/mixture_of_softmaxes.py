@@ -1,0 +1,94 @@
+"""Mixture of softmaxes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+from torch import nn
+
+from nextword.context import Context
+from nextword.distribution import Mixture, NextToken, Scores
+from nextword.heads.head import Head, HeadConfig, registry
+from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.gate import DynamicGate, Gate, StaticGate, UniformGate
+from nextword.heads.parts.input_states import MultiInputConfig, Projection
+from nextword.heads.parts.partition import Partition, PartitionConfig
+
+_GATES: dict[str, type[Gate]] = {"dynamic": DynamicGate, "static": StaticGate, "uniform": UniformGate}
+
+
+class MixtureConfig(HeadConfig):
+    """Settings of the mixture of softmaxes."""
+
+    head: Literal["mos"] = "mos"
+    components: int = Field(default=3, ge=1, le=1000)
+    """K, the number of softmaxes. Each has D² weights of its own and costs a product with all V tokens."""
+    gate: Literal["dynamic", "static", "uniform"] = "dynamic"
+    """Where the weights come from: each position, one learned vector, or 1 / K."""
+    partition: PartitionConfig | None = None
+    """Partitions of the first softmax; None: none."""
+    mi: MultiInputConfig | None = None
+    """Multiple input states; None reads the last state alone."""
+    bias: bool = True
+    """Whether the projections have a bias (published: GPT-2 yes, T5 no)."""
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
+        """``mos:3`` or ``mos:3,static``."""
+        if not arguments:
+            return {}
+        if not arguments[0].isdecimal() or len(arguments) > 2 or arguments[1:] not in ([], *([g] for g in _GATES)):
+            raise ValueError(f"'mos' is followed by K or K,gate such as mos:3,static; gates: {', '.join(_GATES)}")
+        return {"components": int(arguments[0])} | ({"gate": arguments[1]} if len(arguments) == 2 else {})
+
+    def arguments(self) -> list[str]:
+        """K, and the gate where it is not dynamic."""
+        return [str(self.components)] + ([self.gate] if self.gate != "dynamic" else [])
+
+
+@registry.register("mos")
+class MixtureOfSoftmaxes(Head):
+    """Several softmaxes over one output embedding, blended by a gate.
+
+    Formula: ``P(w) = sum_i pi_i softmax_w(f_i . e_w)`` with ``f_i = S_i q_t + b_i`` and ``pi = softmax(G q_t + g)``
+    (dynamic), ``softmax(r)`` (static) or ``1 / K`` (uniform).
+
+    Expresses: several modes far apart in embedding space ("king or woman, not queen"); the log of a sum lifts the rank
+    bound. Costs: K products with the output embedding.
+
+    All projections start as the identity, so an attached pretrained model starts unchanged; the gate, started at
+    random, is what makes the components part.
+
+    Partitions (``mos:3+cpr:20,100+mi``) edit the scores of the first component; the others are plain softmaxes.
+
+    Source: Yang et al. 2018; Softmax-CPR, rows "MoS", "MoS + Mi" and "MoS + CPR:20,100 + Mi".
+
+    Differs from the published code: the blend is taken in log space, without epsilon.
+
+    Example:
+        >>> from nextword.heads import parse_head
+        >>> parse_head("mos:3,static").gate
+        'static'
+    """
+
+    Config = MixtureConfig
+
+    def __init__(self, config: MixtureConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        width = self.inputs.width
+        self.project = nn.ModuleList(
+            Projection(width, dimensions.hidden, bias=config.bias) for _ in range(config.components)
+        )
+        self.partition = Partition(config.partition, width, dimensions, config.bias)
+        self.gate = _GATES[config.gate](width, config.components)
+
+    def forward(self, context: Context, mode: str | None = None) -> NextToken:
+        """The blend of K softmaxes."""
+        vocabulary, inputs = context.vocabulary, context.inputs
+        edits = [self.partition(context)] + [[]] * (len(self.project) - 1)
+        parts = [
+            Scores(vocabulary, projection(inputs), edits=own, name=f"softmax {number}")
+            for number, (projection, own) in enumerate(zip(self.project, edits, strict=True), start=1)
+        ]
+        return Mixture(parts, self.gate(inputs))

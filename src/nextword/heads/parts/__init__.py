@@ -1,0 +1,1 @@
+"""What heads are made of: input states, embeddings of places, gates, partitions, the grammar of their specs."""

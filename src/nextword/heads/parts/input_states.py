@@ -1,0 +1,162 @@
+"""What the projections of a head read: the last state alone, or several layers and positions (Mi)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nextword.config import Settings
+from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.modifiers import Modifier, Part, modifiers
+from nextword.memory.history import History
+
+
+class MultiInputConfig(Settings):
+    """Settings of the multiple input states."""
+
+    layers: int | None = Field(default=None, ge=1)
+    """How many of the last decoder layers are read; by default 3 for a decoder-only model and 1 for an encoder-decoder,
+    as published."""
+    window: int = Field(default=3, ge=1, le=10_000)
+    """How many positions are read of each layer: the current one and those just before it."""
+    expansion: int = Field(default=1, ge=1, le=1000)
+    """Width of the hidden vector made of them, as a multiple of the width of the last state."""
+
+
+@modifiers.register("mi")
+class MultiInputModifier(Modifier):
+    """``+mi`` or ``+mi:LAYERSxWINDOW``."""
+
+    field: ClassVar[str] = "mi"
+    names: ClassVar[tuple[str, ...]] = ("mi",)
+    usage: ClassVar[str] = "+mi or +mi:LAYERSxWINDOW"
+    parts: ClassVar[tuple[Part, ...]] = (
+        Part("+mi", "Multiple inputs: states of several layers and positions are read.", "softmax+mi:3x3", "mi"),
+    )
+
+    @staticmethod
+    def parse(name: str, arguments: list[str]) -> dict[str, Any]:
+        """``["3x3"]`` as settings."""
+        if not arguments:
+            return {}
+        sizes = arguments[0].split("x")
+        if len(arguments) > 1 or len(sizes) != 2 or not all(size.isdecimal() for size in sizes):
+            raise ValueError(f"'+mi' is followed by layers x window such as mi:3x3, not {','.join(arguments)!r}")
+        return {"layers": int(sizes[0]), "window": int(sizes[1])}
+
+    @staticmethod
+    def write(value: MultiInputConfig | None) -> tuple[str, list[str]] | None:
+        """Settings as ``("mi", ["3x3"])``."""
+        if value is None:
+            return None
+        return "mi", [] if value.layers is None else [f"{value.layers}x{value.window}"]
+
+
+class InputBlock(nn.Module):
+    """The vector ``q_t`` that every projection and gate of a head reads.
+
+    Without multiple inputs ``q_t = h_t``, the state that the output layer reads. With them::
+
+        u_t = concat over layers i = 0.. and offsets j = 0.. of state[-1-i] at t-j, zero before the start
+        q_t = concat(h_t, gelu(A u_t + a))
+
+    Source: Softmax-CPR, "multiple input hidden states" (Mi). The gelu is the tanh form, as published. The last layer
+    is read after the final norm, the others before it. Padding counts as lying before the start, so a left-padded
+    sequence gives what the sequence alone gives.
+
+    Args:
+        config: None for ``q_t = h_t``.
+        dimensions: Sizes of the model.
+
+    Raises:
+        ValueError: More layers asked for than the decoder has, or layers of another width than the last state.
+    """
+
+    def __init__(self, config: MultiInputConfig | None, dimensions: Dimensions) -> None:
+        super().__init__()
+        self.width = dimensions.hidden
+        self.layers, self.window = 0, 1
+        if config is None:
+            return
+        self.layers = config.layers or (1 if dimensions.is_encoder_decoder else 3)
+        if self.layers > dimensions.layers:
+            raise ValueError(
+                f"+mi: {self.layers} layers asked for, the decoder has {dimensions.layers}; "
+                f"+mi:{dimensions.layers}x{config.window} reads all of them"
+            )
+        if dimensions.layer != dimensions.hidden:
+            raise ValueError(
+                f"+mi: the output layer reads states {dimensions.hidden} wide and the decoder's layers are "
+                f"{dimensions.layer} wide, so they cannot be read side by side"
+            )
+        self.window = config.window
+        hidden = config.expansion * dimensions.hidden
+        self.merge = nn.Linear(dimensions.layer * self.layers * self.window, hidden)
+        self.width += hidden
+
+    @property
+    def before(self) -> int:
+        """How many places before the current one are read."""
+        return self.window - 1 if self.layers else 0
+
+    def forward(
+        self,
+        states: Float[Tensor, "B T D"],
+        layers: tuple[Tensor, ...],
+        valid: Bool[Tensor, "B T"],
+        history: History | None,
+    ) -> Float[Tensor, "B T Q"]:
+        """``q_t`` at every new place.
+
+        Args:
+            states: What the backbone feeds its output layer.
+            layers: The last ``self.layers`` decoder hidden states, the very last one first.
+            valid: False at padding.
+            history: Gives the places just before the new ones; may be None where none are read.
+        """
+        if not self.layers:
+            return states
+        read = torch.stack(layers, 2).masked_fill(~valid[..., None, None], 0.0)
+        if self.before:
+            assert history is not None
+            read = history.preceded("inputs", read, self.before)
+        length = states.shape[1]
+        # offset j of the first new place stands j places before place ``before``
+        at = [slice(self.before - j, self.before - j + length) for j in range(self.window)]
+        window = torch.cat([read[:, places, i] for i in range(self.layers) for places in at], -1)
+        merged = self.merge(window.to(self.merge.weight.dtype))
+        return torch.cat([states, F.gelu(merged, approximate="tanh").to(states.dtype)], -1)
+
+
+class Projection(nn.Linear):
+    """A map from ``q_t`` to a query of the output embedding, the identity on ``h_t`` at the start.
+
+    Attached to a pretrained model it therefore changes nothing before it is trained.
+
+    Args:
+        inputs: Width of ``q_t``.
+        outputs: D.
+        bias: Whether there is a bias; it starts at zero.
+        scale: Times the identity; next to nothing where a projection's product is added to something.
+    """
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0) -> None:
+        self.scale = scale  # before the base class, which starts the weights
+        super().__init__(inputs, outputs, bias=bias)
+
+    def reset_parameters(self) -> None:
+        """Identity on the first coordinates, zero on the rest and in the bias."""
+        if not getattr(self.weight, "_is_hf_initialized", False):  # or it came from a checkpoint that lacks the bias
+            with torch.no_grad():
+                self.weight.copy_(self.scale * torch.eye(*self.weight.shape, device=self.weight.device))
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+FAINT = 1e-10
+"""Scale at which a projection starts whose product is added to a score (published)."""

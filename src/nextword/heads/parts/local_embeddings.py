@@ -1,0 +1,137 @@
+"""Local embeddings: an embedding of each place of the text or source, made from the states there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nextword.context import Context
+from nextword.functional.entries import Entries
+from nextword.functional.logspace import at_least_float32
+from nextword.heads.head import HeadConfig, Keeper
+from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.input_states import FAINT, MultiInputConfig, Projection
+
+
+def past_places(context: Context, include_current: bool) -> Bool[Tensor, "N S"]:
+    """Which places each position sees: valid ones before it, and with ``include_current`` its own."""
+    assert context.memory is not None
+    valid, ids = context.memory.valid, context.memory.ids
+    place = torch.arange(ids.shape[1], device=ids.device)
+    known = valid & (ids < context.vocabulary.size)  # an input embedding may have rows that the output layer lacks
+    return known[context.row] & (place < (context.position + include_current)[:, None])
+
+
+def source_places(context: Context) -> Bool[Tensor, "N E"]:
+    """Which source positions each position sees: all but padding."""
+    assert context.source is not None
+    return (context.source.valid & (context.source.ids < context.vocabulary.size))[context.row]
+
+
+class PointerConfig(HeadConfig):
+    """Settings of every head that points at places of the text or source."""
+
+    mi: MultiInputConfig | None = None
+    """Multiple input states of the projections; None reads the last state alone."""
+    bias: bool = True
+    """Whether the projections have a bias (published: GPT-2 yes, T5 no)."""
+    include_current: bool = False
+    """Whether a position may point at its own token."""
+
+
+class LocalEmbeddings(Keeper):
+    """Queries and local embeddings: ``p_t = PD q_t`` and ``e_s = LD q_s``.
+
+    Over the source they are ``p_t = PE q_t`` and ``e_s = LE state_s`` of the encoder's states.
+
+    Source: Softmax-CPR, "local" word embeddings of the pointer partition and of the pointer baselines.
+
+    Args:
+        width: Width of ``q_t``.
+        dimensions: Sizes of the model.
+        source: Whether the places are those of the source.
+        bias: Whether the projections have biases; LE has none (published).
+        include_current: Whether a position sees its own token.
+        activation: Applied to the local embeddings.
+    """
+
+    remembers = True
+
+    def __init__(
+        self,
+        width: int,
+        dimensions: Dimensions,
+        *,
+        source: bool,
+        bias: bool,
+        include_current: bool = False,
+        activation: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        self.reads_source = source
+        self.include_current = include_current
+        self.activation = activation
+        self.query = Projection(width, dimensions.hidden, bias=bias, scale=FAINT)
+        read = dimensions.source if source else width
+        assert read is not None
+        self.key = Projection(read, dimensions.hidden, bias=bias and not source, scale=FAINT)
+
+    @classmethod
+    def of_pointer(
+        cls,
+        config: PointerConfig,
+        width: int,
+        dimensions: Dimensions,
+        activation: Callable[[Tensor], Tensor] | None = None,
+    ) -> LocalEmbeddings:
+        """Those of a head that points into the source where there is one, and else into its own past."""
+        return cls(
+            width,
+            dimensions,
+            source=dimensions.source is not None,
+            bias=config.bias,
+            include_current=config.include_current,
+            activation=activation,
+        )
+
+    def _embedded(self, states: Tensor) -> Tensor:
+        embedded = _mapped(self.key, states)
+        return embedded if self.activation is None else self.activation(embedded)
+
+    def queries(self, context: Context) -> Float[Tensor, "N D"]:
+        """``p_t`` at each position."""
+        return _mapped(self.query, context.inputs)
+
+    def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
+        """The local embedding of each new place."""
+        return {} if self.reads_source else {"local": self._embedded(inputs)}
+
+    def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
+        """The local embedding of each source position."""
+        return {"local": self._embedded(states)} if self.reads_source else {}
+
+    def places(self, context: Context) -> tuple[Int[Tensor, "B S"], Float[Tensor, "B S D"], Bool[Tensor, "N S"]]:
+        """Token and local embedding of each place, and which places each position sees."""
+        if self.reads_source:
+            assert context.source is not None
+            return context.source.ids, context.source.streams["local"], source_places(context)
+        assert context.memory is not None
+        visible = past_places(context, self.include_current)
+        return context.memory.ids, context.memory.streams["local"], visible
+
+    def entries(self, context: Context) -> Entries:
+        """The places with ``p_t . e_s`` as their scores."""
+        ids, keys, visible = self.places(context)
+        return Entries(ids, context.row, context.similarities(self.queries(context), at_least_float32(keys)), visible)
+
+
+def _mapped(projection: Projection, states: Tensor) -> Tensor:
+    """The projection, not under autocast to float16: that has no number as small as its weights at the start."""
+    device = states.device.type
+    if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is not torch.float16:
+        return at_least_float32(projection(states))
+    with torch.autocast(device, enabled=False):
+        return at_least_float32(projection(states.to(projection.weight.dtype)))

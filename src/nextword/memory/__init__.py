@@ -1,0 +1,1 @@
+"""What a head keeps between steps, and where it is kept."""

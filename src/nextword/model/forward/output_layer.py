@@ -1,0 +1,303 @@
+"""The backbone's output layer with all that its model does to the scores afterwards.
+
+Most models return the output layer's product as it is. Some cap it (Gemma 2), scale it (Cohere, Granite) or add a bias
+(BART, Marian). A head must do the same, in row chunks, or its distribution is not the model's. What a model does is
+read off its attributes and then proved on amplified states against the model's own logits; a model that does anything
+else is refused rather than computed wrongly.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from nextword.functional.products.dense import products
+from nextword.functional.products.grouped_rows import grouped_product
+from nextword.functional.products.picked_rows import picked_product
+from nextword.functional.streamed.budget import concatenate_chunks, row_chunks
+from nextword.functional.streamed.deferred import late
+from nextword.functional.streamed.weight_gradient import gradient_sum_of
+from nextword.model.forward.output_tap import run_tapped
+from nextword.model.modes import as_in_evaluation
+
+
+class UnsupportedBackboneError(ValueError):
+    """A model whose scores cannot be reproduced from its output layer."""
+
+
+class Adjustment(ABC):
+    """Something done to the scores after the output layer."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
+        """This adjustment as ``backbone`` makes it, None where it makes none."""
+
+    @abstractmethod
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
+        """The adjusted scores.
+
+        Args:
+            scores: Of every token, or of few.
+            ids: Which tokens these are; None for every token in order.
+        """
+
+
+class _ByNumber(Adjustment):
+    """An adjustment whose one number stands in the model's configuration."""
+
+    key: ClassVar[str]
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+    @classmethod
+    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
+        """Present where the configuration has the number."""
+        number = getattr(backbone.config.get_text_config(decoder=True), cls.key, None)
+        return None if number is None else cls(number)
+
+
+class SoftCap(_ByNumber):
+    """``cap * tanh(z / cap)`` (Gemma 2 and its relatives)."""
+
+    name, key = "soft_cap", "final_logit_softcapping"
+
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
+        """Scores within plus or minus the cap."""
+        return torch.tanh(scores / self.number) * self.number
+
+
+class Multiply(_ByNumber):
+    """``z * scale`` (Cohere)."""
+
+    name, key = "multiply", "logit_scale"
+
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
+        """Scaled scores."""
+        return scores * self.number
+
+
+class Divide(_ByNumber):
+    """``z / scale`` (Granite)."""
+
+    name, key = "divide", "logits_scaling"
+
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
+        """Scaled scores."""
+        return scores / self.number
+
+
+class AddBias(Adjustment):
+    """``z + bias`` with a bias kept outside the output layer (BART, Marian)."""
+
+    name = "bias"
+
+    def __init__(self, bias: Tensor) -> None:
+        self.bias = bias
+
+    @classmethod
+    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
+        """Present where the model has a ``final_logits_bias``."""
+        bias = getattr(backbone, "final_logits_bias", None)
+        return None if bias is None else cls(bias.flatten())
+
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
+        """Scores with the bias."""
+        bias = self.bias.to(scores.device)
+        return scores + (bias if ids is None else bias[ids])
+
+
+_PICK, _PER_STATE = 3.0, 0.1
+"""Cost of a picked row and of its product with one more state, where one row of the whole product costs 1: picking
+reads, writes and reads again, and a product with few states waits for memory (measured on two CPU cores)."""
+
+_KNOWN: tuple[type[Adjustment], ...] = (SoftCap, Multiply, Divide, AddBias)
+
+
+class OutputLayer:
+    """The output layer of a backbone as a vocabulary: states to adjusted scores.
+
+    Args:
+        backbone: The model; its live output layer is read at every call. Where the states have a gradient, this is
+            to be made before them, for :func:`~nextword.functional.streamed.deferred.late` to have its effect.
+    """
+
+    def __init__(self, backbone: PreTrainedModel) -> None:
+        self.layer: Any = backbone.get_output_embeddings()
+        found = [kind.of(backbone) for kind in _KNOWN]
+        self.adjustments = [adjustment for adjustment in found if adjustment is not None]
+        self._whole = late(self.layer.weight) if type(self.layer) is nn.Linear else None
+        """What products with all rows read; products with picked rows, whose gradient is sparse, read the weight."""
+
+    @property
+    def size(self) -> int:
+        """V."""
+        return int(getattr(self.layer, "out_features", 0) or self.layer.weight.shape[0])
+
+    @property
+    def width(self) -> int:
+        """D, what the layer reads."""
+        return int(getattr(self.layer, "in_features", 0) or self.layer.weight.shape[1])
+
+    def __call__(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+        """A score for every token, exactly as the model itself makes it."""
+        return self.each([states])[0]
+
+    def each(self, states: Sequence[Float[Tensor, "_R D"]]) -> list[Float[Tensor, "_R V"]]:
+        """The same for several sets of states."""
+        if self._whole is not None:
+            return [self._adjusted(scores) for scores in products(self._whole, self.layer.bias, states)]
+        return [self._adjusted(self.layer(own)) for own in states]
+
+    def _adjusted(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
+        for adjustment in self.adjustments:
+            scores = adjustment(scores)
+        return scores
+
+    def scores_of(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
+        """The scores of few tokens, the same as among those of every token."""
+        if self._whole is not None:
+            # where gradients are gathered, all of them must come through the tensor whose they are
+            gathered = gradient_sum_of(self._whole) is not None
+            scores = picked_product(self._whole if gathered else self.layer.weight, states, ids)
+            if self.layer.bias is not None:
+                scores = scores + self.layer.bias[ids][:, None]
+        else:
+            scores = self._picked(states, ids)
+        for adjustment in self.adjustments:
+            scores = adjustment(scores, ids[:, None])
+        return scores
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> OutputLayer:
+        """Itself: it is the same for all rows."""
+        return self
+
+    def shared(self) -> list[Tensor]:
+        """The layer's parameters."""
+        if self._whole is None:
+            return list(self.layer.parameters())
+        return [self._whole] if self.layer.bias is None else [self._whole, self.layer.bias]
+
+    def scores_of_groups(
+        self,
+        states: Sequence[Float[Tensor, "_R D"]],
+        ids: Sequence[Int[Tensor, "_K"]],
+        rows: Sequence[Int[Tensor, "_R"]],
+    ) -> list[Float[Tensor, "_R _K"]]:
+        """For each group of states the scores of its own group of tokens, without those of all others.
+
+        Picking rows means copying them. Where that is dearer than the whole product (few states, most of the
+        vocabulary, no gradient), the whole product is taken.
+        """
+        found: list[Tensor] = []
+        if self._whole is None:
+            found += [self._picked(own[None], group[None])[0] for own, group in zip(states, ids, strict=True)]
+        elif self._whole_is_cheaper(states, ids):
+            whole = products(self._whole, self.layer.bias, states)
+            found += [scores[:, group] for scores, group in zip(whole, ids, strict=True)]
+        else:
+            found += grouped_product(self._whole, states, ids)
+            if self.layer.bias is not None:
+                found = [scores + self.layer.bias[group] for scores, group in zip(found, ids, strict=True)]
+        for adjustment in self.adjustments:
+            found = [adjustment(scores, group[None]) for scores, group in zip(found, ids, strict=True)]
+        return found
+
+    def _whole_is_cheaper(self, states: Sequence[Tensor], ids: Sequence[Tensor]) -> bool:
+        if torch.is_grad_enabled():
+            return False
+        picked = sum(len(group) * (_PICK + _PER_STATE * len(own)) for own, group in zip(states, ids, strict=True))
+        return picked > self.size * (1 + _PER_STATE * sum(map(len, states)))
+
+    def _picked(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
+        """Few scores out of all, in row chunks: only the layer itself knows its rows (quantised, adapted)."""
+        flat = states.flatten(0, 1)
+        owner = torch.arange(len(ids), device=ids.device).repeat_interleave(states.shape[1])
+        chunks = row_chunks(len(flat), self.size * 4, flat.device) or [slice(0, 0)]
+        found = concatenate_chunks(lambda rows: self.layer(flat[rows]).gather(1, ids[owner[rows]]), chunks)
+        return found.unflatten(0, states.shape[:2])
+
+
+_PROBE_LENGTH = 4
+_PROBE_SPREAD = 30.0
+"""Standard deviation of the scores in the proof, so wide that a cap or any other bend shows."""
+
+
+@torch.no_grad()
+def prove_output_layer(backbone: PreTrainedModel) -> float:
+    """Checks on amplified states that :class:`OutputLayer` is all that makes the model's logits.
+
+    Returns:
+        The factor between the decoder's last hidden state and what the output layer reads (T5: D ** -0.5; else 1).
+
+    Raises:
+        UnsupportedBackboneError: The model has no output layer, or does something unknown to its scores.
+    """
+    name = type(backbone).__name__
+    layer = backbone.get_output_embeddings()
+    if not isinstance(layer, nn.Module):
+        raise UnsupportedBackboneError(f"{name} has no output embedding layer, so there is nothing to put a head on")
+    vocabulary = OutputLayer(backbone)
+    fed: list[Tensor] = []
+
+    def amplified(states: Tensor) -> Tensor:
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randn(states.shape, generator=generator).to(states)
+        scores = layer(noise).float()
+        fed.append(noise * (_PROBE_SPREAD / scores[scores.isfinite()].std().clamp_min(1e-6)).to(noise))
+        return fed[0]
+
+    with as_in_evaluation(backbone):
+        outputs, states = run_tapped(backbone, _probe_inputs(backbone), amplified)
+        expected, ours = outputs.logits.flatten(0, 1).float(), vocabulary(fed[0].flatten(0, 1)).float()
+    same_shape = expected.shape == ours.shape
+    # a score of -inf on both sides is no difference
+    difference = (expected - ours).masked_fill(expected == ours, 0.0).abs().max().item() if same_shape else float("inf")
+    largest = ours.masked_fill(ours == -torch.inf, 0.0).abs().max().item()
+    if not difference <= 64 * torch.finfo(states.dtype).eps * max(largest, 1.0):
+        done = ", ".join(a.name for a in vocabulary.adjustments) or "nothing"
+        raise UnsupportedBackboneError(
+            f"{name}: its logits are not its output layer followed by {done} (largest difference {difference:.3g} on "
+            f"scores up to {largest:.3g}). It does something to its scores that nextword does not know, and a head "
+            "would silently compute another distribution, so it is refused."
+        )
+    hidden = outputs.decoder_hidden_states if backbone.config.is_encoder_decoder else outputs.hidden_states
+    return _ratio(states.float(), hidden[-1].float())
+
+
+def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
+    """Raises ValueError where a factor is not the one that :func:`prove_output_layer` finds."""
+    found = prove_output_layer(backbone)
+    if abs(found / saved - 1) > 2e-2:  # half precision measures it to one percent
+        raise ValueError(
+            f"state_scale: {saved:g} in the configuration, but {type(backbone).__name__} gives its output layer "
+            f"{found:g} times its last hidden state; put this number there, or null"
+        )
+
+
+def _probe_inputs(backbone: PreTrainedModel) -> dict[str, Any]:
+    embeddings: Any = backbone.get_input_embeddings()
+    ids = torch.arange(1, _PROBE_LENGTH + 1, device=embeddings.weight.device)[None] % embeddings.weight.shape[0]
+    inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs |= {"output_hidden_states": True, "use_cache": False}
+    return inputs | ({"decoder_input_ids": ids} if backbone.config.is_encoder_decoder else {})
+
+
+def _ratio(states: Tensor, hidden: Tensor) -> float:
+    if states.shape != hidden.shape:
+        return 1.0
+    ratio = ((states * hidden).sum() / hidden.square().sum()).item()
+    if not torch.allclose(states, ratio * hidden, rtol=1e-2, atol=1e-3):
+        return 1.0
+    # measured in half precision the factor has few digits, so one that is known is taken exactly
+    known = [exact for exact in (1.0, hidden.shape[-1] ** -0.5) if abs(ratio / exact - 1) < 1e-2]
+    return known[0] if known else ratio

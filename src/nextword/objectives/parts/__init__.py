@@ -1,0 +1,1 @@
+"""What objectives are made of; nothing is registered here."""

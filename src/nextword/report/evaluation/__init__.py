@@ -1,0 +1,1 @@
+"""An evaluation as a table, as a page and in the terminal."""

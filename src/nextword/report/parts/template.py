@@ -1,0 +1,31 @@
+"""The templates and the stylesheet of the pages."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import jinja2
+from markupsafe import Markup
+
+from nextword.report.parts.palette import variables
+
+
+def packaged(name: str) -> str:
+    """Text of a file that lies beside this one."""
+    return (resources.files("nextword.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def style() -> Markup:
+    """The style sheet of every page."""
+    return Markup(variables() + packaged("page.css"))
+
+
+def template(name: str) -> jinja2.Template:
+    """A template: everything that is put in is escaped, and an unknown name is an error."""
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(packaged),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template(name)

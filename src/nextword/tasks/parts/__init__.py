@@ -1,0 +1,1 @@
+"""What tasks are made of; nothing is registered here."""

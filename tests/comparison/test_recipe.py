@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+
+from nextword.comparison.recipe import built_in, configured, read
+from nextword.comparison.stage_settings import stage_settings
+from nextword.conditioning import parse_conditioner
+from nextword.config import validated
+from nextword.overrides import overridden, read_value
+from nextword.tasks import registry
+from nextword.training.settings import merged
+
+RECIPE = {
+    "task": {"name": "lm", "train": "a.txt"},
+    "seeds": [0],
+    "methods": ["softmax", {"head": "cache", "label": "TRIME"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("3e-4", 3e-4),
+        ("true", True),
+        ('"3"', "3"),
+        ("gpt2", "gpt2"),
+        ("../shared/x.txt", "../shared/x.txt"),
+        ("[1, 2]", [1, 2]),
+        ("1\nother=2", "1\nother=2"),
+    ],
+)
+def test_values_are_toml_or_text(text, value):
+    assert read_value(text) == value
+
+
+def test_overrides_reach_tables_and_lists_and_leave_the_recipe_alone():
+    config = configured(RECIPE, ["task.train=b.txt", "methods.1.label=cache", "seeds=[3, 4]", "start.model=gpt2"])
+    assert config.task == "lm"
+    assert config.task_settings == {"train": "b.txt"}
+    assert [method.title for method in config.methods] == ["softmax", "cache"]
+    assert config.seeds == [3, 4]
+    assert config.start.model == "gpt2"
+    assert RECIPE["task"]["train"] == "a.txt"
+
+
+def test_a_value_may_hold_an_equals_sign():
+    assert overridden({}, ["a.b=x=y"]) == {"a": {"b": "x=y"}}
+
+
+def test_a_task_given_as_text_takes_overrides_too():
+    assert configured({**RECIPE, "task": "lm"}, ["task.train=b.txt"]).task_settings == {"train": "b.txt"}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.steps", "an override is written key.path=value"),
+        ("=3", "an override is written key.path=value"),
+        ("seeds.5=1", "seeds is a list; its entries are seeds.0 to seeds.0"),
+        ("task.name.x=1", r"task\.name is a value \('lm'\), not a table"),
+        ("sedes=[1]", r"sedes: unknown key\. Did you mean 'seeds'\?"),
+        ("start.modle=gpt2", r"start\.modle: unknown key\. Did you mean 'model'\?"),
+        ("methods.1.lable=x", r"methods\.1\.lable: unknown key\. Did you mean 'label'\?"),
+        ("seeds=3", "seeds is 3, a list is needed"),
+        ("seeds=[1, 1]", "seeds: 1 is given twice"),
+        ("methods.1.label=softmax", "would share the folder 'softmax'; give them different labels"),
+    ],
+)
+def test_a_wrong_override_says_where_and_what_to_do(override, message):
+    with pytest.raises(ValueError, match=message):
+        configured(RECIPE, [override])
+
+
+def test_a_file_comes_before_a_built_in_recipe_and_a_broken_one_is_named(tmp_path):
+    good, bad = tmp_path / "mine.toml", tmp_path / "bad.toml"
+    good.write_text('task = "lm"\nmethods = ["softmax/face:opr"]\n')
+    bad.write_text("task = \n")
+    assert configured(read(str(good))).methods[0].objective == "face:opr"
+    with pytest.raises(ValueError, match=r"bad\.toml is no recipe: it is not TOML"):
+        read(str(bad))
+
+
+def test_an_unknown_recipe_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match="Did you mean 'quickstart'"):
+        read("quickstrat")
+
+
+@pytest.mark.parametrize("name", sorted(built_in()))
+def test_every_built_in_recipe_is_a_comparison(name):
+    assert configured(read(name)).methods
+    assert built_in()[name]
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(built_in()) if name.startswith(("f2-", "expand-"))])
+def test_settings_of_the_recipes_of_papers_are_right(name):
+    config = configured(read(name))
+    settings = validated(registry.get(config.task).Config, {"data": "some text", **config.task_settings}, "task")
+    assert settings.generation.texts().decodings
+    first = merged(registry.get(config.task).training_defaults(None), config.training, "training")
+    trained = [method for method in config.methods if method.trained]
+    assert all(len(stage_settings(method, first, config)) == len(method.objectives) for method in trained)
+
+
+def test_the_report_s_recipe_trains_no_pretrained_weight():
+    methods = configured(read("expand-cnn-paper")).methods
+    conditioners = [parse_conditioner(method.conditioner) for method in methods if method.trained]
+    assert [config.conditioner for config in conditioners] == ["dau", "dau", "lmh", "lmh", "bergpt"]
+    assert all(config.is_published and config.trains == "new" for config in conditioners)
+
+
+@pytest.mark.parametrize("name", ["f2-wikitext2", "f2-korean"])
+def test_small_recipes_give_every_method_the_same_number_of_updates(name):
+    config = configured(read(name))
+    assert {len(method.objectives) for method in config.methods} == {2}
+    assert not any(method.then.training for method in config.methods)
+    # F2-Softmax with and without decoupled decoding is one training
+    assert len({method.stages for method in config.methods}) == len(config.methods) - 1

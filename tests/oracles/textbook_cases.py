@@ -1,0 +1,189 @@
+"""Random inputs for comparing a head with its textbook form: padding on both sides, repeats, rows of nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import nextword as nw
+from nextword.context import Context, Source
+from nextword.heads import Head
+from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
+from tests.oracles.textbook import heads as textbook
+from tests.oracles.textbook import partitions
+
+D, V, LAYERS = 6, 17, 3
+TINY = 2e-3
+"""MiB: a few rows of V scores, so that every question is answered in several chunks."""
+
+
+def _randn(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+class Case:
+    """Four sequences: whole, padded on the left, padded on the right, nothing but padding; so are their sources.
+
+    Args:
+        length: T; padding is as long as there is room for.
+        seed: Of all random numbers.
+    """
+
+    def __init__(self, length: int = 9, seed: int = 0) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.layers = tuple(_randn(generator, 4, length, D) for _ in range(LAYERS))
+        self.weight = _randn(generator, V, D)
+        self.bias: Tensor | None = None
+        self.ids = torch.randint(0, 5, (4, length), generator=generator)
+        self.encoder = _randn(generator, 4, length + 2, D)
+        # a third of the source's words are those of the text
+        self.source_ids = torch.randint(0, V - 2, (4, length + 2), generator=generator)
+        self.mask = self._mask(length, left=min(3, length - 1), right=min(2, length - 1))
+        self.source_mask = self._mask(length + 2, left=2, right=2)
+
+    @staticmethod
+    def _mask(length: int, left: int, right: int) -> Tensor:
+        mask = torch.ones(4, length, dtype=torch.bool)
+        mask[1, :left] = False
+        mask[2, length - right :] = False
+        mask[3] = False
+        return mask
+
+    @property
+    def leaves(self) -> dict[str, Tensor]:
+        layers = {f"layer {-1 - i}": layer for i, layer in enumerate(self.layers)}
+        bias = {} if self.bias is None else {"vocabulary bias": self.bias}
+        return layers | {"vocabulary": self.weight, "encoder": self.encoder} | bias
+
+    def text(self, head: Head) -> partitions.Text:
+        """What a head's projections read, by the textbook."""
+        inputs = self.layers[0]
+        if head.layers:
+            block = head.inputs
+            merge = block.merge.weight, block.merge.bias
+            inputs = textbook.multi_input(self.layers[: head.layers], *merge, block.window, self.mask)
+        return partitions.Text(inputs, self.ids, self.mask)
+
+    def source(self, head: Head) -> partitions.Source | None:
+        """What an encoder has read; None for a decoder-only model."""
+        if not head.dimensions.is_encoder_decoder:
+            return None
+        return partitions.Source(self.encoder, self.source_ids, self.source_mask)
+
+    def context(self, head: Head, counted: Tensor | None = None) -> Context:
+        """The same for the library."""
+        source = None
+        if head.dimensions.is_encoder_decoder:
+            source = Source(self.source_ids, self.source_mask, self.encoder)
+        return decoder_context(
+            head,
+            self.layers[0],
+            self.ids,
+            LinearVocabulary(self.weight, self.bias),
+            layers=self.layers,
+            mask=self.mask,
+            counted=counted,
+            source=source,
+        )
+
+
+class Shown(Case):
+    """What the library is given in place of a case: padding is -1 or a token that the output layer lacks.
+
+    An embedding may have rows that the output layer does not (whose places are valid), and virtual tokens have no id.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.__dict__.update(case.__dict__)
+        place = torch.arange(case.ids.shape[1])
+        self.ids = torch.where(case.mask, case.ids, -1)
+        lacking = ~case.mask & (place % 2 == 1)
+        self.ids[lacking] = V + 3
+        self.mask = case.mask | lacking
+        self.source_ids = torch.where(case.source_mask, case.source_ids, V + 3)
+        self.source_mask = torch.ones_like(case.source_mask)
+
+
+def randomised(spec: object, *, over_source: bool = False) -> Head:
+    """A head whose every parameter is random."""
+    head = build_head(spec, D, V, layers=LAYERS, source=D if over_source else None)
+    generator = torch.Generator().manual_seed(1)
+    for parameter in head.parameters():
+        parameter.data.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.5)
+    return head
+
+
+@dataclass
+class Comparison:
+    """A head, and what its textbook form says of a case, (B, T, V) with its graph."""
+
+    head: Head
+    case: Case
+    expected: Tensor
+
+    def found(self) -> Tensor:
+        """The library's log-probabilities."""
+        return self.head(self.case.context(self.head)).log_probs().unflatten(0, self.case.ids.shape)
+
+    def check_values(self, mebibytes: float, atol: float = 1e-9) -> None:
+        """Every log-probability, and that each row sums to one."""
+        with nw.score_memory(mebibytes):
+            found = self.found()
+        torch.testing.assert_close(found, self.expected, rtol=0, atol=atol)
+        torch.testing.assert_close(found.exp().sum(-1), torch.ones_like(found[..., 0]), rtol=0, atol=1e-12)
+
+    def check_gradients(self, columns: int, mebibytes: float, atol: float = 1e-9) -> None:
+        """Asked log-probabilities and their gradients wrt states, vocabulary and every parameter.
+
+        Args:
+            columns: How many tokens are asked of each position, some of them words of the text.
+            mebibytes: Memory for scores.
+            atol: Tolerance.
+        """
+        generator = torch.Generator().manual_seed(2)
+        positions = self.case.ids.numel()
+        asked = torch.randint(0, V, (positions, columns), generator=generator)
+        asked[::2, 0] = 1  # a word that is often in the text
+        share = torch.rand(positions, columns, generator=generator, dtype=torch.float64)
+        leaves = self.case.leaves | dict(self.head.named_parameters())
+        theirs = self.expected.flatten(0, 1).gather(1, asked)
+        with nw.score_memory(mebibytes):
+            ours = self.head(self.case.context(self.head)).log_prob(asked)
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=atol)
+            found = torch.autograd.grad((share * ours).sum(), list(leaves.values()), materialize_grads=True)
+        wanted = torch.autograd.grad(
+            (share * theirs).sum(), list(leaves.values()), materialize_grads=True, retain_graph=True
+        )
+        for name, left, right in zip(leaves, found, wanted, strict=True):
+            torch.testing.assert_close(
+                left, right, rtol=atol, atol=atol, msg=lambda text, name=name: f"gradient of {name}: {text}"
+            )
+
+    def check_foreign_tokens(self) -> None:
+        """Tokens that the output layer does not know are nowhere, like padding."""
+        shown = Comparison(self.head, Shown(self.case), self.expected)
+        shown.check_values(TINY)
+        for columns in (1, 12):
+            shown.check_gradients(columns, 256)
+        shown.check_answers()
+
+    def check_answers(self) -> None:
+        """Best tokens, entropy and shares agree with the log-probabilities."""
+        distribution = self.head(self.case.context(self.head))
+        log_probs = self.expected.detach().flatten(0, 1)
+        shares = distribution.sources(torch.arange(V).expand(len(log_probs), -1))
+        assert all((share >= 0).all() for share in shares.values())
+        torch.testing.assert_close(sum(shares.values()), log_probs.exp(), rtol=0, atol=1e-10)
+        values, ids = distribution.top_k(4)
+        torch.testing.assert_close(values, log_probs.topk(4).values, rtol=0, atol=1e-9)
+        torch.testing.assert_close(log_probs.gather(1, ids), values, rtol=0, atol=1e-9)
+        torch.testing.assert_close(distribution.entropy(), -(log_probs.exp() * log_probs).sum(-1), rtol=0, atol=1e-9)
+
+    def check_some_positions(self) -> None:
+        """Positions picked out are those among all."""
+        counted = torch.rand(self.case.ids.shape, generator=torch.Generator().manual_seed(3)) < 0.4
+        some = self.head(self.case.context(self.head, counted)).log_probs()
+        assert 0 < len(some) < counted.numel()
+        torch.testing.assert_close(some, self.expected[counted], rtol=0, atol=1e-9)
