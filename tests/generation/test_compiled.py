@@ -21,7 +21,7 @@ def results() -> dict[str, Any]:
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "tests.helpers.compiled_steps"]
     environment = os.environ | {"PYTHONPATH": str(root)}
-    done = subprocess.run(command, cwd=tests, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
