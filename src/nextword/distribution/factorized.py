@@ -12,7 +12,8 @@ from nextword.distribution.next_token import NextToken
 from nextword.distribution.token_classes import TokenClasses
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.logspace import at_least_float32
-from nextword.functional.streamed.budget import concatenate_chunks
+from nextword.functional.streamed.recompute import concatenate_chunks
+from nextword.functional.streamed.weight_gradient import SinglePass
 
 
 class Factorized(NextToken):
@@ -97,7 +98,9 @@ class Factorized(NextToken):
     def _is_grouped(self, ids: Tensor) -> bool:
         return ids.shape[1] == 1 and not torch.compiler.is_compiling()
 
-    def _by_class(self, chosen: Int[Tensor, "N"]) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def _by_class(
+        self, chosen: Int[Tensor, "N"], single_pass: SinglePass | None = None
+    ) -> list[tuple[Tensor, Tensor, Tensor]]:
         """For every chosen class: its positions, its tokens, and the log-probabilities of these at those."""
         order = chosen.argsort(stable=True)
         counts = torch.bincount(chosen, minlength=self.classes.count).tolist()
@@ -106,11 +109,12 @@ class Factorized(NextToken):
             for rows, members in zip(torch.split(order, counts), self.classes.members, strict=True)
             if len(rows)
         ]
-        asked, members = [rows for rows, _ in groups], [ids for _, ids in groups]
-        scores = self.vocabulary.scores_of_groups([self.states[rows] for rows in asked], members, asked)
+        positions, members = [rows for rows, _ in groups], [ids for _, ids in groups]
+        states = [self.states[rows] for rows in positions]
+        scores = self.vocabulary.scores_of_groups(states, members, positions, single_pass)
         return [
-            (rows, members, at_least_float32(own).log_softmax(-1))
-            for (rows, members), own in zip(groups, scores, strict=True)
+            (rows, ids, at_least_float32(of_class).log_softmax(-1))
+            for (rows, ids), of_class in zip(groups, scores, strict=True)
         ]
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
@@ -123,16 +127,16 @@ class Factorized(NextToken):
         log_probs = torch.cat([own.log_softmax(-1) + of_class for own, of_class in by_class], -1)
         return log_probs[:, self.classes.column]
 
-    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
         if not self._is_grouped(ids):
             return self._log_probs().gather(1, ids)
-        asked = ids[:, 0]
-        chosen = self.classes.token_class[asked]
+        tokens = ids[:, 0]
+        chosen = self.classes.token_class[tokens]
         of_class = self.log_class_probs().gather(1, chosen[:, None])
-        groups = self._by_class(chosen)
+        groups = self._by_class(chosen, single_pass)
         if not groups:
             return of_class
-        place = self.classes.place[asked]
+        place = self.classes.place[tokens]
         inside = torch.cat([log_probs.gather(1, place[rows, None]) for rows, _, log_probs in groups])
         rows = torch.cat([rows for rows, _, _ in groups])
         return of_class.index_add(0, rows, inside.to(of_class.dtype))

@@ -11,6 +11,7 @@ from torch import Tensor
 from nextword.distribution.next_token import NextToken
 from nextword.functional.entries import Entries
 from nextword.functional.logspace import log_add_exp
+from nextword.functional.streamed.weight_gradient import SinglePass
 
 
 class Interpolated(NextToken):
@@ -70,8 +71,8 @@ class Interpolated(NextToken):
         generated = self.base._log_probs() + self.log_gate[:, None]
         return self._attended().added_to(generated)
 
-    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        generated = self.base._log_prob(ids) + self.log_gate[:, None]
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+        generated = self.base._log_prob(ids, single_pass) + self.log_gate[:, None]
         attended = self._attended().log_mass_of(ids, self.vocab_size)
         return log_add_exp(generated, attended.to(generated.dtype))
 

@@ -11,8 +11,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.functional.logspace import logsumexp_finite
-from nextword.functional.streamed.budget import concatenate_chunks, row_chunks, summed_chunks
-from nextword.functional.streamed.sum_with_gradient import summed
+from nextword.functional.streamed.budget import row_chunks, sum_chunks
+from nextword.functional.streamed.recompute import concatenate_chunks
+from nextword.functional.streamed.sum_with_gradient import sum_with_gradient
+from nextword.functional.streamed.weight_gradient import SinglePass
 from nextword.functional.truncate import expect_truncation, truncated
 
 _NORMALISING = 2
@@ -60,7 +62,8 @@ class NextToken(ABC):
     def _log_probs(self) -> Float[Tensor, "N V"]: ...
 
     @abstractmethod
-    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]: ...
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+        """Of all rows at once; ``single_pass`` is handed on to products and to functions that work in place."""
 
     @abstractmethod
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]: ...
@@ -91,24 +94,25 @@ class NextToken(ABC):
             ValueError: ``ids`` or ``weights`` are not of shape (N,), or a token is outside the vocabulary; give a
                 position that does not count any token, and the weight 0.
         """
-        for name, given in (("ids", ids), ("weights", weights)):
-            shape = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
-            if shape != (len(self),) and not (given is None and name == "weights"):
+        for name, vector in (("ids", ids), ("weights", weights)):
+            shape = tuple(vector.shape) if isinstance(vector, Tensor) else type(vector).__name__
+            if shape != (len(self),) and not (vector is None and name == "weights"):
                 raise ValueError(f"{name} of shape {shape} given, ({len(self)},) is needed: one a position")
         self._expect_rows(ids[:, None])
-        own: list[Tensor] = []
-        self.map(lambda tensor: own.append(tensor) or tensor)  # type: ignore[func-returns-value]
+        row_tensors: list[Tensor] = []
+        self.map(lambda tensor: row_tensors.append(tensor) or tensor)  # type: ignore[func-returns-value]
 
-        def likelihood(rows: slice, given: list[Tensor]) -> Tensor:
-            tensors = iter(given)
-            found = self.map(lambda _: next(tensors))._log_prob(ids[rows, None])[:, 0]
-            return (found if weights is None else found * weights.detach()[rows].to(found.dtype)).sum()
+        def likelihood(rows: slice, leaves: list[Tensor], single_pass: SinglePass | None) -> Tensor:
+            in_order = iter(leaves)
+            chunk = self.map(lambda _: next(in_order))
+            log_probs = chunk._log_prob(ids[rows, None], single_pass)[:, 0]
+            return (log_probs if weights is None else log_probs * weights.detach()[rows].to(log_probs.dtype)).sum()
 
         shared = self.shared()
         row_bytes = max(1, int(self._scores_bytes() * self.share_scored(ids[:, None])))
-        largest = max((4 * tensor.numel() for tensor in shared), default=0)
-        chunks = summed_chunks(len(self), row_bytes, largest, self.device) or [slice(0, 0)]
-        return summed(likelihood, chunks, own, shared)
+        weight_bytes = max((4 * tensor.numel() for tensor in shared), default=0)
+        chunks = sum_chunks(len(self), row_bytes, weight_bytes, self.device) or [slice(0, 0)]
+        return sum_with_gradient(likelihood, chunks, row_tensors, shared)
 
     def log_complement(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         """``log(1 - P)`` of K asked tokens at every position, without an (N, V) tensor; exact where P is near 0 or 1.

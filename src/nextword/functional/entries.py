@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.functional.logspace import log_add_exp, masked_logsumexp
-from nextword.functional.streamed.overwrite import overwrite
+from nextword.functional.streamed.inplace import overwrite_
 from nextword.functional.words import Words
 
 _FEW_IDS = 8
@@ -125,7 +125,7 @@ class Entries:
         values = log_add_exp(log_mass.gather(1, ids), held)
         # a recorded graph may have kept the values that would be written over
         target = log_mass.clone() if torch.is_grad_enabled() else log_mass
-        return overwrite(target, ids, values, held != -torch.inf)
+        return overwrite_(target, ids, values, held != -torch.inf)
 
     def _summed(
         self, index: Int[Tensor, "N S"], counted: Bool[Tensor, "N S"], columns: int
