@@ -92,4 +92,4 @@ def test_plain_forms_are_what_ran(head: str, called: set[str], monkeypatch: pyte
     model = with_head("gpt2", specs()[head], dtype=torch.float64)
     calls = in_plain_form(monkeypatch)
     loss_and_gradients(model)
-    assert set(calls) == called
+    assert called <= set(calls)

@@ -67,7 +67,8 @@ class _Deferred(torch.autograd.Function):
         # what another pass left, which was not asked for the weight's gradient, is not part of this one
         pending = ctx.pending.pop(_backward_pass(), [])
         while pending:
-            part = _multiplied(*pending.pop(), ctx.dtype)
+            collector, scale = pending.pop()
+            part = _multiplied(collector, scale, ctx.dtype)
             if part is not None:
                 gradient = part if gradient is None else part.add_(gradient)
         return gradient
