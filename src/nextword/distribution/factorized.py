@@ -61,14 +61,14 @@ class Factorized(NextToken):
     def log_softmax_class_mass(self) -> Float[Tensor, "N C"]:
         """Log of the probability that each class would have under one softmax over all tokens."""
         chunks = self._chunks()
-        mass = concatenate_chunks(lambda rows: self.map(lambda own: own[rows])._class_mass(), chunks)
+        mass = concatenate_chunks(lambda rows: self.map(lambda tensor: tensor[rows])._class_mass(), chunks)
         return mass.log_softmax(-1)
 
     def _class_mass(self) -> Float[Tensor, "N C"]:
         """Up to a constant of each row: relative to its peak, sums of large scores keep their digits."""
         scores = at_least_float32(self.vocabulary(self.states))
         scores = scores - scores.detach().amax(-1, keepdim=True)
-        return torch.stack([own.logsumexp(-1) for own in self._split(scores)], -1)
+        return torch.stack([of_class.logsumexp(-1) for of_class in self._split(scores)], -1)
 
     def _split(self, scores: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N _"], ...]:
         """The scores of each class."""
@@ -83,10 +83,10 @@ class Factorized(NextToken):
         if torch.compiler.is_compiling():  # a graph cannot let shapes depend on the classes
             outside = self.classes.token_class != chosen[:, None]
             return at_least_float32(self.vocabulary(self.states)).masked_fill(outside, -torch.inf).log_softmax(-1)
-        found = at_least_float32(self.states.new_empty(0)).new_full((len(self), self.vocab_size), -torch.inf)
+        within = at_least_float32(self.states.new_empty(0)).new_full((len(self), self.vocab_size), -torch.inf)
         for rows, members, log_probs in self._by_class(chosen):
-            found[rows[:, None], members] = log_probs
-        return found
+            within[rows[:, None], members] = log_probs
+        return within
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
         """One token a position needs the scores of its class only."""
@@ -124,7 +124,7 @@ class Factorized(NextToken):
             torch.split(self.log_class_probs(), 1, -1),
             strict=True,
         )
-        log_probs = torch.cat([own.log_softmax(-1) + of_class for own, of_class in by_class], -1)
+        log_probs = torch.cat([scores.log_softmax(-1) + of_class for scores, of_class in by_class], -1)
         return log_probs[:, self.classes.column]
 
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
@@ -142,5 +142,5 @@ class Factorized(NextToken):
         return of_class.index_add(0, rows, inside.to(of_class.dtype))
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
-        asked, classes = self._log_prob(ids), self.classes.token_class[ids]
-        return {f"class {c + 1}": asked.masked_fill(classes != c, -torch.inf) for c in range(self.classes.count)}
+        log_prob, classes = self._log_prob(ids), self.classes.token_class[ids]
+        return {f"class {c + 1}": log_prob.masked_fill(classes != c, -torch.inf) for c in range(self.classes.count)}

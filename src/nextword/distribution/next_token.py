@@ -1,4 +1,4 @@
-"""NextToken: the one thing that heads make and everybody else asks."""
+"""NextToken: what every head makes, and what objectives, decoding, metrics and checks ask."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _NORMALISING = 2
 class NextToken(ABC):
     """A distribution over the V tokens of a vocabulary at each of N positions, in nats.
 
-    Whoever asks a question about few tokens a position never makes an (N, V) tensor: rows are computed in chunks that
-    fit the memory budget (:func:`nextword.score_memory`). For a gradient they are computed again in the backward pass,
-    or, of a sum over positions (:meth:`log_likelihood`, what training asks), never.
+    A question about few tokens a position never makes an (N, V) tensor: rows are computed in chunks that fit the memory
+    budget (:func:`nextword.score_memory`). Where a gradient is wanted, chunks are computed again in the backward pass;
+    but for a sum over positions (:meth:`log_likelihood`, what training asks) they are computed once.
 
     A kind of distribution is final (its chunks are made by its own constructor) and implements ``_log_probs``,
     ``_log_prob``, ``_log_sources``, ``map`` and ``shared`` for all its rows at once; cutting into chunks is done here,
@@ -56,7 +56,7 @@ class NextToken(ABC):
 
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> NextToken:
         """The distribution at some of the positions."""
-        return self.map(lambda own: own[rows])
+        return self.map(lambda tensor: tensor[rows])
 
     @abstractmethod
     def _log_probs(self) -> Float[Tensor, "N V"]: ...
@@ -137,8 +137,8 @@ class NextToken(ABC):
         """Log-probabilities and ids of the ``k`` most probable tokens at each position, in decreasing order."""
         if not 1 <= k <= self.vocab_size:
             raise ValueError(f"top_k: k = {k} asked of a vocabulary of {self.vocab_size} tokens")
-        found = [self[rows]._log_probs().topk(k, dim=-1) for rows in self._chunks()]
-        return torch.cat([top.values for top in found]), torch.cat([top.indices for top in found])
+        chunks = [self[rows]._log_probs().topk(k, dim=-1) for rows in self._chunks()]
+        return torch.cat([top.values for top in chunks]), torch.cat([top.indices for top in chunks])
 
     def entropy(self) -> Float[Tensor, "N"]:
         """Entropy at each position, in nats."""
@@ -174,8 +174,8 @@ class NextToken(ABC):
         expect_truncation("sample", top_k, top_p)
 
         def draw(rows: slice) -> Tensor:
-            kept = truncated(self[rows]._log_probs() / temperature, top_k, top_p)
-            return torch.multinomial(kept.softmax(-1), num_samples, replacement=True, generator=generator)
+            log_probs = truncated(self[rows]._log_probs() / temperature, top_k, top_p)
+            return torch.multinomial(log_probs.softmax(-1), num_samples, replacement=True, generator=generator)
 
         return concatenate_chunks(draw, self._chunks())
 
@@ -245,8 +245,8 @@ def log_complement(log_probs: Float[Tensor, "N V"], ids: Int[Tensor, "N K"]) -> 
     best = log_probs.detach().argmax(-1, keepdim=True)
     others = logsumexp_finite(log_probs.scatter(1, best, -torch.inf))[:, None]
     others = others.masked_fill(others == -torch.inf, math.log(torch.finfo(log_probs.dtype).tiny))
-    asked = log_probs.gather(1, ids)
-    dominant = (ids == best) & (asked > -math.log(2))
+    at_ids = log_probs.gather(1, ids)
+    dominant = (ids == best) & (at_ids > -math.log(2))
     # what the sum answers is taken out before log1p, whose gradient is infinite at P = 1
-    small = torch.log1p(-asked.masked_fill(dominant, -torch.inf).exp())
+    small = torch.log1p(-at_ids.masked_fill(dominant, -torch.inf).exp())
     return torch.where(dominant, others, small)

@@ -73,7 +73,7 @@ class Scores(NextToken):
 
     def shared(self) -> list[Tensor]:
         """The output embedding, and what stored entries are made of."""
-        return [*self.vocabulary.shared(), *(own for stored in self.stored.values() for own in stored.shared())]
+        return [*self.vocabulary.shared(), *(tensor for stored in self.stored.values() for tensor in stored.shared())]
 
     def dense(self, single_pass: SinglePass | None = None) -> Float[Tensor, "N V"]:
         """Unnormalised scores after the edits, without the stored entries."""
@@ -122,7 +122,7 @@ class Scores(NextToken):
             return self.dense().log_softmax(-1)
         scores, stored, total = self._lowered(self.dense())
         for entries in stored.values():
-            scores = entries.added_to(scores)
+            scores = entries.add_to_(scores)
         return scores - total
 
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
@@ -145,9 +145,9 @@ class Scores(NextToken):
         edited: dict[str, Tensor] = {}
         untaken = torch.ones_like(ids, dtype=torch.bool)
         for edit in reversed(touched):  # the latest change of a token is the one that stands
-            own = edit.holds(ids, self.vocab_size) & untaken
-            untaken = untaken & ~own
-            share = dense.masked_fill(~own, -torch.inf)
+            changed = edit.holds(ids, self.vocab_size) & untaken
+            untaken = untaken & ~changed
+            share = dense.masked_fill(~changed, -torch.inf)
             edited[edit.source] = log_add_exp(edited[edit.source], share) if edit.source in edited else share
         shares = {self.name: dense.masked_fill(~untaken, -torch.inf), **dict(reversed(edited.items()))}
         for name, entries in stored.items():

@@ -14,7 +14,7 @@ from nextword.functional.streamed.weight_gradient import Factors, GradientCollec
 
 
 def chooses_precision(device: torch.device) -> bool:
-    """Whether autocast or a compiler decides how products are computed, which they do for torch's own operations."""
+    """Whether autocast or a compiler decides how products are computed; they know torch's operations, not ours."""
     return torch.compiler.is_compiling() or torch.is_autocast_enabled(device.type)
 
 
@@ -53,7 +53,7 @@ class _DenseProducts(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.collector = collector
         ctx.save_for_backward(weight, states)
-        # `data`: tensors of their own in one block of memory, for autograd lets no view of several be changed in place
+        # `data`: separate tensors in one block of memory; autograd lets none of several views be changed in place
         return tuple(part.data for part in torch.split(F.linear(states, weight, bias), sizes))
 
     @staticmethod
@@ -63,7 +63,7 @@ class _DenseProducts(torch.autograd.Function):
         gradient = _joined(gradients)
         factors, of_weight = Factors(gradient.T, states), None
         if needs_weight and ctx.collector is None:
-            of_weight = factors.added_to(None, weight.shape).to(weight.dtype)
+            of_weight = factors.add_to_(None, weight.shape).to(weight.dtype)
         elif needs_weight:
             ctx.collector.add_factors(factors)
         return (

@@ -25,7 +25,7 @@ class _GroupedProduct(torch.autograd.Function):
 
     Written out because autograd would make a (V, D) gradient for every group and add them up, and would keep a copy of
     every picked row until then. Here rows are picked again in the backward pass, and each group's gradient is added
-    to its own rows alone.
+    to its rows alone.
     """
 
     @staticmethod

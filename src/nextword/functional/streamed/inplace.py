@@ -20,7 +20,7 @@ def softmax_at_(
     The exponentials take the place of the scores. Both results are relative to the row's peak.
 
     Args:
-        scores: Dense scores that nobody else reads; no row is ``-inf`` throughout. They hold exponentials afterwards.
+        scores: Dense scores, read nowhere else; no row is ``-inf`` throughout. They hold exponentials afterwards.
         ids: Tokens.
         single_pass: With one, the gradient takes the place of the exponentials; otherwise the backward pass makes one
             more (N, V) tensor.
@@ -78,7 +78,7 @@ def overwrite_(
     The overwritten scores get no gradient.
 
     Args:
-        scores: Dense scores that nobody else reads.
+        scores: Dense scores, read nowhere else.
         ids: Tokens to overwrite; those present in a row must differ, or agree in value.
         values: What to write.
         present: Which columns count.

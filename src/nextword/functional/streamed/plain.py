@@ -36,7 +36,7 @@ def dense_products(
     single_pass: object = None,
 ) -> list[Float[Tensor, "_R V"]]:
     """One product for each set of states."""
-    return [own @ weight.T + (0.0 if bias is None else bias) for own in states]
+    return [part @ weight.T + (0.0 if bias is None else bias) for part in states]
 
 
 def picked_product(
@@ -53,7 +53,7 @@ def grouped_product(
     single_pass: object = None,
 ) -> list[Float[Tensor, "_R _K"]]:
     """One product for each group."""
-    return [own @ weight[group].T for own, group in zip(states, ids, strict=True)]
+    return [part @ weight[group].T for part, group in zip(states, ids, strict=True)]
 
 
 def softmax_at_(

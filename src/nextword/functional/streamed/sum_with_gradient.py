@@ -1,7 +1,7 @@
 """Sums over all rows whose gradient is made chunk by chunk, in the pass that makes the sum.
 
-Of a sum the gradient is known but for one factor as soon as its value is. So a chunk of dense scores is computed,
-asked, turned into gradients and dropped before the next one is computed: nothing is kept or computed twice.
+The gradient of a sum is that of its terms times one number, which the backward pass brings. So each chunk of scores is
+computed, turned into gradients and dropped before the next one is computed; the backward pass multiplies by the number.
 """
 
 from __future__ import annotations
@@ -115,15 +115,15 @@ def _forward_and_backward(
             leaves = [row.detach()[chunk].requires_grad_(row.requires_grad) for row in rows]
             total = compute(chunk, leaves, single_pass)
             totals.append(total.detach())
-            learned = [leaf for leaf in leaves if leaf.requires_grad]
-            made = torch.autograd.grad(total, [*learned, *weights], allow_unused=True) if total.requires_grad else ()
-            gradients = iter(made)
+            inputs = [*(leaf for leaf in leaves if leaf.requires_grad), *weights]
+            gradients = torch.autograd.grad(total, inputs, allow_unused=True) if total.requires_grad else ()
+            parts = iter(gradients)
             for gradient in of_rows:
-                part = next(gradients, None) if gradient is not None else None
+                part = next(parts, None) if gradient is not None else None
                 if gradient is not None and part is not None:
                     gradient[chunk] = part
-            uses = Counter(_address(part) for part in made if part is not None)
-            for collector, part in zip(single_pass.collectors, gradients, strict=False):
+            uses = Counter(_address(part) for part in gradients if part is not None)
+            for collector, part in zip(single_pass.collectors, parts, strict=False):
                 if part is not None:  # autograd gives one and the same tensor to both terms of a sum
                     collector.add(part, shared=uses[_address(part)] > 1)
             for collector in single_pass.collectors:

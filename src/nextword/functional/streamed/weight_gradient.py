@@ -30,8 +30,8 @@ class Factors(NamedTuple):
         """How many numbers both factors have."""
         return (2 * self.left._nnz() if self.left.is_sparse else self.left.numel()) + self.right.numel()
 
-    def added_to(self, total: Tensor | None, shape: torch.Size) -> Tensor:
-        """``total`` (V, D) with the product added in place; a new tensor of that shape where ``total`` is None."""
+    def add_to_(self, total: Tensor | None, shape: torch.Size) -> Tensor:
+        """Adds the product to ``total`` (V, D) in place, and returns it; a new tensor where ``total`` is None."""
         dtype = torch.promote_types(self.left.dtype, torch.float32)
         if self.blocks is None:
             if total is None:
@@ -43,7 +43,7 @@ class Factors(NamedTuple):
             total = self.right.new_zeros(shape, dtype=dtype)
         for rows, weight_rows in self.blocks:
             block = Factors(self.left[rows], self.right)
-            total.index_copy_(0, weight_rows, block.added_to(total.index_select(0, weight_rows), shape))
+            total.index_copy_(0, weight_rows, block.add_to_(total.index_select(0, weight_rows), shape))
         return total
 
 
@@ -66,7 +66,7 @@ class GradientCollector:
 
         Args:
             gradient: Of the weight's shape.
-            shared: Whether somebody else reads this tensor, so that nothing may be added to it in place.
+            shared: Whether it is read elsewhere too, so that nothing may be added to it in place.
         """
         if self._total is not None:
             self._total.add_(gradient)
@@ -76,7 +76,7 @@ class GradientCollector:
 
     def add_factors(self, factors: Factors) -> None:
         """Adds the product of two factors, to be multiplied later."""
-        # its tensors know the graph that they came from, which leads back here: a circle that nobody would collect
+        # detached: their graph leads back to this collector, and Python does not collect circles through torch's graphs
         left, right, blocks = factors
         self._factors.append(Factors(left.detach(), right.detach(), blocks))
 
@@ -99,20 +99,19 @@ class GradientCollector:
         # the first product makes the tensor that all others are added to, which is dear where it has few rows
         self._factors.sort(key=lambda part: part.numel)
         while self._factors:
-            self._total = self._factors.pop().added_to(self._total, self._shape)
+            self._total = self._factors.pop().add_to_(self._total, self._shape)
         return self._total
 
 
 class SinglePass:
-    """A promise about graphs, and where the gradients of weights go.
+    """A graph that is traversed backwards once, right after it is recorded, and then dropped.
 
-    Whoever makes one and passes it to a computation promises to traverse the graph of that computation backwards at
-    most once, at once, and to keep nothing of it. In return, functions that are passed one
+    The caller who makes one promises that, and hands it to the functions that record the graph. These may then
 
     - write gradients over what they saved for the backward pass, instead of into new (N, V) tensors;
-    - add the gradient of a weight that has a collector here to that collector, and return none to autograd.
+    - add the gradient of a weight to its collector, and return none to autograd.
 
-    A function that ignores it is as right: autograd then gives the gradient, which whoever made the pass adds.
+    A function that is not handed one gives its gradients to autograd as usual, and the caller adds them.
 
     Args:
         weights: Those whose gradients are collected.
@@ -126,4 +125,4 @@ class SinglePass:
     def collector(self, weight: Tensor) -> GradientCollector | None:
         """Where the gradient of this very tensor is collected; None where autograd is to give it."""
         pairs = zip(self._weights, self.collectors, strict=True)
-        return next((collector for own, collector in pairs if own is weight), None)
+        return next((collector for tensor, collector in pairs if tensor is weight), None)

@@ -285,11 +285,11 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
 
 def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
     """Raises ValueError where a factor is not the one that :func:`prove_output_layer` finds."""
-    found = prove_output_layer(backbone)
-    if abs(found / saved - 1) > 2e-2:  # half precision measures it to one percent
+    scale = prove_output_layer(backbone)
+    if abs(scale / saved - 1) > 2e-2:  # half precision measures it to one percent
         raise ValueError(
             f"state_scale: {saved:g} in the configuration, but {type(backbone).__name__} gives its output layer "
-            f"{found:g} times its last hidden state; put this number there, or null"
+            f"{scale:g} times its last hidden state; put this number there, or null"
         )
 
 
@@ -308,5 +308,5 @@ def _ratio(states: Tensor, hidden: Tensor) -> float:
     if not torch.allclose(states, ratio * hidden, rtol=1e-2, atol=1e-3):
         return 1.0
     # measured in half precision the factor has few digits, so one that is known is taken exactly
-    known = [exact for exact in (1.0, hidden.shape[-1] ** -0.5) if abs(ratio / exact - 1) < 1e-2]
-    return known[0] if known else ratio
+    exact = [number for number in (1.0, hidden.shape[-1] ** -0.5) if abs(ratio / number - 1) < 1e-2]
+    return exact[0] if exact else ratio
