@@ -24,14 +24,14 @@ class LinearVocabulary:
     def size(self) -> int:
         return len(self.weight)
 
-    def __call__(self, states: Tensor) -> Tensor:
+    def __call__(self, states: Tensor, single_pass: object = None) -> Tensor:
         return torch.nn.functional.linear(states, self.weight, self.bias)
 
-    def scores_of(self, states: Tensor, ids: Tensor) -> Tensor:
+    def scores_of(self, states: Tensor, ids: Tensor, single_pass: object = None) -> Tensor:
         scores = states @ self.weight[ids].mT
         return scores if self.bias is None else scores + self.bias[ids][:, None]
 
-    def each(self, states: Sequence[Tensor]) -> list[Tensor]:
+    def each(self, states: Sequence[Tensor], single_pass: object = None) -> list[Tensor]:
         return [self(own) for own in states]
 
     def map(self, change: object) -> LinearVocabulary:
@@ -40,7 +40,9 @@ class LinearVocabulary:
     def shared(self) -> list[Tensor]:
         return [self.weight] if self.bias is None else [self.weight, self.bias]
 
-    def scores_of_groups(self, states: Sequence[Tensor], ids: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
+    def scores_of_groups(
+        self, states: Sequence[Tensor], ids: Sequence[Tensor], rows: Sequence[Tensor], single_pass: object = None
+    ) -> list[Tensor]:
         return [self(own)[:, group] for own, group in zip(states, ids, strict=True)]
 
 
