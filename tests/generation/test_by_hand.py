@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 import nextword as nw
-from nextword.memory.history import history_of
+from nextword.memory.kv_cache import history_of
 from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, headed, pairs, prompt
 from tests.helpers.recomputation import TOLERANCE
 

@@ -27,7 +27,7 @@ from nextword.distribution import Scores
 from nextword.functional.entries import Entries
 from nextword.heads import Head, HeadConfig
 from nextword.heads import registry as heads
-from nextword.memory.history import History
+from nextword.memory.growing_history import GrowingHistory
 from tests.helpers import planted_conditioners as planted
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}
@@ -279,19 +279,19 @@ def test_dropout_in_evaluation_is_found(plant: Callable[..., CheckReport]) -> No
 def test_history_that_stays_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = conditioned({"conditioner": "lmh", "start": "random"})
     assert nw.check(model, lengths=[6]).passed
-    monkeypatch.setattr(History, "reorder", lambda self, index: None)
+    monkeypatch.setattr(GrowingHistory, "reorder", lambda self, index: None)
     assert failed(nw.check(model, lengths=[6])) == {"cache, reordered"}
 
 
 def test_history_that_forgets_the_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    of_source = History.of_source
+    of_source = GrowingHistory.of_source
 
-    def forgetful(self: History, make: Any) -> dict[str, Tensor]:
+    def forgetful(self: GrowingHistory, make: Any) -> dict[str, Tensor]:
         again, kept = self.knows_source, of_source(self, make)
         return {name: torch.zeros_like(thing) if again else thing for name, thing in kept.items()}
 
     model = conditioned({"conditioner": "lmh", "start": "random"})
-    monkeypatch.setattr(History, "of_source", forgetful)
+    monkeypatch.setattr(GrowingHistory, "of_source", forgetful)
     assert failed(nw.check(model, lengths=[6])) == STEPS
 
 
