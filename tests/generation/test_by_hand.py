@@ -107,7 +107,7 @@ def test_cache_keeps_its_class_and_length() -> None:
     """Other code asks a cache what it is and counts its layers."""
     reader = Reader(headed("gpt2", "cache"))
     reader.read(prompt())
-    assert isinstance(reader.cache, DynamicCache)
+    assert type(reader.cache) is DynamicCache
     assert len(reader.cache) == 3
     assert reader.cache.is_croppable
     assert not reader.cache.is_compileable

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nextword.memory.growing_history import GrowingHistory
-from tests.memory.test_history import BEFORE, Text
+from tests.helpers.remembered_text import BEFORE, Text
 
 
 @torch.no_grad()
@@ -22,9 +22,9 @@ def test_cropped_places_are_forgotten() -> None:
 @torch.no_grad()
 def test_a_crop_of_everything_begins_anew_with_the_same_source() -> None:
     text = Text(GrowingHistory())
-    text.read(5)
+    text.read(80)
     text.history.of_source(lambda: {"local": torch.ones(3, 1)})
-    text.history.crop(-5)
+    text.history.crop(-80)
     text.ids, text.keys = text.ids[:, :0], text.keys[:, :0]
     assert text.history.length == 0
     text.read(2)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nextword.memory.static_history import StaticHistory
-from tests.memory.test_history import Text
+from tests.helpers.remembered_text import Text
 
 
 def addresses(history: StaticHistory) -> set[int]:
