@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nextword.training.adapters import adapted
+from nextword.training.adapters import lora_adapters
 from nextword.training.learning_rates import trained_groups
 from nextword.training.settings import TrainingSettings
 
@@ -23,7 +23,7 @@ def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> 
     Raises:
         ValueError: The settings ask for what the model cannot give.
     """
-    with _frozen(model, settings.freeze_output_embeddings), adapted(model, settings.lora, seed):
+    with _frozen(model, settings.freeze_output_embeddings), lora_adapters(model, settings.lora, seed):
         yield
 
 
@@ -43,7 +43,7 @@ def _frozen(model: PreTrainedModel, freeze: bool) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def trained_parts(model: PreTrainedModel, settings: TrainingSettings) -> list[str]:
+def trained_group_names(model: PreTrainedModel, settings: TrainingSettings) -> list[str]:
     """Names of the groups of parameters that would be trained.
 
     Raises:
@@ -87,10 +87,10 @@ def _outermost(module: torch.nn.Module, name: str, taken: set[int]) -> Iterator[
         yield from _outermost(child, f"{inside}{key}", taken)
 
 
-def with_own_rates(settings: TrainingSettings, model: PreTrainedModel) -> TrainingSettings:
+def with_applicable_rates(settings: TrainingSettings, model: PreTrainedModel) -> TrainingSettings:
     """The settings with the learning rates of those parts only that the model trains."""
     if not settings.learning_rates:
         return settings
-    parts = trained_parts(model, settings)
+    parts = trained_group_names(model, settings)
     rates = {name: rate for name, rate in settings.learning_rates.items() if name in parts}
     return settings.model_copy(update={"learning_rates": rates})
