@@ -121,8 +121,8 @@ def training_counts(task: Task, tokenizer: PreTrainedTokenizerBase) -> TokenCoun
     counts = np.zeros(len(tokenizer), dtype=np.int64)
     for rows in _labels(task.training(tokenizer)):
         labels = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
-        found = np.bincount(labels[labels != IGNORED], minlength=len(counts))
-        counts = np.pad(counts, (0, len(found) - len(counts))) + found
+        more = np.bincount(labels[labels != IGNORED], minlength=len(counts))
+        counts = np.pad(counts, (0, len(more) - len(counts))) + more
     return TokenCounts(counts, tokenizer=tokenizer_fingerprint(tokenizer), source="the training text")
 
 

@@ -101,7 +101,7 @@ class ComparisonFolder:
             raise ValueError(f"{self.path} is a file; --out names a folder")
         path = self.path / CLAIM
         if not path.exists():
-            if self.path.is_dir() and any(found.name not in LOCK_FILES for found in self.path.iterdir()):
+            if self.path.is_dir() and any(file.name not in LOCK_FILES for file in self.path.iterdir()):
                 raise ValueError(f"{self.path} is not empty and holds no comparison; choose another folder (--out)")
         elif self._has_begun():
             wanted = _fingerprint(config, task)

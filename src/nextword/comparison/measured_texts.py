@@ -103,9 +103,9 @@ def _with_counts_files(metric: str | dict[str, Any], start: CommonStart) -> str 
 
 def _measure(title: str, config: EvaluateConfig, setting: Setting, command: str) -> EvaluationResults:
     path, key = setting.folder.texts / f"{slug(title)}.json", _key(config, setting)
-    kept = _stored(path)
-    if kept is not None and kept.key == key:
-        return kept.results
+    earlier = _stored(path)
+    if earlier is not None and earlier.key == key:
+        return earlier.results
     with setting.stages("texts", title) as advanced:
         results = evaluate(config, _Share(config, setting.task.texts(), advanced), command)
     results = results.model_copy(update={"settings": _with_relative_paths(results.settings, setting.folder)})
@@ -128,8 +128,8 @@ def _key(config: EvaluateConfig, setting: Setting) -> str:
     counts = [path for path in (setting.start.counts, setting.start.test_counts) if path is not None]
     sums = [_sha256(file) for file in [*files, *counts]]
     settings = _with_relative_paths(config.model_dump(mode="json"), setting.folder)
-    asked = json.dumps([nextword.__version__, settings, sums], sort_keys=True)
-    return hashlib.sha256(asked.encode()).hexdigest()
+    content = json.dumps([nextword.__version__, settings, sums], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:

@@ -207,8 +207,8 @@ def _load_trained(run: Run, setting: Setting) -> Any:
 
 def _measure(run: Run, setting: Setting, model: Any) -> Measured:
     """The task's measurements; the model is left with what was tuned."""
-    method, kept = run.method, setting.folder.measured(run.method, run.seed)
-    measured = _stored(kept)
+    method, path = run.method, setting.folder.measured(run.method, run.seed)
+    measured = _stored(path)
     if measured is not None:
         if measured.tuned:
             model.configure_head(**measured.tuned)
@@ -223,7 +223,7 @@ def _measure(run: Run, setting: Setting, model: Any) -> Measured:
     measured = Measured(evaluation=evaluation, tuned=tuned)
     if setting.task.texts() is not None:
         setting.folder.forget(method, run.seed)  # texts that were not written after this measurement
-        measured.save(kept)
+        measured.save(path)
     return measured
 
 

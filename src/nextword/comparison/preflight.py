@@ -125,11 +125,11 @@ def _check_generation(model: Any, method: Method, task: Task) -> None:
     if task.texts() is None:
         raise ValueError("generation: this task has the methods write no texts")
     prompt = torch.zeros(1, 1, dtype=torch.long)
-    given = {"attention_mask": prompt + 1}
+    arguments = {"attention_mask": prompt + 1}
     if method.conditioner is not None:
-        given |= {"aux_input_ids": prompt, "aux_attention_mask": prompt + 1}
-        given |= {"source_ids": prompt, "source_places": prompt} if model.next_word_head.reads_source else {}
+        arguments |= {"aux_input_ids": prompt, "aux_attention_mask": prompt + 1}
+        arguments |= {"source_ids": prompt, "source_places": prompt} if model.next_word_head.reads_source else {}
     try:
-        model.eval().generate(prompt, **given, max_new_tokens=2, **method.generation)
+        model.eval().generate(prompt, **arguments, max_new_tokens=2, **method.generation)
     except (TypeError, ValueError) as problem:
         raise ValueError(f"generation: {problem}") from problem

@@ -24,7 +24,7 @@ MIB = 2**20
 class StepClock(StatefulCallback):
     """Times each optimiser step. Checkpoints keep the times, so that a resumed training reports all of them."""
 
-    kept = ("total", "seconds")
+    checkpointed = ("total", "seconds")
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -78,7 +78,7 @@ class PeakMemory(StatefulCallback):
     what lives between steps.
     """
 
-    kept = ("mib",)
+    checkpointed = ("mib",)
 
     def __init__(self) -> None:
         self._before: float | None = None
@@ -162,11 +162,11 @@ def _peak_bytes(recorded: profile) -> int:
 def _stderr_silenced() -> Iterator[None]:
     """The profiler's C++ side announces itself on file descriptor 2, in the middle of the user's progress bar."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr = os.dup(2)
     try:
         with open(os.devnull, "w", encoding="utf-8") as nowhere:
             os.dup2(nowhere.fileno(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)

@@ -17,7 +17,7 @@ class RunningLoss(StatefulCallback):
     steps since the checkpoint only.
     """
 
-    kept = ("summed", "since")
+    checkpointed = ("summed", "since")
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer

@@ -9,16 +9,16 @@ from transformers.trainer_callback import ExportableState
 
 
 class StatefulCallback(TrainerCallback, ExportableState):
-    """A callback whose attributes named in :attr:`kept` lie in every checkpoint, so that a resumed training has them.
+    """Its attributes named in :attr:`checkpointed` lie in every checkpoint, so that a resumed training has them.
 
-    Trainer's own way to restore callbacks makes new objects of them, of which whoever made the first knows nothing.
+    Trainer's own way to restore callbacks makes new objects, and who holds the first ones never sees them.
     """
 
-    kept: ClassVar[tuple[str, ...]]
+    checkpointed: ClassVar[tuple[str, ...]]
 
     def state(self) -> dict[str, Any]:
         """What Trainer writes into a checkpoint."""
-        return {"args": {}, "attributes": {name: getattr(self, name) for name in self.kept}}
+        return {"args": {}, "attributes": {name: getattr(self, name) for name in self.checkpointed}}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Goes on from the checkpoint, where there is one."""
