@@ -127,12 +127,10 @@ def test_debug_keeps_the_traceback(monkeypatch):
 
 
 def test_ctrl_c_says_what_is_finished_and_how_to_go_on(tmp_path, monkeypatch):
-    from nextword.comparison import all_methods as module
-
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "carry_out", interrupted)
+    monkeypatch.setattr("nextword.comparison.all_methods.carry_out", interrupted)
     monkeypatch.setattr(sys, "argv", ["nextword", "compare", "quickstart", "a b=1"])
     stopped = run(*COMPARE, "--out", tmp_path, *SMALL)
     assert stopped.exit_code == 130

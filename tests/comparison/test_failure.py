@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.comparison import all_methods as module
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
 from nextword.comparison.recipe import configured
 from nextword.records import DiskFullError, Evaluation, MetricValue, Results
@@ -93,7 +92,7 @@ def test_what_would_meet_every_run_ends_the_comparison(tmp_path, monkeypatch, pr
     def gone(*_):
         raise problem
 
-    monkeypatch.setattr(module, "carry_out", gone)
+    monkeypatch.setattr("nextword.comparison.all_methods.carry_out", gone)
     with pytest.raises(raised):
         compare(configured(RECIPE), tmp_path)
 

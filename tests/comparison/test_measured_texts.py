@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 from nextword import extras
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
 from nextword.comparison.recipe import configured
-from nextword.comparison.shown_examples import marked, written_examples
+from nextword.comparison.shown_examples import marked_text, written_examples
 from nextword.evaluation import evaluate
 from nextword.frequency import TokenCounts
 from nextword.metrics.unigram_kl import unigram_kl
@@ -273,13 +273,13 @@ def test_rare_tokens_are_marked_and_characters_stay_whole():
     assert len(ids) == 7  # three bytes of one character
     rare = np.zeros(260, dtype=bool)
     rare[ids[3]] = True
-    found = marked("someone", ids, rare, tokenizer)
+    found = marked_text("someone", ids, rare, tokenizer)
     assert [(span.text, span.very_rare) for span in found.spans] == [("ab", False), ("뷁", True), ("c!", False)]
     assert found.very_rare == 1 / 7
-    cut = marked("someone", ids[:4], rare, tokenizer)
+    cut = marked_text("someone", ids[:4], rare, tokenizer)
     assert [(span.text, span.very_rare) for span in cut.spans] == [("ab", False), ("\N{REPLACEMENT CHARACTER}", True)]
-    assert marked("someone", [], rare, tokenizer).very_rare == 0
-    assert marked("someone", [300], rare[:3], tokenizer).very_rare == 1
+    assert marked_text("someone", [], rare, tokenizer).very_rare == 0
+    assert marked_text("someone", [300], rare[:3], tokenizer).very_rare == 1
 
 
 def test_texts_that_cannot_be_measured_are_refused_before_anything_is_trained(tmp_path, monkeypatch):

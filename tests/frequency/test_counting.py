@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict, IterableDataset, load_dataset
 
-from nextword.corpora import open as corpora
 from nextword.frequency import TokenCounts, count_tokens, counting, tokenizer_fingerprint
 from nextword.frequency.partial import partial_path
 from nextword.tasks.parts.bpe import token_ids, trained_tokenizer
@@ -35,7 +34,7 @@ def of_rows(rows: list[str]) -> list[int]:
 @pytest.fixture
 def text_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that is cut into many pieces, also within lines and characters."""
-    monkeypatch.setattr(corpora, "SPAN", 37)
+    monkeypatch.setattr("nextword.corpora.open.SPAN", 37)
     path = tmp_path / "train.txt"
     path.write_bytes(TEXT.encode())
     return path
@@ -50,7 +49,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("span", [1, 2, 37, 10_000])
 def test_a_text_file_counts_as_the_task_does(span: int, text_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpora, "SPAN", span)
+    monkeypatch.setattr("nextword.corpora.open.SPAN", span)
     if span == 1:  # every byte a piece of its own: a short file will do
         text_file.write_bytes(TEXT[:90].encode())
     counted = count_tokens(text_file, TOKENIZER)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.memory.history import History
+from nextword.memory.growing_history import GrowingHistory
 from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, HEADS, NEW, backbone, headed, pairs, prompt
 from tests.helpers.recomputation import assert_as_recomputed, generated
 
@@ -36,13 +36,13 @@ def assistant(family: str, head: str | None) -> Any:
 def crops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many places each crop of a history took back."""
     taken: list[int] = []
-    crop = History.crop
+    crop = GrowingHistory.crop
 
-    def counted(self: History, change: int) -> None:
+    def counted(self: GrowingHistory, change: int) -> None:
         taken.append(-change)
         crop(self, change)
 
-    monkeypatch.setattr(History, "crop", counted)
+    monkeypatch.setattr(GrowingHistory, "crop", counted)
     return taken
 
 

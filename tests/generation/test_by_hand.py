@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 import nextword as nw
-from nextword.memory.history import history_of
+from nextword.memory.kv_cache import history_of
 from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, headed, pairs, prompt
 from tests.helpers.recomputation import TOLERANCE
 
@@ -107,7 +107,7 @@ def test_cache_keeps_its_class_and_length() -> None:
     """Other code asks a cache what it is and counts its layers."""
     reader = Reader(headed("gpt2", "cache"))
     reader.read(prompt())
-    assert isinstance(reader.cache, DynamicCache)
+    assert type(reader.cache) is DynamicCache
     assert len(reader.cache) == 3
     assert reader.cache.is_croppable
     assert not reader.cache.is_compileable

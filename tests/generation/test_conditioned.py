@@ -13,7 +13,9 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import StaticCache
 
-from nextword.memory.history import History, StaticHistory, history_of
+from nextword.memory.growing_history import GrowingHistory
+from nextword.memory.kv_cache import history_of
+from nextword.memory.static_history import StaticHistory
 from tests.generation.test_modes import MODES
 from tests.helpers.conditioned_models import COPYING, conditioned, rows_of, texts, with_words
 from tests.helpers.generating_models import HEADS, NEW, backbone, left_padded, prompt
@@ -279,5 +281,5 @@ def test_rows_that_move_across_rows_take_their_text_along(
 
     with torch.no_grad():
         assert torch.allclose(after(), expected, rtol=0, atol=TOLERANCE)
-        monkeypatch.setattr(History, "reorder", lambda self, index: None)
+        monkeypatch.setattr(GrowingHistory, "reorder", lambda self, index: None)
         assert (after() - expected).abs().max() > NOTICED

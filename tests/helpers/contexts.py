@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nextword.context import Context, Layout, Source
 from nextword.heads import Dimensions, Head, parse_head, registry
-from nextword.memory.history import History
+from nextword.memory.growing_history import GrowingHistory
 
 
 @dataclass
@@ -70,7 +70,7 @@ def decoder_context(
     counted = torch.ones_like(ids, dtype=torch.bool) if counted is None else counted
     valid = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
     row, place = counted.nonzero(as_tuple=True)
-    history = History()
+    history = GrowingHistory()
     inputs = head.inputs(states, layers[: head.layers], valid, history)
     memory, _ = history.append(ids, valid, head.streams(states, inputs))
     memory = replace(memory, labels=labels) if head.remembers else None

@@ -20,7 +20,7 @@ from nextword.context import Context
 from nextword.distribution import NextToken, Scores
 from nextword.functional.entries import Entries
 from nextword.heads import Head, HeadConfig, registry
-from nextword.memory.history import History
+from nextword.memory.growing_history import GrowingHistory
 from tests.helpers import planted
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}
@@ -197,9 +197,9 @@ def test_places_counted_from_the_padding_are_found(plant: Callable[..., CheckRep
 
 
 def test_history_that_forgets_is_found(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    append = History.append
+    append = GrowingHistory.append
 
-    def forgetful(self: History, ids: Tensor, valid: Tensor, streams: Any) -> Any:
+    def forgetful(self: GrowingHistory, ids: Tensor, valid: Tensor, streams: Any) -> Any:
         memory, past = append(self, ids, valid, streams)
         kept = memory.valid.clone()
         kept[:, :past] = False
@@ -207,13 +207,13 @@ def test_history_that_forgets_is_found(backbone: GPT2LMHeadModel, monkeypatch: p
 
     model = nw.attach(backbone, "cache")
     assert nw.check(model, lengths=[6]).passed
-    monkeypatch.setattr(History, "append", forgetful)
+    monkeypatch.setattr(GrowingHistory, "append", forgetful)
     assert failed(nw.check(model, lengths=[6])) == STEPS
 
 
 def test_history_that_stays_behind_is_found(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beam search moves the keys and values; what the head remembers stays with the wrong sequence."""
-    monkeypatch.setattr(History, "reorder", lambda self, index: None)
+    monkeypatch.setattr(GrowingHistory, "reorder", lambda self, index: None)
     assert failed(nw.check(nw.attach(backbone, "softmax"), lengths=[6])) == set()
     assert failed(nw.check(nw.attach(backbone, "cache"), lengths=[6])) == {"cache, reordered"}
 

@@ -27,8 +27,8 @@ from nextword.distribution import Scores
 from nextword.functional.entries import Entries
 from nextword.heads import Head, HeadConfig
 from nextword.heads import registry as heads
-from nextword.memory.history import History
-from tests.helpers import planted_conditioners as planted
+from nextword.memory.growing_history import GrowingHistory
+from tests.helpers import planted_conditioners
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}
 ROWS = ("auxiliary text", "auxiliary padding")
@@ -98,7 +98,7 @@ def plant_head(plant: Callable[..., CheckReport]) -> Iterator[Callable[..., Chec
             def forward(self, context: Context, mode: str | None = None) -> Scores:
                 return make(context)
 
-        return plant(planted.Right, "planted", start)
+        return plant(planted_conditioners.Right, "planted", start)
 
     yield check
     heads._entries = entries
@@ -143,7 +143,7 @@ def test_every_conditioner_passes_and_so_does_every_kind_of_head(conditioner: st
 
 
 def test_the_toys_are_right(plant: Callable[..., CheckReport], plant_head: Callable[..., CheckReport]) -> None:
-    plant(planted.Right).raise_if_failed()
+    plant(planted_conditioners.Right).raise_if_failed()
     plant_head(copying).raise_if_failed()
     plant_head(copying, "random").raise_if_failed()
 
@@ -240,16 +240,16 @@ def test_a_batch_pads_and_selects_them() -> None:
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
-        (planted.Deaf, {"auxiliary text"}),
-        (planted.DeafToMost, {"auxiliary text"}),
+        (planted_conditioners.Deaf, {"auxiliary text"}),
+        (planted_conditioners.DeafToMost, {"auxiliary text"}),
         # alone, a sequence has less padding
-        (planted.MeanOverPadding, {"auxiliary padding", "other sequences"}),
-        (planted.MaxOverPadding, {"auxiliary padding", "other sequences"}),
-        (planted.LastColumn, {"auxiliary padding", "other sequences"}),
+        (planted_conditioners.MeanOverPadding, {"auxiliary padding", "other sequences"}),
+        (planted_conditioners.MaxOverPadding, {"auxiliary padding", "other sequences"}),
+        (planted_conditioners.LastColumn, {"auxiliary padding", "other sequences"}),
         # another order has other neighbours, and one text everywhere another mean
-        (planted.MeanOverBatch, {"other sequences", "cache, reordered"}),
-        (planted.Neighbour, {"other sequences", "cache, reordered"}),
-        (planted.StaysBehind, {"cache, reordered"}),
+        (planted_conditioners.MeanOverBatch, {"other sequences", "cache, reordered"}),
+        (planted_conditioners.Neighbour, {"other sequences", "cache, reordered"}),
+        (planted_conditioners.StaysBehind, {"cache, reordered"}),
     ],
 )
 def test_planted_mistake_fails_in_its_row(
@@ -273,25 +273,25 @@ def test_leak_of_a_text_is_told_from_a_leak_of_the_sequence() -> None:
 
 
 def test_dropout_in_evaluation_is_found(plant: Callable[..., CheckReport]) -> None:
-    assert {"same twice", "auxiliary padding"} <= failed(plant(planted.Restless))
+    assert {"same twice", "auxiliary padding"} <= failed(plant(planted_conditioners.Restless))
 
 
 def test_history_that_stays_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = conditioned({"conditioner": "lmh", "start": "random"})
     assert nw.check(model, lengths=[6]).passed
-    monkeypatch.setattr(History, "reorder", lambda self, index: None)
+    monkeypatch.setattr(GrowingHistory, "reorder", lambda self, index: None)
     assert failed(nw.check(model, lengths=[6])) == {"cache, reordered"}
 
 
 def test_history_that_forgets_the_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    of_source = History.of_source
+    of_source = GrowingHistory.of_source
 
-    def forgetful(self: History, make: Any) -> dict[str, Tensor]:
+    def forgetful(self: GrowingHistory, make: Any) -> dict[str, Tensor]:
         again, kept = self.knows_source, of_source(self, make)
         return {name: torch.zeros_like(thing) if again else thing for name, thing in kept.items()}
 
     model = conditioned({"conditioner": "lmh", "start": "random"})
-    monkeypatch.setattr(History, "of_source", forgetful)
+    monkeypatch.setattr(GrowingHistory, "of_source", forgetful)
     assert failed(nw.check(model, lengths=[6])) == STEPS
 
 

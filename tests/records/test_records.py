@@ -25,7 +25,6 @@ from nextword.records import (
     TopWord,
     write_atomically,
 )
-from nextword.records import environment as its_environment
 
 
 def make_run(method: str = "Cache LM", seed: int = 1, value: float = 0.75, **changes: Any) -> RunRecord:
@@ -268,7 +267,7 @@ def test_environment_says_what_it_can() -> None:
 def test_commit_is_of_the_repository_the_library_is_tracked_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "records.py"
     file.write_text("", encoding="utf-8")
-    monkeypatch.setattr(its_environment, "__file__", str(file))
+    monkeypatch.setattr("nextword.records.environment.__file__", str(file))
     assert Environment.collect().commit is None
 
     def git(*arguments: str) -> str:

@@ -15,7 +15,7 @@ from nextword.report.comparison.main_table import Sheet, in_order, sheets
 from nextword.report.comparison.methods import methods
 from nextword.report.comparison.page import render
 from nextword.report.parts.columns import CONTINUATIONS, EXPANSIONS, layout_of
-from tests.helpers import written_results as written
+from tests.helpers import written_results
 from tests.helpers.expanded_results import (
     CONDITIONERS,
     KEYS,
@@ -150,8 +150,8 @@ def test_ways_keep_their_order_with_greedy_first() -> None:
 
 def test_layout_is_the_one_with_a_place_for_most_measures() -> None:
     assert layout_of(MEASURES) is EXPANSIONS
-    assert layout_of(written.MEASURES) is CONTINUATIONS
-    assert layout_of(written.MEASURES | MEASURES) is CONTINUATIONS
+    assert layout_of(written_results.MEASURES) is CONTINUATIONS
+    assert layout_of(written_results.MEASURES | MEASURES) is CONTINUATIONS
     assert layout_of({"perplexity": MEASURES["perplexity"]}) is CONTINUATIONS
 
 

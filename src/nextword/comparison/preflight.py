@@ -20,7 +20,7 @@ from nextword.registry import did_you_mean
 from nextword.training.adapters import expect_peft
 from nextword.training.learning_rates import GROUPS
 from nextword.training.settings import TrainingSettings, merged
-from nextword.training.trainable import trained_parts
+from nextword.training.trainable import trained_group_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -82,10 +82,10 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
         stages = stage_settings(method, common, config)
         try:
             for number, objective in enumerate(method.objectives):
-                model = built(copy.deepcopy(backbone), method, objective, encoder, counts)
+                model = build_method(copy.deepcopy(backbone), method, objective, encoder, counts)
                 for settings in stages[number : number + 1]:
                     asked |= settings.learning_rates.keys()
-                    trained |= dict.fromkeys(trained_parts(model, settings))
+                    trained |= dict.fromkeys(trained_group_names(model, settings))
             if method.trained_as:
                 model = nw.attach(model, with_counts(method.head, counts), TEST_TIME_OBJECTIVE)
             if method.generation:
@@ -99,7 +99,9 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
         logger.warning("training.learning_rates.%s has no effect: no method here trains that part", name)
 
 
-def built(backbone: PreTrainedModel, method: Method, objective: str, encoder: str | None, counts: Path | None) -> Any:
+def build_method(
+    backbone: PreTrainedModel, method: Method, objective: str, encoder: str | None, counts: Path | None
+) -> Any:
     """A method's model as one stage of its training begins, on this backbone.
 
     Args:
@@ -123,11 +125,11 @@ def _check_generation(model: Any, method: Method, task: Task) -> None:
     if task.texts() is None:
         raise ValueError("generation: this task has the methods write no texts")
     prompt = torch.zeros(1, 1, dtype=torch.long)
-    given = {"attention_mask": prompt + 1}
+    arguments = {"attention_mask": prompt + 1}
     if method.conditioner is not None:
-        given |= {"aux_input_ids": prompt, "aux_attention_mask": prompt + 1}
-        given |= {"source_ids": prompt, "source_places": prompt} if model.next_word_head.reads_source else {}
+        arguments |= {"aux_input_ids": prompt, "aux_attention_mask": prompt + 1}
+        arguments |= {"source_ids": prompt, "source_places": prompt} if model.next_word_head.reads_source else {}
     try:
-        model.eval().generate(prompt, **given, max_new_tokens=2, **method.generation)
+        model.eval().generate(prompt, **arguments, max_new_tokens=2, **method.generation)
     except (TypeError, ValueError) as problem:
         raise ValueError(f"generation: {problem}") from problem

@@ -7,7 +7,7 @@ from typing import Protocol
 from nextword.records import FailedRun, RunRecord
 
 
-class Progress(Protocol):
+class ComparisonWatcher(Protocol):
     """Told about each step of a comparison, in the order in which they happen."""
 
     def planned(self, runs: int, finished: int) -> None:
@@ -29,7 +29,7 @@ class Progress(Protocol):
         """A run ended with an error; the comparison goes on without it."""
 
 
-class Silent:
+class SilentWatcher:
     """Nobody is watching."""
 
     def planned(self, runs: int, finished: int) -> None:

@@ -12,7 +12,7 @@ from transformers import LogitsProcessorList
 
 from nextword.config import validated
 from nextword.heads import head_spec
-from nextword.memory.history import attach_history, decoder_cache, history_of, kv_length
+from nextword.memory.kv_cache import attach_history, decoder_cache, history_of, kv_length
 from nextword.model.forward.auxiliary_inputs import INPUTS, expect_one_text
 from nextword.model.forward.backbone_pass import expect_source
 from nextword.model.forward.decoder_inputs import too_long

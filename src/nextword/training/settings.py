@@ -103,6 +103,6 @@ def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str
     for alternatives in (LENGTHS, WARMUPS):
         if any(overrides.get(key) is not None for key in alternatives):
             values = {key: value for key, value in values.items() if key not in alternatives}
-    rates = [given.get("learning_rates") or {} for given in (values, overrides)]
+    rates = [settings.get("learning_rates") or {} for settings in (values, overrides)]
     both = {"learning_rates": {**rates[0], **rates[1]}} if all(isinstance(one, Mapping) for one in rates) else {}
     return validated(TrainingSettings, {**values, **overrides, **both}, where)

@@ -12,7 +12,8 @@ from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.context import Source
 from nextword.heads import head_spec
-from nextword.memory.history import History, kv_length
+from nextword.memory.history import History
+from nextword.memory.kv_cache import kv_length
 from nextword.model.forward.decoder_inputs import expect_ids, expect_known_ids, expect_vectors, valid_places
 
 INPUTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "source_places")

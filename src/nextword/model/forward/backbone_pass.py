@@ -13,7 +13,9 @@ from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.context import Memory, Source
 from nextword.heads import head_spec
-from nextword.memory.history import History, StaticHistory, attach_history, history_of, kv_length, new_cache
+from nextword.memory.growing_history import GrowingHistory
+from nextword.memory.history import History
+from nextword.memory.kv_cache import attach_history, history_of, kv_length, new_cache
 from nextword.model.forward.auxiliary_inputs import Auxiliary, auxiliary_of, put_in
 from nextword.model.forward.decoder_inputs import (
     DecoderInputs,
@@ -228,7 +230,7 @@ def _history(model: Any, inputs: dict[str, Any]) -> History | None:
     if kv_cache is None:
         wanted = inputs.get("use_cache", getattr(config, "use_cache", True)) and not model.training
         if not wanted:
-            return History()
+            return GrowingHistory()
         if model.config.is_encoder_decoder:
             config = model.get_decoder().config  # the model's own counts the encoder's layers
         kv_cache = new_cache(config)
@@ -239,7 +241,7 @@ def _history(model: Any, inputs: dict[str, Any]) -> History | None:
     if history is None:
         return attach_history(kv_cache, getattr(config, "max_position_embeddings", None))
     held = kv_length(kv_cache)
-    if not isinstance(history, StaticHistory) and held is not None and held != history.length + history.virtual:
+    if isinstance(history.length, int) and held is not None and held != history.length + history.virtual:
         raise ValueError(
             f"the KV cache holds {held} places and the head's history {history.length}: the cache was "
             "changed behind the model's back, or filled by the bare backbone after the head had seen it"

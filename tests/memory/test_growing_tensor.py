@@ -1,4 +1,4 @@
-"""A growing stream against plain concatenation: whatever happens to it, and what was handed out before."""
+"""A growing tensor against plain concatenation: whatever happens to it, and what was handed out before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nextword.memory.growing import Growing
+from nextword.memory.growing_tensor import GrowingTensor
 
 
 def new(places: int, rows: int = 2, seed: int = 0) -> Tensor:
@@ -22,7 +22,7 @@ def test_any_order_of_changes_is_as_with_concatenation() -> None:
     """200 random changes; nothing that was handed out on the way changes its value afterwards."""
     generator = torch.Generator().manual_seed(0)
     expected = new(5)
-    stream, handed = Growing(expected), []
+    stream, handed = GrowingTensor(expected), []
     for step in range(200):
         choice = int(torch.randint(8, (), generator=generator))
         if choice == 0 and expected.shape[1] > 4:
@@ -47,7 +47,7 @@ def test_any_order_of_changes_is_as_with_concatenation() -> None:
 
 @torch.no_grad()
 def test_a_window_keeps_the_last_places() -> None:
-    stream, everything = Growing(new(2)), new(2)
+    stream, everything = GrowingTensor(new(2)), new(2)
     for step in range(300):
         more = new(1 + step % 2, seed=step)
         everything = torch.cat([everything, more], 1)
@@ -61,7 +61,7 @@ def test_a_window_keeps_the_last_places() -> None:
 
 @torch.no_grad()
 def test_earlier_places_are_rarely_copied() -> None:
-    stream = Growing(new(100))
+    stream = GrowingTensor(new(100))
     blocks = set()
     for step in range(1_000):
         stream.append(new(1, seed=step))
@@ -72,7 +72,7 @@ def test_earlier_places_are_rarely_copied() -> None:
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda stream: pickle.loads(pickle.dumps(stream))])
 @torch.no_grad()
 def test_copies_part(copied: Any) -> None:
-    stream = Growing(new(4))
+    stream = GrowingTensor(new(4))
     stream.append(new(1))
     twin = copied(stream)
     stream.append(new(1, seed=1))
@@ -84,15 +84,15 @@ def test_copies_part(copied: Any) -> None:
 
 @torch.no_grad()
 def test_a_file_holds_no_room() -> None:
-    stream = Growing(new(1))
+    stream = GrowingTensor(new(1))
     stream.append(new(1))
     assert stream._block.shape[1] > 60
-    assert len(pickle.dumps(stream)) < len(pickle.dumps(Growing(new(60))))
+    assert len(pickle.dumps(stream)) < len(pickle.dumps(GrowingTensor(new(60))))
 
 
 def test_gradients_go_through() -> None:
     first, second = new(2).requires_grad_(), new(1, seed=1).requires_grad_()
-    stream = Growing(first)
+    stream = GrowingTensor(first)
     stream.append(second)
     kept = stream.places.square()
     with torch.no_grad():
@@ -105,14 +105,14 @@ def test_gradients_go_through() -> None:
 
 @torch.no_grad()
 def test_another_number_of_rows_is_refused() -> None:
-    stream = Growing(new(4))
+    stream = GrowingTensor(new(4))
     stream.append(new(1))
     with pytest.raises(RuntimeError, match="Sizes of tensors must match"):
         stream.append(new(1, rows=1))
 
 
 def test_inference_mode_and_no_grad_take_turns() -> None:
-    stream, expected = Growing(new(3)), new(3)
+    stream, expected = GrowingTensor(new(3)), new(3)
     for step in range(4):
         more = new(1, seed=step)
         with torch.inference_mode() if step % 2 else torch.no_grad():

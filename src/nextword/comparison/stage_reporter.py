@@ -6,13 +6,13 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from nextword.comparison.progress import Progress
+from nextword.comparison.progress import ComparisonWatcher
 
 
-class Stages:
+class StageReporter:
     """``with stages("softmax, seed 0", "training") as advanced`` brackets one stage."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: ComparisonWatcher) -> None:
         self.progress = progress
 
     @contextlib.contextmanager

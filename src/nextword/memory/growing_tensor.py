@@ -10,7 +10,7 @@ _ROOM, _SHARE = 64, 4
 """Places of room behind a grown stream: at least so many, and one for every so many places that it holds."""
 
 
-class Growing:
+class GrowingTensor:
     """Places (B, S, ...) with room for more behind them: a new place is written there and no earlier one is copied.
 
     Whoever was given :attr:`places` before keeps seeing the same values: what was handed out is never written again.
@@ -19,7 +19,7 @@ class Growing:
     Args:
         places: What the stream holds at first; it is not copied before it grows.
 
-    >>> stream = Growing(torch.zeros(1, 2))
+    >>> stream = GrowingTensor(torch.zeros(1, 2))
     >>> stream.append(torch.ones(1, 1))
     >>> stream.places
     tensor([[0., 0., 1.]])
