@@ -13,9 +13,8 @@ from transformers.cache_utils import StaticCache
 from nextword.memory.growing_history import GrowingHistory
 from nextword.memory.static_history import StaticHistory
 from nextword.model.modeling import NextWordModel
-from tests.generation.test_assisted import assistant
-from tests.generation.test_by_hand import Reader
-from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, NEW, headed, pairs, prompt
+from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, NEW, assistant, headed, pairs, prompt
+from tests.helpers.piecewise import Reader
 from tests.helpers.recomputation import distance, generated
 
 ALL = {**DECODERS, **ENCODER_DECODERS}

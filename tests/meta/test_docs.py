@@ -23,8 +23,8 @@ from nextword.heads.parts.input_states import MultiInputConfig
 from nextword.heads.parts.modifiers import Part
 from nextword.heads.parts.partition import PartitionConfig
 from tests.helpers.counted import counts_file
+from tests.helpers.doc_pages import FENCE, ROOT, blocks, name_of
 
-ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 KINDS = ("heads", "objectives", "conditioners")
 PARTS = sorted(page for kind in KINDS for page in (ROOT / "docs" / kind).glob("*.md"))
@@ -36,17 +36,8 @@ TEMPLATE = {
 }
 SECTIONS = ("Idea", "Formula", "", "When to use it", "When not to", "Cost", "Where it differs from the published code")
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-
-
-def name_of(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
-def blocks(text: str, language: str) -> list[str]:
-    return [body for kind, body in FENCE.findall(text) if kind == language]
 
 
 def slug(heading: str) -> str:
