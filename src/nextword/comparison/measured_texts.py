@@ -42,9 +42,9 @@ class KeptTexts(Record):
 
 def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
     """Raises ValueError where the texts could not be measured, before anything is trained."""
-    texts = task.texts()
-    if texts is None:
+    if task.writes is None:
         return
+    texts = task.writes.texts
     if any(method.title == HUMAN for method in methods):
         raise ValueError(f"a method is called '{HUMAN}', which is the row of people's texts; give it another label")
     expect_test_data(task, texts)
@@ -57,9 +57,9 @@ def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
     """What is measured of the texts of all runs, by title of the decoding; systems are methods, their files seeds."""
-    texts = setting.task.texts()
-    if texts is None or not records:
+    if setting.task.writes is None or not records:
         return {}
+    texts = setting.task.writes.texts
     return {
         decoding.title: _measured(decoding.title, _config(texts, decoding.title, setting, records), setting, command)
         for decoding in texts.decodings
@@ -107,7 +107,7 @@ def _measured(title: str, config: EvaluateConfig, setting: Setting, command: str
     if kept is not None and kept.key == key:
         return kept.results
     with setting.stages("texts", title) as advanced:
-        results = evaluate(config, _Share(config, setting.task.texts(), advanced), command)
+        results = evaluate(config, _Share(config, advanced), command)
     results = results.model_copy(update={"settings": _portable(results.settings, setting.folder)})
     KeptTexts(key=key, results=results).save(path)
     return results
@@ -153,10 +153,10 @@ class _Share:
     Half of the way is reading samples, half is computing the metrics of each file and of people.
     """
 
-    def __init__(self, config: EvaluateConfig, texts: Texts | None, advanced: Callable[[float], None]) -> None:
+    def __init__(self, config: EvaluateConfig, advanced: Callable[[float], None]) -> None:
         files = [file for paths in config.systems.values() for file in paths]
         self._samples = sum(_lines(Path(file)) for file in files)
-        self._results = (len(files) + 1) * (len(texts.metrics) if texts else 1)
+        self._results = (len(files) + 1) * len(config.metrics)
         self._read = self._done = 0
         self._advanced = advanced
 
