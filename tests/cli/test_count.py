@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 from nextword import frequency
 from nextword.cli import app
 from nextword.frequency import TokenCounts
-from nextword.tasks.parts.bpe import token_ids, trained_tokenizer
+from nextword.scoring.text_tokens import token_ids
+from nextword.tasks.parts.bpe import trained_tokenizer
 
 TEXT = "the cat sat on the mat\nthe dog ran\n" * 40
 

@@ -83,7 +83,7 @@ def test_all_kinds_of_methods_side_by_side(tmp_path, batches):
     assert Results.load(tmp_path / "results.json") == results
     for run, name in zip(results.runs, ("mle-untrained", "mle", "mle-with-dau"), strict=False):
         model = nw.load(tmp_path / "trained" / f"softmax-{name}-seed0" / "model")
-        assert Advised(Advised.Config()).evaluate(model.eval(), None) == run.evaluation
+        assert Advised(Advised.Config()).measures.evaluate(model.eval(), None) == run.evaluation
 
 
 def test_what_is_not_trained_is_the_start(tmp_path):
@@ -223,4 +223,4 @@ def test_data_that_differs_between_epochs_is_counted_as_it_first_is(advised):
     task = advised(advised.Config())
     rows = AdvisedRows([])
     labels = [label for place in range(len(rows)) for label in rows[place]["labels"]]
-    assert training_counts(task, task.tokenizer()).counts.tolist() == np.bincount(labels, minlength=20).tolist()
+    assert training_counts(task, task.start.tokenizer()).counts.tolist() == np.bincount(labels, minlength=20).tolist()

@@ -22,7 +22,7 @@ from nextword.frequency import TokenCounts
 from nextword.metrics.unigram_kl import unigram_kl
 from nextword.records import Results
 from nextword.tasks.parts.bpe import trained_tokenizer
-from tests.helpers.counting_task import Heard
+from tests.helpers.counting_task import CountingRows, Heard
 
 pytestmark = pytest.mark.usefixtures("counting", "writing", "quick_report")
 
@@ -104,7 +104,7 @@ def test_texts_are_compared_with_all_of_the_test_data(copied, writing, monkeypat
     asked = configured(RECIPE, ['task.generation.metrics=["unigram-kl:test"]'])
     with pytest.raises(ValueError, match=r"unigram-kl.against: task 'writing' has no test text to compare with"):
         compare(asked, copied)
-    monkeypatch.setattr(writing, "test_text", lambda self: "1 2 2 19", raising=False)
+    monkeypatch.setattr(CountingRows, "test_text", lambda self: "1 2 2 19")
     greedy = compare(asked, copied).texts["greedy"]
     lines = samples(copied)["runs/softmax-seed0/samples/greedy.jsonl"].splitlines()
     # 0 is the padding, at which a text ends
@@ -257,7 +257,7 @@ def test_texts_without_and_with_a_prompt_are_both_shown(finished):
         counts=finished / "start" / "counts.npz", tokenizer=AutoTokenizer.from_pretrained(finished / "start" / "model")
     )
     setting = SimpleNamespace(
-        task=SimpleNamespace(texts=lambda: SimpleNamespace(decodings=decodings, examples=2)),
+        task=SimpleNamespace(writes=SimpleNamespace(texts=SimpleNamespace(decodings=decodings, examples=2))),
         start=start,
         config=SimpleNamespace(seeds=[0, 1]),
         folder=SimpleNamespace(path=finished),

@@ -97,7 +97,7 @@ def test_settings_of_the_recipes_of_papers_are_right(name):
     config = configured(read(name))
     settings = validated(registry.get(config.task).Config, {"data": "some text", **config.task_settings}, "task")
     assert settings.generation.texts().decodings
-    first = merged(registry.get(config.task).training_defaults(None), config.training, "training")
+    first = merged(registry.get(config.task).training_defaults, config.training, "training")
     trained = [method for method in config.methods if method.trained]
     assert all(len(stage_settings(method, first, config)) == len(method.objectives) for method in trained)
 

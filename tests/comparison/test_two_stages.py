@@ -158,10 +158,10 @@ def test_heads_that_go_by_counts_get_those_of_the_training_data(tmp_path, by_cou
     path = tmp_path / "start" / "counts.npz"
     assert set(by_counts) == {str(path)}
     task = Counting(Counting.Config())
-    expected = np.bincount(np.concatenate(task.training(None)["labels"]), minlength=20)
+    expected = np.bincount(np.concatenate(task.data.training(None)["labels"]), minlength=20)
     counts = TokenCounts.load(path)
     assert counts.counts.tolist() == expected.tolist()
-    assert counts.tokenizer == tokenizer_fingerprint(task.tokenizer())
+    assert counts.tokenizer == tokenizer_fingerprint(task.start.tokenizer())
     assert [run.facts for run in results.runs] == [{}, {"classes": 3}]
 
 

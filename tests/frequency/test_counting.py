@@ -10,7 +10,8 @@ from datasets import Dataset, DatasetDict, IterableDataset, load_dataset
 
 from nextword.frequency import TokenCounts, count_tokens, counting, tokenizer_fingerprint
 from nextword.frequency.partial import partial_path
-from nextword.tasks.parts.bpe import token_ids, trained_tokenizer
+from nextword.scoring.text_tokens import token_ids
+from nextword.tasks.parts.bpe import trained_tokenizer
 from nextword.tasks.parts.word_tokenizer import word_tokenizer
 
 # Line ends of all kinds, a form feed that is none, an empty line, characters of several bytes, no line end at the end.

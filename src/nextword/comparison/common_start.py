@@ -170,7 +170,7 @@ def _load_given(config: CompareConfig, task: Task, folder: Path, stages: StageRe
         _expect_architecture(source, task)
         backbone = _plain_model(source, task.architecture)
         tokenizer = AutoTokenizer.from_pretrained(source)
-        task.check_start(backbone.config, tokenizer)
+        task.check(backbone.config, tokenizer)
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
     check_methods(backbone, config, task, counts)
     with stages("start", "copying"):
@@ -180,17 +180,17 @@ def _load_given(config: CompareConfig, task: Task, folder: Path, stages: StageRe
 
 def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageReporter) -> StartRecord:
     with stages("start", "data"):
-        tokenizer = task.tokenizer()
-        start = task.start(tokenizer, config.start.seed)
+        tokenizer = task.start.tokenizer()
+        pretraining = task.start.pretraining(tokenizer, config.start.seed)
         set_seed(config.start.seed)
-        backbone = task.architecture.new(start.model_config)
-        task.check_start(backbone.config, tokenizer)
+        backbone = task.architecture.new(pretraining.model_config)
+        task.check(backbone.config, tokenizer)
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
     check_methods(backbone, config, task, counts)
-    if {**start.settings, **config.start.training}.get("steps") == 0:
+    if {**pretraining.settings, **config.start.training}.get("steps") == 0:
         _save(backbone, tokenizer, folder)
         return _record_of(f"random weights for task {config.task}", backbone, tokenizer, task, folder)
-    settings = merged(start.settings, config.start.training, "start.training")
+    settings = merged(pretraining.settings, config.start.training, "start.training")
     set_seed(config.start.seed)
     model = nw.attach(backbone, PLAIN_HEAD)
     done: TrainingOutcome | None = None
@@ -198,14 +198,15 @@ def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageRe
         place, seed = folder / "training" / str(number), config.start.seed + number
         with stages("start", "training" if number == 0 else f"training, round {number + 1}") as advanced:
             try:
-                outcome = train(model.train(), start.dataset, settings, seed=seed, folder=place, progress=advanced)
+                rows = pretraining.dataset
+                outcome = train(model.train(), rows, settings, seed=seed, folder=place, progress=advanced)
             except DivergedError as problem:
                 shutil.rmtree(folder / "training")  # nothing to go on from, and the settings may change
                 raise ValueError(f"start: {problem}; give a smaller start.training.learning_rate") from problem
         done = outcome if done is None else done.followed_by(outcome)
         _save(model.backbone, tokenizer, folder)
         record = _record_of(f"trained for task {config.task}", model.backbone, tokenizer, task, folder)
-        if task.knows_enough(record.probe):
+        if task.start.knows_enough(record.probe):
             break
         logger.warning("the start does not know enough yet (%s)", _probe_text(record.probe))
     return record.model_copy(update={"training": done})
@@ -224,7 +225,7 @@ def _record_of(
         source=source,
         sha256=_sha256(folder / "model"),
         parameters=sum(parameter.numel() for parameter in backbone.parameters()),
-        probe=task.probe_start(model, tokenizer),
+        probe=task.start.probe(model, tokenizer),
     )
 
 

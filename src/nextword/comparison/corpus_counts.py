@@ -15,11 +15,11 @@ import numpy as np
 from nextword.comparison.method import Method
 from nextword.comparison.stage_reporter import StageReporter
 from nextword.frequency import TokenCounts, tokenizer_fingerprint
+from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import parse_head
 from nextword.metrics.metric import parse_metric
 from nextword.metrics.unigram_kl import TEST
-from nextword.scoring.ask import IGNORED
-from nextword.tasks.parts.bpe import token_ids
+from nextword.scoring.text_tokens import token_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -64,7 +64,7 @@ def needed_counts(
     methods = list(methods)
     _expect_tokenizer(methods, tokenizer)
     heads = [head for method in methods for head in (method.head, method.trained_head)]
-    if task.texts() is None and not any(map(wants_counts, heads)):
+    if task.writes is None and not any(map(wants_counts, heads)):
         return None
     if not path.exists():
         with stages("start", "counts"):
@@ -82,8 +82,8 @@ def needed_test_counts(
     task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: StageReporter
 ) -> Path | None:
     """The counts file of the test data, made where it is missing; ``None`` where no metric asks for it."""
-    texts, text = task.texts(), task.test_text()
-    if texts is None or text is None or not any(map(asks_for_test_data, texts.metrics)):
+    text = task.data.test_text()
+    if task.writes is None or text is None or not any(map(asks_for_test_data, task.writes.texts.metrics)):
         return None
     if not path.exists():
         with stages("start", "counts of the test data"):
@@ -95,7 +95,7 @@ def needed_test_counts(
 def expect_test_data(task: Task, texts: Texts) -> None:
     """Raises ValueError where a metric compares with test data as one text, and the task has none."""
     asking = [metric for metric in texts.metrics if asks_for_test_data(metric)]
-    if asking and task.test_text() is None:
+    if asking and task.data.test_text() is None:
         name = parse_metric(asking[0]).metric
         raise ValueError(
             f"{name}.{AGAINST}: task '{task.name}' has no test text to compare with as a whole; take the references "
@@ -119,9 +119,9 @@ def _expect_tokenizer(methods: Iterable[Method], tokenizer: PreTrainedTokenizerB
 def training_counts(task: Task, tokenizer: PreTrainedTokenizerBase) -> TokenCounts:
     """Counts of all tokens that training asks for."""
     counts = np.zeros(len(tokenizer), dtype=np.int64)
-    for rows in _labels(task.training(tokenizer)):
+    for rows in _labels(task.data.training(tokenizer)):
         labels = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
-        more = np.bincount(labels[labels != IGNORED], minlength=len(counts))
+        more = np.bincount(labels[labels != IGNORED_LABEL], minlength=len(counts))
         counts = np.pad(counts, (0, len(more) - len(counts))) + more
     return TokenCounts(counts, tokenizer=tokenizer_fingerprint(tokenizer), source="the training text")
 

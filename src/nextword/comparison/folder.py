@@ -201,12 +201,11 @@ class ComparisonFolder:
 
 
 def _fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
-    settings = getattr(task, "config", None)
     return {
         "task": config.task,
         "task_version": task.version,
-        "task_settings": plain(settings) if settings is not None else config.task_settings,
-        "files": task.describe(),
+        "task_settings": plain(task.config),
+        "files": task.data.describe(),
         "start": plain(config.start),
         "training": config.training,
         "second_training": config.second_training,

@@ -42,9 +42,9 @@ class MeasuredTexts(Record):
 
 def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
     """Raises ValueError where the texts could not be measured, before anything is trained."""
-    texts = task.texts()
-    if texts is None:
+    if task.writes is None:
         return
+    texts = task.writes.texts
     if any(method.title == HUMAN for method in methods):
         raise ValueError(f"a method is called '{HUMAN}', which is the row of people's texts; give it another label")
     expect_test_data(task, texts)
@@ -57,9 +57,9 @@ def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
     """What is measured of the texts of all runs, by title of the decoding; systems are methods, their files seeds."""
-    texts = setting.task.texts()
-    if texts is None or not records:
+    if setting.task.writes is None or not records:
         return {}
+    texts = setting.task.writes.texts
     return {
         one.title: _measure(one.title, _evaluate_config(texts, one.title, setting, records), setting, command)
         for one in texts.decodings
@@ -107,7 +107,7 @@ def _measure(title: str, config: EvaluateConfig, setting: Setting, command: str)
     if earlier is not None and earlier.key == key:
         return earlier.results
     with setting.stages("texts", title) as advanced:
-        results = evaluate(config, _Share(config, setting.task.texts(), advanced), command)
+        results = evaluate(config, _Share(config, advanced), command)
     results = results.model_copy(update={"settings": _with_relative_paths(results.settings, setting.folder)})
     MeasuredTexts(key=key, results=results).save(path)
     return results
@@ -153,10 +153,10 @@ class _Share:
     Half of the way is reading samples, half is computing the metrics of each file and of people.
     """
 
-    def __init__(self, config: EvaluateConfig, texts: Texts | None, advanced: Callable[[float], None]) -> None:
+    def __init__(self, config: EvaluateConfig, advanced: Callable[[float], None]) -> None:
         files = [file for paths in config.systems.values() for file in paths]
         self._samples = sum(_line_count(Path(file)) for file in files)
-        self._results = (len(files) + 1) * (len(texts.metrics) if texts else 1)
+        self._results = (len(files) + 1) * len(config.metrics)
         self._read = self._done = 0
         self._advanced = advanced
 

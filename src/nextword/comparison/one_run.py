@@ -85,12 +85,12 @@ class Setting:
     @cached_property
     def training(self) -> Any:
         """Training data, tokenised once."""
-        return self.task.training(self.start.tokenizer)
+        return self.task.data.training(self.start.tokenizer)
 
     @cached_property
     def validation(self) -> Any:
         """Validation data."""
-        return self.task.validation(self.start.tokenizer)
+        return self.task.data.validation(self.start.tokenizer)
 
 
 def carry_out(run: Run, setting: Setting) -> RunRecord:
@@ -216,12 +216,12 @@ def _measure(run: Run, setting: Setting, model: Any) -> Measured:
     tuned: dict[str, float | None] = {}
     if method.is_tuned:
         with setting.stages(run.name, "tuning"):
-            tuned = setting.task.tune(model, setting.start.tokenizer)
+            tuned = setting.task.measures.tune(model, setting.start.tokenizer)
     with setting.stages(run.name, "evaluation") as advanced, torch.no_grad():
-        evaluation = setting.task.evaluate(model, setting.start.tokenizer, advanced)
+        evaluation = setting.task.measures.evaluate(model, setting.start.tokenizer, advanced)
     evaluation = evaluation.finite().model_copy(update={"tuned": {**evaluation.tuned, **tuned}})
     measured = Measured(evaluation=evaluation, tuned=tuned)
-    if setting.task.texts() is not None:
+    if setting.task.writes is not None:
         setting.folder.forget(method, run.seed)  # texts that were not written after this measurement
         measured.save(path)
     return measured
@@ -236,16 +236,14 @@ def _stored(path: Path) -> Measured | None:
 
 def _write_missing_texts(run: Run, setting: Setting, model: Any) -> dict[str, str]:
     """The samples files of the run by decoding, written where they are missing."""
-    texts, folder = setting.task.texts(), setting.folder
-    if texts is None:
+    writes, folder = setting.task.writes, setting.folder
+    if writes is None:
         return {}
-    files = {folder.samples(run.method, run.seed, decoding.title): decoding for decoding in texts.decodings}
+    files = {folder.samples(run.method, run.seed, decoding.title): decoding for decoding in writes.texts.decodings}
     missing = {path: decoding for path, decoding in files.items() if not path.exists()}
     if missing:
         with setting.stages(run.name, "texts") as advanced, torch.no_grad():
-            setting.task.write(
-                model, setting.start.tokenizer, missing, run.seed, run.method.generation, progress=advanced
-            )
+            writes.write(model, setting.start.tokenizer, missing, run.seed, run.method.generation, progress=advanced)
     return {decoding.title: folder.relative(path) for path, decoding in files.items()}
 
 

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 def common_settings(config: CompareConfig, task: Task) -> TrainingSettings:
     """The training settings that all methods have in common."""
-    return merged(task.training_defaults(), config.training, "training")
+    return merged(task.training_defaults, config.training, "training")
 
 
 def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
@@ -60,7 +60,7 @@ def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
     conditioned = next((method for method in methods if method.conditioner is not None), None)
     if conditioned is None:
         return None
-    encoder = task.encoder()
+    encoder = task.data.encoder()
     if encoder is None:
         raise ValueError(
             f"method '{conditioned.title}': conditioner: the data of task '{task.name}' has no auxiliary text "
@@ -122,7 +122,7 @@ def build_method(
 
 def _check_generation(model: Any, method: Method, task: Task) -> None:
     """Writes two tokens, since generate alone knows which arguments it takes."""
-    if task.texts() is None:
+    if task.writes is None:
         raise ValueError("generation: this task has the methods write no texts")
     prompt = torch.zeros(1, 1, dtype=torch.long)
     arguments = {"attention_mask": prompt + 1}

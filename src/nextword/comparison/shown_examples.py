@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from nextword.comparison.one_run import Setting
-from nextword.decoding.continuations import decoded
+from nextword.decoding.samples_files import decoded
 from nextword.evaluation.all_systems import HUMAN
 from nextword.frequency import TokenCounts
 from nextword.metrics.frequency_groups import NAMES, frequency_groups
@@ -30,9 +30,10 @@ def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[Wri
     Where the methods wrote so both without and with a prompt, both are shown. Which prompts these are does not depend
     on what was written.
     """
-    texts = setting.task.texts()
-    if texts is None or not texts.examples or setting.start.counts is None:
+    writes = setting.task.writes
+    if writes is None or not writes.texts.examples or setting.start.counts is None:
         return []
+    texts = writes.texts
     way = next((one for one in texts.decodings if one.is_sampled), texts.decodings[0]).title.removesuffix(WITH_PROMPT)
     titles = {one.title for one in texts.decodings}
     seed = setting.config.seeds[0]

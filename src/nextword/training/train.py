@@ -49,7 +49,7 @@ def train(
     Args:
         model: A model with labels in its ``forward``, ours or any of transformers, decoder-only or encoder-decoder.
         dataset: Columns ``input_ids`` and ``labels`` of any length, and ``aux_input_ids`` for a model with a
-            conditioner; see ``Task.training``. Where it has ``set_epoch``, that is called before each epoch.
+            conditioner; see ``nextword.tasks.Data``. Where it has ``set_epoch``, that is called before each epoch.
         settings: How to train.
         seed: Order of the batches and dropout. It does not depend on the model, so every method sees the same batches.
         folder: Where checkpoints are kept.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nextword.corpora.gaps import MASK, Pair
+from nextword.scoring.token_pairs import TokenPair
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -36,6 +37,11 @@ class EncodedPair:
 
     source: EncodedText
     target: EncodedText
+
+    @property
+    def tokens(self) -> TokenPair:
+        """What a model reads, and what it is asked for, the end of the sequence included."""
+        return TokenPair(self.source.ids, self.target.ids, len(self.target.text.encode()))
 
 
 @dataclass(frozen=True)

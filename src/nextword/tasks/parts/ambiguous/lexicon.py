@@ -10,7 +10,7 @@ from importlib import resources
 from itertools import chain
 from pathlib import Path
 
-Pair = tuple[str, str]
+WordPair = tuple[str, str]
 
 PRONOUNS = frozenset({"he", "she", "his", "her"})
 """No "the {}" goes with them; the published task drops every diagonal with one, so the pairs are dropped here."""
@@ -30,7 +30,7 @@ class Relation:
 
     name: str
     group: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[WordPair, ...]
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Lexicon:
 class PairSplit:
     """The pairs of one relation, dealt out once; quadruples are formed inside a part only, so none can cross."""
 
-    train: tuple[Pair, ...]
-    validation: tuple[Pair, ...]
-    test: tuple[Pair, ...]
+    train: tuple[WordPair, ...]
+    validation: tuple[WordPair, ...]
+    test: tuple[WordPair, ...]
 
 
 def data_text(name: str) -> str:
@@ -89,7 +89,7 @@ def from_analogies(path: Path) -> Lexicon:
         ) from None
     except UnicodeDecodeError as error:
         raise ValueError(f"task.analogies: '{path}' is not UTF-8 text (byte {error.start}).") from None
-    pairs: dict[str, dict[Pair, None]] = {}
+    pairs: dict[str, dict[WordPair, None]] = {}
     for relation, pair in _analogy_pairs(text, path):
         if not PRONOUNS.intersection(pair):
             pairs.setdefault(relation, {})[pair] = None
@@ -101,8 +101,8 @@ def from_analogies(path: Path) -> Lexicon:
     return Lexicon(relations, f"Google analogies ({path.name})", hashlib.sha256(text.encode()).hexdigest())
 
 
-def _analogy_pairs(text: str, path: Path) -> list[tuple[str, Pair]]:
-    found: list[tuple[str, Pair]] = []
+def _analogy_pairs(text: str, path: Path) -> list[tuple[str, WordPair]]:
+    found: list[tuple[str, WordPair]] = []
     section: str | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
@@ -136,7 +136,7 @@ def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> P
     # One generator per relation: adding a relation leaves the split of the others as it was.
     random.Random(f"{seed}/{relation.name}").shuffle(families)
     missing = [share * len(relation.pairs) for share in (*shares, 1 - sum(shares))]
-    parts: list[list[Pair]] = [[], [], []]
+    parts: list[list[WordPair]] = [[], [], []]
     for family in sorted(families, key=len, reverse=True):
         neediest = missing.index(max(missing))
         parts[neediest] += family
@@ -151,9 +151,9 @@ def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> P
     return PairSplit(train, validation, test)
 
 
-def _families(pairs: list[Pair]) -> list[list[Pair]]:
+def _families(pairs: list[WordPair]) -> list[list[WordPair]]:
     """Pairs in groups that are connected by shared words."""
-    families: list[tuple[set[str], list[Pair]]] = []
+    families: list[tuple[set[str], list[WordPair]]] = []
     for pair in pairs:
         touched = [family for family in families if family[0] & set(pair)]
         families = [family for family in families if not family[0] & set(pair)]

@@ -15,8 +15,10 @@ from nextword.metrics.parts.intervals import bootstrap_ratio, wilson
 from nextword.metrics.rank import float32_tolerance, numerical_rank, relative_spectrum, singular_values
 from nextword.pretrained import token_label
 from nextword.records import ExamplePrediction, MetricValue, TopWord
-from nextword.scoring.ask import Progress, ask, batches, encode_answer, encode_prompt
-from nextword.tasks.parts.ambiguous.templates import Prompt
+from nextword.scoring.ask import ask
+from nextword.scoring.minibatches import Progress, batches
+from nextword.scoring.prompt_encoding import encode_answer, encode_prompt
+from nextword.tasks.parts.ambiguous.templates import AmbiguousPrompt
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -29,7 +31,7 @@ SPECTRUM_LENGTH = 200
 class EncodedPrompt:
     """A prompt with its ids and the first token of each of its two words."""
 
-    prompt: Prompt
+    prompt: AmbiguousPrompt
     ids: list[int]
     wanted: tuple[int, int]
 
@@ -43,7 +45,7 @@ class EncodedPrompts:
     pad: int
 
 
-def encode(found: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase) -> EncodedPrompts:
+def encode(found: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBase) -> EncodedPrompts:
     """Token ids of all prompts; those in which one token would stand for two words are left out and counted.
 
     Raises:
@@ -68,7 +70,7 @@ def accuracy(
 ) -> dict[str, MetricValue]:
     """Acc@k for every k, over all prompts and by group; for the joint setting also the likelihood of the two words."""
     ranked, nats = [], []
-    for part in batches(prompts.rows, batch_size):
+    for part in batches(prompts.rows, batch_size, progress):
         dist, _ = ask(model, [row.ids for row in part], prompts.pad, mode)
         log_probs, ids = dist.top_k(max(KS))
         # A word of probability 0 is no prediction, whatever id fills the slot.
@@ -76,7 +78,6 @@ def accuracy(
         if mode == "joint":
             wanted = torch.tensor([row.wanted for row in part], device=ids.device)
             nats.append(-dist.log_prob(wanted).double().cpu().numpy())
-        progress(len(part) / len(prompts.rows))
     prefix = "" if mode == "joint" else f"{mode}_"
     found = _accuracies(np.concatenate(ranked), prompts, prefix)
     if nats:
@@ -114,12 +115,12 @@ def rank_and_spectrum(
     """
     stacked: list[np.ndarray] = []
     rows = 0
-    for part in batches(prompts.rows, batch_size):
+    for part in batches(prompts.rows, batch_size, progress):
         dist, _ = ask(model, [row.ids for row in part], prompts.pad, "joint", everywhere=True)
         stacked.append(dist.log_probs()[: max_rows - rows].float().cpu().numpy())
         rows += len(stacked[-1])
-        progress(min(1.0, rows / max_rows))
         if rows >= max_rows:
+            progress(1.0)
             break
     matrix = np.concatenate(stacked)
     zero = int(np.isinf(matrix).any(axis=1).sum())

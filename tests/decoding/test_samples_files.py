@@ -10,8 +10,8 @@ from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.config import validated
-from nextword.decoding.continuations import METRICS, WINS, ContinuationConfig, continued, prompts
-from nextword.decoding.strategies import Decoding
+from nextword.decoding.strategies import Decoding, PromptedDecoding
+from nextword.decoding.writing_settings import METRICS, WINS
 from nextword.evaluation import evaluate
 from nextword.tasks.lm import LanguageModelling, LmConfig
 from nextword.tasks.parts.bpe import trained_tokenizer
@@ -48,26 +48,14 @@ def lines(path: Path) -> list[dict]:
 
 
 def write(task, model, tokenizer, folder, *decodings, seed=0, arguments=None, progress=None):
-    files = {folder / f"{decoding.title}.jsonl": decoding for decoding in decodings}
-    task.write(model, tokenizer, files, seed, arguments or {}, progress)
+    files = {folder / f"{decoding.title}.jsonl": PromptedDecoding(decoding) for decoding in decodings}
+    task.writes.write(model, tokenizer, files, seed, arguments or {}, progress)
     return [lines(path) for path in files]
-
-
-def test_prompts_are_blocks_of_the_beginning():
-    ids, text_bytes = list(range(47)), np.arange(47)
-    config = ContinuationConfig(prompts=9, prefix=4, continuation=6)
-    found = prompts(ids, text_bytes, config)
-    assert [prompt.ids + prompt.reference for prompt in found] == [ids[i : i + 10] for i in (0, 10, 20, 30)]
-    assert [len(prompt.ids) for prompt in found] == [4] * 4
-    assert found[1].reference_bytes == sum(range(14, 20))
-    assert len(prompts(ids, text_bytes, ContinuationConfig(prompts=2, prefix=4, continuation=6))) == 2
-    with pytest.raises(ValueError, match=r"the test text has 47 tokens, no block of prefix \+ continuation = 48"):
-        prompts(ids, text_bytes, ContinuationConfig(prompts=1, prefix=4, continuation=44))
 
 
 def test_a_line_holds_text_and_ids_of_everybody(task, model, tokenizer, tmp_path):
     ((first, *others),) = write(task, model, tokenizer, tmp_path, GREEDY)
-    stream = tokenizer(task.parts.test, add_special_tokens=False)["input_ids"]
+    stream = tokenizer(task.data.parts.test, add_special_tokens=False)["input_ids"]
     assert len(others) == 4
     assert [line["id"] for line in [first, *others]] == [0, 1, 2, 3, 4]
     assert first["prompt_token_ids"] == stream[:7]
@@ -127,14 +115,6 @@ def test_no_token_ends_a_text_and_no_setting_of_the_model_counts(task, model, to
         model.generation_config = own
 
 
-def test_a_method_s_own_arguments_reach_generate(task, model, tokenizer, tmp_path):
-    (before,) = write(task, model, tokenizer, tmp_path / "a", GREEDY)
-    (after,) = write(task, model, tokenizer, tmp_path / "b", GREEDY, arguments={"no_repeat_ngram_size": 1})
-    assert before != after
-    with pytest.raises(ValueError, match="wrote 3 tokens instead of 9"):
-        continued(model, [task._prompts(tokenizer)[0]], GREEDY, 9, {"max_new_tokens": 3})
-
-
 def test_a_killed_file_leaves_the_finished_ones(task, model, tokenizer, tmp_path):
     def kill(share):
         if share > 0.7:
@@ -165,14 +145,7 @@ def test_the_samples_can_be_measured(task, model, tokenizer, tmp_path):
     assert found.systems[0].values["nll"].value == pytest.approx(-np.mean(scored))
 
 
-def test_texts_are_off_by_default_and_checked_early(task, tokenizer, tmp_path):
-    assert ContinuationConfig().texts() is None
-    assert task.texts().wins == WINS
-    only = {"prompts": 1, "metrics": ["distinct:1"]}
-    assert validated(ContinuationConfig, only).texts().wins is None
-    with pytest.raises(ValueError, match="Did you mean 'distinct'"):
-        validated(ContinuationConfig, {"metrics": ["distinkt"]})
-    assert task.start(tokenizer, 0).model_config.n_positions == 16
-    config = GPT2Config(n_positions=15)
-    with pytest.raises(ValueError, match=r"longer than the 15 positions"):
-        task.check_start(config, tokenizer)
+def test_a_method_s_own_arguments_reach_generate(task, model, tokenizer, tmp_path):
+    (before,) = write(task, model, tokenizer, tmp_path / "a", GREEDY)
+    (after,) = write(task, model, tokenizer, tmp_path / "b", GREEDY, arguments={"no_repeat_ngram_size": 1})
+    assert before != after

@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from nextword.decoding.strategies import Decoding
+from nextword.decoding.strategies import Decoding, PromptedDecoding
 from nextword.evaluation import evaluate
-from nextword.tasks.parts.expand.expand_settings import METRICS, ExpandGenerationConfig, SummaryWriting
+from nextword.records import WITH_PROMPT
 from tests.helpers.summaries import LENGTH, attached, pair, save_encoder, small, write_pairs
 
 GREEDY, SAMPLE = Decoding(), Decoding(top_k=20)
@@ -28,29 +28,16 @@ def model(task):
 
 def write(task, model, folder, *ways, seed=0, arguments=None, progress=None):
     files = {folder / f"{way.title}.jsonl": way for way in ways}
-    task.write(model, task.tokenizer(), files, seed, arguments or {}, progress)
+    task.writes.write(model, task.start.tokenizer(), files, seed, arguments or {}, progress)
     return [[json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in files]
 
 
 def both(decoding):
-    return SummaryWriting(decoding, prompted=False), SummaryWriting(decoding, prompted=True)
-
-
-def test_every_decoding_is_two_ways_of_writing():
-    texts = ExpandGenerationConfig(decodings=["top-k:40", "greedy"]).texts()
-    assert [way.title for way in texts.decodings] == [
-        "top-k 40",
-        "top-k 40, with prompt",
-        "greedy",
-        "greedy, with prompt",
-    ]
-    assert [way.is_sampled for way in texts.decodings] == [True, True, False, False]
-    assert (texts.metrics, texts.wins, texts.examples) == (METRICS, None, 3)
-    assert ExpandGenerationConfig(prompts=0).texts() is None
+    return PromptedDecoding(decoding), PromptedDecoding(decoding, WITH_PROMPT)
 
 
 def test_lines(task, model, tmp_path):
-    tokenizer = task.tokenizer()
+    tokenizer = task.start.tokenizer()
     alone, prompted = write(task, model, tmp_path, *both(GREEDY))
     assert [line["id"] for line in alone] == [0, 1, 2, 3, 4]
     for number, (one, other) in enumerate(zip(alone, prompted, strict=True), start=24):
@@ -67,11 +54,11 @@ def test_lines(task, model, tmp_path):
 
 
 def test_texts_and_log_probs_are_those_of_each_row_alone(task, model, tmp_path):
-    tokenizer = task.tokenizer()
-    guide = task.guide(model, tokenizer)
+    tokenizer = task.start.tokenizer()
+    inputs = task.data.inputs(model, tokenizer)
     for lines in write(task, model, tmp_path, *both(GREEDY)):
         for line in lines:
-            told = guide.auxiliary([line["source"]])
+            told = inputs.auxiliary([line["source"]])
             before = [tokenizer.bos_token_id, *line["prompt_token_ids"]]
             with torch.no_grad():
                 written = model.distribution(torch.tensor([[*before, *line["token_ids"]]]), **told).log_probs()

@@ -1,4 +1,4 @@
-"""Measurements on encoded pairs: likelihood of the targets, copying in generated outputs, example predictions."""
+"""What a model copies from its sources: words of its outputs, and the first tokens where a rare word comes next."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
 from nextword.corpora.word_runs import words
-from nextword.functional.padding import padded
 from nextword.metrics.copying import CopyingSum
-from nextword.metrics.likelihood import LikelihoodSum
-from nextword.model.unconstrained import plain_search
 from nextword.pretrained import token_label
 from nextword.records import ExamplePrediction, MetricValue, TopWord
-from nextword.scoring.ask import IGNORED, Progress, batches
+from nextword.scoring.token_pairs import distribution_at_targets
 from nextword.tasks.parts.likelihood_values import measured_value
 from nextword.tasks.parts.source_target import EncodedPair
 
@@ -24,57 +19,6 @@ if TYPE_CHECKING:
 
 SHOWN_WORDS = 60
 """Words of a source that an example shows, around the gap or from its beginning."""
-
-
-def likelihood(
-    model: Any, pairs: Sequence[EncodedPair], pad: int, batch_size: int, progress: Progress | None = None
-) -> LikelihoodSum:
-    """Nats of every target token, the end of the sequence included; each pair is one block of the interval."""
-    total = LikelihoodSum()
-    done = 0
-    for part in batches(pairs, batch_size):
-        dist, labels = _ask(model, part, pad)
-        counted = labels != IGNORED
-        nats = -dist.log_prob(labels[counted][:, None])[:, 0].double().cpu()
-        for pair, block in zip(part, nats.split(counted.sum(dim=1).tolist()), strict=True):
-            total.add(float(block.sum()), len(block), len(pair.target.text.encode()))
-        done += len(part)
-        if progress is not None:
-            progress(done / len(pairs))
-    return total
-
-
-def generate(
-    model: Any,
-    pairs: Sequence[EncodedPair],
-    tokenizer: PreTrainedTokenizerBase,
-    batch_size: int,
-    tokens: int,
-    beams: int = 1,
-    progress: Progress | None = None,
-) -> list[str]:
-    """What the model writes for each source.
-
-    Args:
-        model: An attached encoder-decoder model.
-        pairs: Their sources are read.
-        tokenizer: The model's.
-        batch_size: Sources at a time.
-        tokens: Longest output.
-        beams: Beams; 1 is greedy.
-        progress: Told the share that is done.
-    """
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    # Not max_new_tokens, which gives one more where a model has a default length; the start token counts here.
-    found: list[str] = []
-    with plain_search(model, do_sample=False, max_length=tokens + 1, num_beams=beams):
-        for part in batches(pairs, batch_size):
-            ids, mask = padded([pair.source.ids for pair in part], int(pad))
-            made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device))
-            found += tokenizer.batch_decode(made, skip_special_tokens=True)
-            if progress is not None:
-                progress(len(found) / len(pairs))
-    return found
 
 
 def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozenset[str]) -> dict[str, MetricValue]:
@@ -111,13 +55,12 @@ def example_predictions(
 
     Shown for the first ``count`` pairs in which such a word is one token and not the first of the target.
     """
-    pad = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id)
     found: list[ExamplePrediction] = []
     for pair in pairs:
         place = _rare_copy(pair, frequent)
         if place is None:
             continue
-        dist, labels = _ask(model, [pair], pad)
+        dist, targets = distribution_at_targets(model, [pair.tokens])
         log_probs, ids = dist.top_k(k)
         sources = {name: part[place].tolist() for name, part in dist.sources(ids).items()}
         top = [
@@ -129,27 +72,13 @@ def example_predictions(
             for number, (log_prob, token) in enumerate(zip(log_probs[place].tolist(), ids[place].tolist(), strict=True))
             if log_prob > -math.inf
         ]
-        wanted = token_label(tokenizer, int(labels[0, place]))
+        wanted = token_label(tokenizer, int(targets[place]))
         begun = pair.target.text[: pair.target.starts[place]].strip()
         shown = f"{_shortened(pair.source.text)} \N{RIGHTWARDS ARROW} {begun}"
         found.append(ExamplePrediction(prompt=shown, expected=[wanted], setting="joint", top=top))
         if len(found) == count:
             break
     return found
-
-
-def _ask(model: Any, pairs: Sequence[EncodedPair], pad: int) -> tuple[Any, Tensor]:
-    """Distribution at every target token, and the targets (B, T)."""
-    ids, mask = padded([pair.source.ids for pair in pairs], pad)
-    labels, _ = padded([pair.target.ids for pair in pairs], IGNORED)
-    ids, mask, labels = (tensor.to(model.device) for tensor in (ids, mask, labels))
-    dist = model.distribution(
-        ids,
-        attention_mask=mask,
-        decoder_input_ids=model.prepare_decoder_input_ids_from_labels(labels),
-        positions=labels != IGNORED,
-    )
-    return dist, labels
 
 
 def _rare_copy(pair: EncodedPair, frequent: frozenset[str]) -> int | None:
