@@ -11,8 +11,6 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from nextword.functional.products.dense import dense_products
-from nextword.functional.streamed.budget import row_chunks, score_memory
-from nextword.functional.streamed.recompute import concatenate_chunks
 from nextword.functional.streamed.sum_with_gradient import sum_with_gradient
 from nextword.functional.streamed.weight_gradient import SinglePass
 
@@ -116,12 +114,6 @@ def test_float16_is_computed_again_with_its_loss_scale() -> None:
     torch.testing.assert_close(weight.grad.float(), torch.full((V, D), N * 1e-9 * 2**16), rtol=1e-2, atol=0)
 
 
-def test_chunks_are_of_equal_size() -> None:
-    with score_memory(1):
-        sizes = [chunk.stop - chunk.start for chunk in row_chunks(11, 2**18, torch.device("cpu"))]
-    assert sizes == [4, 4, 3]
-
-
 def test_a_second_pass_draws_the_same_random_numbers() -> None:
     """As dropout of an output layer with LoRA does."""
     weight, states = randn(V, D, seed=1), randn(N, D, seed=0)
@@ -137,15 +129,6 @@ def test_a_second_pass_draws_the_same_random_numbers() -> None:
     torch.manual_seed(0)
     sum_with_gradient(compute, CHUNKS, [states], [weight])
     assert torch.rand(()) == after  # and nobody else's numbers change
-
-
-def test_chunks_computed_again_draw_the_same_random_numbers() -> None:
-    states = randn(N, D, seed=0)
-    torch.manual_seed(0)
-    values = concatenate_chunks(lambda rows: torch.nn.functional.dropout(states[rows] * states[rows], 0.5), CHUNKS)
-    kept = values.detach() / states.detach().square()  # the mask, times 2
-    found = torch.autograd.grad(values.sum(), states)[0]
-    torch.testing.assert_close(found, 2 * states.detach() * kept)
 
 
 def test_sums_within_sums_and_in_two_threads() -> None:
