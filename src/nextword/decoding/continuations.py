@@ -21,7 +21,7 @@ from nextword.config import Settings
 from nextword.decoding.strategies import Decoding, Texts
 from nextword.functional.padding import padded
 from nextword.metrics.metric import parse_metric
-from nextword.model.unconstrained import plain_search
+from nextword.model.unconstrained import unconstrained_generation
 from nextword.records import write_atomically
 from nextword.scoring.ask import Progress, batches, measuring
 
@@ -227,7 +227,7 @@ def continued(
         arguments: Further arguments of ``generate``.
     """
     ids, mask = padded([prompt.ids for prompt in given], _filler(model), side="left")
-    with plain_search(model, stops=False, max_new_tokens=length, **decoding.arguments()):
+    with unconstrained_generation(model, stops=False, max_new_tokens=length, **decoding.arguments()):
         made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device), **arguments)
     made = made[:, ids.shape[1] :]
     if made.shape[1] != length:

@@ -12,6 +12,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 Side = Literal["left", "right"]
 
+IGNORED_LABEL = -100
+"""Label of a place that is no target, as everywhere in transformers."""
+
 
 def stacked(
     rows: Sequence[Tensor] | Sequence[Sequence[int]], fill: int, side: Side = "right"

@@ -12,7 +12,7 @@ from nextword.corpora.word_runs import words
 from nextword.functional.padding import padded
 from nextword.metrics.copying import CopyingSum
 from nextword.metrics.likelihood import LikelihoodSum
-from nextword.model.unconstrained import plain_search
+from nextword.model.unconstrained import unconstrained_generation
 from nextword.pretrained import token_label
 from nextword.records import ExamplePrediction, MetricValue, TopWord
 from nextword.scoring.ask import IGNORED, Progress, batches
@@ -67,7 +67,7 @@ def generate(
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     # Not max_new_tokens, which gives one more where a model has a default length; the start token counts here.
     found: list[str] = []
-    with plain_search(model, do_sample=False, max_length=tokens + 1, num_beams=beams):
+    with unconstrained_generation(model, do_sample=False, max_length=tokens + 1, num_beams=beams):
         for part in batches(pairs, batch_size):
             ids, mask = padded([pair.source.ids for pair in part], int(pad))
             made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device))
