@@ -7,7 +7,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from nextword.scoring.ask import IGNORED
+from nextword.functional.padding import IGNORED_LABEL
 from nextword.tasks import registry
 from nextword.tasks.ambiguous import Ambiguous, AmbiguousConfig
 from tests.helpers.fake_models import FakeModel, copier
@@ -52,9 +52,9 @@ def test_two_examples_a_prompt_and_only_the_word_is_a_label(task: Ambiguous, tok
     for place, prompt in enumerate(task.prompts["train"]):
         for row, word in zip((rows[2 * place], rows[2 * place + 1]), prompt.words, strict=True):
             assert row["input_ids"][0] == tokenizer.bos_token_id
-            targets = [label for label in row["labels"] if label != IGNORED]
+            targets = [label for label in row["labels"] if label != IGNORED_LABEL]
             assert tokenizer.decode(targets) == word
-            assert row["labels"] == [IGNORED] * (len(row["labels"]) - 1) + targets
+            assert row["labels"] == [IGNORED_LABEL] * (len(row["labels"]) - 1) + targets
             assert row["input_ids"][-1] == targets[0]
 
 

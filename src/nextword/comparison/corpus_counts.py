@@ -15,10 +15,10 @@ import numpy as np
 from nextword.comparison.method import Method
 from nextword.comparison.stages import Stages
 from nextword.frequency import TokenCounts, tokenizer_fingerprint
+from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import parse_head
 from nextword.metrics.metric import parse_metric
 from nextword.metrics.unigram_kl import TEST
-from nextword.scoring.ask import IGNORED
 from nextword.tasks.parts.bpe import token_ids
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def counted(task: Task, tokenizer: PreTrainedTokenizerBase) -> TokenCounts:
     counts = np.zeros(len(tokenizer), dtype=np.int64)
     for rows in _labels(task.training(tokenizer)):
         labels = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
-        found = np.bincount(labels[labels != IGNORED], minlength=len(counts))
+        found = np.bincount(labels[labels != IGNORED_LABEL], minlength=len(counts))
         counts = np.pad(counts, (0, len(found) - len(counts))) + found
     return TokenCounts(counts, tokenizer=tokenizer_fingerprint(tokenizer), source="the training text")
 

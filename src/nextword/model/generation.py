@@ -12,7 +12,8 @@ from transformers import LogitsProcessorList
 from nextword.config import validated
 from nextword.heads import head_spec
 from nextword.memory.history import attach_history, decoder_cache, history_of, kv_length
-from nextword.model.forward.argument_checks import expect_one_text, expect_source, too_long
+from nextword.model.forward.argument_checks import expect_ids, expect_not_empty, expect_one_text
+from nextword.model.forward.backbone_pass import too_long
 from nextword.model.forward.known_ids import expect_known_ids
 from nextword.model.forward.padded_sides import step_mask
 from nextword.model.forward.pass_inputs import AUXILIARY_ARGUMENTS
@@ -141,8 +142,9 @@ class HeadGeneration:
     ) -> dict[str, Any]:
         given = "encoder_outputs" in model_kwargs or inputs_tensor.is_floating_point()
         if self.config.is_encoder_decoder and not given:
-            size = self.backbone.get_input_embeddings().weight.shape[0]
-            expect_known_ids("input_ids", expect_source(inputs_tensor), size)
+            source = expect_ids("input_ids", inputs_tensor, vectors="inputs_embeds")
+            expect_not_empty(source)
+            expect_known_ids("input_ids", source, self.backbone.get_input_embeddings().weight.shape[0])
         words = {name: ids for name, ids in model_kwargs.items() if name == "source_ids"}
         if self.next_word_head.reads_source and not words:
             # transformers writes -100 for the words where it is given the encoder's outputs alone

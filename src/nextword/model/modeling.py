@@ -22,19 +22,19 @@ from nextword.model.adapted import Adapted
 from nextword.model.conditioned import Conditioned
 from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.delegation import Delegation
-from nextword.model.forward.argument_checks import expect_chosen
+from nextword.model.forward.argument_checks import check_arguments, expect_chosen
 from nextword.model.forward.auxiliary_side import auxiliary_side
 from nextword.model.forward.backbone_pass import BackbonePass, run_backbone
 from nextword.model.forward.head_inputs import HeadInputs, head_inputs
 from nextword.model.forward.known_ids import expect_vocabulary
 from nextword.model.forward.output_layer import OutputLayer, prove_output_layer
 from nextword.model.forward.padded_sides import Sides, sides_of
-from nextword.model.forward.pass_inputs import PassInputs
+from nextword.model.forward.pass_inputs import inputs_of
 from nextword.model.forward.past import past_of
 from nextword.model.generation import HeadGeneration
 from nextword.model.loading import Loading
 from nextword.model.modes import as_in_evaluation
-from nextword.model.sequence_update import expect_room, prefixes_of, sequence_loss, write_greedily
+from nextword.model.sequence_update import expect_room, prefixes_of, write_greedily
 from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives
 
@@ -138,8 +138,12 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Loading, Adapted, P
 
     def _sides(self, arguments: Mapping[str, Any]) -> Sides:
         """What came in, what earlier passes left, and where the tokens stand; all of it checked."""
-        inputs = PassInputs.of(self, arguments)
-        sides = sides_of(self, inputs, past_of(self, inputs))
+        if self.config.state_scale is None:
+            self.config.state_scale = prove_output_layer(self.backbone)
+        arguments = check_arguments(self, arguments)
+        inputs = inputs_of(self, arguments)
+        past = past_of(self, inputs)
+        sides = sides_of(self, inputs, past)
         expect_vocabulary(self, sides)
         return sides
 
@@ -149,23 +153,21 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Loading, Adapted, P
         run = run_backbone(self, sides, auxiliary)
         return run, head_inputs(self, sides, auxiliary, run)
 
-    def _run_to_loss(self, sides: Sides) -> tuple[BackbonePass, HeadInputs, Loss]:
-        """A run with its loss: of the labels, or, in a sequence update, of what the model writes."""
-        targets = sides.decoder.targets
-        assert targets is not None
+    def _run_to_loss(self, sides: Sides) -> tuple[BackbonePass, HeadInputs, Loss | None]:
+        """A run with the loss of its labels, None without; a sequence update runs on what the model writes instead."""
+        head, targets = self.next_word_head, sides.decoder.targets
+        if targets is None:
+            return *self._run(sides), None
         counted = targets != IGNORED_LABEL
         prefixes = prefixes_of(self, sides) if self.training else None
         if prefixes is None:
-            run, given = self._run(sides)
-            return run, given, self.objective(self.next_word_head, given.at(counted), targets[counted])
+            run, for_head = self._run(sides)
+            return run, for_head, self.objective(head, for_head.at(counted), targets[counted])
         with as_in_evaluation(self):
-            written = write_greedily(self, prefixes)
-            run, given = self._run(self._sides(written.arguments))
-            return run, given, sequence_loss(self, given, written, int(counted.sum()))
-
-    def _prove_once(self) -> None:
-        if self.config.state_scale is None:
-            self.config.state_scale = prove_output_layer(self.backbone)
+            continuations = write_greedily(self, prefixes)
+            run, for_head = self._run(self._sides(continuations.arguments))
+            context, count = for_head.at(continuations.positions), int(counted.sum())
+            return run, for_head, self.objective.sequence(head, context, continuations.written, count)
 
     def distribution(
         self,
@@ -192,11 +194,11 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Loading, Adapted, P
         modes = self.next_word_head.modes
         if mode is not None and mode not in modes:
             raise ValueError(f"mode '{mode}': head '{head_spec(self.next_word_head.config)}' has {', '.join(modes)}")
-        self._prove_once()
-        _, given = self._run(self._sides({"input_ids": input_ids, "attention_mask": attention_mask, **inputs}))
+        sides = self._sides({"input_ids": input_ids, "attention_mask": attention_mask, **inputs})
         if positions is not None:
-            expect_chosen(positions, given.states.shape[:2])
-        context = given.last(0) if positions is None else given.at(positions)
+            expect_chosen(positions, sides.decoder.ids.shape)
+        _, for_head = self._run(sides)
+        context = for_head.last(0) if positions is None else for_head.at(positions)
         distribution: NextToken = self.next_word_head(context, mode=mode)
         return distribution
 
@@ -278,7 +280,6 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Loading, Adapted, P
             ValueError: Empty prompt, ids outside the vocabulary, tensors of another type or shape, a text beyond the
                 model's positions, a cache that was changed behind the head's back.
         """
-        self._prove_once()
         total_items, return_dict = kwargs.pop("num_items_in_batch", None), kwargs.pop("return_dict", True)
         arguments = {
             "input_ids": input_ids,
@@ -301,19 +302,15 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Loading, Adapted, P
             "step_ids": step_ids,
         }
         sides = self._sides(arguments | kwargs)
-        loss = None
-        if sides.inputs.has_labels:
-            run, given, loss = self._run_to_loss(sides)
-        else:
-            run, given = self._run(sides)
+        run, for_head, loss = self._run_to_loss(sides)
         fields = dict(run.outputs)
         if loss is not None:
             self.loss_parts = loss.parts
             fields["loss"] = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
         if (loss is None or not self.training) if return_logits is None else return_logits:
-            distribution = self.next_word_head(given.last(logits_to_keep if draw is None else 1))
+            distribution = self.next_word_head(for_head.last(logits_to_keep if draw is None else 1))
             logits = self.next_word_head.logits(distribution) if draw is None else draw(distribution)
-            fields["logits"] = logits.unflatten(0, (len(given.states), -1))
+            fields["logits"] = logits.unflatten(0, (len(for_head.states), -1))
         outputs = type(run.outputs)(**fields)
         return outputs.to_tuple() if return_dict is False else outputs
 

@@ -29,7 +29,7 @@ class RedrawProcessor(LogitsProcessor):
         """Processed scores (B, V) with something finite in every row, where that is possible."""
         processed = self.inner(input_ids, scores)
         while bool((nothing := processed.amax(-1) == -torch.inf).any()):
-            redrawn = self.draw.again(nothing)
+            redrawn = self.draw.redraw(nothing)
             if redrawn is None:
                 break
             processed = torch.where(nothing[:, None], self.inner(input_ids, redrawn.to(scores)), processed)

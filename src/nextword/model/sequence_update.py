@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from nextword.functional.padding import padded
-from nextword.model.forward.head_inputs import HeadInputs
 from nextword.model.forward.padded_sides import Sides
 from nextword.model.unconstrained import unconstrained_generation
-from nextword.objectives import Loss
 from nextword.objectives.parts.processes import on_every_process
 from nextword.objectives.sequence import SequenceConfig, Written
 
@@ -37,14 +35,14 @@ class Continuations:
     """What the model wrote after R prefixes, as a batch to learn from.
 
     Args:
-        written: The S tokens after each prefix, and which of them it repeats.
         arguments: Those of the forward pass over all that was written.
-        places: The place of that pass that predicts each of the S tokens.
+        written: The S tokens after each prefix, and which of them it repeats.
+        positions: The places of that pass that predict the tokens whose probability is asked for.
     """
 
-    written: Written
     arguments: Mapping[str, Any]
-    places: Int[Tensor, "R S"]
+    written: Written
+    positions: Bool[Tensor, "R T"]
 
 
 def prefixes_of(model: Any, sides: Sides) -> Prefixes | None:
@@ -109,33 +107,17 @@ def write_greedily(model: Any, prefixes: Prefixes) -> Continuations:
     with unconstrained_generation(model, stops=False, do_sample=False, max_length=longest):
         texts: Tensor = model.generate(input_ids=ids, attention_mask=mask, **prefixes.auxiliary)
     written = updates.written(texts[:, -length:])
-    places = torch.arange(length, device=texts.device).expand(len(texts), -1)
+    auxiliary = {"use_cache": False, **prefixes.auxiliary}
     if seq2seq:
-        decoder = {"decoder_input_ids": texts[:, :-1]}
-    else:
-        # padding stands at the end now, where it moves no position of a text
-        rows = [torch.cat([row, text[-length:-1]]) for row, text in zip(prefixes.rows, texts, strict=True)]
-        ids, mask = padded(rows, side="right")
-        places = places + torch.tensor([[len(row) - 1] for row in prefixes.rows], device=texts.device)
-        decoder = {}
-    text = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
-    return Continuations(written, {**text, **decoder, **prefixes.auxiliary}, places)
-
-
-def sequence_loss(model: Any, given: HeadInputs, continuations: Continuations, targets: int) -> Loss:
-    """The loss of what the model wrote.
-
-    Args:
-        model: A :class:`~nextword.model.modeling.NextWordModel` whose objective has sequence updates.
-        given: What its head is given of the pass over what was written.
-        continuations: What was written.
-        targets: How many targets the batch has that the prefixes were taken from.
-    """
-    written, places = continuations.written, continuations.places
-    positions = torch.zeros(given.states.shape[:2], dtype=torch.bool, device=places.device)
-    context = given.at(positions.scatter(1, places, written.asked))
-    loss: Loss = model.objective.sequence(model.next_word_head, context, written, targets)
-    return loss
+        arguments = {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": texts[:, :-1], **auxiliary}
+        return Continuations(arguments, written, written.asked)
+    # padding stands at the end now, where it moves no position of a text
+    rows = [torch.cat([row, text[-length:-1]]) for row, text in zip(prefixes.rows, texts, strict=True)]
+    ids, mask = padded(rows, side="right")
+    first = torch.tensor([[len(row) - 1] for row in prefixes.rows], device=texts.device)
+    places = first + torch.arange(length, device=texts.device)
+    positions = torch.zeros_like(ids, dtype=torch.bool).scatter(1, places, written.asked)
+    return Continuations({"input_ids": ids, "attention_mask": mask, **auxiliary}, written, positions)
 
 
 def expect_room(config: Any, sequence: SequenceConfig | None) -> None:

@@ -34,10 +34,6 @@ def part_of(progress: Progress | None, begin: float, end: float) -> Progress:
     return report
 
 
-IGNORED = -100
-"""Label of a position that is no target."""
-
-
 def start_id(tokenizer: PreTrainedTokenizerBase) -> int:
     """Token that stands before every text: the tokenizer's bos, else its eos.
 

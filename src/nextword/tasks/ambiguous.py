@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from nextword.config import Seed, Settings
+from nextword.functional.padding import IGNORED_LABEL
 from nextword.records import Evaluation, MetricValue
-from nextword.scoring.ask import IGNORED, Progress, encode_answer, encode_prompt, measuring, start_id
+from nextword.scoring.ask import Progress, encode_answer, encode_prompt, measuring, start_id
 from nextword.tasks.parts.ambiguous import invented_stories as corpus
 from nextword.tasks.parts.ambiguous import two_answers as copying
 from nextword.tasks.parts.ambiguous.lexicon import PairSplit, embedded, from_analogies, split_pairs
@@ -249,5 +250,5 @@ def _examples(found: list[Prompt], tokenizer: PreTrainedTokenizerBase) -> Datase
         for word in prompt.words:
             answer = encode_answer(tokenizer, prompt.text, word)
             rows["input_ids"].append(ids + answer)
-            rows["labels"].append([IGNORED] * len(ids) + answer)
+            rows["labels"].append([IGNORED_LABEL] * len(ids) + answer)
     return Dataset.from_dict(rows)

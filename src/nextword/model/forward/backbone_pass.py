@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nextword.model.forward.argument_checks import too_long
 from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.output_layer import OutputLayer
-from nextword.model.forward.output_tap import run_tapped
+from nextword.model.forward.output_tap import run_with_output_tap
 from nextword.model.forward.padded_sides import Sides
 
 
@@ -51,8 +50,8 @@ def run_backbone(model: Any, sides: Sides, auxiliary: AuxiliarySide | None) -> B
     wanted_layers = arguments.get("output_hidden_states", getattr(text_config, "output_hidden_states", False))
     output_layer = OutputLayer(model.backbone)  # before the states, so that its gradient can come after theirs
     try:
-        tapped = arguments | ({"output_hidden_states": True} if head.layers else {})
-        outputs, states = run_tapped(model.backbone, tapped)
+        wanted = arguments | ({"output_hidden_states": True} if head.layers else {})
+        outputs, states = run_with_output_tap(model.backbone, wanted)
     except IndexError as fault:
         message = _too_long(model, sides)
         if message is None:
@@ -139,3 +138,14 @@ def _too_long(model: Any, sides: Sides) -> str | None:
     if message is None and source is not None and source.ids is not None:
         message = too_long(model.config.get_text_config(encoder=True), source.ids.shape[1])
     return message
+
+
+def too_long(config: Any, length: int) -> str | None:
+    """What to say where ``length`` places are more than a model with learned positions has; None where they fit."""
+    limit = getattr(config, "max_position_embeddings", None)
+    if limit is None or length <= limit:
+        return None
+    return (
+        f"{length} places are more than the {limit} that the model has positions for; shorten the text, or score it in "
+        "sliding windows (task 'lm' with a task.window and task.block that fit)"
+    )

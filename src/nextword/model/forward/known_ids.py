@@ -25,9 +25,9 @@ def expect_vocabulary(model: Any, sides: Sides) -> None:
         expect_known_ids(f"{side}input_ids", sides.decoder.ids, size)
     if inputs.source is not None and inputs.source.ids is not None and inputs.encoder_outputs is None:
         expect_known_ids("input_ids", inputs.source.ids, size)
-    for words in (inputs.source_ids, inputs.auxiliary.source_ids if model.next_word_head.reads_source else None):
-        if words is not None:
-            expect_known_ids("source_ids", words, size)
+    words = inputs.auxiliary.source_ids if inputs.source is None else inputs.source_ids
+    if words is not None and model.next_word_head.reads_source:
+        expect_known_ids("source_ids", words, size)
     labels = None if inputs.labels is None else sides.decoder.labels
     targets = None if inputs.shift_labels is None else sides.decoder.targets
     for name, given in (("labels", labels), ("shift_labels", targets)):

@@ -23,7 +23,7 @@ from nextword.functional.products.picked_rows import picked_product
 from nextword.functional.streamed.budget import concatenate_chunks, row_chunks
 from nextword.functional.streamed.deferred import late
 from nextword.functional.streamed.weight_gradient import gradient_sum_of
-from nextword.model.forward.output_tap import run_tapped
+from nextword.model.forward.output_tap import run_with_output_tap
 from nextword.model.modes import as_in_evaluation
 
 
@@ -257,7 +257,7 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
         return fed[0]
 
     with as_in_evaluation(backbone):
-        outputs, states = run_tapped(backbone, _probe_inputs(backbone), amplified)
+        outputs, states = run_with_output_tap(backbone, _probe_inputs(backbone), amplified)
         expected, ours = outputs.logits.flatten(0, 1).float(), vocabulary(fed[0].flatten(0, 1)).float()
     same_shape = expected.shape == ours.shape
     # a score of -inf on both sides is no difference

@@ -1,25 +1,13 @@
-"""What came in: the arguments of one forward pass, split once by whom they concern, each checked by itself."""
+"""What came in: the arguments of one forward pass, split once by whom they concern."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformers.utils.import_utils import is_torchdynamo_compiling
-
-from nextword.heads import head_spec
-from nextword.model.forward.argument_checks import (
-    expect_auxiliary_states,
-    expect_ids,
-    expect_one_text,
-    expect_positions,
-    expect_source,
-    expect_tokens,
-)
 
 NO_CONDITIONER = (
     "this model has no conditioner, so it cannot follow an auxiliary text; attach one, such as "
@@ -103,115 +91,61 @@ class PassInputs:
     use_cache: bool | None
     further: Mapping[str, Any]
 
-    @property
-    def has_labels(self) -> bool:
-        """Whether there is something to predict."""
-        return self.labels is not None or self.shift_labels is not None
 
-    @classmethod
-    def of(cls, model: Any, arguments: Mapping[str, Any]) -> PassInputs:
-        """Splits the arguments of a forward call.
+def inputs_of(model: Any, given: Mapping[str, Any]) -> PassInputs:
+    """Splits the arguments of a forward call.
 
-        Args:
-            model: A :class:`~nextword.model.modeling.NextWordModel`.
-            arguments: Those of its forward, by name; None counts as not given.
+    Args:
+        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        given: Those that are given, by name, each checked by itself.
 
-        Raises:
-            ValueError: No tokens, a tensor of another type or shape, or an argument that is not for such a model.
-        """
-        given = {name: value for name, value in arguments.items() if value is not None}
-        labels = _labels(model, given)
-        use_cache = given.get("use_cache")
-        expect_positions(given.get("position_ids"))
-        return cls(
-            decoder=_decoder_text(model, given, labels.get("labels")),
-            position_ids=given.get("position_ids"),
-            step_mask=given.get("step_mask"),
-            step_ids=None if model.config.is_encoder_decoder else given.get("step_ids"),
-            labels=labels.get("labels"),
-            shift_labels=labels.get("shift_labels"),
-            source=_source_text(model, given),
-            encoder_outputs=given.get("encoder_outputs") if model.config.is_encoder_decoder else None,
-            source_ids=_source_words(model, given),
-            auxiliary=_auxiliary_text(model, given),
-            kv_cache=given.get("past_key_values"),
-            use_cache=False if labels and use_cache is None else use_cache,
-            further={name: value for name, value in given.items() if not _is_named(model, name)},
-        )
-
-
-_TEXT = frozenset({"input_ids", "inputs_embeds", "attention_mask"})
-_SEQ2SEQ = frozenset({"encoder_outputs", *(f"decoder_{name}" for name in _TEXT)})
-_NAMED = (
-    _TEXT
-    | {"position_ids", "past_key_values", "use_cache", "labels", "shift_labels", "step_mask", "step_ids", "source_ids"}
-    | set(AUXILIARY_ARGUMENTS)
-)
-
-
-def _is_named(model: Any, name: str) -> bool:
-    """Whether :class:`PassInputs` has a field for an argument."""
-    return name in _NAMED or (name in _SEQ2SEQ and model.config.is_encoder_decoder)
-
-
-def _labels(model: Any, given: Mapping[str, Any]) -> dict[str, Tensor]:
-    if "shift_labels" in given and model.config.is_encoder_decoder:
+    Raises:
+        ValueError: An argument that is not for such a model.
+    """
+    seq2seq = model.config.is_encoder_decoder
+    if "shift_labels" in given and seq2seq:
         raise ValueError(
             "shift_labels: for decoder-only models; an encoder-decoder model's targets are never shifted, so give them "
             "as labels"
         )
-    return {name: expect_ids(name, given[name]) for name in ("labels", "shift_labels") if name in given}
-
-
-def _decoder_text(model: Any, given: Mapping[str, Any], labels: Tensor | None) -> TextInputs:
-    side = "decoder_" if model.config.is_encoder_decoder else ""
-    ids, embeds = given.get(f"{side}input_ids"), given.get(f"{side}inputs_embeds")
-    if side and labels is not None and ids is None and embeds is None:
-        ids = model.prepare_decoder_input_ids_from_labels(labels)
-    words = ids if ids is not None or side else given.get("step_ids")
-    if words is None and embeds is not None and model.next_word_head.reads_words and not is_torchdynamo_compiling():
-        warnings.warn(
-            f"{side}inputs_embeds without {side}input_ids: head '{head_spec(model.next_word_head.config)}' looks at "
-            f"words, and knows none here; pass {side}input_ids beside {side}inputs_embeds. (Prompt tuning of peft "
-            "passes embeddings alone: take LoRA or prefix tuning, or a head that looks at no words.)",
-            stacklevel=2,
-        )
-    return TextInputs(expect_tokens(side, ids, embeds), embeds, given.get(f"{side}attention_mask"))
-
-
-def _source_text(model: Any, given: Mapping[str, Any]) -> TextInputs | None:
-    if not model.config.is_encoder_decoder:
-        return None
-    ids = given.get("input_ids")
-    return TextInputs(
-        None if ids is None else expect_source(ids), given.get("inputs_embeds"), given.get("attention_mask")
+    auxiliary = {name: given[name] for name in AUXILIARY_ARGUMENTS if name in given}
+    if auxiliary and model.conditioner is None:
+        raise ValueError(f"{next(iter(auxiliary))}: {NO_CONDITIONER}")
+    if model.conditioner is not None:
+        auxiliary["source_ids"] = given.get("source_ids")
+    words = given.get("source_ids", given.get("input_ids")) if seq2seq and model.next_word_head.reads_source else None
+    labels, shift_labels, use_cache = given.get("labels"), given.get("shift_labels"), given.get("use_cache")
+    if use_cache is None and not (labels is None and shift_labels is None):
+        use_cache = False
+    named = _SEQ2SEQ if seq2seq else _CAUSAL
+    return PassInputs(
+        decoder=_text(given, "decoder_" if seq2seq else ""),
+        position_ids=given.get("position_ids"),
+        step_mask=given.get("step_mask"),
+        step_ids=None if seq2seq else given.get("step_ids"),
+        labels=labels,
+        shift_labels=shift_labels,
+        source=_text(given) if seq2seq else None,
+        encoder_outputs=given.get("encoder_outputs") if seq2seq else None,
+        source_ids=words,
+        auxiliary=AuxiliaryInputs(**auxiliary),
+        kv_cache=given.get("past_key_values"),
+        use_cache=use_cache,
+        further={name: value for name, value in given.items() if name not in named},
     )
 
 
-def _source_words(model: Any, given: Mapping[str, Any]) -> Tensor | None:
-    """The encoder's tokens, where the head reads them."""
-    if not model.config.is_encoder_decoder or not model.next_word_head.reads_source:
-        return None
-    words = given.get("source_ids", given.get("input_ids"))
-    if words is None:
-        raise ValueError(
-            f"head '{head_spec(model.next_word_head.config)}' reads the source's words: pass input_ids, or "
-            "source_ids where encoder_outputs are given"
-        )
-    return expect_ids("source_ids", words)
+_CAUSAL = frozenset(
+    {"input_ids", "inputs_embeds", "attention_mask", "position_ids", "past_key_values", "use_cache", "labels"}
+    | {"shift_labels", "step_mask", "step_ids", "source_ids", *AUXILIARY_ARGUMENTS}
+)
+_SEQ2SEQ = _CAUSAL | {"decoder_input_ids", "decoder_inputs_embeds", "decoder_attention_mask", "encoder_outputs"}
+"""Arguments that have a field of their own."""
 
 
-def _auxiliary_text(model: Any, given: Mapping[str, Any]) -> AuxiliaryInputs:
-    named = {name: given[name] for name in AUXILIARY_ARGUMENTS if name in given}
-    if model.conditioner is None:  # source_ids are then the encoder's words, or of no use
-        if named:
-            raise ValueError(f"{next(iter(named))}: {NO_CONDITIONER}")
-        return AuxiliaryInputs()
-    expect_one_text(named)
-    if "aux_states" in named:
-        expect_auxiliary_states(named["aux_states"], model.auxiliary_encoder.config.hidden_size)
-    if "aux_input_ids" in named:
-        expect_ids("aux_input_ids", named["aux_input_ids"], vectors="aux_states")
-    named |= {"source_ids": given["source_ids"]} if "source_ids" in given else {}
-    words = ("source_ids", "source_places") if model.next_word_head.reads_source else ()
-    return AuxiliaryInputs(**named | {name: expect_ids(name, named[name]) for name in words if name in named})
+def _text(given: Mapping[str, Any], side: str = "") -> TextInputs:
+    return TextInputs(
+        ids=given.get(f"{side}input_ids"),
+        embeds=given.get(f"{side}inputs_embeds"),
+        mask=given.get(f"{side}attention_mask"),
+    )

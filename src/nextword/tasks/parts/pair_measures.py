@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from nextword.corpora.word_runs import words
-from nextword.functional.padding import padded
+from nextword.functional.padding import IGNORED_LABEL, padded
 from nextword.metrics.copying import CopyingSum
 from nextword.metrics.likelihood import LikelihoodSum
 from nextword.model.unconstrained import unconstrained_generation
 from nextword.pretrained import token_label
 from nextword.records import ExamplePrediction, MetricValue, TopWord
-from nextword.scoring.ask import IGNORED, Progress, batches
+from nextword.scoring.ask import Progress, batches
 from nextword.tasks.parts.likelihood_values import measured_value
 from nextword.tasks.parts.source_target import EncodedPair
 
@@ -34,7 +34,7 @@ def likelihood(
     done = 0
     for part in batches(pairs, batch_size):
         dist, labels = _ask(model, part, pad)
-        counted = labels != IGNORED
+        counted = labels != IGNORED_LABEL
         nats = -dist.log_prob(labels[counted][:, None])[:, 0].double().cpu()
         for pair, block in zip(part, nats.split(counted.sum(dim=1).tolist()), strict=True):
             total.add(float(block.sum()), len(block), len(pair.target.text.encode()))
@@ -141,13 +141,13 @@ def example_predictions(
 def _ask(model: Any, pairs: Sequence[EncodedPair], pad: int) -> tuple[Any, Tensor]:
     """Distribution at every target token, and the targets (B, T)."""
     ids, mask = padded([pair.source.ids for pair in pairs], pad)
-    labels, _ = padded([pair.target.ids for pair in pairs], IGNORED)
+    labels, _ = padded([pair.target.ids for pair in pairs], IGNORED_LABEL)
     ids, mask, labels = (tensor.to(model.device) for tensor in (ids, mask, labels))
     dist = model.distribution(
         ids,
         attention_mask=mask,
         decoder_input_ids=model.prepare_decoder_input_ids_from_labels(labels),
-        positions=labels != IGNORED,
+        positions=labels != IGNORED_LABEL,
     )
     return dist, labels
 

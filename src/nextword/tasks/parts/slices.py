@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int
 
-from nextword.scoring.ask import IGNORED
+from nextword.functional.padding import IGNORED_LABEL
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -110,5 +110,5 @@ class Slices:
         labels = list(ids)
         if self.prompted_share and chance.random() < self.prompted_share:
             before = [*self.articles.slice(article, 0, 1), *self.prompts[index]]
-            ids, labels = [*before, *ids[1:]], [IGNORED] * len(before) + ids[1:]
+            ids, labels = [*before, *ids[1:]], [IGNORED_LABEL] * len(before) + ids[1:]
         return {"input_ids": ids, "labels": labels, **{name: list(rows[index]) for name, rows in self.columns.items()}}
