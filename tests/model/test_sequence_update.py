@@ -18,7 +18,7 @@ from transformers import (
 )
 
 import nextword as nw
-from nextword.model.sequence_update import cut, prefixes_of
+from nextword.model.sequence_update import cut_prefixes
 from nextword.objectives.sequence import SequenceConfig
 from tests.oracles.textbook import unlikelihood as textbook
 
@@ -204,7 +204,7 @@ def test_gradient_checkpointing_changes_nothing() -> None:
 )
 def test_prefixes_of_a_text(length: int, settings: dict, lengths: list[int]) -> None:
     text = torch.arange(length)
-    pieces = cut(text, SequenceConfig(**settings))
+    pieces = cut_prefixes(text, SequenceConfig(**settings))
     assert [len(piece) for piece in pieces] == lengths
     assert torch.equal(torch.cat(pieces), text[: sum(lengths)])
 
@@ -220,7 +220,6 @@ def test_without_prefixes_the_update_is_one_of_tokens() -> None:
     partly = given | {"attention_mask": given["attention_mask"] * torch.tensor([[1], [0]])}
     close(model(**partly).loss, causal()(**batch(texts(5))).loss)
     assert model.objective.sequence.step == 3
-    assert prefixes_of(plain, given) is None
 
 
 def test_evaluation_is_of_tokens_and_counts_no_update() -> None:

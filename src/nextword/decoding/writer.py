@@ -9,7 +9,7 @@ from typing import Any
 
 from nextword.decoding.strategies import Decoding
 from nextword.functional.padding import padded
-from nextword.model.unconstrained import plain_search
+from nextword.model.unconstrained import unconstrained_generation
 from nextword.scoring.minibatches import Progress, batches
 from nextword.scoring.token_pairs import Inputs, TokenPair, fill_id, no_inputs
 
@@ -63,7 +63,7 @@ class Writer:
         # A decoder of its own begins with one token. max_new_tokens would give one more where a model has a default.
         longest = {"max_length": length + 1} if has_encoder else {"max_new_tokens": length}
         arguments = {**self.inputs(pairs), **self.arguments}
-        with plain_search(model, stops=ends, **longest, **decoding.arguments()):
+        with unconstrained_generation(model, stops=ends, **longest, **decoding.arguments()):
             made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device), **arguments)
         rows: list[list[int]] = made[:, 1 if has_encoder else ids.shape[1] :].tolist()
         if ends:

@@ -36,7 +36,7 @@ class ClassDraw:
         self._distribution, self._chosen, self._tried = distribution, chosen, None
         return distribution.within(chosen)
 
-    def again(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
+    def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
         """The same with another class at some positions, because nothing of the first was allowed there.
 
         Every class is tried at most once, those that were cut away last. None where a position has no class left.

@@ -166,7 +166,7 @@ class Draw(Protocol):
         """Log-probabilities of the tokens after a choice."""
         ...
 
-    def again(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
+    def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
         """The same after another choice at some positions, whose first one left nothing allowed; None: none is left."""
         ...
 

@@ -14,8 +14,10 @@ from nextword.conditioning import conditioner_spec, parse_conditioner
 from nextword.conditioning import registry as conditioners
 from nextword.conditioning.parts.encoder import fingerprint, longest_text, new_encoder
 from nextword.heads import Dimensions
-from nextword.model.forward.auxiliary_inputs import NO_CONDITIONER
-from nextword.model.forward.decoder_inputs import expect_ids, expect_known_ids, valid_places
+from nextword.model.forward.argument_checks import expect_ids
+from nextword.model.forward.known_ids import expect_known_ids
+from nextword.model.forward.padded_sides import valid_places
+from nextword.model.forward.pass_inputs import NO_CONDITIONER
 
 
 class Conditioned:

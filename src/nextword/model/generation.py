@@ -6,17 +6,18 @@ import inspect
 import logging
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers import LogitsProcessorList
 
 from nextword.config import validated
 from nextword.heads import head_spec
 from nextword.memory.kv_cache import attach_history, decoder_cache, history_of, kv_length
-from nextword.model.forward.auxiliary_inputs import INPUTS, expect_one_text
-from nextword.model.forward.backbone_pass import expect_source
-from nextword.model.forward.decoder_inputs import too_long
-from nextword.model.redraw import DrawAgain
+from nextword.model.forward.argument_checks import expect_ids, expect_not_empty, expect_one_text
+from nextword.model.forward.backbone_pass import too_long
+from nextword.model.forward.known_ids import expect_known_ids
+from nextword.model.forward.padded_sides import step_mask
+from nextword.model.forward.pass_inputs import AUXILIARY_ARGUMENTS
+from nextword.model.redraw import RedrawProcessor
 
 logger = logging.getLogger(__name__)
 
@@ -82,8 +83,7 @@ class HeadGeneration:
         ids = prepared.get("decoder_input_ids" if seq2seq else "input_ids")
         new = (ids if ids is not None else prepared["inputs_embeds"]).shape[1]
         if mask is not None and mask.ndim == 2:
-            # contiguous: the stride of a view would grow with every step, and each stride compiles a new graph
-            prepared["step_mask"] = mask[:, -new:].clone(memory_format=torch.contiguous_format)
+            prepared["step_mask"] = step_mask(mask, new)
         elif mask is None and past_key_values is not None and past_key_values.is_compileable:
             prepared["step_mask"] = input_ids.new_ones(input_ids.shape[0], new)
         if ids is None and input_ids.shape[1] == new:
@@ -91,7 +91,7 @@ class HeadGeneration:
         history = history_of(past_key_values)
         if not is_first_iteration and history is not None and history.knows_source:
             # what was made of an auxiliary text rides in the cache: later steps need not compare it again
-            prepared = {name: given for name, given in prepared.items() if name not in INPUTS}
+            prepared = {name: given for name, given in prepared.items() if name not in AUXILIARY_ARGUMENTS}
         return prepared
 
     def _validate_model_kwargs(self, model_kwargs: dict[str, Any]) -> None:
@@ -142,27 +142,33 @@ class HeadGeneration:
     ) -> dict[str, Any]:
         given = "encoder_outputs" in model_kwargs or inputs_tensor.is_floating_point()
         if self.config.is_encoder_decoder and not given:
-            expect_source(self, inputs_tensor)
-        # generation keeps the encoder's states but not its words; put here, they are repeated for beams with the states
-        if self.next_word_head.reads_source and "source_ids" not in model_kwargs:
+            source = expect_ids("input_ids", inputs_tensor, vectors="inputs_embeds")
+            expect_not_empty(source)
+            expect_known_ids("input_ids", source, self.backbone.get_input_embeddings().weight.shape[0])
+        words = {name: ids for name, ids in model_kwargs.items() if name == "source_ids"}
+        if self.next_word_head.reads_source and not words:
             # transformers writes -100 for the words where it is given the encoder's outputs alone
             if inputs_tensor.is_floating_point() or bool((inputs_tensor < 0).any()):
                 raise ValueError(
                     f"head '{head_spec(self.next_word_head.config)}' reads the source's words: pass input_ids, or "
                     "source_ids beside inputs_embeds or encoder_outputs"
                 )
-            model_kwargs["source_ids"] = inputs_tensor
+            words = {"source_ids": inputs_tensor}
         prepared: dict[str, Any]
         try:
             prepared = super()._maybe_prepare_encoder_kwargs_for_generation(  # type: ignore[misc]
-                inputs_tensor, {k: v for k, v in model_kwargs.items() if k != "source_ids"}, *args, **kwargs
+                inputs_tensor,
+                {name: given for name, given in model_kwargs.items() if name not in words},
+                *args,
+                **kwargs,
             )
         except IndexError as fault:
             message = too_long(self.config.get_text_config(encoder=True), inputs_tensor.shape[1])
             if message is None:
                 raise
             raise ValueError(message) from fault
-        return prepared | {k: v for k, v in model_kwargs.items() if k == "source_ids"}
+        # generation keeps the encoder's states but not its words; put here, they are repeated for beams with the states
+        return prepared | words
 
     def _prepare_generation_config(self, generation_config: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         # what the head lets generate decide rides on the configuration, where transformers' own settings are
@@ -192,7 +198,7 @@ class HeadGeneration:
         draw = None if is_assistant else head.draw(config, sample=generation_config.do_sample)
         if draw is not None:
             kwargs["draw"] = draw
-            logits_processor = LogitsProcessorList([DrawAgain(draw, logits_processor)])
+            logits_processor = LogitsProcessorList([RedrawProcessor(draw, logits_processor)])
             generation_config.disable_compile = True  # shapes follow the choice
         return super()._sample(  # type: ignore[misc]
             input_ids, logits_processor, stopping_criteria, generation_config, **kwargs
@@ -204,7 +210,7 @@ class HeadGeneration:
             raise ValueError("generate: conditioner 'prefix' takes places of the cache, so its model is no assistant")
         if assistant is not None and getattr(assistant, "conditioner", None) is None:
             kept = {"source_ids"} if isinstance(assistant, HeadGeneration) else set()
-            ours = {"source_ids", *INPUTS} - (kept if self.conditioner is None else set())
+            ours = {"source_ids", *AUXILIARY_ARGUMENTS} - (kept if self.conditioner is None else set())
             kwargs["model_kwargs"] = {k: v for k, v in kwargs["model_kwargs"].items() if k not in ours}
         return super()._get_candidate_generator(*args, **kwargs)  # type: ignore[misc]
 

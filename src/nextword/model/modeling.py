@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from jaxtyping import Bool
@@ -14,24 +15,31 @@ from nextword.conditioning.parts.encoder import width_of
 from nextword.config import validated
 from nextword.context import Context
 from nextword.distribution import NextToken
+from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.head import Draw
 from nextword.model.adapted import Adapted
 from nextword.model.conditioned import Conditioned
 from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
-from nextword.model.forward.backbone_pass import observe
-from nextword.model.forward.contexts import context_at, context_to_keep
-from nextword.model.forward.decoder_inputs import expect_chosen
+from nextword.model.delegation import Delegation
+from nextword.model.forward.argument_checks import check_arguments, expect_chosen
+from nextword.model.forward.auxiliary_side import auxiliary_side
+from nextword.model.forward.backbone_pass import BackbonePass, run_backbone
+from nextword.model.forward.head_inputs import HeadInputs, head_inputs
+from nextword.model.forward.known_ids import expect_vocabulary
 from nextword.model.forward.output_layer import OutputLayer, prove_output_layer
-from nextword.model.forward.targets import observed_with_loss
+from nextword.model.forward.padded_sides import Sides, sides_of
+from nextword.model.forward.pass_inputs import inputs_of
+from nextword.model.forward.past import past_of
 from nextword.model.generation import HeadGeneration
 from nextword.model.loading import Loading
-from nextword.model.sequence_update import expect_room
-from nextword.objectives import parse_objective
+from nextword.model.modes import as_in_evaluation
+from nextword.model.sequence_update import expect_room, prefixes_of, write_greedily
+from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives
 
 
-class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]
+class NextWordModel(Delegation, HeadGeneration, Conditioned, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]
     """What both wrapped models share; use :class:`NextWordForCausalLM` or :class:`NextWordForSeq2SeqLM`.
 
     Args:
@@ -100,51 +108,6 @@ class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedMod
             auxiliary=not self.config.is_encoder_decoder,
         )
 
-    # -- what transformers asks of a model, answered by the backbone
-
-    def get_input_embeddings(self) -> Any:
-        """The backbone's."""
-        return self.backbone.get_input_embeddings()
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """The backbone's."""
-        self.backbone.set_input_embeddings(value)
-
-    def get_output_embeddings(self) -> Any:
-        """The backbone's."""
-        return self.backbone.get_output_embeddings()
-
-    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
-        """The backbone's."""
-        self.backbone.set_output_embeddings(new_embeddings)
-
-    def get_encoder(self, *args: Any, **kwargs: Any) -> Any:
-        """The backbone's."""
-        return self.backbone.get_encoder(*args, **kwargs)
-
-    def get_decoder(self, *args: Any, **kwargs: Any) -> Any:
-        """The backbone's."""
-        return self.backbone.get_decoder(*args, **kwargs)
-
-    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Any:
-        """The backbone's (encoder-decoder models)."""
-        return self.backbone.prepare_decoder_input_ids_from_labels(labels)
-
-    def resize_token_embeddings(
-        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
-    ) -> Any:
-        """The backbone's; the head follows."""
-        embeddings = self.backbone.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        self.next_word_head.resized(OutputLayer(self.backbone).size)
-        self.config.head = self.next_word_head.config.model_dump()
-        if self.conditioner is not None:
-            self.conditioner.resized(OutputLayer(self.backbone).size)
-        self.vocab_size = self.config.get_text_config(decoder=True).vocab_size
-        self.objective.resize_vocabulary(OutputLayer(self.backbone).size)
-        return embeddings
-
-    # -- the head
-
     def configure_head(self, **changes: Any) -> None:
         """Changes evaluation-time settings of the head, for example ``configure_head(temperature=1.2)``.
 
@@ -171,11 +134,40 @@ class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedMod
 
     def context(self, inputs: dict[str, Any]) -> Context:
         """What the head is given at every position of these inputs of :meth:`forward`, row after row."""
-        return context_to_keep(self, observe(self, inputs), 0)
+        return self._run(self._sides(inputs))[1].last(0)
 
-    def _prove_once(self) -> None:
+    def _sides(self, arguments: Mapping[str, Any]) -> Sides:
+        """What came in, what earlier passes left, and where the tokens stand; all of it checked."""
         if self.config.state_scale is None:
             self.config.state_scale = prove_output_layer(self.backbone)
+        arguments = check_arguments(self, arguments)
+        inputs = inputs_of(self, arguments)
+        past = past_of(self, inputs)
+        sides = sides_of(self, inputs, past)
+        expect_vocabulary(self, sides)
+        return sides
+
+    def _run(self, sides: Sides) -> tuple[BackbonePass, HeadInputs]:
+        """The auxiliary text read, the backbone run, and what the head is given of both."""
+        auxiliary = auxiliary_side(self, sides)
+        run = run_backbone(self, sides, auxiliary)
+        return run, head_inputs(self, sides, auxiliary, run)
+
+    def _run_to_loss(self, sides: Sides) -> tuple[BackbonePass, HeadInputs, Loss | None]:
+        """A run with the loss of its labels, None without; a sequence update runs on what the model writes instead."""
+        head, targets = self.next_word_head, sides.decoder.targets
+        if targets is None:
+            return *self._run(sides), None
+        counted = targets != IGNORED_LABEL
+        prefixes = prefixes_of(self, sides) if self.training else None
+        if prefixes is None:
+            run, for_head = self._run(sides)
+            return run, for_head, self.objective(head, for_head.at(counted), targets[counted])
+        with as_in_evaluation(self):
+            continuations = write_greedily(self, prefixes)
+            run, for_head = self._run(self._sides(continuations.arguments))
+            context, count = for_head.at(continuations.positions), int(counted.sum())
+            return run, for_head, self.objective.sequence(head, context, continuations.written, count)
 
     def distribution(
         self,
@@ -202,11 +194,11 @@ class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedMod
         modes = self.next_word_head.modes
         if mode is not None and mode not in modes:
             raise ValueError(f"mode '{mode}': head '{head_spec(self.next_word_head.config)}' has {', '.join(modes)}")
-        self._prove_once()
-        seen = observe(self, dict(input_ids=input_ids, attention_mask=attention_mask, **inputs))
+        sides = self._sides({"input_ids": input_ids, "attention_mask": attention_mask, **inputs})
         if positions is not None:
-            expect_chosen(positions, seen.states.shape[:2])
-        context = context_to_keep(self, seen, 0) if positions is None else context_at(self, seen, positions)
+            expect_chosen(positions, sides.decoder.ids.shape)
+        _, for_head = self._run(sides)
+        context = for_head.last(0) if positions is None else for_head.at(positions)
         distribution: NextToken = self.next_word_head(context, mode=mode)
         return distribution
 
@@ -288,9 +280,8 @@ class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedMod
             ValueError: Empty prompt, ids outside the vocabulary, tensors of another type or shape, a text beyond the
                 model's positions, a cache that was changed behind the head's back.
         """
-        self._prove_once()
         total_items, return_dict = kwargs.pop("num_items_in_batch", None), kwargs.pop("return_dict", True)
-        inputs = {
+        arguments = {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
             "position_ids": position_ids,
@@ -310,17 +301,17 @@ class NextWordModel(HeadGeneration, Conditioned, Loading, Adapted, PreTrainedMod
             "step_mask": step_mask,
             "step_ids": step_ids,
         }
-        seen, loss = observed_with_loss(self, inputs | kwargs)
-        fields = dict(seen.outputs)
+        sides = self._sides(arguments | kwargs)
+        run, for_head, loss = self._run_to_loss(sides)
+        fields = dict(run.outputs)
         if loss is not None:
             self.loss_parts = loss.parts
             fields["loss"] = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
         if (loss is None or not self.training) if return_logits is None else return_logits:
-            kept = context_to_keep(self, seen, logits_to_keep if draw is None else 1)
-            distribution = self.next_word_head(kept)
+            distribution = self.next_word_head(for_head.last(logits_to_keep if draw is None else 1))
             logits = self.next_word_head.logits(distribution) if draw is None else draw(distribution)
-            fields["logits"] = logits.unflatten(0, (len(seen.states), -1))
-        outputs = type(seen.outputs)(**fields)
+            fields["logits"] = logits.unflatten(0, (len(for_head.states), -1))
+        outputs = type(run.outputs)(**fields)
         return outputs.to_tuple() if return_dict is False else outputs
 
     def extra_repr(self) -> str:

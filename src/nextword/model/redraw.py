@@ -11,7 +11,7 @@ from transformers import LogitsProcessor
 from nextword.heads.head import Draw
 
 
-class DrawAgain(LogitsProcessor):
+class RedrawProcessor(LogitsProcessor):
     """Applies generation's own processors, and lets the head choose again where they ruled out everything.
 
     A class of one token that must not be repeated would otherwise leave a row of ``-inf``, which nothing can be drawn
@@ -29,8 +29,8 @@ class DrawAgain(LogitsProcessor):
         """Processed scores (B, V) with something finite in every row, where that is possible."""
         processed = self.inner(input_ids, scores)
         while bool((nothing := processed.amax(-1) == -torch.inf).any()):
-            again = self.draw.again(nothing)
-            if again is None:
+            redrawn = self.draw.redraw(nothing)
+            if redrawn is None:
                 break
-            processed = torch.where(nothing[:, None], self.inner(input_ids, again.to(scores)), processed)
+            processed = torch.where(nothing[:, None], self.inner(input_ids, redrawn.to(scores)), processed)
         return processed

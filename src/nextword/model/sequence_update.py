@@ -7,19 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from nextword.functional.padding import padded
-from nextword.model.forward.auxiliary_inputs import auxiliary_rows
-from nextword.model.forward.backbone_pass import Observation, observe
-from nextword.model.forward.contexts import context_at
-from nextword.model.forward.decoder_inputs import DecoderInputs, valid_places
-from nextword.model.modes import as_in_evaluation
-from nextword.model.unconstrained import plain_search
-from nextword.objectives import Loss
+from nextword.model.forward.padded_sides import Sides
+from nextword.model.unconstrained import unconstrained_generation
 from nextword.objectives.parts.processes import on_every_process
-from nextword.objectives.sequence import SequenceConfig
+from nextword.objectives.sequence import SequenceConfig, Written
 
 
 @dataclass(frozen=True)
@@ -34,47 +29,23 @@ class Prefixes:
     rows: list[Int[Tensor, "_"]]
     auxiliary: Mapping[str, Tensor] = field(default_factory=dict)
 
-    def update(self, model: Any, targets: int) -> tuple[Observation, Loss]:
-        """Lets the model continue them, looks at what it wrote, and makes the loss of it.
 
-        Tokens are chosen without gradient and with a KV cache; one pass over all of them then gives the probability of
-        each. That has the gradient of a pass token by token that keeps its graph through the cached states, because an
-        argmax passes none on. All of it is as in evaluation: with dropout, the pass would see another model than the
-        one that wrote.
+@dataclass(frozen=True)
+class Continuations:
+    """What the model wrote after R prefixes, as a batch to learn from.
 
-        Args:
-            model: A :class:`~nextword.model.modeling.NextWordModel` whose objective has sequence updates.
-            targets: How many targets the batch has that the prefixes were taken from.
-        """
-        updates = model.objective.sequence
-        length = updates.config.continuation
-        with as_in_evaluation(model):
-            texts = continued(model, self.rows, length, self.auxiliary)
-            written = updates.written(texts[:, -length:])
-            inputs, places = self._taught(model, texts, length)
-            seen = observe(model, inputs)
-            positions = torch.zeros(seen.states.shape[:2], dtype=torch.bool, device=places.device)
-            context = context_at(model, seen, positions.scatter(1, places, written.asked))
-            return seen, updates(model.next_word_head, context, written, targets)
+    Args:
+        arguments: Those of the forward pass over all that was written.
+        written: The S tokens after each prefix, and which of them it repeats.
+        positions: The places of that pass that predict the tokens whose probability is asked for.
+    """
 
-    def _taught(self, model: Any, texts: Int[Tensor, "R T"], length: int) -> tuple[dict[str, Any], Int[Tensor, "R S"]]:
-        """Inputs of the pass over what was written, and the place that predicts each of its last ``length`` tokens.
-
-        Padding stands at the end here, where it moves no position of a text.
-        """
-        places = torch.arange(length, device=texts.device).expand(len(texts), -1)
-        if model.config.is_encoder_decoder:
-            ids, mask = padded(self.rows, side="right")
-            decoder = {"decoder_input_ids": texts[:, :-1]}
-        else:
-            rows = [torch.cat([row, text[-length:-1]]) for row, text in zip(self.rows, texts, strict=True)]
-            ids, mask = padded(rows, side="right")
-            places = places + torch.tensor([[len(row) - 1] for row in self.rows], device=texts.device)
-            decoder = {}
-        return {"input_ids": ids, "attention_mask": mask, "use_cache": False, **decoder, **self.auxiliary}, places
+    arguments: Mapping[str, Any]
+    written: Written
+    positions: Bool[Tensor, "R T"]
 
 
-def prefixes_of(model: Any, inputs: Mapping[str, Any]) -> Prefixes | None:
+def prefixes_of(model: Any, sides: Sides) -> Prefixes | None:
     """What a sequence update of this batch continues; None where this update is one of tokens.
 
     Called for every training batch, for it counts the updates. Without any token to start from (embeddings in place of
@@ -82,57 +53,71 @@ def prefixes_of(model: Any, inputs: Mapping[str, Any]) -> Prefixes | None:
 
     Args:
         model: The model, in training.
-        inputs: Arguments of its forward.
+        sides: Those of the batch.
     """
-    updates = model.objective.sequence
+    updates, inputs = model.objective.sequence, sides.inputs
     if updates is None or not updates.advance():
         return None
-    ids = inputs.get("input_ids")
+    begun = inputs.decoder if inputs.source is None else inputs.source
+    valid = sides.decoder.valid if sides.source is None else sides.source.valid
     rows: list[Tensor] = []
     owners: list[int] = []
-    if ids is not None and inputs.get("past_key_values") is None:
-        given = DecoderInputs.of(ids, None, inputs.get("attention_mask"), model.backbone)
-        for number, (text, valid) in enumerate(zip(given.ids, given.valid, strict=True)):
-            own = [text[valid]] if model.config.is_encoder_decoder else cut(text[valid], updates.config)
-            rows += own if valid.any() else []
-            owners += [number] * len(own) if valid.any() else []
+    if begun.ids is not None and valid is not None and inputs.kv_cache is None:
+        for owner, (ids, counts) in enumerate(zip(begun.ids, valid, strict=True)):
+            tokens = ids[counts]
+            prefixes = [tokens] if model.config.is_encoder_decoder else cut_prefixes(tokens, updates.config)
+            rows += prefixes if len(tokens) else []
+            owners += [owner] * len(prefixes) if len(tokens) else []
     if not on_every_process(bool(rows), model.device):
         return None
-    return Prefixes(rows, auxiliary_rows(model, inputs, owners))
+    auxiliary = inputs.auxiliary.arguments
+    return Prefixes(
+        rows, {name: tensor[torch.tensor(owners, device=tensor.device)] for name, tensor in auxiliary.items()}
+    )
 
 
-def cut(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Tensor, "_"]]:
+def cut_prefixes(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Tensor, "_"]]:
     """Consecutive prefixes of a text, all of full length unless the text is shorter than one.
 
-    >>> [len(prefix) for prefix in cut(torch.arange(500), SequenceConfig())]
+    >>> [len(prefix) for prefix in cut_prefixes(torch.arange(500), SequenceConfig())]
     [50, 50, 50]
-    >>> [len(prefix) for prefix in cut(torch.arange(30), SequenceConfig(prefixes=6))]
+    >>> [len(prefix) for prefix in cut_prefixes(torch.arange(30), SequenceConfig(prefixes=6))]
     [30]
     """
     wanted = config.prefixes or max(1, len(text) // (config.prefix + config.continuation))
     return list(text[: max(1, len(text) // config.prefix) * config.prefix].split(config.prefix)[:wanted])
 
 
-def continued(
-    model: Any, rows: list[Int[Tensor, "_"]], length: int, auxiliary: Mapping[str, Tensor]
-) -> Int[Tensor, "R T"]:
-    """What the model makes of each row: a beginning, and ``length`` tokens that it writes after it.
+def write_greedily(model: Any, prefixes: Prefixes) -> Continuations:
+    """Lets the model continue prefixes: greedily, in its head's own way of decoding, beyond any end token.
 
-    It writes greedily, in its head's own way of decoding, and does not stop at the end token.
+    Tokens are chosen without gradient and with a KV cache; one pass over all of them then gives the probability of
+    each. That has the gradient of a pass token by token that keeps its graph through the cached states, because an
+    argmax passes none on. Both are to be made as in evaluation: with dropout, the pass would see another model than the
+    one that wrote.
+
+    Args:
+        model: A :class:`~nextword.model.modeling.NextWordModel` whose objective has sequence updates.
+        prefixes: What it is to continue.
     """
-    ids, mask = padded(rows, side="right" if model.config.is_encoder_decoder else "left")
-    begun = 1 if model.config.is_encoder_decoder else ids.shape[1]
-    with plain_search(model, stops=False, do_sample=False, max_length=begun + length):
-        made: Tensor = model.generate(input_ids=ids, attention_mask=mask, **auxiliary)
-    return made
-
-
-def decoder_side(model: Any, inputs: Mapping[str, Any]) -> DecoderInputs:
-    """The decoder's side of a batch that the backbone is not going to see, for its targets to be counted."""
-    if not model.config.is_encoder_decoder:
-        return DecoderInputs.of(inputs["input_ids"], None, inputs.get("attention_mask"), model.backbone)
-    labels, mask = inputs["labels"], inputs.get("decoder_attention_mask")
-    return DecoderInputs(labels, valid_places("decoder_attention_mask", mask, labels))
+    updates, seq2seq = model.objective.sequence, model.config.is_encoder_decoder
+    length = updates.config.continuation
+    ids, mask = padded(prefixes.rows, side="right" if seq2seq else "left")
+    longest = (1 if seq2seq else ids.shape[1]) + length
+    with unconstrained_generation(model, stops=False, do_sample=False, max_length=longest):
+        texts: Tensor = model.generate(input_ids=ids, attention_mask=mask, **prefixes.auxiliary)
+    written = updates.written(texts[:, -length:])
+    auxiliary = {"use_cache": False, **prefixes.auxiliary}
+    if seq2seq:
+        arguments = {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": texts[:, :-1], **auxiliary}
+        return Continuations(arguments, written, written.asked)
+    # padding stands at the end now, where it moves no position of a text
+    rows = [torch.cat([row, text[-length:-1]]) for row, text in zip(prefixes.rows, texts, strict=True)]
+    ids, mask = padded(rows, side="right")
+    first = torch.tensor([[len(row) - 1] for row in prefixes.rows], device=texts.device)
+    places = first + torch.arange(length, device=texts.device)
+    positions = torch.zeros_like(ids, dtype=torch.bool).scatter(1, places, written.asked)
+    return Continuations({"input_ids": ids, "attention_mask": mask, **auxiliary}, written, positions)
 
 
 def expect_room(config: Any, sequence: SequenceConfig | None) -> None:

@@ -11,7 +11,7 @@ SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start
 
 
 @contextmanager
-def plain_search(model: Any, *, stops: bool = True, **settings: Any) -> Iterator[None]:
+def unconstrained_generation(model: Any, *, stops: bool = True, **settings: Any) -> Iterator[None]:
     """Within this block the model generates as ``settings`` say and without any constraint of its own settings.
 
     They are put aside rather than overridden: generate fills up from them whatever it is not told.

@@ -9,11 +9,8 @@ from typing import Any
 import torch
 
 from nextword.conditioning.parts.auxiliary_tokenizer import FILL
-from nextword.functional.padding import padded, stacked
+from nextword.functional.padding import IGNORED_LABEL, padded, stacked
 from nextword.training.encoded_texts import EncodedTexts
-
-IGNORED = -100
-"""Label of a position whose prediction does not count, as everywhere in transformers."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class RightPadding:
             ValueError: Aligned labels of another length than the input ids.
         """
         ids, mask = padded(_column(examples, "input_ids"), self.pad_id)
-        labels = stacked(_column(examples, "labels"), IGNORED)
+        labels = stacked(_column(examples, "labels"), IGNORED_LABEL)
         batch: dict[str, Any] = {"input_ids": ids, "labels": labels, "attention_mask": mask}
         if self.aligned and any(len(example["input_ids"]) != len(example["labels"]) for example in examples):
             lengths = [(len(example["input_ids"]), len(example["labels"])) for example in examples]

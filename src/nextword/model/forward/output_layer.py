@@ -24,7 +24,7 @@ from nextword.functional.streamed.budget import row_chunks
 from nextword.functional.streamed.deferred import defer_gradient
 from nextword.functional.streamed.recompute import concatenate_chunks
 from nextword.functional.streamed.weight_gradient import SinglePass
-from nextword.model.forward.output_tap import run_tapped
+from nextword.model.forward.output_tap import run_with_output_tap
 from nextword.model.modes import as_in_evaluation
 
 
@@ -266,7 +266,7 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
         return fed[0]
 
     with as_in_evaluation(backbone):
-        outputs, states = run_tapped(backbone, _probe_inputs(backbone), amplified)
+        outputs, states = run_with_output_tap(backbone, _probe_inputs(backbone), amplified)
         expected, ours = outputs.logits.flatten(0, 1).float(), vocabulary(fed[0].flatten(0, 1)).float()
     same_shape = expected.shape == ours.shape
     # a score of -inf on both sides is no difference

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,42 +19,43 @@ from transformers import PreTrainedModel
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
 
-@dataclass
-class Tap:
-    """One running call.
+class OutputTap:
+    """One running call of a backbone, until its output layer is reached.
 
     Args:
         feed: What the output layer gets to read instead of its states.
     """
 
-    feed: Callable[[Tensor], Tensor]
-    states: Tensor | None = None
+    def __init__(self, feed: Callable[[Tensor], Tensor]) -> None:
+        self.feed = feed
+        self.states: Tensor | None = None
+        """What the output layer would have read."""
 
 
-class _Current:
-    """The running call: per thread and task in eager mode, a plain attribute while a graph is traced."""
+class _CurrentTap:
+    """The tap of the running call: per thread and task in eager mode, a plain attribute while a graph is traced."""
 
     def __init__(self) -> None:
-        self._variable: ContextVar[Tap | None] = ContextVar("nextword_tap", default=None)
-        self._traced: Tap | None = None
+        self._variable: ContextVar[OutputTap | None] = ContextVar("nextword_tap", default=None)
+        self._traced: OutputTap | None = None
 
-    def get(self) -> Tap | None:
+    def get(self) -> OutputTap | None:
         return self._traced if is_torchdynamo_compiling() else self._variable.get()
 
-    def set(self, tap: Tap) -> Token[Tap | None] | None:
+    def set(self, tap: OutputTap) -> Token[OutputTap | None] | None:
         if is_torchdynamo_compiling():
             self._traced = tap
             return None
         return self._variable.set(tap)
 
-    def reset(self, token: Token[Tap | None] | None) -> None:
+    def reset(self, token: Token[OutputTap | None] | None) -> None:
         if token is None:
             self._traced = None
         else:
             self._variable.reset(token)
 
 
-_current = _Current()
+_current = _CurrentTap()
 
 
 def _before_output_layer(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -66,13 +66,13 @@ def _before_output_layer(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any,
     return (tap.feed(args[0]), *args[1:])
 
 
-def nothing(states: Tensor) -> Tensor:
+def no_states(states: Tensor) -> Tensor:
     """An empty slice along the positions."""
     return states[:, :0]
 
 
-def run_tapped(
-    backbone: PreTrainedModel, inputs: dict[str, Any], feed: Callable[[Tensor], Tensor] = nothing
+def run_with_output_tap(
+    backbone: PreTrainedModel, inputs: dict[str, Any], feed: Callable[[Tensor], Tensor] = no_states
 ) -> tuple[Any, Tensor]:
     """Runs the backbone and catches what its output layer reads.
 
@@ -88,7 +88,7 @@ def run_tapped(
     if not getattr(layer, "_nextword_tapped", False):
         layer.register_forward_pre_hook(_before_output_layer, prepend=True)
         layer._nextword_tapped = True
-    tap = Tap(feed)
+    tap = OutputTap(feed)
     token = _current.set(tap)
     try:
         outputs = backbone(**inputs, return_dict=True)

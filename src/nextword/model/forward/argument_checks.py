@@ -1,0 +1,168 @@
+"""One argument by itself: its type, its shape, its size; raised before torch fails somewhere inside."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from transformers.utils.import_utils import is_torchdynamo_compiling
+
+from nextword.heads import head_spec
+
+_WHOLE = (torch.int64, torch.int32)
+
+
+_VECTORS = {"input_ids": "inputs_embeds", "decoder_input_ids": "decoder_inputs_embeds", "aux_input_ids": "aux_states"}
+"""Arguments that take ids, and those that take vectors in their place."""
+
+
+def check_arguments(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that are given, each looked at by itself; ids as int64.
+
+    An encoder-decoder model's tokens are made from the labels where they are missing.
+
+    Args:
+        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        arguments: Those of its forward, by name; None counts as not given.
+
+    Raises:
+        ValueError: No tokens, or a tensor of another type or shape.
+    """
+    seq2seq, head = model.config.is_encoder_decoder, model.next_word_head
+    given = {name: value for name, value in arguments.items() if value is not None}
+    side = "decoder_" if seq2seq else ""
+    names = ["labels", "shift_labels", "input_ids", f"{side}input_ids"]
+    names += ["aux_input_ids"] if model.conditioner is not None else []
+    names += ["source_ids", "source_places"] if "source_ids" in given and head.reads_source else []
+    ids = {name: expect_ids(name, given[name], vectors=_VECTORS.get(name)) for name in names if name in given}
+    if seq2seq and "labels" in ids and not {"decoder_input_ids", "decoder_inputs_embeds"} & given.keys():
+        ids |= {"decoder_input_ids": model.backbone.prepare_decoder_input_ids_from_labels(ids["labels"])}
+    given |= ids
+    expect_positions(given.get("position_ids"))
+    _expect_tokens(side, given)
+    unknown = not {f"{side}input_ids", "step_ids"} & given.keys()
+    if unknown and head.reads_words and not is_torchdynamo_compiling():
+        _warn_of_unknown_words(side, head_spec(head.config))
+    if seq2seq:
+        _expect_source(head, given)
+    if model.conditioner is not None:
+        expect_one_text(given)
+        if "aux_states" in given:
+            _expect_auxiliary_states(given["aux_states"], model.auxiliary_encoder.config.hidden_size)
+    return given
+
+
+def _expect_tokens(side: str, given: Mapping[str, Any]) -> None:
+    """Raises ValueError where the decoder has no tokens; ``side`` stands before the names of its arguments."""
+    ids, embeds = given.get(f"{side}input_ids"), given.get(f"{side}inputs_embeds")
+    if ids is None and embeds is None:
+        raise ValueError("no tokens: pass input_ids (for an encoder-decoder model decoder_input_ids or labels)")
+    if embeds is not None:
+        expect_vectors(f"{side}inputs_embeds", embeds, ids=f"{side}input_ids")
+    tokens: Any = embeds if ids is None else ids
+    if tokens.shape[0] == 0:
+        raise ValueError("empty batch: at least one row is needed")
+    if tokens.shape[1] == 0:
+        raise ValueError("empty prompt: at least one token is needed; start with the model's bos token")
+
+
+def _warn_of_unknown_words(side: str, spec: str) -> None:
+    warnings.warn(
+        f"{side}inputs_embeds without {side}input_ids: head '{spec}' looks at words, and knows none here; pass "
+        f"{side}input_ids beside {side}inputs_embeds. (Prompt tuning of peft passes embeddings alone: take LoRA or "
+        "prefix tuning, or a head that looks at no words.)",
+        stacklevel=2,
+    )
+
+
+def _expect_source(head: Any, given: Mapping[str, Any]) -> None:
+    """Raises ValueError where the encoder has an empty text, or the head none of its words."""
+    ids = given.get("input_ids")
+    if ids is not None:
+        expect_not_empty(ids)
+    elif "source_ids" not in given and head.reads_source:
+        raise ValueError(
+            f"head '{head_spec(head.config)}' reads the source's words: pass input_ids, or source_ids where "
+            "encoder_outputs are given"
+        )
+
+
+def expect_not_empty(source: Tensor) -> None:
+    """Raises ValueError where an encoder would be given no token."""
+    if source.numel() == 0:
+        raise ValueError("empty source: at least one token is needed")
+
+
+def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tensor, "B T"]:
+    """Token ids as int64; raises ValueError where they are no (batch, places) of whole numbers.
+
+    Args:
+        name: Of the argument, for messages.
+        given: What was given for it.
+        vectors: The argument that takes vectors in place of ids, if there is one.
+    """
+    if not isinstance(given, Tensor):
+        raise ValueError(f"{name}: a tensor of ids (batch, places) is needed, {type(given).__name__} given")
+    if given.dtype not in _WHOLE:
+        hint = f"; vectors go to {vectors}" if vectors is not None and given.is_floating_point() else ""
+        raise ValueError(f"{name}: {given.dtype} given, whole numbers are needed (torch.int64 or torch.int32){hint}")
+    if given.ndim != 2:
+        hint = f"; add {name}[None] for one row" if given.ndim == 1 else ""
+        raise ValueError(f"{name}: shape {tuple(given.shape)}, (batch, places) is needed{hint}")
+    return given.long()  # embeddings take int32 as well
+
+
+def expect_vectors(name: str, given: Any, *, ids: str) -> None:
+    """Raises ValueError where an argument is no (batch, places, width) of vectors.
+
+    Args:
+        name: Of the argument, for messages.
+        given: What was given for it.
+        ids: The argument that takes ids in their place.
+    """
+    if not isinstance(given, Tensor):
+        raise ValueError(f"{name}: a tensor (batch, places, width) is needed, {type(given).__name__} given")
+    if not given.is_floating_point():
+        raise ValueError(f"{name}: {given.dtype} given, vectors are needed; ids go to {ids}")
+    if given.ndim != 3:
+        raise ValueError(f"{name}: shape {tuple(given.shape)}, expected (batch, places, width)")
+
+
+def expect_one_text(given: Mapping[str, Any]) -> None:
+    """Raises ValueError where an auxiliary text is given in two ways, or as no tensor."""
+    texts = {name: given[name] for name in ("aux_input_ids", "aux_states") if given.get(name) is not None}
+    if len(texts) > 1:
+        raise ValueError("auxiliary text: both aux_input_ids and aux_states are given; give one of them")
+    for name, text in texts.items():
+        if not isinstance(text, Tensor):
+            raise ValueError(f"{name}: a tensor (batch, places) is needed, {type(text).__name__} given")
+
+
+def _expect_auxiliary_states(states: Tensor, width: int) -> None:
+    """Raises ValueError where these are no states (batch, places, width) of the auxiliary encoder."""
+    if states.ndim != 3 or states.shape[2] != width:
+        raise ValueError(
+            f"aux_states: shape {tuple(states.shape)}, expected (batch, places, {width}): the encoder's states are "
+            f"{width} wide"
+        )
+    expect_vectors("aux_states", states, ids="aux_input_ids")
+
+
+def expect_positions(position_ids: Any) -> None:
+    """Raises ValueError where positions are given that no model can look up."""
+    if position_ids is not None and (not isinstance(position_ids, Tensor) or position_ids.dtype not in _WHOLE):
+        given = position_ids.dtype if isinstance(position_ids, Tensor) else type(position_ids).__name__
+        raise ValueError(f"position_ids: {given} given, a tensor of whole numbers is needed")
+
+
+def expect_chosen(positions: Any, shape: torch.Size) -> None:
+    """Raises ValueError where positions are not chosen by a mask (B, T) of True and False."""
+    given = positions.dtype if isinstance(positions, Tensor) else type(positions).__name__
+    if given is not torch.bool:
+        raise ValueError(f"positions: {given} given, a mask of torch.bool is needed: True at those to keep")
+    if positions.shape != shape:
+        raise ValueError(f"positions: shape {tuple(positions.shape)}, expected {tuple(shape)}")

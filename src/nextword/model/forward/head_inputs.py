@@ -1,0 +1,118 @@
+"""What the head is given of one pass, at every place; a context is cut out of it at all places, or at some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from nextword.context import Context, Layout, Memory, Source
+from nextword.distribution import Vocabulary
+from nextword.model.forward.auxiliary_side import AuxiliarySide
+from nextword.model.forward.backbone_pass import BackbonePass
+from nextword.model.forward.padded_sides import Sides
+
+
+@dataclass(frozen=True)
+class HeadInputs:
+    """What the head is given of one pass.
+
+    Args:
+        states: What the output layer reads (B, T, D).
+        inputs: What the head's projections read (B, T, Q).
+        past: Places before the first new token.
+        memory: The sequences so far, where the head remembers.
+        source: The encoder's side or the auxiliary text, where the head reads it.
+        output_layer: The backbone's output layer with all that belongs to it, a row for each sequence.
+        input_embedding: Weight of the backbone's input embedding.
+        output_embedding: Weight of its output layer.
+    """
+
+    states: Tensor
+    inputs: Tensor
+    past: int | Tensor
+    memory: Memory | None
+    source: Source | None
+    output_layer: Vocabulary
+    input_embedding: Tensor
+    output_embedding: Tensor
+
+    def at(self, positions: Bool[Tensor, "B T"]) -> Context:
+        """The context at the given positions, row after row."""
+        row, places = positions.nonzero(as_tuple=True)
+        return self._context(Layout(row, len(positions)), places, lambda of_all: of_all[row, places])
+
+    def last(self, keep: int | Tensor) -> Context:
+        """The context at the last places of every sequence (or which), as ``logits_to_keep`` has them; 0 for all."""
+        batch, length, _ = self.states.shape
+        places = torch.arange(length, device=self.states.device)
+        if isinstance(keep, Tensor):
+            kept = places[keep].expand(batch, -1)
+            layout = Layout.full(batch, kept.shape[1], kept.device)
+            return self._context(layout, kept.flatten(), lambda of_all: of_all[layout.row, kept.flatten()])
+        # the same last places of every sequence are cut out, not looked up one by one
+        last = slice(-keep, None)
+        layout = Layout.full(batch, len(places[last]), places.device)
+        return self._context(layout, places[last].repeat(batch), lambda of_all: of_all[:, last].flatten(0, 1))
+
+    def _context(self, layout: Layout, places: Tensor, of: Callable[[Tensor], Tensor]) -> Context:
+        """The context at some places, with what gives their rows of (B, T, ...)."""
+        states = of(self.states)
+        return Context(
+            states=states,
+            inputs=states if self.inputs is self.states else of(self.inputs),
+            position=places + self.past,
+            layout=layout,
+            output_layer=self.output_layer,
+            memory=self.memory,
+            source=self.source,
+            input_embedding=self.input_embedding,
+            output_embedding=self.output_embedding,
+        )
+
+
+def head_inputs(model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: BackbonePass) -> HeadInputs:
+    """What the head is given, with this pass added to what it remembers.
+
+    Args:
+        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        sides: Those of the pass.
+        auxiliary: What was made of the auxiliary text.
+        run: What the backbone gave.
+    """
+    head, decoder, history = model.next_word_head, sides.decoder, sides.past.history
+    inputs = head.inputs(run.states, run.layers, decoder.valid, history)
+    past: int | Tensor = 0
+    memory = None
+    if history is not None:
+        memory, past = history.append(decoder.ids, decoder.valid, head.streams(run.states, inputs))
+        if decoder.labels is not None and decoder.labels.shape == memory.ids.shape:  # the whole sequence is at hand
+            memory = replace(memory, labels=decoder.labels)
+    output_layer: Vocabulary = run.output_layer
+    if auxiliary is not None:
+        output_layer = model.conditioner.output_layer(output_layer, auxiliary.kept)
+    return HeadInputs(
+        states=run.states,
+        inputs=inputs,
+        past=past,
+        memory=memory,
+        source=_source(model, sides, run) if auxiliary is None else auxiliary.source,
+        output_layer=output_layer,
+        input_embedding=model.get_input_embeddings().weight,
+        output_embedding=model.get_output_embeddings().weight,
+    )
+
+
+def _source(model: Any, sides: Sides, run: BackbonePass) -> Source | None:
+    """The encoder's side, where the head reads it."""
+    source, states = sides.source, run.source_states
+    if source is None or source.ids is None or states is None:
+        return None
+    assert source.valid is not None
+    head, history = model.next_word_head, sides.past.history
+    streams = head.source_streams(states) if history is None else history.of_source(lambda: head.source_streams(states))
+    return Source(source.ids, source.valid, states, streams)

@@ -1,0 +1,151 @@
+"""What came in: the arguments of one forward pass, split once by whom they concern."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+NO_CONDITIONER = (
+    "this model has no conditioner, so it cannot follow an auxiliary text; attach one, such as "
+    "nw.attach(model, head, conditioner='bergpt', encoder=...)"
+)
+"""What to say to whoever gives one all the same."""
+
+
+@dataclass(frozen=True)
+class TextInputs:
+    """A text for the decoder or for the encoder, as it came in.
+
+    Args:
+        ids: Its tokens (B, T).
+        embeds: Their embeddings (B, T, D), instead of the ids or beside them.
+        mask: Attention mask, of any kind that the backbone takes.
+    """
+
+    ids: Int[Tensor, "B T"] | None
+    embeds: Float[Tensor, "B T D"] | None
+    mask: Any
+
+
+@dataclass(frozen=True)
+class AuxiliaryInputs:
+    """The auxiliary text of a conditioned model, as it came in; the names are those of forward's arguments."""
+
+    aux_input_ids: Int[Tensor, "B A"] | None = None
+    aux_attention_mask: Tensor | None = None
+    aux_states: Float[Tensor, "B A E"] | None = None
+    source_places: Int[Tensor, "B S"] | None = None
+    source_ids: Int[Tensor, "B S"] | None = None
+
+    @property
+    def text(self) -> Tensor | None:
+        """The text: its states, or its tokens; None where neither is given."""
+        return self.aux_input_ids if self.aux_states is None else self.aux_states
+
+    @property
+    def arguments(self) -> dict[str, Tensor]:
+        """What was given, by name, as it may be given to another pass."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+
+AUXILIARY_ARGUMENTS = ("aux_input_ids", "aux_attention_mask", "aux_states", "source_places")
+"""Arguments of forward that only conditioned models take; ``source_ids`` is known to encoder-decoder models too."""
+
+
+@dataclass(frozen=True)
+class PassInputs:
+    """The arguments of one forward pass.
+
+    Args:
+        decoder: The decoder's new tokens.
+        position_ids: Their positions.
+        step_mask: Padding mask of the new tokens alone, where generation knows it.
+        step_ids: Tokens behind the decoder's embeddings, where generation knows them.
+        labels: Label of each of the decoder's places.
+        shift_labels: Target of each place, shifted already.
+        source: The encoder's text, for an encoder-decoder model.
+        encoder_outputs: The encoder's outputs, where they are known already.
+        source_ids: The source's tokens, for a head that reads them.
+        auxiliary: The auxiliary text, for a conditioned model.
+        kv_cache: What earlier passes left.
+        use_cache: Whether a cache is asked for; None: as the model is set.
+        further: Arguments of the backbone that mean nothing to us.
+    """
+
+    decoder: TextInputs
+    position_ids: Tensor | None
+    step_mask: Tensor | None
+    step_ids: Tensor | None
+    labels: Int[Tensor, "B T"] | None
+    shift_labels: Int[Tensor, "B T"] | None
+    source: TextInputs | None
+    encoder_outputs: Any
+    source_ids: Int[Tensor, "B E"] | None
+    auxiliary: AuxiliaryInputs
+    kv_cache: Any
+    use_cache: bool | None
+    further: Mapping[str, Any]
+
+
+def inputs_of(model: Any, given: Mapping[str, Any]) -> PassInputs:
+    """Splits the arguments of a forward call.
+
+    Args:
+        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        given: Those that are given, by name, each checked by itself.
+
+    Raises:
+        ValueError: An argument that is not for such a model.
+    """
+    seq2seq = model.config.is_encoder_decoder
+    if "shift_labels" in given and seq2seq:
+        raise ValueError(
+            "shift_labels: for decoder-only models; an encoder-decoder model's targets are never shifted, so give them "
+            "as labels"
+        )
+    auxiliary = {name: given[name] for name in AUXILIARY_ARGUMENTS if name in given}
+    if auxiliary and model.conditioner is None:
+        raise ValueError(f"{next(iter(auxiliary))}: {NO_CONDITIONER}")
+    if model.conditioner is not None:
+        auxiliary["source_ids"] = given.get("source_ids")
+    words = given.get("source_ids", given.get("input_ids")) if seq2seq and model.next_word_head.reads_source else None
+    labels, shift_labels, use_cache = given.get("labels"), given.get("shift_labels"), given.get("use_cache")
+    if use_cache is None and not (labels is None and shift_labels is None):
+        use_cache = False
+    named = _SEQ2SEQ if seq2seq else _CAUSAL
+    return PassInputs(
+        decoder=_text(given, "decoder_" if seq2seq else ""),
+        position_ids=given.get("position_ids"),
+        step_mask=given.get("step_mask"),
+        step_ids=None if seq2seq else given.get("step_ids"),
+        labels=labels,
+        shift_labels=shift_labels,
+        source=_text(given) if seq2seq else None,
+        encoder_outputs=given.get("encoder_outputs") if seq2seq else None,
+        source_ids=words,
+        auxiliary=AuxiliaryInputs(**auxiliary),
+        kv_cache=given.get("past_key_values"),
+        use_cache=use_cache,
+        further={name: value for name, value in given.items() if name not in named},
+    )
+
+
+_CAUSAL = frozenset(
+    {"input_ids", "inputs_embeds", "attention_mask", "position_ids", "past_key_values", "use_cache", "labels"}
+    | {"shift_labels", "step_mask", "step_ids", "source_ids", *AUXILIARY_ARGUMENTS}
+)
+_SEQ2SEQ = _CAUSAL | {"decoder_input_ids", "decoder_inputs_embeds", "decoder_attention_mask", "encoder_outputs"}
+"""Arguments that have a field of their own."""
+
+
+def _text(given: Mapping[str, Any], side: str = "") -> TextInputs:
+    return TextInputs(
+        ids=given.get(f"{side}input_ids"),
+        embeds=given.get(f"{side}inputs_embeds"),
+        mask=given.get(f"{side}attention_mask"),
+    )
