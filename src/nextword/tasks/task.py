@@ -153,4 +153,4 @@ class Task(ABC):
         return True
 
 
-registry: Registry[type[Task]] = Registry("task")
+registry: Registry[type[Task]] = Registry("task", Task)
