@@ -101,7 +101,7 @@ def expect_one_text(given: Mapping[str, Any]) -> None:
         raise ValueError("auxiliary text: both aux_input_ids and aux_states are given; give one of them")
     for name, text in texts.items():
         if not isinstance(text, Tensor):
-            raise ValueError(f"{name}: a tensor (batch, places) is needed, {type(text).__name__} given")
+            raise ValueError(f"{name}: must be a tensor (batch, places) ({type(text).__name__} given)")
 
 
 def _read(model: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -111,8 +111,8 @@ def _read(model: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     width = model.auxiliary_encoder.config.hidden_size
     if states.ndim != 3 or states.shape[2] != width:
         raise ValueError(
-            f"aux_states: shape {tuple(states.shape)}, expected (batch, places, {width}): the encoder's states are "
-            f"{width} wide"
+            f"aux_states: must be (batch, places, {width}), as wide as the encoder's states (shape "
+            f"{tuple(states.shape)} given)"
         )
     expect_vectors("aux_states", states, ids="aux_input_ids")
     valid = valid_places("aux_attention_mask", mask, states)
@@ -146,8 +146,8 @@ def _words(model: Any, given: Mapping[str, Tensor], states: Tensor, valid: Tenso
     ids, places = expect_ids("source_ids", ids), expect_ids("source_places", places)
     if ids.shape != places.shape or len(ids) != len(states):
         raise ValueError(
-            f"source_ids and source_places: shapes {tuple(ids.shape)} and {tuple(places.shape)}, expected the same, "
-            f"with {len(states)} rows"
+            f"source_ids and source_places: must have one shape, with {len(states)} rows (shapes {tuple(ids.shape)} "
+            f"and {tuple(places.shape)} given)"
         )
     expect_known_ids("source_ids", ids, model.get_input_embeddings().weight.shape[0])
     at = places.clamp_min(0)

@@ -268,8 +268,8 @@ def _source(
     expect_known_ids("source_ids", source_ids, model.get_input_embeddings().weight.shape[0])
     if source_ids.shape != states.shape[:2]:
         raise ValueError(
-            f"source_ids: shape {tuple(source_ids.shape)}, expected that of the encoder's states, "
-            f"{tuple(states.shape[:2])}: one token for each"
+            f"source_ids: must have one token for each of the encoder's states, {tuple(states.shape[:2])} (shape "
+            f"{tuple(source_ids.shape)} given)"
         )
     mask = inputs.get("attention_mask")
     if mask is not None and mask.ndim != 2:

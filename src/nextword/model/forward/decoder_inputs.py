@@ -69,13 +69,13 @@ def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tens
         vectors: The argument that takes vectors in place of ids, if there is one.
     """
     if not isinstance(given, Tensor):
-        raise ValueError(f"{name}: a tensor of ids (batch, places) is needed, {type(given).__name__} given")
+        raise ValueError(f"{name}: must be a tensor of ids (batch, places) ({type(given).__name__} given)")
     if given.dtype not in _WHOLE:
         hint = f"; vectors go to {vectors}" if vectors is not None and given.is_floating_point() else ""
-        raise ValueError(f"{name}: {given.dtype} given, whole numbers are needed (torch.int64 or torch.int32){hint}")
+        raise ValueError(f"{name}: must be whole numbers, torch.int64 or torch.int32 ({given.dtype} given){hint}")
     if given.ndim != 2:
         hint = f"; add {name}[None] for one row" if given.ndim == 1 else ""
-        raise ValueError(f"{name}: shape {tuple(given.shape)}, (batch, places) is needed{hint}")
+        raise ValueError(f"{name}: must be (batch, places) (shape {tuple(given.shape)} given){hint}")
     return given.long()  # embeddings take int32 as well
 
 
@@ -88,11 +88,11 @@ def expect_vectors(name: str, given: Any, *, ids: str) -> None:
         ids: The argument that takes ids in their place.
     """
     if not isinstance(given, Tensor):
-        raise ValueError(f"{name}: a tensor (batch, places, width) is needed, {type(given).__name__} given")
+        raise ValueError(f"{name}: must be a tensor (batch, places, width) ({type(given).__name__} given)")
     if not given.is_floating_point():
-        raise ValueError(f"{name}: {given.dtype} given, vectors are needed; ids go to {ids}")
+        raise ValueError(f"{name}: must be vectors ({given.dtype} given); ids go to {ids}")
     if given.ndim != 3:
-        raise ValueError(f"{name}: shape {tuple(given.shape)}, expected (batch, places, width)")
+        raise ValueError(f"{name}: must be (batch, places, width) (shape {tuple(given.shape)} given)")
 
 
 def valid_places(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> Bool[Tensor, "B T"]:
@@ -111,13 +111,13 @@ def valid_places(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> 
     rows, places = tokens.shape[:2]
     if isinstance(mask, list | tuple) or (isinstance(mask, Tensor) and mask.ndim < 2):
         given = f"shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"{name}: {given} given, a tensor (batch, places) is needed: 1 for tokens, 0 for padding")
+        raise ValueError(f"{name}: must be a tensor (batch, places), 1 for tokens and 0 for padding ({given} given)")
     if not isinstance(mask, Tensor) or mask.ndim != 2:
         return torch.ones((rows, places), dtype=torch.bool, device=tokens.device)
     fits = mask.shape[1] >= places if past is None else mask.shape[1] == places + past
     if len(mask) != rows or not fits:
-        held = f": {past} places in the KV cache and {places} new ones" if past else ""
-        raise ValueError(f"{name}: shape {tuple(mask.shape)}, expected ({rows}, {places + (past or 0)}){held}")
+        held = f", {past} places in the KV cache and {places} new ones" if past else ""
+        raise ValueError(f"{name}: must be ({rows}, {places + (past or 0)}){held} (shape {tuple(mask.shape)} given)")
     if mask.device.type == "cpu" and not is_torchdynamo_compiling() and bool((mask < 0).any()):
         raise ValueError(
             f"{name}: {mask.min().item():g} found, 1 stands for tokens and 0 for padding; a mask that is added to "
@@ -130,16 +130,16 @@ def expect_positions(position_ids: Any) -> None:
     """Raises ValueError where positions are given that no model can look up."""
     if position_ids is not None and (not isinstance(position_ids, Tensor) or position_ids.dtype not in _WHOLE):
         given = position_ids.dtype if isinstance(position_ids, Tensor) else type(position_ids).__name__
-        raise ValueError(f"position_ids: {given} given, a tensor of whole numbers is needed")
+        raise ValueError(f"position_ids: must be a tensor of whole numbers ({given} given)")
 
 
 def expect_chosen(positions: Any, shape: torch.Size) -> None:
     """Raises ValueError where positions are not chosen by a mask (B, T) of True and False."""
     given = positions.dtype if isinstance(positions, Tensor) else type(positions).__name__
     if given is not torch.bool:
-        raise ValueError(f"positions: {given} given, a mask of torch.bool is needed: True at those to keep")
+        raise ValueError(f"positions: must be a mask of torch.bool, True at those to keep ({given} given)")
     if positions.shape != shape:
-        raise ValueError(f"positions: shape {tuple(positions.shape)}, expected {tuple(shape)}")
+        raise ValueError(f"positions: must be {tuple(shape)} (shape {tuple(positions.shape)} given)")
 
 
 def expect_known_ids(name: str, ids: Tensor, size: int, *, ignored: int | None = None) -> None:

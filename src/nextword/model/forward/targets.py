@@ -56,7 +56,7 @@ def _targets(
     def known(name: str, given: Tensor) -> Tensor:
         if given.shape != decoder.ids.shape:
             raise ValueError(
-                f"{name}: shape {tuple(given.shape)}, expected that of the tokens, {tuple(decoder.ids.shape)}"
+                f"{name}: must be as the tokens are, {tuple(decoder.ids.shape)} (shape {tuple(given.shape)} given)"
             )
         given = given.masked_fill(~decoder.valid, IGNORED)
         expect_known_ids(name, given, OutputLayer(model.backbone).size, ignored=IGNORED)
