@@ -58,7 +58,7 @@ def test_decoder(given: dict[str, Any], message: str, training: bool) -> None:
         ({"input_ids": IDS[:1]}, "source: 1 rows for 2 of the decoder"),
         ({"input_ids": IDS[:, :0]}, "empty source"),
         ({"attention_mask": ONES[:, 1:]}, r"attention_mask: must be \(2, 5\) \(shape \(2, 4\) given"),
-        ({"decoder_input_ids": IDS.float()}, "decoder_input_ids: must be .*torch.float32 .* go to decoder_inputs_embeds"),
+        ({"decoder_input_ids": IDS.float()}, "decoder_input_ids: must be .*; vectors go to decoder_inputs_embeds"),
         ({"decoder_attention_mask": ONES[:, 1:]}, r"decoder_attention_mask: must be \(2, 5\) \(shape \(2, 4\) given"),
         ({"labels": IDS.float()}, f"labels: {WHOLE}, .* .torch.float32 given"),
         ({"labels": IDS, "shift_labels": IDS}, "shift_labels: for decoder-only models"),
