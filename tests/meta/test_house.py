@@ -44,7 +44,7 @@ ORDER = (
 CLOSED = {
     "functional": set(),
     "registry": {"plugins"},
-    "records": set(),
+    "records": {"plugins"},
     "metrics": {"records", "registry", "config", "specs", "frequency", "corpora"},
     "report": {"records"},
 }
