@@ -62,7 +62,7 @@ def test_a_task_given_as_text_takes_overrides_too():
         ("sedes=[1]", r"sedes: unknown key\. Did you mean 'seeds'\?"),
         ("start.modle=gpt2", r"start\.modle: unknown key\. Did you mean 'model'\?"),
         ("methods.1.lable=x", r"methods\.1\.lable: unknown key\. Did you mean 'label'\?"),
-        ("seeds=3", "seeds is 3, a list is needed"),
+        ("seeds=3", r"seeds: must be a list \(3 given"),
         ("seeds=[1, 1]", "seeds: 1 is given twice"),
         ("methods.1.label=softmax", "would share the folder 'softmax'; give them different labels"),
     ],

@@ -281,7 +281,7 @@ def test_unseen_tokens_are_in_the_last_class(zipf: str, tmp_path: Path) -> None:
     [
         ({}, "count them with 'nextword count'"),
         ({"counts": "nowhere.npz"}, "head.counts: .*nowhere.npz"),
-        ({"counts": counts_file(), "division": "eq-freq", "classes": 301}, "classes: from 1 to 300"),
+        ({"counts": counts_file(), "division": "eq-freq", "classes": 301}, "classes: must be from 1 to 300"),
         ({"counts": counts_file(), "division": "eq-token"}, "division 'eq-token' needs a number of classes"),
         (
             {"counts": counts_file(), "classes": 4, "division": "mefmax"},

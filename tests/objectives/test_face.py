@@ -226,7 +226,7 @@ def test_specs(given: str, written: str) -> None:
     [
         ("face:xpr", "one of opr, opo, gpr, gpo"),
         ("face:opr,cq", "perhaps one of cp, cpf, cpfw, cpfwn"),
-        ("face:opr,cp,cpf", "not 'opr,cp,cpf'"),
+        ("face:opr,cp,cpf", r"\('opr,cp,cpf' given"),
         ({"objective": "face", "betta": 1.0}, "Did you mean 'beta'"),
         ({"objective": "face", "end": 9}, "token id 9 is outside the vocabulary of 9 tokens"),
     ],

@@ -143,8 +143,8 @@ def test_binary_file(tmp_path: Path) -> None:
     ("version", "message"),
     [
         (records.SCHEMA_VERSION + 1, "written by a newer nextword; upgrade"),
-        (0, "expected a whole number from 1"),
-        ("1", "expected a whole number from 1"),
+        (0, "must be a whole number from 1"),
+        ("1", "must be a whole number from 1"),
     ],
 )
 def test_only_known_schemas_are_read(tmp_path: Path, version: object, message: str) -> None:
@@ -191,7 +191,8 @@ def test_two_runs_of_one_name_and_seed_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "message"), [(0.1, None, "both ends or none"), (None, 0.1, "both ends"), (0.5, 0.4, "upside down")]
+    ("low", "high", "message"),
+    [(0.1, None, "both ends or none"), (None, 0.1, "both ends"), (0.5, 0.4, "low must not be above high")],
 )
 def test_intervals_are_intervals(low: float | None, high: float | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -192,7 +192,7 @@ def test_validation_losses_are_reported(rows, tmp_path):
 
 
 def test_validation_data_is_asked_for(rows, tmp_path):
-    with pytest.raises(ValueError, match="evaluate_every=3 needs validation data"):
+    with pytest.raises(ValueError, match="evaluate_every: needs validation data"):
         train(tiny_gpt2(), rows, settings(evaluate_every=3), seed=1, folder=tmp_path)
 
 

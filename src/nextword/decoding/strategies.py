@@ -8,8 +8,9 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from nextword.config import Settings, read_term
+from nextword.config import Settings
 from nextword.registry import did_you_mean
+from nextword.specs import read_term
 
 
 class Decoding(Settings):

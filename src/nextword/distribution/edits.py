@@ -220,7 +220,9 @@ class Rerank(Edit):
     ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """All steps, and one write."""
         if self.sizes[0] > scores.shape[1]:
-            raise ValueError(f"reranker: {self.sizes[0]} candidates asked of a vocabulary of {scores.shape[1]} tokens")
+            raise ValueError(
+                f"reranker: must have at most {scores.shape[1]} candidates, the vocabulary ({self.sizes[0]} given)"
+            )
         initial, ids = scores.detach().topk(min(sum(self.sizes), scores.shape[1]))
         rescored = at_least_float32(self.change.scores_of(vocabulary, self.queries, ids, single_pass))
         values, present = torch.zeros_like(initial), torch.zeros_like(ids, dtype=torch.bool)

@@ -24,7 +24,9 @@ class Mixture(NextToken):
 
     def __init__(self, parts: Sequence[NextToken], log_weights: Float[Tensor, "N K"]) -> None:
         if log_weights.shape[-1] != len(parts):
-            raise ValueError(f"{len(parts)} parts given with {log_weights.shape[-1]} weights a position")
+            raise ValueError(
+                f"mixture: must have a weight for each part ({len(parts)} parts, {log_weights.shape[-1]} weights given)"
+            )
         self.parts = tuple(parts)
         self.log_weights = log_weights
         self.device = log_weights.device

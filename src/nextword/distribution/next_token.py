@@ -97,7 +97,7 @@ class NextToken(ABC):
         for name, vector in (("ids", ids), ("weights", weights)):
             shape = tuple(vector.shape) if isinstance(vector, Tensor) else type(vector).__name__
             if shape != (len(self),) and not (vector is None and name == "weights"):
-                raise ValueError(f"{name} of shape {shape} given, ({len(self)},) is needed: one a position")
+                raise ValueError(f"{name}: must be ({len(self)},), one a position (shape {shape} given)")
         self._expect_rows(ids[:, None])
         row_tensors: list[Tensor] = []
         self.map(lambda tensor: row_tensors.append(tensor) or tensor)  # type: ignore[func-returns-value]
@@ -136,7 +136,7 @@ class NextToken(ABC):
     def top_k(self, k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
         """Log-probabilities and ids of the ``k`` most probable tokens at each position, in decreasing order."""
         if not 1 <= k <= self.vocab_size:
-            raise ValueError(f"top_k: k = {k} asked of a vocabulary of {self.vocab_size} tokens")
+            raise ValueError(f"top_k: k must be from 1 to the vocabulary's {self.vocab_size} tokens ({k} given)")
         chunks = [self[rows]._log_probs().topk(k, dim=-1) for rows in self._chunks()]
         return torch.cat([top.values for top in chunks]), torch.cat([top.indices for top in chunks])
 
@@ -170,7 +170,7 @@ class NextToken(ABC):
             top_p: Draw among the fewest tokens that together have at least this probability (nucleus), after ``top_k``.
         """
         if not temperature > 0:
-            raise ValueError(f"sample: temperature {temperature} given, it must be positive; greedy is top_k(1)")
+            raise ValueError(f"sample: temperature must be more than 0 ({temperature} given); greedy is top_k(1)")
         expect_truncation("sample", top_k, top_p)
 
         def draw(rows: slice) -> Tensor:
@@ -225,7 +225,7 @@ class NextToken(ABC):
     def _expect_rows(self, ids: Tensor) -> None:
         shape = tuple(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__
         if not isinstance(ids, Tensor) or ids.ndim != 2 or len(ids) != len(self):
-            raise ValueError(f"ids of shape {shape} given, ({len(self)}, K) is needed: K tokens a position")
+            raise ValueError(f"ids: must be ({len(self)}, K), K tokens a position (shape {shape} given)")
         if ids.device.type == "cpu" and not torch.compiler.is_compiling() and ids.numel():
             low, high = ids.aminmax()
             if low < 0 or high >= self.vocab_size:

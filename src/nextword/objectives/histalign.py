@@ -67,8 +67,8 @@ class HistAlignConfig(ObjectiveConfig):
         values = arguments[1:] if form else arguments
         if len(values) > 1 or not set(values) <= set(_VALUES):
             raise ValueError(
-                f"'histalign' is followed by nothing or one of {', '.join(_FORMS)}, and perhaps by 'inputs' or "
-                f"'labels', not {','.join(arguments)!r}"
+                f"must be followed by nothing or one of {', '.join(_FORMS)}, and perhaps by 'inputs' or 'labels' "
+                f"({','.join(arguments)!r} given)"
             )
         return {**_FORMS.get(form or "", {}), **({"memory_values": values[0]} if values else {})}
 

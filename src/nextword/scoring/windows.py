@@ -33,7 +33,7 @@ def windows(length: int, size: int, stride: int) -> list[Window]:
         ValueError: The text is shorter than one window, or the stride is longer than the window.
     """
     if not 1 <= stride <= size:
-        raise ValueError(f"task.stride: must be from 1 to the window ({size}), got {stride}")
+        raise ValueError(f"task.stride: must be from 1 to the window of {size} ({stride} given)")
     targets = length - 1
     if targets < size:
         raise ValueError(

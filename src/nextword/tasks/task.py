@@ -193,4 +193,4 @@ class Task(ABC):
         """Raises ValueError where this task cannot be measured on such a start, before anything is trained."""
 
 
-registry: Registry[type[Task]] = Registry("task")
+registry: Registry[type[Task]] = Registry("task", Task)

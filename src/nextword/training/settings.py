@@ -81,7 +81,7 @@ class TrainingSettings(Settings):
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if (self.steps is None) == (self.epochs is None):
-            raise ValueError(f"give either steps or epochs, got steps={self.steps}, epochs={self.epochs}")
+            raise ValueError(f"must have either steps or epochs (steps={self.steps}, epochs={self.epochs} given)")
         if self.warmup_steps and self.warmup_ratio:
             raise ValueError("give either warmup_steps or warmup_ratio, not both")
         return self

@@ -170,7 +170,7 @@ def _check_data(dataset: Any, settings: TrainingSettings, validation: Any, colla
     if len(dataset) == 0:
         raise ValueError("training data is empty")
     if settings.evaluate_every and validation is None:
-        raise ValueError(f"evaluate_every={settings.evaluate_every} needs validation data, got none")
+        raise ValueError("evaluate_every: needs validation data, and none is given; leave it out, or give some")
 
 
 def _without_epochs(validation: Any) -> Any:

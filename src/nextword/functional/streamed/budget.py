@@ -41,7 +41,7 @@ def score_memory(mebibytes: int | float) -> Iterator[None]:
     [slice(0, 50, None), slice(50, 100, None)]
     """
     if isinstance(mebibytes, bool) or not isinstance(mebibytes, int | float) or not mebibytes > 0:
-        raise ValueError(f"score_memory: {mebibytes!r} MiB given, a positive number is needed")
+        raise ValueError(f"score_memory: must be a positive number of MiB ({mebibytes!r} given)")
     token = _budget.set(int(min(mebibytes * 2**20, sys.maxsize)))
     try:
         yield

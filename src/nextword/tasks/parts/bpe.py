@@ -32,9 +32,7 @@ def trained_tokenizer(
     special = [END, PAD, *([mask] if mask is not None else [])]
     smallest = SMALLEST_VOCABULARY + len(special) - 2
     if vocabulary < smallest:
-        raise ValueError(
-            f"task.vocabulary: at least {smallest} (256 bytes, {len(special)} special tokens), got {vocabulary}"
-        )
+        raise ValueError(f"task.vocabulary: must be at least {smallest}, bytes and special tokens ({vocabulary} given)")
     masked = "" if mask is None else f"{mask}/"
     key = hashlib.sha256(f"bpe/{masked}{vocabulary}/{text}".encode()).hexdigest()[:16]
     kept = None if cache is None else cache / f"bpe-{vocabulary}-{key}.json"

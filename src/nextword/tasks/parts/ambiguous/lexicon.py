@@ -112,12 +112,10 @@ def _analogy_pairs(text: str, path: Path) -> list[tuple[str, WordPair]]:
             section = line.lstrip(":").strip()
             continue
         if section is None:
-            raise ValueError(
-                f"{path}:{number}: a quadruple before any section; expected a line ': section-name' first."
-            )
+            raise ValueError(f"{path}:{number}: a quadruple before any section; give a line ': section-name' first.")
         if len(words) != 4:
-            found_text = f"found {len(words)}: '{line.strip()[:80]}'"
-            raise ValueError(f"{path}:{number}: expected four words 'a b c d', {found_text}.")
+            given = f"{len(words)} given: '{line.strip()[:80]}'"
+            raise ValueError(f"{path}:{number}: must have four words 'a b c d' ({given}).")
         if section in SECTIONS:
             found += [(SECTIONS[section], (words[0], words[1])), (SECTIONS[section], (words[2], words[3]))]
     return found
