@@ -72,7 +72,7 @@ def plant() -> Iterator[Callable[..., CheckReport]]:
 
     def check(kind: type[Conditioner], head: str = "softmax", start: str = "random") -> CheckReport:
         conditioners.register("planted")(kind)
-        return nw.check(conditioned({"conditioner": "planted", "start": start}, head), lengths=[6])
+        return nw.check(conditioned({"conditioner": "planted", "start": start}, head), lengths=[4])
 
     yield check
     conditioners._entries = entries
@@ -134,7 +134,7 @@ def copying(context: Context, *, masked: bool = True) -> Scores:
 )
 def test_every_conditioner_passes_and_so_does_every_kind_of_head(conditioner: str, head: str) -> None:
     model = conditioned({"conditioner": conditioner, "start": "random"}, head)
-    report = nw.check(model, lengths=[6])
+    report = nw.check(model, lengths=[4])
     report.raise_if_failed()
     assert [row.verdict for row in rows_of(report).values()] == ["passed", "passed"]
     assert report.title == f"{head} with {conditioner} on GPT2LMHeadModel in float32"
@@ -151,7 +151,7 @@ def test_the_toys_are_right(plant: Callable[..., CheckReport], plant_head: Calla
 def test_a_saved_model_is_as_it_was(tmp_path: Path) -> None:
     model = conditioned({"conditioner": "bergpt", "start": "random"}, "pg")
     model.save_pretrained(tmp_path)
-    assert nw.check(nw.load(tmp_path), lengths=[6]) == nw.check(model, lengths=[6])
+    assert nw.check(nw.load(tmp_path), lengths=[4]) == nw.check(model, lengths=[4])
     told = CliRunner().invoke(app, ["check", str(tmp_path)])
     assert told.exit_code == 0, told.output
     assert "pg with bergpt on GPT2LMHeadModel" in told.output
@@ -161,7 +161,7 @@ def test_a_saved_model_is_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_precisions_pass(dtype: torch.dtype) -> None:
     for conditioner in ("lmh:max", "bergpt:2"):
-        nw.check(conditioned({"conditioner": conditioner, "start": "random"}).to(dtype), lengths=[6]).raise_if_failed()
+        nw.check(conditioned({"conditioner": conditioner, "start": "random"}).to(dtype), lengths=[4]).raise_if_failed()
 
 
 def test_other_models_have_nothing_to_check() -> None:
@@ -171,7 +171,7 @@ def test_other_models_have_nothing_to_check() -> None:
 
 
 def test_a_conditioner_that_adds_nothing_yet_need_not_be_heard() -> None:
-    rows = rows_of(nw.check(conditioned("dau"), lengths=[6]))
+    rows = rows_of(nw.check(conditioned("dau"), lengths=[4]))
     assert rows["auxiliary text"].verdict == "not checked"
     assert rows["auxiliary text"].where == "the conditioner adds nothing yet: train it, or begin with start = 'random'"
     assert rows["auxiliary padding"].verdict == "passed"
@@ -179,7 +179,7 @@ def test_a_conditioner_that_adds_nothing_yet_need_not_be_heard() -> None:
 
 @pytest.mark.parametrize("head", ["pg", "copynet", "ps", "softmax+e"])
 def test_a_copying_head_hears_the_text_by_itself(head: str) -> None:
-    rows = rows_of(nw.check(conditioned("dau", head), lengths=[6]))
+    rows = rows_of(nw.check(conditioned("dau", head), lengths=[4]))
     assert rows["auxiliary text"].verdict == "passed"
     assert "words to copy" in rows["auxiliary text"].where
 
@@ -278,9 +278,9 @@ def test_dropout_in_evaluation_is_found(plant: Callable[..., CheckReport]) -> No
 
 def test_history_that_stays_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = conditioned({"conditioner": "lmh", "start": "random"})
-    assert nw.check(model, lengths=[6]).passed
+    assert nw.check(model, lengths=[4]).passed
     monkeypatch.setattr(GrowingHistory, "reorder", lambda self, index: None)
-    assert failed(nw.check(model, lengths=[6])) == {"cache, reordered"}
+    assert failed(nw.check(model, lengths=[4])) == {"cache, reordered"}
 
 
 def test_history_that_forgets_the_text_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +292,7 @@ def test_history_that_forgets_the_text_is_found(monkeypatch: pytest.MonkeyPatch)
 
     model = conditioned({"conditioner": "lmh", "start": "random"})
     monkeypatch.setattr(GrowingHistory, "of_source", forgetful)
-    assert failed(nw.check(model, lengths=[6])) == STEPS
+    assert failed(nw.check(model, lengths=[4])) == STEPS
 
 
 def test_padding_of_the_copied_words_is_found(plant_head: Callable[..., CheckReport]) -> None:
@@ -324,4 +324,4 @@ def test_frozen_encoder_in_training_is_found(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(model.auxiliary_encoder, "train", lambda mode=True: model.auxiliary_encoder)
     for module in model.auxiliary_encoder.modules():
         module.training = True
-    assert {"same twice", "auxiliary padding"} <= failed(nw.check(model, lengths=[6]))
+    assert {"same twice", "auxiliary padding"} <= failed(nw.check(model, lengths=[4]))

@@ -80,7 +80,7 @@ def plant(backbone: GPT2LMHeadModel) -> Iterator[Callable[..., CheckReport]]:
             def forward(self, context: Context, mode: str | None = None) -> NextToken:
                 return make(context)
 
-        return nw.check(nw.attach(on, "planted"), lengths=[6])
+        return nw.check(nw.attach(on, "planted"), lengths=[4])
 
     yield check
     registry._entries = entries
@@ -206,16 +206,16 @@ def test_history_that_forgets_is_found(backbone: GPT2LMHeadModel, monkeypatch: p
         return replace(memory, valid=kept), past
 
     model = nw.attach(backbone, "cache")
-    assert nw.check(model, lengths=[6]).passed
+    assert nw.check(model, lengths=[4]).passed
     monkeypatch.setattr(GrowingHistory, "append", forgetful)
-    assert failed(nw.check(model, lengths=[6])) == STEPS
+    assert failed(nw.check(model, lengths=[4])) == STEPS
 
 
 def test_history_that_stays_behind_is_found(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beam search moves the keys and values; what the head remembers stays with the wrong sequence."""
     monkeypatch.setattr(GrowingHistory, "reorder", lambda self, index: None)
-    assert failed(nw.check(nw.attach(backbone, "softmax"), lengths=[6])) == set()
-    assert failed(nw.check(nw.attach(backbone, "cache"), lengths=[6])) == {"cache, reordered"}
+    assert failed(nw.check(nw.attach(backbone, "softmax"), lengths=[4])) == set()
+    assert failed(nw.check(nw.attach(backbone, "cache"), lengths=[4])) == {"cache, reordered"}
 
 
 def test_mode_of_its_own_is_checked_too(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def test_mode_of_its_own_is_checked_too(backbone: GPT2LMHeadModel, monkeypatch: 
 
     honest = OnMemory._log_probs
     monkeypatch.setattr(OnMemory, "_log_probs", lambda self: honest(self) - 0.01)
-    report = nw.check(nw.attach(backbone, "cache"), lengths=[6])
+    report = nw.check(nw.attach(backbone, "cache"), lengths=[4])
     (row,) = [row for row in report.rows if row.name == "sums to one"]
     assert not row.passed
     assert "mode cache_only" in row.where
@@ -340,7 +340,7 @@ def test_lengths_stay_within_the_models_positions() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_tolerance_follows_the_precision(dtype: torch.dtype, backbone: GPT2LMHeadModel) -> None:
-    report = nw.check(nw.attach(copy.deepcopy(backbone).to(dtype), "cache"), lengths=[6])
+    report = nw.check(nw.attach(copy.deepcopy(backbone).to(dtype), "cache"), lengths=[4])
     report.raise_if_failed()
     tolerances = {row.name: row.tolerance for row in report.rows}
     assert tolerances["sums to one"] == (1e-10 if dtype == torch.float64 else 1e-5)

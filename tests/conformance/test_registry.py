@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import nextword as nw
 from tests.helpers.families import FAMILIES, inputs, labels, prompts, tiny
-from tests.helpers.head_specs import pairs, refused_pairs, specs, with_head
+from tests.helpers.head_specs import ONE_OF_EACH_KIND, pairs, refused_pairs, specs, with_head
 
 HEADS = specs()
 OBJECTIVES = {name: name for name in nw.objectives.registry.names()} | {
@@ -27,7 +27,6 @@ UNCHANGED = {
     )
 }  # fmt: skip
 """Heads that leave a pretrained model as it is until they are trained."""
-ONE_OF_EACH_KIND = ("gpt2", "t5", "bart")
 
 
 def unchanged_pairs() -> list[Any]:
@@ -55,7 +54,7 @@ def test_pair_that_makes_no_sense_is_refused(family: str, head: str) -> None:
 
 @pytest.mark.parametrize(("family", "head"), pairs("gpt2", "bart"))
 def test_distributions_pass_the_checker_in_float64(family: str, head: str) -> None:
-    report = nw.check(with_head(family, HEADS[head], dtype=torch.float64), lengths=[1, 5])
+    report = nw.check(with_head(family, HEADS[head], dtype=torch.float64), lengths=[1, 4])
     report.raise_if_failed()
     assert {row.tolerance for row in report.rows} == {1e-10}
 
@@ -119,7 +118,7 @@ def test_new_tokens_leave_old_scores_alone(family: str) -> None:
     assert model.get_output_embeddings().weight.shape[0] == model.config.get_text_config(decoder=True).vocab_size
 
 
-@pytest.mark.parametrize(("family", "head"), pairs(*ONE_OF_EACH_KIND))
+@pytest.mark.parametrize(("family", "head"), pairs("gpt2", "bart"))
 @torch.no_grad()
 def test_resized_model_passes_the_checker(family: str, head: str, tmp_path: Path) -> None:
     model = with_head(family, HEADS[head])
