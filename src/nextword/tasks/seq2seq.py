@@ -29,13 +29,13 @@ from nextword.scoring.token_pairs import TokenPair, likelihood_sum, target_log_p
 from nextword.tasks.parts.architecture import ENCODER_DECODER
 from nextword.tasks.parts.bpe import named_or_trained
 from nextword.tasks.parts.cache_tuning import tune_cache
-from nextword.tasks.parts.copying_measures import copying_metrics, example_predictions
 from nextword.tasks.parts.likelihood_values import likelihood_values
-from nextword.tasks.parts.pair_rows import PairRows
 from nextword.tasks.parts.pair_samples import PairSamples
+from nextword.tasks.parts.seq2seq.copying_measures import copying_metrics, example_predictions
+from nextword.tasks.parts.seq2seq.pair_rows import PairRows
+from nextword.tasks.parts.seq2seq.source_target import PairEncoder
+from nextword.tasks.parts.seq2seq.t5_start import T5StartConfig
 from nextword.tasks.parts.small_start import SmallStart
-from nextword.tasks.parts.source_target import PairEncoder
-from nextword.tasks.parts.t5_start import T5StartConfig
 from nextword.tasks.task import Measures, Task, registry
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from nextword.pretrained import token_label
 from nextword.records import ExamplePrediction, MetricValue, TopWord
 from nextword.scoring.token_pairs import distribution_at_targets
 from nextword.tasks.parts.likelihood_values import measured_value
-from nextword.tasks.parts.source_target import EncodedPair
+from nextword.tasks.parts.seq2seq.source_target import EncodedPair
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -5,7 +5,7 @@ from tokenizers.processors import TemplateProcessing
 
 from nextword.corpora.gaps import MASK, Pair
 from nextword.tasks.parts.bpe import trained_tokenizer
-from nextword.tasks.parts.source_target import PairEncoder
+from nextword.tasks.parts.seq2seq.source_target import PairEncoder
 
 TEXT = "the dog saw the cat and the cat saw the dog . the end is near , said the man with the dog ."
 
