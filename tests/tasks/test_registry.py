@@ -28,7 +28,9 @@ def test_the_files_are_the_tasks() -> None:
 def test_a_task_is_one_class_of_parts(name: str) -> None:
     task = registry.get(name)
     assert issubclass(task, Task)
-    methods = {key for key in vars(task) if callable(getattr(task, key)) and not key.startswith("_") and key != "Config"}
+    methods = {
+        key for key in vars(task) if callable(getattr(task, key)) and not key.startswith("_") and key != "Config"
+    }
     assert methods <= {"check"}, f"{name}: a task has parts; put {methods} into one of them"
     assert task.version >= 1
     assert set(task.training_defaults) >= {"batch_size", "learning_rate"}

@@ -61,7 +61,7 @@ def test_the_gap_becomes_the_mask_of_the_tokenizer(tokenizer):
     [pair] = other([Pair("the dog . <mask> the end", "the cat")])
     assert tokenizer.mask_token_id not in pair.source.ids
     assert pair.source.text == "fill: the dog . [gap] the end"
-    assert other.seen(pair.source) == "the dog .   the end"
+    assert other.visible_text(pair.source) == "the dog .   the end"
 
 
 def test_bad_tokenizers():
