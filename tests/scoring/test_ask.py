@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import math
-
-import pytest
 import torch
 
 from nextword.functional.padding import padded
@@ -31,5 +28,3 @@ def test_the_last_position_of_each_row_or_all_of_them() -> None:
     torch.testing.assert_close(last.log_probs(), table[[7, 8]])
     torch.testing.assert_close(every.log_probs(), table[[5, 6, 7, 8]])
     torch.testing.assert_close(other.log_probs(), table[[7, 8]].flip(-1))
-    assert float(last.log_probs().exp().sum()) == pytest.approx(2.0)
-    assert not math.isnan(float(every.log_probs().sum()))

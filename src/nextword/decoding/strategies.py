@@ -35,8 +35,8 @@ class Decoding(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _short_form(cls, given: Any) -> Any:
-        return _read(given) if isinstance(given, str) else given
+    def _short_form(cls, value: Any) -> Any:
+        return _read(value) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:

@@ -64,8 +64,8 @@ class Writer:
         longest = {"max_length": length + 1} if has_encoder else {"max_new_tokens": length}
         arguments = {**self.inputs(pairs), **self.arguments}
         with unconstrained_generation(model, stops=ends, **longest, **decoding.arguments()):
-            made = model.generate(ids.to(model.device), attention_mask=mask.to(model.device), **arguments)
-        rows: list[list[int]] = made[:, 1 if has_encoder else ids.shape[1] :].tolist()
+            written = model.generate(ids.to(model.device), attention_mask=mask.to(model.device), **arguments)
+        rows: list[list[int]] = written[:, 1 if has_encoder else ids.shape[1] :].tolist()
         if ends:
             end_ids = _end_ids(model)
             return [list(takewhile(lambda token: token not in end_ids, row)) for row in rows]

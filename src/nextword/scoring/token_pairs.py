@@ -55,12 +55,12 @@ def target_log_probs(
         inputs: Further inputs of the model.
         progress: Told the share that is done.
     """
-    found: list[Float[Tensor, "T"]] = []
+    rows: list[Float[Tensor, "T"]] = []
     for part in batches(pairs, batch_size, progress):
         distribution, targets = distribution_at_targets(model, part, inputs(part))
         log_probs = distribution.log_prob(targets[:, None])[:, 0].double().cpu()
-        found += log_probs.split([len(pair.target) for pair in part])
-    return found
+        rows += log_probs.split([len(pair.target) for pair in part])
+    return rows
 
 
 def distribution_at_targets(

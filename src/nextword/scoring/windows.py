@@ -40,10 +40,10 @@ def windows(length: int, size: int, stride: int) -> list[Window]:
             f"the text has {max(targets, 0)} tokens, shorter than one window of {size}. "
             f"Give more text or a smaller task.window."
         )
-    found = [Window(0, size, size)]
+    spans = [Window(0, size, size)]
     done = size
     while done < targets:
         scored = min(stride, targets - done)
         done += scored
-        found.append(Window(done - size, size, scored))
-    return found
+        spans.append(Window(done - size, size, scored))
+    return spans

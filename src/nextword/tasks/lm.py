@@ -27,6 +27,7 @@ from nextword.scoring.minibatches import Progress
 from nextword.scoring.prompt_encoding import start_id
 from nextword.scoring.text_tokens import ids_and_bytes, token_ids
 from nextword.scoring.windows import Window, windows
+from nextword.tasks.parts.architecture import expect_positions
 from nextword.tasks.parts.blocks import block_rows
 from nextword.tasks.parts.bpe import named_or_trained
 from nextword.tasks.parts.cache_tuning import tune_cache
@@ -121,10 +122,7 @@ class LanguageModelling(Task):
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """The model's positions must hold a window, a block and a text after its prompt."""
-        limit = getattr(model_config, "max_position_embeddings", None)
-        for name, size in self._lengths().items():
-            if limit is not None and size > limit:
-                raise ValueError(f"task.{name} ({size}) is longer than the {limit} positions of the start model")
+        expect_positions(model_config, self._lengths())
         if self.writes is not None:
             self._prompts(tokenizer)
 
@@ -182,20 +180,20 @@ class WindowLikelihood(Measures):
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
         """Perplexity and nll per token of this tokenizer, and bits per byte of the text, with bootstrap intervals."""
         stream = TokenStream.of(tokenizer, self._parts.test, self._config.test_tokens)
-        seen = windows(len(stream), self._config.window, self._config.stride)
+        spans = windows(len(stream), self._config.window, self._config.stride)
         with measuring(model):
-            total = self._likelihood(model, stream, seen, progress)
+            total = self._likelihood(model, stream, spans, progress)
         return Evaluation(metrics=likelihood_values(total))
 
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of the first validation tokens."""
         stream = TokenStream.of(tokenizer, self._parts.validation, self._config.tuning_tokens)
         size = min(self._config.window, len(stream) - 1)
-        seen = windows(len(stream), size, stride=size)
+        spans = windows(len(stream), size, stride=size)
         with measuring(model):
-            return tune_cache(model, lambda: self._likelihood(model, stream, seen).nll())
+            return tune_cache(model, lambda: self._likelihood(model, stream, spans).nll())
 
     def _likelihood(
-        self, model: Any, stream: TokenStream, seen: list[Window], progress: Progress | None = None
+        self, model: Any, stream: TokenStream, spans: list[Window], progress: Progress | None = None
     ) -> LikelihoodSum:
-        return stream_likelihood(model, stream, seen, self._config.batch_size, progress)
+        return stream_likelihood(model, stream, spans, self._config.batch_size, progress)

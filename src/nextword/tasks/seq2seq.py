@@ -26,16 +26,16 @@ from nextword.model.modes import measuring
 from nextword.records import Evaluation
 from nextword.scoring.minibatches import Progress, progress_within
 from nextword.scoring.token_pairs import TokenPair, likelihood_sum, target_log_probs
-from nextword.tasks.parts.architecture import ENCODER_DECODER
+from nextword.tasks.parts.architecture import ENCODER_DECODER, expect_positions
 from nextword.tasks.parts.bpe import named_or_trained
 from nextword.tasks.parts.cache_tuning import tune_cache
-from nextword.tasks.parts.copying_measures import copying_metrics, example_predictions
 from nextword.tasks.parts.likelihood_values import likelihood_values
-from nextword.tasks.parts.pair_rows import PairRows
 from nextword.tasks.parts.pair_samples import PairSamples
+from nextword.tasks.parts.seq2seq.copying_measures import copying_metrics, example_predictions
+from nextword.tasks.parts.seq2seq.pair_rows import PairRows
+from nextword.tasks.parts.seq2seq.source_target import PairEncoder
+from nextword.tasks.parts.seq2seq.t5_start import T5StartConfig
 from nextword.tasks.parts.small_start import SmallStart
-from nextword.tasks.parts.source_target import PairEncoder
-from nextword.tasks.parts.t5_start import T5StartConfig
 from nextword.tasks.task import Measures, Task, registry
 
 if TYPE_CHECKING:
@@ -150,11 +150,8 @@ class SequenceToSequence(Task):
                 "the start model's config.json says neither decoder_start_token_id nor bos_token_id, so nobody knows "
                 "what its targets begin with; set decoder_start_token_id (in T5 the padding token)"
             )
-        limit = getattr(model_config, "max_position_embeddings", None)
-        for name in ("max_source_tokens", "max_target_tokens"):
-            size = getattr(self.config, name)
-            if limit is not None and size > limit:
-                raise ValueError(f"task.{name} ({size}) is longer than the {limit} positions of the start model")
+        names = ("max_source_tokens", "max_target_tokens")
+        expect_positions(model_config, {name: getattr(self.config, name) for name in names})
         test = self.data.pairs.test
         self._encoder(tokenizer)([next((pair for pair in test if MASK in pair.source), test[0])])
 
@@ -190,9 +187,9 @@ class LikelihoodAndCopying(Measures):
             )
             examples = example_predictions(model, encoded, tokenizer, frequent)
         texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
-        copied = [
-            (encoder.seen(pair.source), pair.target.text, text) for pair, text in zip(encoded, texts, strict=False)
-        ]
+        sources = (encoder.visible_text(pair.source) for pair in encoded)
+        references = (pair.target.text for pair in encoded)
+        copied = list(zip(sources, references, texts, strict=False))
         metrics = likelihood_values(total, "target token", "targets") | copying_metrics(copied, frequent)
         return Evaluation(metrics=metrics, examples=examples)
 

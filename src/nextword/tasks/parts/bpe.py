@@ -25,7 +25,7 @@ def trained_tokenizer(
     """Byte-level BPE of ``vocabulary`` tokens; read from ``cache`` where this text and size were trained before.
 
     Bytes are the base alphabet, so that no character is unknown and every text can be scored. ``mask`` is one more
-    special token, where it is given.
+    special token.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -35,9 +35,9 @@ def trained_tokenizer(
         raise ValueError(f"task.vocabulary: must be at least {smallest}, bytes and special tokens ({vocabulary} given)")
     masked = "" if mask is None else f"{mask}/"
     key = hashlib.sha256(f"bpe/{masked}{vocabulary}/{text}".encode()).hexdigest()[:16]
-    kept = None if cache is None else cache / f"bpe-{vocabulary}-{key}.json"
-    if kept is not None and kept.is_file():
-        tokenizer = Tokenizer.from_file(str(kept))
+    path = None if cache is None else cache / f"bpe-{vocabulary}-{key}.json"
+    if path is not None and path.is_file():
+        tokenizer = Tokenizer.from_file(str(path))
     else:
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -49,8 +49,8 @@ def trained_tokenizer(
             show_progress=False,
         )
         tokenizer.train_from_iterator(lines_of(text), trainer)
-        if kept is not None:
-            write_atomically(kept, tokenizer.to_str())
+        if path is not None:
+            write_atomically(path, tokenizer.to_str())
     return for_transformers(tokenizer, mask=mask)
 
 

@@ -96,13 +96,13 @@ def from_analogies(path: Path) -> Lexicon:
     if not pairs:
         raise ValueError(f"task.analogies: '{path}' has none of the sections {', '.join(SECTIONS)}.")
     relations = tuple(
-        Relation(name, "people" if name == "family" else "places", tuple(found)) for name, found in pairs.items()
+        Relation(name, "people" if name == "family" else "places", tuple(members)) for name, members in pairs.items()
     )
     return Lexicon(relations, f"Google analogies ({path.name})", hashlib.sha256(text.encode()).hexdigest())
 
 
 def _analogy_pairs(text: str, path: Path) -> list[tuple[str, WordPair]]:
-    found: list[tuple[str, WordPair]] = []
+    pairs: list[tuple[str, WordPair]] = []
     section: str | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
@@ -117,8 +117,8 @@ def _analogy_pairs(text: str, path: Path) -> list[tuple[str, WordPair]]:
             given = f"{len(words)} given: '{line.strip()[:80]}'"
             raise ValueError(f"{path}:{number}: must have four words 'a b c d' ({given}).")
         if section in SECTIONS:
-            found += [(SECTIONS[section], (words[0], words[1])), (SECTIONS[section], (words[2], words[3]))]
-    return found
+            pairs += [(SECTIONS[section], (words[0], words[1])), (SECTIONS[section], (words[2], words[3]))]
+    return pairs
 
 
 def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> PairSplit:

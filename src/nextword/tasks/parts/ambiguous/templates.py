@@ -71,10 +71,10 @@ def prompts(pairs: Sequence[WordPair], group: str) -> list[AmbiguousPrompt]:
     ]
 
 
-def sample(found: Iterable[AmbiguousPrompt], count: int, seed: int) -> list[AmbiguousPrompt]:
+def sample(available: Iterable[AmbiguousPrompt], count: int, seed: int) -> list[AmbiguousPrompt]:
     """At most ``count`` prompts, as evenly over the groups as there are prompts, always the same ones for a seed."""
     groups: dict[str, list[AmbiguousPrompt]] = {}
-    for prompt in found:
+    for prompt in available:
         groups.setdefault(prompt.group, []).append(prompt)
     chosen: list[AmbiguousPrompt] = []
     left = count

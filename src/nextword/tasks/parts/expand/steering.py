@@ -64,12 +64,12 @@ def steering_metrics(
         progress: Told the share that is done.
     """
     others = with_other_summaries(beginnings, seed)
-    asked = [(beginnings, False), (beginnings, True), (others, True)]
+    settings = [(beginnings, False), (beginnings, True), (others, True)]
     if scorer.model.conditioner is not None:
-        asked.append((others, False))  # without conditioner and prompt nothing says the summary
+        settings.append((others, False))  # without conditioner and prompt nothing says the summary
     nats = [
-        scorer.nats(pairs, prompted, progress_within(progress, number / len(asked), (number + 1) / len(asked)))
-        for number, (pairs, prompted) in enumerate(asked)
+        scorer.nats(pairs, prompted, progress_within(progress, number / len(settings), (number + 1) / len(settings)))
+        for number, (pairs, prompted) in enumerate(settings)
     ]
     alone, prompted_right, prompted_other, *guided_other = nats
     metrics = _likelihoods(scorer.likelihood(beginnings, alone))

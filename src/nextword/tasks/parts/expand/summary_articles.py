@@ -16,10 +16,10 @@ from nextword.pretrained import MINILM, encoder_named, load_tokenizer
 from nextword.records import MetricValue
 from nextword.scoring.text_tokens import token_ids
 from nextword.tasks.parts.blocks import block_rows
+from nextword.tasks.parts.expand.article_slices import Articles, Slices
 from nextword.tasks.parts.expand.summary_inputs import SummaryInputs
 from nextword.tasks.parts.expand.summary_prompts import SummaryPrompts, expect_some
 from nextword.tasks.parts.pair_samples import PairSamples
-from nextword.tasks.parts.slices import Articles, Slices
 from nextword.tasks.task import Data
 
 if TYPE_CHECKING:

@@ -84,16 +84,17 @@ class SummaryPrompts:
             )
         articles = [pair.target for pair in pairs]
         encoded: Any = self.tokenizer(articles, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        found: list[Beginning] = []
+        long_enough: list[Beginning] = []
         for pair, prompt, ids, offsets in zip(
             pairs, self([pair.source for pair in pairs]), encoded["input_ids"], encoded["offset_mapping"], strict=True
         ):
             if len(ids) >= self.length:
                 covered = pair.target[: max(end for _, end in offsets[: self.length])]
                 size = len(covered.encode())
-                found.append(Beginning(len(found), pair.source, prompt, ids[: self.length], size, pair.target))
-        expect_some(found, len(pairs), part, self.length)
-        return found
+                number, first = len(long_enough), ids[: self.length]
+                long_enough.append(Beginning(number, pair.source, prompt, first, size, pair.target))
+        expect_some(long_enough, len(pairs), part, self.length)
+        return long_enough
 
     def before(self, beginnings: Sequence[Beginning], prompted: bool) -> list[Prompt]:
         """What a model reads before each of the texts: a start token, with the summary after it or alone."""
@@ -110,9 +111,9 @@ class SummaryPrompts:
         ]
 
 
-def expect_some(found: Sequence[Any], count: int, part: str, length: int) -> None:
+def expect_some(articles: Sequence[Any], count: int, part: str, length: int) -> None:
     """Raises ValueError where all of ``count`` articles are too short."""
-    if not found:
+    if not articles:
         raise ValueError(
             f"all {count} {part} articles are shorter than task.length ({length} tokens). Give longer articles or a "
             f"smaller task.length."

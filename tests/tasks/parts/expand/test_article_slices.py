@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nextword.tasks.parts.bpe import trained_tokenizer
-from nextword.tasks.parts.slices import Articles, Slices
+from nextword.tasks.parts.expand.article_slices import Articles, Slices
 
 START, LENGTH = 1000, 4
 ROWS = [list(range(10, 20)), [3, 4], list(range(50, 54)), list(range(30, 37))]

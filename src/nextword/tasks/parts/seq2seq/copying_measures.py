@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nextword.corpora.word_runs import words
 from nextword.metrics.copying import CopyingSum
 from nextword.pretrained import token_label
-from nextword.records import ExamplePrediction, MetricValue, TopWord
+from nextword.records import ExamplePrediction, MetricValue
 from nextword.scoring.token_pairs import distribution_at_targets
 from nextword.tasks.parts.likelihood_values import measured_value
-from nextword.tasks.parts.source_target import EncodedPair
+from nextword.tasks.parts.seq2seq.source_target import EncodedPair
+from nextword.tasks.parts.top_words import top_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -28,7 +28,7 @@ def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozense
         examples: Source, reference, output.
         frequent: The words that are not rare.
     """
-    found: dict[str, MetricValue] = {}
+    metrics: dict[str, MetricValue] = {}
     for prefix, kind, leave_out in (("", "source words", frozenset[str]()), ("rare_", "rare source words", frequent)):
         total = CopyingSum(leave_out)
         for source, reference, output in examples:
@@ -36,11 +36,13 @@ def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozense
         recall, precision = total.recall(), total.precision()
         if recall is not None:
             unit = f"fraction of {kind} in the reference"
-            found[f"{prefix}copy_recall"] = measured_value(recall, unit, total.wanted, total.recall_interval())
+            metrics[f"{prefix}copy_recall"] = measured_value(recall, unit, total.wanted, total.recall_interval())
         if precision is not None:
             unit = f"fraction of {kind} in the output"
-            found[f"{prefix}copy_precision"] = measured_value(precision, unit, total.copied, total.precision_interval())
-    return found
+            metrics[f"{prefix}copy_precision"] = measured_value(
+                precision, unit, total.copied, total.precision_interval()
+            )
+    return metrics
 
 
 def example_predictions(
@@ -55,41 +57,31 @@ def example_predictions(
 
     Shown for the first ``count`` pairs in which such a word is one token and not the first of the target.
     """
-    found: list[ExamplePrediction] = []
+    predictions: list[ExamplePrediction] = []
     for pair in pairs:
         place = _rare_copy(pair, frequent)
         if place is None:
             continue
         dist, targets = distribution_at_targets(model, [pair.tokens])
-        log_probs, ids = dist.top_k(k)
-        sources = {name: part[place].tolist() for name, part in dist.sources(ids).items()}
-        top = [
-            TopWord(
-                word=token_label(tokenizer, token),
-                probability=math.exp(log_prob),
-                sources={name: shares[number] for name, shares in sources.items()},
-            )
-            for number, (log_prob, token) in enumerate(zip(log_probs[place].tolist(), ids[place].tolist(), strict=True))
-            if log_prob > -math.inf
-        ]
+        top = top_words(dist, place, k, tokenizer)
         wanted = token_label(tokenizer, int(targets[place]))
         begun = pair.target.text[: pair.target.starts[place]].strip()
         shown = f"{_shortened(pair.source.text)} \N{RIGHTWARDS ARROW} {begun}"
-        found.append(ExamplePrediction(prompt=shown, expected=[wanted], setting="joint", top=top))
-        if len(found) == count:
+        predictions.append(ExamplePrediction(prompt=shown, expected=[wanted], setting="joint", top=top))
+        if len(predictions) == count:
             break
-    return found
+    return predictions
 
 
 def _rare_copy(pair: EncodedPair, frequent: frozenset[str]) -> int | None:
     """Place of the first target token, behind the first word, that is a whole rare word of the source."""
     text, starts = pair.target.text, pair.target.starts
-    given = set(words(pair.source.text)) - frequent
+    rare_words = set(words(pair.source.text)) - frequent
     for place, begin in enumerate(starts):
         end = next((start for start in starts[place + 1 :] if start >= 0), len(text))
         inside_word = text[begin : begin + 1].isalnum() and text[begin - 1 : begin].isalnum()
         is_cut = text[end : end + 1].isalnum() and text[end - 1 : end].isalnum()
-        if begin > 0 and not inside_word and not is_cut and given.issuperset(words(text[begin:end]) or [""]):
+        if begin > 0 and not inside_word and not is_cut and rare_words.issuperset(words(text[begin:end]) or [""]):
             return place
     return None
 

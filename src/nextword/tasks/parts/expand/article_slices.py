@@ -52,8 +52,8 @@ class Articles:
     def slice(self, number: int, place: int, length: int) -> list[int]:
         """``length`` tokens of an article from ``place`` on; at 0 stands the start token."""
         begin = int(self.begins[number]) + place
-        found: list[int] = self.ids[begin : begin + length].tolist()
-        return found
+        tokens: list[int] = self.ids[begin : begin + length].tolist()
+        return tokens
 
 
 class Slices:

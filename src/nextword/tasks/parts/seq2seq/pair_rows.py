@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nextword.corpora.gaps import Pair
 from nextword.corpora.pairs import PairParts, leaks
 from nextword.tasks.parts.pair_samples import PairSamples
-from nextword.tasks.parts.source_target import PairEncoder
+from nextword.tasks.parts.seq2seq.source_target import PairEncoder
 from nextword.tasks.task import Data
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from tokenizers.processors import TemplateProcessing
 
 from nextword.corpora.gaps import MASK, Pair
 from nextword.tasks.parts.bpe import trained_tokenizer
-from nextword.tasks.parts.source_target import PairEncoder
+from nextword.tasks.parts.seq2seq.source_target import PairEncoder
 
 TEXT = "the dog saw the cat and the cat saw the dog . the end is near , said the man with the dog ."
 
@@ -61,7 +61,7 @@ def test_the_gap_becomes_the_mask_of_the_tokenizer(tokenizer):
     [pair] = other([Pair("the dog . <mask> the end", "the cat")])
     assert tokenizer.mask_token_id not in pair.source.ids
     assert pair.source.text == "fill: the dog . [gap] the end"
-    assert other.seen(pair.source) == "the dog .   the end"
+    assert other.visible_text(pair.source) == "the dog .   the end"
 
 
 def test_bad_tokenizers():

@@ -54,10 +54,10 @@ class Frame:
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> Frame:
         """What the tokenizer itself puts around a text, and the end of the sequence where it puts none."""
-        made = tokenizer("a", return_special_tokens_mask=True)
-        special = made["special_tokens_mask"]
+        encoded = tokenizer("a", return_special_tokens_mask=True)
+        special = encoded["special_tokens_mask"]
         first, last = special.index(0), len(special) - special[::-1].index(0)
-        before, after = made["input_ids"][:first], made["input_ids"][last:]
+        before, after = encoded["input_ids"][:first], encoded["input_ids"][last:]
         end = tokenizer.eos_token_id
         return cls(tuple(before), (*after, *([] if after[-1:] == [end] else [end])))
 
@@ -117,7 +117,7 @@ class PairEncoder:
         )
         return [EncodedPair(source, target) for source, target in encoded]
 
-    def seen(self, source: EncodedText) -> str:
+    def visible_text(self, source: EncodedText) -> str:
         """A source's own text as far as a model sees it, without prefix and mask."""
         text = source.text.removeprefix(self.prefix)
         return text.replace(self.mask, " ") if self.mask else text
@@ -136,10 +136,10 @@ class PairEncoder:
         room = longest - len(self.frame.before) - len(self.frame.after)
         if not texts:
             return []
-        made: Any = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
+        encoded: Any = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
         return [
             self._framed(text, ids, offsets, room)
-            for text, ids, offsets in zip(texts, made["input_ids"], made["offset_mapping"], strict=True)
+            for text, ids, offsets in zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
         ]
 
     def _framed(self, text: str, ids: list[int], offsets: list[tuple[int, int]], room: int) -> EncodedText:
