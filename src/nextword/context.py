@@ -22,7 +22,7 @@ class Memory:
         ids: Token at each place; negative where it is unknown (virtual tokens of prefix tuning).
         valid: False at padding and unknown tokens.
         streams: What the head asked to keep for each place, by name: (B, S, ...) each.
-        labels: Label at each place, in training only; -100 where it is masked.
+        labels: Label at each place, where the whole sequence came with labels; -100 where it is masked.
     """
 
     ids: Int[Tensor, "B S"]

@@ -70,10 +70,8 @@ def prefixes_of(model: Any, sides: Sides) -> Prefixes | None:
             owners += [owner] * len(prefixes) if len(tokens) else []
     if not on_every_process(bool(rows), model.device):
         return None
-    auxiliary = inputs.auxiliary.arguments
-    return Prefixes(
-        rows, {name: tensor[torch.tensor(owners, device=tensor.device)] for name, tensor in auxiliary.items()}
-    )
+    auxiliary = inputs.auxiliary.arguments.items()
+    return Prefixes(rows, {name: of[torch.tensor(owners, device=of.device)] for name, of in auxiliary})
 
 
 def cut_prefixes(text: Int[Tensor, "_"], config: SequenceConfig) -> list[Int[Tensor, "_"]]:

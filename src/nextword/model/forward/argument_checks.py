@@ -15,7 +15,6 @@ from nextword.heads import head_spec
 
 _WHOLE = (torch.int64, torch.int32)
 
-
 _VECTORS = {"input_ids": "inputs_embeds", "decoder_input_ids": "decoder_inputs_embeds", "aux_input_ids": "aux_states"}
 """Arguments that take ids, and those that take vectors in their place."""
 
@@ -44,8 +43,8 @@ def check_arguments(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     given |= ids
     expect_positions(given.get("position_ids"))
     _expect_tokens(side, given)
-    unknown = not {f"{side}input_ids", "step_ids"} & given.keys()
-    if unknown and head.reads_words and not is_torchdynamo_compiling():
+    has_words = bool({f"{side}input_ids", "step_ids"} & given.keys())
+    if not has_words and head.reads_words and not is_torchdynamo_compiling():
         _warn_of_unknown_words(side, head_spec(head.config))
     if seq2seq:
         _expect_source(head, given)

@@ -103,11 +103,10 @@ def _decoder_side(model: Any, inputs: PassInputs, past: Past) -> DecoderSide:
     if inputs.step_mask is None:
         valid = valid_places(f"{side}attention_mask", inputs.decoder.mask, ids, past.places)
     else:  # of the new tokens alone; the mask itself may have four dimensions by now, or be several
-        width = ids.shape[1] if embeds is None else embeds.shape[1]
-        valid = valid_places(f"{side}attention_mask", _widened(inputs.step_mask, width), ids)
+        mask = inputs.step_mask if embeds is None else _widened(inputs.step_mask, embeds.shape[1])
+        valid = valid_places(f"{side}attention_mask", mask, ids)
     labels, targets = _labels_and_targets(model, inputs, ids.shape, valid)
-    mask, position_ids, virtual = _behind_virtual_places(model, inputs, past)
-    return DecoderSide(ids, valid, mask, position_ids, virtual, labels, targets)
+    return DecoderSide(ids, valid, *_behind_virtual_places(model, inputs, past), labels, targets)
 
 
 def valid_places(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> Bool[Tensor, "B T"]:
