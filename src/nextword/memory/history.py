@@ -17,8 +17,8 @@ IDS, VALID = "ids", "valid"
 class History(ABC):
     """What is kept of each sequence between forward passes.
 
-    For example ``softmax+cpr:20,100+mi`` keeps the token and a local embedding of every place of the text (streams), and
-    of the last few places the states of three layers (a window). ``pg`` on an encoder-decoder model keeps the local
+    For example ``softmax+cpr:20,100+mi`` keeps the token and a local embedding of every place of the text (streams),
+    and of the last few places the states of three layers (a window). ``pg`` on an encoder-decoder model keeps the local
     embeddings of the source::
 
         stream   (B, S, ...)  one entry for each place of the text, all of them read again in every step
