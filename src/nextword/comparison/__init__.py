@@ -11,5 +11,5 @@ In the order in which they act, called by ``all_methods.py``:
    Where it fails, ``failure.py`` records why, and the others go on.
 6. ``measured_texts.py`` measures what all methods wrote, ``shown_examples.py`` picks what the report shows of it.
 
-``progress.py`` is what a watcher is told, stage by stage (``stage_reporter.py``).
+``progress.py`` is what a watcher is told meanwhile, stage by stage.
 """

@@ -21,9 +21,8 @@ from nextword.comparison.folder import ComparisonFolder
 from nextword.comparison.measured_texts import expect_measurable, measured_texts
 from nextword.comparison.one_run import Run, Setting, carry_out
 from nextword.comparison.preflight import check_settings
-from nextword.comparison.progress import ComparisonWatcher, SilentWatcher
+from nextword.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
 from nextword.comparison.shown_examples import written_examples
-from nextword.comparison.stage_reporter import StageReporter
 from nextword.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
 from nextword.training.settings import TrainingSettings
 

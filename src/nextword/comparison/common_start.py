@@ -25,7 +25,7 @@ from nextword.comparison.corpus_counts import (
 )
 from nextword.comparison.method import Method
 from nextword.comparison.preflight import build_method, check_methods, needed_encoder
-from nextword.comparison.stage_reporter import StageReporter
+from nextword.comparison.progress import StageReporter
 from nextword.records import MetricValue, Record
 from nextword.tasks.parts.architecture import Architecture, architecture_of
 from nextword.training.loss_curve import DivergedError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nextword.comparison.method import Method
-from nextword.comparison.stage_reporter import StageReporter
+from nextword.comparison.progress import StageReporter
 from nextword.frequency import TokenCounts, tokenizer_fingerprint
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import parse_head

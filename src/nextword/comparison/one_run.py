@@ -16,7 +16,7 @@ from nextword.comparison.common_start import CommonStart
 from nextword.comparison.config import CompareConfig, plain
 from nextword.comparison.folder import ComparisonFolder
 from nextword.comparison.method import TEST_TIME_OBJECTIVE, Method
-from nextword.comparison.stage_reporter import StageReporter
+from nextword.comparison.progress import StageReporter
 from nextword.comparison.stage_settings import stage_settings
 from nextword.conditioning.parts.encoder import fingerprint
 from nextword.pretrained import load_tokenizer

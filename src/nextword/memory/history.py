@@ -17,17 +17,17 @@ IDS, VALID = "ids", "valid"
 class History(ABC):
     """What is kept of each sequence between forward passes.
 
-    For example ``softmax+cpr:20,100+mi`` keeps, of every place of the text, its token and a local embedding (streams),
-    of the last few places the states of three layers (a window), and of an encoder's text its local embeddings (the
-    source)::
+    For example ``softmax+cpr:20,100+mi`` keeps the token and a local embedding of every place of the text (streams),
+    and of the last few places the states of three layers (a window). ``pg`` on an encoder-decoder model keeps the local
+    embeddings of the source::
 
         stream   (B, S, ...)  one entry for each place of the text, all of them read again in every step
         window   (B, W, ...)  entries of the last W places, read only from the places just behind them
         source   (B, E, ...)  of the source or of the auxiliary text, made in the first pass and only read afterwards
 
-    Each pass calls :meth:`preceded` for every window of the head, then :meth:`append` once, then :meth:`of_source`
-    where the head reads a source. Between passes whoever owns the KV cache calls the five moves: :meth:`reset`,
-    :meth:`crop`, :meth:`reorder`, :meth:`repeat`, and before a long text :meth:`reserve`.
+    In each pass the model calls :meth:`preceded` for every window of the head, then :meth:`append` once; and
+    :meth:`of_source` where there is a source. Between passes whoever owns the KV cache calls the moves: :meth:`reset`,
+    :meth:`crop`, :meth:`reorder` and :meth:`repeat`; and :meth:`reserve` before a long text.
 
     To write another home (say, slots of a serving engine), implement :meth:`write` and :meth:`read` for the streams,
     :meth:`preceded` and :meth:`of_source`, and the moves. What is stored for a place depends on the tokens up to that
