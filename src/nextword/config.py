@@ -9,6 +9,7 @@ import os
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, Self, TypeVar, get_args
 
@@ -106,6 +107,7 @@ _WANTED = {
 """What a value must be, by pydantic's name of the fault, in place of pydantic's sentence."""
 
 _KIND = re.compile(r"str|int|float|bool|(dict|list|tuple|literal)\[.*\]")
+"""Of a setting that may be of several kinds, pydantic writes each kind as if it were a place in it."""
 
 
 def wanted(error: ErrorDetails) -> str | None:
@@ -132,10 +134,9 @@ def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: st
     by_place: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
     # A key that is unknown first: often it is why another one is missing.
     for error in sorted(errors, key=lambda error: error["type"] != "extra_forbidden"):
-        *parents, last = error["loc"] or ("",)
-        # Of a setting that may be of several kinds, pydantic writes each kind as if it were a place in it.
-        is_kind = isinstance(last, str) and parents and _KIND.fullmatch(last)
-        by_place.setdefault(tuple(parents) if is_kind else error["loc"], []).append(error)
+        first, rest = error["loc"][:1], error["loc"][1:]
+        at = first + tuple(step for step in rest if not (isinstance(step, str) and _KIND.fullmatch(step)))
+        by_place.setdefault(at, []).append(error)
     lines = []
     for at, found in by_place.items():
         wishes = [wish for error in found if (wish := wanted(error)) is not None]
@@ -173,6 +174,9 @@ def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, .
     if error["type"] == "missing":
         return f"{place}: missing; give {place}=VALUE.{_described(model, at)}"
     message = said(error)
+    about = re.fullmatch(r"(\w+)(?::| (?=must )) ?(.*)", message, re.DOTALL)
+    if about and about[1] in fields_at(model, at):  # a check of several settings that is about one of them
+        return f"{_place(where, (*at, about[1]))}: {about[2]}"
     if not place:
         return message
     # A check of several settings together has all of them as its input, which would drown the message.
@@ -198,6 +202,7 @@ def _described(model: type[BaseModel], at: tuple[int | str, ...]) -> str:
     return f" {' '.join(text.split())}" if text else ""
 
 
+@cache
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     """The text below each field of a settings model, inherited fields included.
 
