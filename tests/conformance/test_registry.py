@@ -118,7 +118,7 @@ def test_new_tokens_leave_old_scores_alone(family: str) -> None:
     assert model.get_output_embeddings().weight.shape[0] == model.config.get_text_config(decoder=True).vocab_size
 
 
-@pytest.mark.parametrize(("family", "head"), pairs("gpt2", "bart"))
+@pytest.mark.parametrize(("family", "head"), pairs(*ONE_OF_EACH_KIND))
 @torch.no_grad()
 def test_resized_model_passes_the_checker(family: str, head: str, tmp_path: Path) -> None:
     model = with_head(family, HEADS[head])

@@ -28,7 +28,15 @@ from tests.helpers.recomputation import assert_as_recomputed, generated
 ALL = {**DECODERS, **ENCODER_DECODERS}
 
 
-@pytest.mark.parametrize(("family", "head"), CHIEF)
+def chief_pairs() -> list[Any]:
+    """Threads meet in what a memory is kept in, of which these have one of each kind; the others are slow."""
+    return [
+        pytest.param(*pair.values, id=pair.id, marks=pair.marks if pair.values in CHIEF else [pytest.mark.slow])
+        for pair in pairs(ALL, remembering=True)
+    ]
+
+
+@pytest.mark.parametrize(("family", "head"), chief_pairs())
 def test_two_threads_one_model(family: str, head: str) -> None:
     model, texts = headed(family, head), [prompt(2, 9, seed=21), prompt(3, 7, seed=22)]
     expected = [model.generate(ids, max_new_tokens=NEW) for ids in texts]
