@@ -165,5 +165,5 @@ def test_non_finite_values_and_twins_are_refused(evaluation: EvaluationResults) 
         EvaluationResults.model_validate(content)
     twins = evaluation.model_dump()
     twins["systems"][1]["name"] = "[mle]"
-    with pytest.raises(ValueError, match="systems need different names"):
+    with pytest.raises(ValueError, match="systems: must have different names"):
         EvaluationResults.model_validate(twins)
