@@ -12,9 +12,9 @@ import sys
 import tempfile
 
 import torch
+from tiny import encode, model_and_tokenizer
 
 import nextword as nw
-from tests.helpers.tiny_judges import encode, model_and_tokenizer
 
 PROMPT = "Between the king and the queen I first talked to the"
 

@@ -13,9 +13,9 @@ import itertools
 import sys
 
 import torch
+from tiny import encode, model_and_tokenizer
 
 import nextword as nw
-from tests.helpers.tiny_judges import encode, model_and_tokenizer
 
 WORDS = ["king", "queen", "man", "woman", "prince", "princess", "uncle", "aunt"]
 METHODS = [("softmax", "mle"), ("softmax+mi", "mle"), ("mos:3", "mle"), ("cache", "mle"), ("cache", "histalign")]

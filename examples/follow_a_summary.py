@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 
 import torch
+from tiny import model_and_tokenizer
 from transformers import BertConfig, BertModel
 
 import nextword as nw
 from nextword.tasks.parts.word_tokenizer import word_tokenizer
-from tests.helpers.tiny_judges import model_and_tokenizer
 
 PLACES = {
     "harbour": ("ships", "sailors", "ropes", "storms", "cranes"),

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 from datasets import Dataset
+from tiny import model_and_tokenizer
 
 import nextword as nw
 from nextword.tasks.parts.ambiguous.invented_stories import documents
 from nextword.tasks.parts.ambiguous.lexicon import embedded
-from tests.helpers.tiny_judges import model_and_tokenizer
 
 PROMPT = "The list says"
 LENGTH = 24

@@ -10,10 +10,10 @@ import sys
 
 import torch
 from compare_heads import sentences, train
+from tiny import encode, model_and_tokenizer
 
 import nextword as nw
 from nextword.pretrained import token_label
-from tests.helpers.tiny_judges import encode, model_and_tokenizer
 
 PROMPT = "Between the king and the woman I talked to the"
 WIDTH = 40

@@ -9,6 +9,7 @@ import os
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, Self, TypeVar, get_args
 
@@ -42,42 +43,8 @@ class Settings(BaseModel):
             value = getattr(self, name)
             for number in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(number, int) and abs(number) > LARGEST:
-                    raise ValueError(f"{name} {is_but(number, f'at most {LARGEST:,}')}")
+                    raise ValueError(f"{name} {must_be(number, f'at most {LARGEST:,}')}")
         return self
-
-
-class SpecSettings(Settings):
-    """Settings that a short spec such as ``mos:3,static`` can name, by what stands after its colon."""
-
-    @classmethod
-    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
-        """Settings for the arguments of a spec: ``mos:3,static`` calls this with ``["3", "static"]``.
-
-        Raises:
-            ValueError: There are no such arguments.
-        """
-        if arguments:
-            raise ValueError(f"takes no arguments, {','.join(arguments)!r} given")
-        return {}
-
-    def arguments(self) -> list[str]:
-        """The inverse of :meth:`from_arguments`, empty where all is default."""
-        return []
-
-
-def read_term(text: str) -> tuple[str, list[str]]:
-    """Name and arguments of a term of a spec.
-
-    >>> read_term("mos:3, static"), read_term("cache")
-    (('mos', ['3', 'static']), ('cache', []))
-    """
-    name, colon, rest = text.strip().partition(":")
-    return name.strip(), [argument.strip() for argument in rest.split(",")] if colon else []
-
-
-def write_term(name: str, arguments: list[str]) -> str:
-    """The inverse of :func:`read_term`."""
-    return f"{name}:{','.join(arguments)}" if arguments else name
 
 
 class SettingsError(ValueError):
@@ -123,22 +90,24 @@ _WANTED = {
     "greater_than": "more than {gt:,}",
     "less_than_equal": "at most {le:,}",
     "less_than": "less than {lt:,}",
-    "too_short": "a length of at least {min_length:,}",
-    "too_long": "a length of at most {max_length:,}",
-    "literal_error": "{expected}",
+    **dict.fromkeys(("too_short", "string_too_short"), "of length {min_length:,} or more"),
+    **dict.fromkeys(("too_long", "string_too_long"), "of length {max_length:,} or less"),
+    **dict.fromkeys(("literal_error", "enum"), "{expected}"),
+    "multiple_of": "a multiple of {multiple_of}",
     "finite_number": "a finite number",
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
-    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type"), "a list"),
     **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "a table with keys"),
-    "string_type": "text",
+    **dict.fromkeys(("string_type", "path_type"), "text"),
     "none_required": "nothing",
+    "json_invalid": "JSON",
 }
-"""What is needed, by pydantic's name of the fault."""
-
+"""What a value must be, by pydantic's name of the fault, in place of pydantic's sentence."""
 
 _KIND = re.compile(r"str|int|float|bool|(dict|list|tuple|literal)\[.*\]")
+"""Of a setting that may be of several kinds, pydantic writes each kind as if it were a place in it."""
 
 
 def wanted(error: ErrorDetails) -> str | None:
@@ -151,15 +120,13 @@ def wanted(error: ErrorDetails) -> str | None:
     )
 
 
-def is_but(given: Any, *wishes: str) -> str:
-    """What a value is, and what it should be.
+def must_be(value: Any, *wishes: str) -> str:
+    """What a setting must be, and what it is.
 
-    >>> is_but(0, "at least 1"), is_but("x", "'auto'", "a whole number")
-    ('is 0, at least 1 is needed', "is 'x'; 'auto' or a whole number is needed")
+    >>> must_be(0, "at least 1"), must_be("x", "'auto'", "a whole number")
+    ('must be at least 1 (0 given)', "must be 'auto' or a whole number ('x' given)")
     """
-    mark = ";" if wishes[0].startswith("'") else ","
-    allowed = all(wish.startswith(("at most", "less than")) for wish in wishes)
-    return f"is {_shown(given)}{mark} {' or '.join(wishes)} is {'allowed' if allowed else 'needed'}"
+    return f"must be {' or '.join(wishes)} ({_shown(value)} given)"
 
 
 def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: str) -> list[str]:
@@ -167,18 +134,22 @@ def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: st
     by_place: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
     # A key that is unknown first: often it is why another one is missing.
     for error in sorted(errors, key=lambda error: error["type"] != "extra_forbidden"):
-        *parents, last = error["loc"] or ("",)
-        # Of a setting that may be of several kinds, pydantic writes each kind as if it were a place in it.
-        is_kind = isinstance(last, str) and parents and _KIND.fullmatch(last)
-        by_place.setdefault(tuple(parents) if is_kind else error["loc"], []).append(error)
+        first, rest = error["loc"][:1], error["loc"][1:]
+        at = first + tuple(step for step in rest if not (isinstance(step, str) and _KIND.fullmatch(step)))
+        by_place.setdefault(at, []).append(error)
     lines = []
     for at, found in by_place.items():
         wishes = [wish for error in found if (wish := wanted(error)) is not None]
         if len(wishes) < len(found):
-            lines += [_explain(model, error, at, where) for error in found]
+            # Of kinds that a setting may be of, the one whose check is our own says most.
+            ours = [error for error in found if wanted(error) is None]
+            lines += [_explain(model, error, at, where) for error in ours]
         # A list of which no entry is right counts as too short, which is no fault of its own.
         elif not (found[0]["type"] == "too_short" and any(other[: len(at)] == at != other for other in by_place)):
-            lines.append(f"{_place(where, at)} {is_but(found[0]['input'], *wishes)}.{_described(model, at)}")
+            colon = (
+                ":" if _is_setting(where) else ""
+            )  # head.components: must be ..., but head spec 'mos:0': components must ...
+            lines.append(f"{_place(where, at)}{colon} {must_be(found[0]['input'], *wishes)}.{_described(model, at)}")
     return lines
 
 
@@ -187,8 +158,12 @@ def _place(where: str, at: Sequence[int | str]) -> str:
     path = ".".join(map(str, at))
     if not (where and path):
         return where or path
-    in_settings = re.fullmatch(r"[\w.-]+", where.rpartition(": ")[2])  # also those of "method 'cache': training"
-    return f"{where}.{path}" if in_settings else f"{where}: {path}"
+    return f"{where}.{path}" if _is_setting(where) else f"{where}: {path}"
+
+
+def _is_setting(where: str) -> bool:
+    """Whether a place is a path of settings, also in ``method 'cache': training``; a spec such as ``mos:0`` is none."""
+    return re.fullmatch(r"[\w.-]*", where.rpartition(": ")[2]) is not None
 
 
 def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, ...], where: str) -> str:
@@ -198,12 +173,22 @@ def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, .
         return f"{place}: unknown key.{did_you_mean(str(at[-1]), known)} Known: {', '.join(known)}."
     if error["type"] == "missing":
         return f"{place}: missing; give {place}=VALUE.{_described(model, at)}"
-    message = error["msg"].removeprefix("Value error, ")
+    message = said(error)
+    about = re.fullmatch(r"(\w+)(?::| (?=must )) ?(.*)", message, re.DOTALL)
+    if about and about[1] in fields_at(model, at):  # a check of several settings that is about one of them
+        return f"{_place(where, (*at, about[1]))}: {about[2]}"
     if not place:
         return message
-    given = error["input"]
     # A check of several settings together has all of them as its input, which would drown the message.
-    return f"{place}: {message}" if isinstance(given, dict) else f"{place}: {message} (given: {_shown(given)})"
+    is_said = isinstance(error["input"], dict) or _shown(error["input"]) in message
+    return f"{place}: {message}" if is_said else f"{place}: {message} ({_shown(error['input'])} given)"
+
+
+def said(error: ErrorDetails) -> str:
+    """What a check of ours says; for a fault that :data:`_WANTED` does not know, which kind of fault it is."""
+    if error["type"] in ("value_error", "assertion_error"):
+        return str(error["ctx"]["error"])
+    return f"cannot be used, {error['type'].replace('_', ' ')}"
 
 
 def _shown(given: Any) -> str:
@@ -217,6 +202,7 @@ def _described(model: type[BaseModel], at: tuple[int | str, ...]) -> str:
     return f" {' '.join(text.split())}" if text else ""
 
 
+@cache
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
     """The text below each field of a settings model, inherited fields included.
 

@@ -1,6 +1,7 @@
 """One typed registry: a name in a head spec, a config or on the command line leads to a class.
 
-Filled by a decorator beside each class, so that adding a part edits no list:
+Filled by a decorator beside each class, so that adding a part edits no list, in this package or in another
+(:mod:`nextword.plugins`):
 
     >>> animals = Registry[type]("animal")
     >>> @animals.register("cat")
@@ -20,6 +21,8 @@ import importlib
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
+from nextword import plugins
+
 T = TypeVar("T")
 
 
@@ -38,29 +41,40 @@ class Registry(Generic[T]):
 
     Args:
         kind: What the names stand for, in the singular; used in messages.
+        base: What each of the classes must extend.
         also: A package that registers more of them, by name. It is imported as soon as a name is unknown or all names
-            are asked for, so that the room of the registry need not know it.
+            are asked for, as plug-ins are, so that the room of the registry need not know it.
     """
 
-    def __init__(self, kind: str, also: str | None = None) -> None:
+    def __init__(self, kind: str, base: type = object, also: str | None = None) -> None:
         self.kind = kind
+        self._base = base
         self._entries: dict[str, T] = {}
+        self._aliases: dict[str, str] = {}
         self._also = also
 
-    def register(self, name: str) -> Callable[[T], T]:
+    def register(self, name: str, *, aliases: Iterable[str] = ()) -> Callable[[T], T]:
         """Decorator that files a class under ``name``.
 
+        Args:
+            name: Its name.
+            aliases: Further names that lead to it, which lists do not show.
+
         Raises:
-            ValueError: ``name`` is not lower case, has a ``+``, ``:`` or ``,`` in it, or is taken by another class.
+            ValueError: ``name`` is not lower case, has a ``+``, ``:`` or ``,`` in it, or is taken by another class; or
+                the class does not extend what it must.
         """
         if name != name.lower() or any(mark in name for mark in "+:, "):
             raise ValueError(f"{self.kind} name '{name}': use lower case without spaces, '+', ':' or ','")
 
         def file(entry: T) -> T:
+            if not (isinstance(entry, type) and issubclass(entry, self._base)):
+                raise ValueError(f"{self.kind} '{name}': must extend {_origin(self._base)} ({_origin(entry)} given)")
             taken = self._entries.get(name)
             if taken is not None and _origin(taken) != _origin(entry):
-                raise ValueError(f"{self.kind} '{name}' is {_origin(taken)} already; rename {_origin(entry)}")
+                raise ValueError(f"{self.kind} '{name}': is {_origin(taken)} already; rename {_origin(entry)}")
             self._entries[name] = entry
+            self._aliases |= dict.fromkeys(aliases, name)
             return entry
 
         return file
@@ -72,17 +86,24 @@ class Registry(Generic[T]):
             UnknownNameError: No such name; the message gives the nearest one and all known ones.
         """
         if name not in self:
-            raise UnknownNameError(
-                f"unknown {self.kind} '{name}'.{did_you_mean(name, self._entries)} Known: {', '.join(self.names())}."
-            )
-        return self._entries[name.lower()]
+            near = did_you_mean(name, [*self._entries, *self._aliases])
+            known = ", ".join(map(self.written, self.names()))
+            raise UnknownNameError(f"unknown {self.kind} '{name}'.{near} Known: {known}.")
+        return self._entries[self._aliases.get(name.lower(), name.lower())]
+
+    def written(self, name: str) -> str:
+        """How a name stands in a list of all."""
+        return name
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
         return tuple(sorted(self._all()))
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (name.lower() in self._entries or name.lower() in self._all())
+        if not isinstance(name, str):
+            return False
+        key = self._aliases.get(name.lower(), name.lower())
+        return key in self._entries or key in self._all() or key in self._aliases
 
     def __len__(self) -> int:
         return len(self._all())
@@ -90,6 +111,7 @@ class Registry(Generic[T]):
     def _all(self) -> dict[str, T]:
         if self._also is not None:
             importlib.import_module(self._also)
+        plugins.load()
         return self._entries
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nextword.cli.catalogue import Catalogue
+from nextword.cli.catalogue import Catalogue, Module
 from nextword.registry import Registry
 
 ROOMS = {
@@ -35,19 +36,43 @@ def own(room: str, attribute: str) -> Registry[Any]:
 def test_catalogue_is_what_is_registered(room: str) -> None:
     catalogue, registry = Catalogue(*ROOMS[room]), own(room, "registry")
     found = catalogue.registered("registry")
-    assert list(found) == list(registry.names()) != []
+    assert list(found) == sorted(registry._entries) != []
     for name, entry in found.items():
-        assert entry == registry.get(name).__name__
-        assert catalogue.docstring(entry) == inspect.getdoc(registry.get(name)) != ""
+        assert entry.definition.name == registry.get(name).__name__
+        assert entry.docstring == inspect.getdoc(registry.get(name)) != ""
+        assert entry.origin is None
 
 
 @pytest.mark.parametrize("room", ["heads", "objectives"])
-def test_catalogue_knows_the_parts_and_what_they_follow(room: str) -> None:
+def test_catalogue_knows_the_modifiers_and_what_they_follow(room: str) -> None:
     catalogue, registry, modifiers = Catalogue(f"nextword.{room}"), own(room, "registry"), own(room, "modifiers")
     found, entries = catalogue.registered("modifiers"), catalogue.registered("registry")
-    assert list(found) == list(modifiers.names()) != []
-    for field, modifier in found.items():
-        assert catalogue.parts(modifier) == [dataclasses.astuple(part) for part in modifiers.get(field).parts]
-        takers = {name for name, entry in entries.items() if field in catalogue.settings(entry)}
-        expected = {name for name in registry.names() if field in registry.get(name).Config.model_fields}
+    assert list(found) == sorted(modifiers._entries) != []
+    for name, modifier in found.items():
+        written = modifiers.get(name)
+        assert modifier.field == written.field
+        assert modifier.modifier_entries == [dataclasses.astuple(entry) for entry in written.entries]
+        takers = {taker for taker, entry in entries.items() if written.field in catalogue.settings(entry)}
+        expected = {taker for taker in registry._entries if written.field in registry.get(taker).Config.model_fields}
         assert takers == expected != set()
+
+
+@pytest.mark.parametrize(
+    ("imports", "decorator"),
+    [
+        ("from nextword.heads import registry", "registry"),
+        ("from nextword.heads.head import registry as heads", "heads"),
+        ("from nextword import heads", "heads.registry"),
+        ("import nextword", "nextword.heads.registry"),
+        ("import nextword.heads as there", "there.registry"),
+    ],
+)
+def test_registries_are_found_by_what_is_imported(imports: str, decorator: str) -> None:
+    module = Module(ast.parse(f"{imports}\n@{decorator}.register('x')\nclass X: ..."))
+    call = module.classes["X"].decorator_list[0]
+    assert isinstance(call, ast.Call)
+    assert isinstance(call.func, ast.Attribute)
+    name = module.full_name(call.func.value)
+    assert Catalogue("nextword.heads")._is_ours(name, "registry")
+    assert not Catalogue("nextword.tasks")._is_ours(name, "registry")
+    assert not Catalogue("nextword.heads")._is_ours(name, "modifiers")

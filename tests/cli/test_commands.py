@@ -97,7 +97,7 @@ def test_report_of_nothing_is_an_error(tmp_path):
             ["compare", "--task", "lm", "--head", "softmax"],
             "task.data: missing; give task.data=VALUE. A folder with train.txt",
         ),
-        (["quickstart", "training.steps=0"], "training.steps is 0, more than 0 is needed"),
+        (["quickstart", "training.steps=0"], "training.steps: must be more than 0 (0 given)"),
     ],
 )
 def test_mistakes_are_one_red_line_and_code_2(words, message, tmp_path):
@@ -127,12 +127,10 @@ def test_debug_keeps_the_traceback(monkeypatch):
 
 
 def test_ctrl_c_says_what_is_finished_and_how_to_go_on(tmp_path, monkeypatch):
-    from nextword.comparison import all_methods as module
-
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "carry_out", interrupted)
+    monkeypatch.setattr("nextword.comparison.all_methods.carry_out", interrupted)
     monkeypatch.setattr(sys, "argv", ["nextword", "compare", "quickstart", "a b=1"])
     stopped = run(*COMPARE, "--out", tmp_path, *SMALL)
     assert stopped.exit_code == 130
@@ -244,7 +242,7 @@ def test_failed_runs_have_an_exit_code_and_a_line_of_their_own(tmp_path):
         (b"plain words", "recipe.toml is no recipe: it is not TOML"),
         (b'methodz = ["softmax"]\ntask = "ambiguous"', "methodz: unknown key. Did you mean 'methods'?"),
         (b'methods = ["softmax"]', "task: missing"),
-        (b'methods = ["softmax"]\ntask = "ambiguous"\nseeds = [-1]', "seeds.0 is -1, at least 0 is needed"),
+        (b'methods = ["softmax"]\ntask = "ambiguous"\nseeds = [-1]', "seeds.0: must be at least 0 (-1 given)"),
     ],
 )
 def test_mistakes_in_a_recipe_are_named(content, message, tmp_path):

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.comparison import all_methods as module
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
 from nextword.comparison.recipe import configured
 from nextword.records import Results, locked
@@ -267,7 +266,7 @@ def test_a_report_that_cannot_be_drawn_yet_does_not_end_the_comparison(tmp_path,
         if len(results.runs) < 2:
             raise RuntimeError("not enough to draw")
 
-    monkeypatch.setattr(module, "_report", write)
+    monkeypatch.setattr("nextword.comparison.all_methods._report", write)
     assert len(compare(configured({**RECIPE, "seeds": [0]}), tmp_path).runs) == 2
     assert written == [1, 2, 2]
     assert "not enough to draw" in caplog.text

@@ -12,12 +12,10 @@ from safetensors.torch import load_file
 
 import nextword as nw
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.comparison.corpus_counts import counted
+from nextword.comparison.corpus_counts import training_counts
 from nextword.comparison.recipe import configured
 from nextword.records import Results
 from nextword.tasks import registry
-from nextword.training import encoded_texts as encoded
-from nextword.training import train as training
 from nextword.training.collator import RightPadding
 from tests.helpers.advised import WIDTH, Advised, AdvisedRows, save_encoder
 from tests.helpers.counting_task import Heard
@@ -54,7 +52,7 @@ def batches(monkeypatch):
             seen.append(batch)
             return batch
 
-    monkeypatch.setattr(training, "RightPadding", Recording)
+    monkeypatch.setattr("nextword.training.train.RightPadding", Recording)
     return seen
 
 
@@ -85,7 +83,7 @@ def test_all_kinds_of_methods_side_by_side(tmp_path, batches):
     assert Results.load(tmp_path / "results.json") == results
     for run, name in zip(results.runs, ("mle-untrained", "mle", "mle-with-dau"), strict=False):
         model = nw.load(tmp_path / "trained" / f"softmax-{name}-seed0" / "model")
-        assert Advised(Advised.Config()).evaluate(model.eval(), None) == run.evaluation
+        assert Advised(Advised.Config()).measures.evaluate(model.eval(), None) == run.evaluation
 
 
 def test_what_is_not_trained_is_the_start(tmp_path):
@@ -128,7 +126,7 @@ def test_texts_beyond_the_limit_are_encoded_in_every_step(tmp_path, batches, mon
     recipe = configured({**RECIPE, "methods": ["softmax/mle/dau"]})
     compare(recipe, tmp_path / "kept")
     kept = len(batches)
-    monkeypatch.setattr(encoded, "LIMIT", 100)
+    monkeypatch.setattr("nextword.training.encoded_texts.LIMIT", 100)
     compare(recipe, tmp_path / "anew")
     assert "aux_states" in batches[kept - 1]
     assert "aux_input_ids" in batches[-1]
@@ -225,4 +223,4 @@ def test_data_that_differs_between_epochs_is_counted_as_it_first_is(advised):
     task = advised(advised.Config())
     rows = AdvisedRows([])
     labels = [label for place in range(len(rows)) for label in rows[place]["labels"]]
-    assert counted(task, task.tokenizer()).counts.tolist() == np.bincount(labels, minlength=20).tolist()
+    assert training_counts(task, task.start.tokenizer()).counts.tolist() == np.bincount(labels, minlength=20).tolist()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.comparison import all_methods as module
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
 from nextword.comparison.recipe import configured
 from nextword.records import DiskFullError, Evaluation, MetricValue, Results
-from tests.helpers.counting_task import Counting, Heard
+from tests.helpers.counting_task import FourNumbers, Heard
 from tests.helpers.full_disk import largest_file
 
 pytestmark = pytest.mark.usefixtures("counting", "quick_report")
@@ -93,7 +92,7 @@ def test_what_would_meet_every_run_ends_the_comparison(tmp_path, monkeypatch, pr
     def gone(*_):
         raise problem
 
-    monkeypatch.setattr(module, "carry_out", gone)
+    monkeypatch.setattr("nextword.comparison.all_methods.carry_out", gone)
     with pytest.raises(raised):
         compare(configured(RECIPE), tmp_path)
 
@@ -105,14 +104,14 @@ def test_a_start_that_diverges_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
 def test_a_value_that_is_not_finite_is_left_out_with_the_reason(tmp_path, monkeypatch, wrong):
-    evaluate = Counting.evaluate
+    evaluate = FourNumbers.evaluate
 
     def with_overflow(self, *given):
         found = evaluate(self, *given)
         value = MetricValue(value=wrong, unit="per token", n=3)
         return found.model_copy(update={"metrics": {**found.metrics, "perplexity": value}, "spectrum": [1.0, wrong]})
 
-    monkeypatch.setattr(Counting, "evaluate", with_overflow)
+    monkeypatch.setattr(FourNumbers, "evaluate", with_overflow)
     compare(configured({**RECIPE, "methods": ["softmax"]}), tmp_path)
     [run] = Results.load(tmp_path / "results.json").runs
     assert list(run.evaluation.metrics) == ["nll"]
@@ -122,7 +121,7 @@ def test_a_value_that_is_not_finite_is_left_out_with_the_reason(tmp_path, monkey
 
 def test_a_run_of_which_nothing_could_be_measured_failed(tmp_path, monkeypatch):
     nothing = Evaluation(metrics={"nll": MetricValue(value=float("nan"), unit="nats per token", n=3)})
-    monkeypatch.setattr(Counting, "evaluate", lambda *_: nothing)
+    monkeypatch.setattr(FourNumbers, "evaluate", lambda *_: nothing)
     results = compare(configured({**RECIPE, "methods": ["softmax"]}), tmp_path)
     assert [failed.reason for failed in results.failures] == ["nothing could be measured: nll is nan"]
 

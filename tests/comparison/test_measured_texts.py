@@ -16,13 +16,13 @@ from transformers import AutoTokenizer
 from nextword import extras
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
 from nextword.comparison.recipe import configured
-from nextword.comparison.shown_examples import marked, written_examples
+from nextword.comparison.shown_examples import marked_text, written_examples
 from nextword.evaluation import evaluate
 from nextword.frequency import TokenCounts
 from nextword.metrics.unigram_kl import unigram_kl
 from nextword.records import Results
 from nextword.tasks.parts.bpe import trained_tokenizer
-from tests.helpers.counting_task import Heard
+from tests.helpers.counting_task import CountingRows, Heard
 
 pytestmark = pytest.mark.usefixtures("counting", "writing", "quick_report")
 
@@ -104,7 +104,7 @@ def test_texts_are_compared_with_all_of_the_test_data(copied, writing, monkeypat
     asked = configured(RECIPE, ['task.generation.metrics=["unigram-kl:test"]'])
     with pytest.raises(ValueError, match=r"unigram-kl.against: task 'writing' has no test text to compare with"):
         compare(asked, copied)
-    monkeypatch.setattr(writing, "test_text", lambda self: "1 2 2 19", raising=False)
+    monkeypatch.setattr(CountingRows, "test_text", lambda self: "1 2 2 19")
     greedy = compare(asked, copied).texts["greedy"]
     lines = samples(copied)["runs/softmax-seed0/samples/greedy.jsonl"].splitlines()
     # 0 is the padding, at which a text ends
@@ -257,7 +257,7 @@ def test_texts_without_and_with_a_prompt_are_both_shown(finished):
         counts=finished / "start" / "counts.npz", tokenizer=AutoTokenizer.from_pretrained(finished / "start" / "model")
     )
     setting = SimpleNamespace(
-        task=SimpleNamespace(texts=lambda: SimpleNamespace(decodings=decodings, examples=2)),
+        task=SimpleNamespace(writes=SimpleNamespace(texts=SimpleNamespace(decodings=decodings, examples=2))),
         start=start,
         config=SimpleNamespace(seeds=[0, 1]),
         folder=SimpleNamespace(path=finished),
@@ -273,13 +273,13 @@ def test_rare_tokens_are_marked_and_characters_stay_whole():
     assert len(ids) == 7  # three bytes of one character
     rare = np.zeros(260, dtype=bool)
     rare[ids[3]] = True
-    found = marked("someone", ids, rare, tokenizer)
+    found = marked_text("someone", ids, rare, tokenizer)
     assert [(span.text, span.very_rare) for span in found.spans] == [("ab", False), ("뷁", True), ("c!", False)]
     assert found.very_rare == 1 / 7
-    cut = marked("someone", ids[:4], rare, tokenizer)
+    cut = marked_text("someone", ids[:4], rare, tokenizer)
     assert [(span.text, span.very_rare) for span in cut.spans] == [("ab", False), ("\N{REPLACEMENT CHARACTER}", True)]
-    assert marked("someone", [], rare, tokenizer).very_rare == 0
-    assert marked("someone", [300], rare[:3], tokenizer).very_rare == 1
+    assert marked_text("someone", [], rare, tokenizer).very_rare == 0
+    assert marked_text("someone", [300], rare[:3], tokenizer).very_rare == 1
 
 
 def test_texts_that_cannot_be_measured_are_refused_before_anything_is_trained(tmp_path, monkeypatch):

@@ -62,7 +62,7 @@ def test_a_task_given_as_text_takes_overrides_too():
         ("sedes=[1]", r"sedes: unknown key\. Did you mean 'seeds'\?"),
         ("start.modle=gpt2", r"start\.modle: unknown key\. Did you mean 'model'\?"),
         ("methods.1.lable=x", r"methods\.1\.lable: unknown key\. Did you mean 'label'\?"),
-        ("seeds=3", "seeds is 3, a list is needed"),
+        ("seeds=3", r"seeds: must be a list \(3 given"),
         ("seeds=[1, 1]", "seeds: 1 is given twice"),
         ("methods.1.label=softmax", "would share the folder 'softmax'; give them different labels"),
     ],
@@ -97,7 +97,7 @@ def test_settings_of_the_recipes_of_papers_are_right(name):
     config = configured(read(name))
     settings = validated(registry.get(config.task).Config, {"data": "some text", **config.task_settings}, "task")
     assert settings.generation.texts().decodings
-    first = merged(registry.get(config.task).training_defaults(None), config.training, "training")
+    first = merged(registry.get(config.task).training_defaults, config.training, "training")
     trained = [method for method in config.methods if method.trained]
     assert all(len(stage_settings(method, first, config)) == len(method.objectives) for method in trained)
 

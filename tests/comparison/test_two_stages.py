@@ -8,14 +8,12 @@ import torch
 from safetensors.torch import load_file
 
 import nextword as nw
-from nextword.comparison import corpus_counts as module
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
+from nextword.comparison.corpus_counts import wants_counts, with_counts
 from nextword.comparison.recipe import configured
 from nextword.frequency import TokenCounts, tokenizer_fingerprint
 from nextword.heads import Head, HeadConfig, registry
 from nextword.heads.softmax import SoftmaxConfig, SoftmaxHead
-from nextword.records import Cost, CurvePoint
-from nextword.training.train import TrainingOutcome
 from tests.helpers.counting_task import Counting, Heard
 
 pytestmark = pytest.mark.usefixtures("counting", "quick_report")
@@ -97,19 +95,6 @@ def test_a_changed_second_stage_is_another_comparison(tmp_path):
         compare(configured(RECIPE, ["methods.1.then.training.learning_rate=0.1"]), tmp_path)
 
 
-def test_costs_of_two_stages_are_one():
-    cost = Cost(parameters=5, trained_parameters=3, ms_per_step=10.0, peak_memory_mib=7.0, train_seconds=1.0)
-    later = cost.model_copy(update={"trained_parameters": 5, "ms_per_step": 40.0, "peak_memory_mib": 6.0})
-    points = [CurvePoint(step=step, loss=1.0) for step in (1, 20)]
-    both = TrainingOutcome(curve=points, validation_curve=points, cost=cost).followed_by(
-        TrainingOutcome(curve=[points[0], CurvePoint(step=10, loss=0.5)], validation_curve=points[:1], cost=later)
-    )
-    assert [point.step for point in both.curve] == [1, 20, 21, 30]
-    assert [point.step for point in both.validation_curve] == [1, 20, 21]
-    assert both.cost.ms_per_step == pytest.approx((20 * 10 + 10 * 40) / 30)
-    assert (both.cost.train_seconds, both.cost.peak_memory_mib, both.cost.trained_parameters) == (2.0, 7.0, 5)
-
-
 def test_from_scratch_begins_from_random_weights_of_the_seed(tmp_path, monkeypatch):
     begun = {}
     attached = nw.attach
@@ -173,10 +158,10 @@ def test_heads_that_go_by_counts_get_those_of_the_training_data(tmp_path, by_cou
     path = tmp_path / "start" / "counts.npz"
     assert set(by_counts) == {str(path)}
     task = Counting(Counting.Config())
-    expected = np.bincount(np.concatenate(task.training(None)["labels"]), minlength=20)
+    expected = np.bincount(np.concatenate(task.data.training(None)["labels"]), minlength=20)
     counts = TokenCounts.load(path)
     assert counts.counts.tolist() == expected.tolist()
-    assert counts.tokenizer == tokenizer_fingerprint(task.tokenizer())
+    assert counts.tokenizer == tokenizer_fingerprint(task.start.tokenizer())
     assert [run.facts for run in results.runs] == [{}, {"classes": 3}]
 
 
@@ -184,9 +169,9 @@ def test_nothing_is_counted_where_nobody_needs_it_and_named_counts_stay(tmp_path
     compare(configured({**RECIPE, "methods": ["softmax"]}), tmp_path)
     assert not (tmp_path / "start" / "counts.npz").exists()
     named = {"head": "by-counts", "counts": "mine.npz"}
-    assert not module.wants_counts(named)
-    assert module.with_counts(named, tmp_path) == named
-    assert module.with_counts("by-counts", tmp_path / "x") == {"head": "by-counts", "counts": str(tmp_path / "x")}
+    assert not wants_counts(named)
+    assert with_counts(named, tmp_path) == named
+    assert with_counts("by-counts", tmp_path / "x") == {"head": "by-counts", "counts": str(tmp_path / "x")}
 
 
 def test_what_an_objective_has_counted_survives_an_interruption(tmp_path):

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import nextword as nw
 from tests.helpers.families import FAMILIES, inputs, labels, prompts, tiny
-from tests.helpers.head_specs import pairs, refused_pairs, specs, with_head
+from tests.helpers.head_specs import ONE_OF_EACH_KIND, pairs, refused_pairs, specs, with_head
 
 HEADS = specs()
 OBJECTIVES = {name: name for name in nw.objectives.registry.names()} | {
@@ -27,7 +27,6 @@ UNCHANGED = {
     )
 }  # fmt: skip
 """Heads that leave a pretrained model as it is until they are trained."""
-ONE_OF_EACH_KIND = ("gpt2", "t5", "bart")
 
 
 def unchanged_pairs() -> list[Any]:
@@ -44,18 +43,18 @@ def unchanged_pairs() -> list[Any]:
 
 @pytest.mark.parametrize(("family", "head"), pairs())
 def test_distributions_pass_the_checker(family: str, head: str) -> None:
-    nw.check(with_head(family, HEADS[head]), lengths=[7]).raise_if_failed()
+    nw.check(with_head(family, HEADS[head]), lengths=[5]).raise_if_failed()
 
 
 @pytest.mark.parametrize(("family", "head"), refused_pairs())
 def test_pair_that_makes_no_sense_is_refused(family: str, head: str) -> None:
-    with pytest.raises(ValueError, match=r"\+mi: .* wide|partition e: .* decoder-only"):
+    with pytest.raises(ValueError, match=r"\+mi: .* wide|\+e: .* decoder-only"):
         nw.attach(tiny(family), HEADS[head])
 
 
 @pytest.mark.parametrize(("family", "head"), pairs("gpt2", "bart"))
 def test_distributions_pass_the_checker_in_float64(family: str, head: str) -> None:
-    report = nw.check(with_head(family, HEADS[head], dtype=torch.float64), lengths=[1, 5])
+    report = nw.check(with_head(family, HEADS[head], dtype=torch.float64), lengths=[1, 4])
     report.raise_if_failed()
     assert {row.tolerance for row in report.rows} == {1e-10}
 
@@ -91,7 +90,7 @@ def test_saved_model_comes_back_bit_for_bit(family: str, head: str, tmp_path: Pa
         assert tied == bool(model.config.tie_word_embeddings)
 
 
-@pytest.mark.parametrize(("family", "head"), pairs(*ONE_OF_EACH_KIND, every=("gpt2",)))
+@pytest.mark.parametrize(("family", "head"), pairs(*ONE_OF_EACH_KIND))
 @torch.no_grad()
 def test_copies_are_independent(family: str, head: str) -> None:
     model = with_head(family, HEADS[head])
@@ -119,13 +118,13 @@ def test_new_tokens_leave_old_scores_alone(family: str) -> None:
     assert model.get_output_embeddings().weight.shape[0] == model.config.get_text_config(decoder=True).vocab_size
 
 
-@pytest.mark.parametrize(("family", "head"), pairs(*ONE_OF_EACH_KIND, every=("gpt2",)))
+@pytest.mark.parametrize(("family", "head"), pairs("gpt2", "bart"))
 @torch.no_grad()
 def test_resized_model_passes_the_checker(family: str, head: str, tmp_path: Path) -> None:
     model = with_head(family, HEADS[head])
     size = model.get_output_embeddings().weight.shape[0]
     model.resize_token_embeddings(size + 5)
-    nw.check(model, lengths=[5]).raise_if_failed()
+    nw.check(model, lengths=[4]).raise_if_failed()
     given = inputs(model)
     expected = model(**given).logits
     assert expected.shape[-1] == size + 5
@@ -134,7 +133,7 @@ def test_resized_model_passes_the_checker(family: str, head: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize(("family", "head"), pairs("gpt2", "bart", every=("gpt2",)))
+@pytest.mark.parametrize(("family", "head"), pairs("gpt2", "bart"))
 def test_pair_trains_or_is_refused(family: str, head: str, objective: str) -> None:
     try:
         model = with_head(family, HEADS[head], objective=OBJECTIVES[objective])
@@ -177,7 +176,7 @@ def test_every_objective_is_taken_by_some_head_and_mle_by_all() -> None:
         assert objective != "mle" or taken == [head for head in HEADS if head not in refused]
 
 
-@pytest.mark.parametrize(("family", "head"), pairs(*ONE_OF_EACH_KIND, every=("gpt2",)))
+@pytest.mark.parametrize(("family", "head"), pairs(*ONE_OF_EACH_KIND))
 def test_gradient_checkpointing_changes_no_gradient(family: str, head: str) -> None:
     found = []
     for checkpointing in (False, True):
@@ -212,7 +211,7 @@ def test_bfloat16_is_finite_and_sums_to_one(family: str, head: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
-@pytest.mark.parametrize(("family", "head"), pairs("gpt2", "t5", every=("gpt2",)))
+@pytest.mark.parametrize(("family", "head"), pairs("gpt2", "t5"))
 def test_a_step_in_half_precision_is_that_of_single_precision(family: str, head: str, dtype: torch.dtype) -> None:
     found = {}
     for precision in (torch.float32, dtype):

@@ -111,14 +111,14 @@ def test_samples_keep_their_order():
     [
         ("{'source': 1}", r"line 2: not JSON \(.*column 2\); each line is one JSON object"),
         ('{"source": "a", "tar', "line 2: not JSON"),
-        ("[1, 2]", r"line 2: holds \[1, 2\], expected a JSON object"),
+        ("[1, 2]", r"line 2: must be a JSON object \(\[1, 2\] given"),
         (
             '{"document": "a", "summary": "b"}',
             r"line 2: no field 'source'; its fields are document, summary\. Choose with task\.source_field",
         ),
         ('{"source": "a"}', r"line 2: no field 'target'; its fields are source\. Choose with task\.target_field"),
-        ('{"source": "a", "target": ["b"]}', r"line 2: field 'target' holds \[\"b\"\], expected text"),
-        ('{"source": null, "target": "b"}', "line 2: field 'source' holds null, expected text"),
+        ('{"source": "a", "target": ["b"]}', r"line 2: field 'target' must be text \(\[\"b\"\] given"),
+        ('{"source": null, "target": "b"}', r"line 2: field 'source' must be text \(null given"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path, line, message):

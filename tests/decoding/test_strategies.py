@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from nextword.config import validated
-from nextword.decoding.continuations import ContinuationConfig
-from nextword.decoding.strategies import Decoding
+from nextword.decoding.strategies import Decoding, PromptedDecoding
+from nextword.decoding.writing_settings import ContinuationConfig
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,9 @@ def test_wrong_decodings_are_named(spec, message):
 def test_a_decoding_stands_once():
     with pytest.raises(ValueError, match="'top-k 3' is given twice"):
         validated(ContinuationConfig, {"decodings": ["top-k:3", {"top_k": 3}]})
+
+
+def test_the_kind_of_prompt_is_told_by_the_title():
+    alone, prompted = PromptedDecoding(Decoding(top_k=3)), PromptedDecoding(Decoding(top_k=3), ", with prompt")
+    assert (alone.title, prompted.title) == ("top-k 3", "top-k 3, with prompt")
+    assert (alone.is_sampled, PromptedDecoding(Decoding(beams=2)).is_sampled) == (True, False)

@@ -146,10 +146,10 @@ def test_log_likelihood_is_the_weighted_sum(name: str, mebibytes: float, base: S
 def test_log_likelihood_takes_one_token_and_one_weight_a_position(base: Scores) -> None:
     ids = torch.zeros(N, dtype=torch.long)
     for wrong in (ids[1:], ids[:, None]):
-        with pytest.raises(ValueError, match=r"ids of shape .* given, \(7,\) is needed"):
+        with pytest.raises(ValueError, match=r"ids: must be \(7,\), .* \(shape .* given"):
             base.log_likelihood(wrong)
     for weights in (torch.ones(N, 1), torch.ones(N + 1), torch.ones(1), torch.tensor(1.0)):
-        with pytest.raises(ValueError, match=r"weights of shape .* given, \(7,\) is needed"):
+        with pytest.raises(ValueError, match=r"weights: must be \(7,\), .* \(shape .* given"):
             base.log_likelihood(ids, weights)
     with pytest.raises(ValueError, match="outside the vocabulary"):
         base.log_likelihood(ids - 100)
@@ -234,7 +234,7 @@ def test_added_scores_leave_out_what_the_vocabulary_rules_out(base: Scores) -> N
 
 def test_more_candidates_than_tokens_are_refused(base: Scores) -> None:
     edits = [Rerank(randn(N, 1, D), (V + 1,), Replace())]
-    with pytest.raises(ValueError, match=f"{V + 1} candidates asked of a vocabulary of {V} tokens"):
+    with pytest.raises(ValueError, match=rf"at most {V} candidates, the vocabulary \({V + 1} given"):
         Scores(base.vocabulary, base.states, edits=edits).log_probs()
 
 
@@ -330,13 +330,13 @@ def test_one_position_and_none(base: Scores) -> None:
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        (lambda d: d.top_k(0), "k = 0 asked of a vocabulary of 11"),
-        (lambda d: d.top_k(12), "k = 12 asked of a vocabulary of 11"),
-        (lambda d: d.sample(temperature=0.0), "must be positive"),
-        (lambda d: d.sample(top_p=1.5), "0 < top_p <= 1"),
-        (lambda d: d.sample(top_k=0), "top_k 0 given, at least 1"),
-        (lambda d: d.log_prob(torch.zeros(2, 1, dtype=torch.long)), r"\(7, K\) is needed"),
-        (lambda d: d.sources(torch.zeros(2, 1, dtype=torch.long)), r"\(7, K\) is needed"),
+        (lambda d: d.top_k(0), r"the vocabulary's 11 tokens \(0 given"),
+        (lambda d: d.top_k(12), r"the vocabulary's 11 tokens \(12 given"),
+        (lambda d: d.sample(temperature=0.0), "temperature must be more than 0"),
+        (lambda d: d.sample(top_p=1.5), "top_p must be more than 0 and at most 1"),
+        (lambda d: d.sample(top_k=0), r"top_k must be at least 1 \(0 given"),
+        (lambda d: d.log_prob(torch.zeros(2, 1, dtype=torch.long)), r"must be \(7, K\)"),
+        (lambda d: d.sources(torch.zeros(2, 1, dtype=torch.long)), r"must be \(7, K\)"),
     ],
 )
 def test_senseless_questions(base: Scores, question, message: str) -> None:

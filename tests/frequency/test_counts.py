@@ -82,7 +82,7 @@ def test_the_metric_reads_the_same_file(tmp_path: Path) -> None:
         (np.array([1, -1]), "must have counts from 0, and some above"),
         (np.array([0, 0]), "must have counts from 0, and some above"),
         (np.array([], dtype=int), "must have counts from 0"),
-        (np.array([1.0]), "must be one list of whole numbers.*is float64"),
+        (np.array([1.0]), "must be one list of whole numbers.*float64 of shape"),
         (np.ones((2, 2), dtype=int), r"must be one list of whole numbers.*shape \(2, 2\)"),
         (np.array([2**62, 2**62]), "must not add up to more than"),
         (np.array([2**63], dtype=np.uint64), "must not add up to more than"),

@@ -58,12 +58,12 @@ def test_divide_by_name() -> None:
 @pytest.mark.parametrize(
     ("division", "classes", "message"),
     [
-        ("mefmaks", None, "division: one of mefmax, eq-freq, eq-token, got 'mefmaks'"),
-        ("mefmax", 3, "'mefmax' finds the number of classes itself, got classes=3"),
+        ("mefmaks", None, r"division: must be one of mefmax, eq-freq, eq-token \('mefmaks' given"),
+        ("mefmax", 3, r"'mefmax': finds the number of classes itself \(3 given"),
         ("eq-freq", None, "'eq-freq' needs the number of classes"),
         ("eq-token", None, "'eq-token' needs the number of classes"),
-        ("eq-freq", 4, "classes: from 1 to 3, the number of tokens, got 4"),
-        ("eq-token", 0, "classes: from 1 to 3, the number of tokens, got 0"),
+        ("eq-freq", 4, r"classes: must be from 1 to 3, the number of tokens \(4 given"),
+        ("eq-token", 0, r"classes: must be from 1 to 3, the number of tokens \(0 given"),
     ],
 )
 def test_impossible_divisions(division: str, classes: int | None, message: str) -> None:

@@ -2,55 +2,28 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import pytest
 import torch
 
-import nextword as nw
-from nextword.memory.history import History
-from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, HEADS, NEW, backbone, headed, pairs, prompt
+from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, NEW, assistant, crossed, headed, pairs, prompt
 from tests.helpers.recomputation import assert_as_recomputed, generated
 
 ALL = {**DECODERS, **ENCODER_DECODERS}
 
 
-@cache
-def assistant(family: str, head: str | None) -> Any:
-    """The backbone of ``headed`` with a little noise: right now and then, and with a head of its own or none."""
-    model = backbone(family)
-    torch.manual_seed(5)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.5 * torch.randn_like(parameter)
-    if head is None:
-        return model
-    if head.startswith("f2"):  # decoupled by itself, which an assistant must not be
-        return nw.attach(model, HEADS[head] | {"decoupled": True})
-    # its cache is left blunt, or it would copy what the sharp one copies and never be wrong
-    return nw.attach(model, head.removeprefix("source "))
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {
+    f"{helper}-{name}": (helper, mode)
+    for helper in ("plain", "headed")
+    for name, mode in {"greedy": {}, "sampling": {"do_sample": True}}.items()
+}
+"""Whether the assistant has a head, and how is generated."""
 
 
-@pytest.fixture
-def crops(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many places each crop of a history took back."""
-    taken: list[int] = []
-    crop = History.crop
-
-    def counted(self: History, change: int) -> None:
-        taken.append(-change)
-        crop(self, change)
-
-    monkeypatch.setattr(History, "crop", counted)
-    return taken
-
-
-@pytest.mark.parametrize("mode", [{}, {"do_sample": True}], ids=["greedy", "sampling"])
-@pytest.mark.parametrize("helper", ["plain", "headed"])
-@pytest.mark.parametrize(("family", "head"), pairs(ALL))
-def test_assistant(family: str, head: str, helper: str, mode: dict[str, Any], crops: list[int]) -> None:
-    model, ids = headed(family, head), prompt(1)
+@pytest.mark.parametrize(("family", "head", "way"), crossed(pairs(ALL), WAYS))
+def test_assistant(family: str, head: str, way: tuple[str, dict[str, Any]], crops: list[int]) -> None:
+    (helper, mode), model, ids = way, headed(family, head), prompt(1)
     helper_model = assistant(family, head if helper == "headed" else None)
     out = generated(model, ids, max_new_tokens=NEW, assistant_model=helper_model, **mode)
     if not mode:

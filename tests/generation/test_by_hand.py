@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-import nextword as nw
-from nextword.memory.history import history_of
+from nextword.memory.kv_cache import history_of
 from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, headed, pairs, prompt
+from tests.helpers.piecewise import Reader
 from tests.helpers.recomputation import TOLERANCE
 
 ALL = {**DECODERS, **ENCODER_DECODERS}
-
-
-class Reader:
-    """Feeds a model piece by piece through one cache."""
-
-    def __init__(self, model: nw.NextWordModel, rows: int = 2) -> None:
-        self.model = model
-        self.source = prompt(rows, 6, seed=11) if model.config.is_encoder_decoder else None
-        self.cache: Any = None
-
-    def arguments(self, ids: Tensor) -> dict[str, Tensor]:
-        return {"input_ids": ids} if self.source is None else {"input_ids": self.source, "decoder_input_ids": ids}
-
-    @torch.no_grad()
-    def read(self, ids: Tensor) -> Tensor:
-        out = self.model(**self.arguments(ids), past_key_values=self.cache, use_cache=True)
-        self.cache = out.past_key_values
-        logits: Tensor = out.logits
-        return logits.double().log_softmax(-1)
-
-    @torch.no_grad()
-    def full(self, ids: Tensor, last: int) -> Tensor:
-        log_probs = self.model.distribution(**self.arguments(ids), use_cache=False).log_probs()
-        return log_probs.unflatten(0, (len(ids), -1))[:, -last:].double()
 
 
 def assert_same(ours: Tensor, full: Tensor) -> None:
@@ -107,7 +81,7 @@ def test_cache_keeps_its_class_and_length() -> None:
     """Other code asks a cache what it is and counts its layers."""
     reader = Reader(headed("gpt2", "cache"))
     reader.read(prompt())
-    assert isinstance(reader.cache, DynamicCache)
+    assert type(reader.cache) is DynamicCache
     assert len(reader.cache) == 3
     assert reader.cache.is_croppable
     assert not reader.cache.is_compileable

@@ -12,12 +12,14 @@ from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache
 from transformers.cache_utils import StaticCache
 
-from nextword.memory.history import StaticHistory, history_of
+from nextword.memory.kv_cache import history_of
+from nextword.memory.static_history import StaticHistory
 from tests.helpers.generating_models import (
     DECODERS,
     ENCODER_DECODERS,
     NEW,
     backbone,
+    crossed,
     headed,
     left_padded,
     pairs,
@@ -26,6 +28,7 @@ from tests.helpers.generating_models import (
 from tests.helpers.recomputation import TOLERANCE, assert_as_recomputed, generated, step_log_probs
 
 ALL = {**DECODERS, **ENCODER_DECODERS}
+MODES: dict[str, dict[str, Any]] = {"greedy": {}, "sampling": {"do_sample": True}, "beams": {"num_beams": 4}}
 
 
 def decoder_config(model: Any) -> Any:
@@ -59,8 +62,7 @@ def continued(model: Any, ids: Tensor, sequences: Tensor, past: Any, mask: Tenso
     )
 
 
-@pytest.mark.parametrize("mode", [{}, {"do_sample": True}, {"num_beams": 4}], ids=["greedy", "sampling", "beams"])
-@pytest.mark.parametrize(("family", "head"), pairs(ALL, remembering=True))
+@pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(ALL, remembering=True), MODES))
 def test_static_cache(family: str, head: str, mode: dict[str, Any]) -> None:
     model, ids = headed(family, head), prompt()
     static = generated(model, ids, max_new_tokens=NEW, cache_implementation="static", **mode)
@@ -71,8 +73,9 @@ def test_static_cache(family: str, head: str, mode: dict[str, Any]) -> None:
     assert_as_recomputed(model, static, {"input_ids": ids})
 
 
-@pytest.mark.parametrize("mode", [{}, {"num_beams": 4}], ids=["greedy", "beams"])
-@pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
+@pytest.mark.parametrize(
+    ("family", "head", "mode"), crossed(pairs(DECODERS, remembering=True), {"greedy": {}, "beams": {"num_beams": 4}})
+)
 def test_static_cache_with_left_padding(family: str, head: str, mode: dict[str, Any]) -> None:
     model = headed(family, head)
     ids, mask = left_padded(prompt(3), [0, 4, 7])
@@ -81,12 +84,17 @@ def test_static_cache_with_left_padding(family: str, head: str, mode: dict[str, 
     assert_as_recomputed(model, out, inputs)
 
 
-@pytest.mark.parametrize("implementation", ["dynamic", "static"])
-@pytest.mark.parametrize("padding", [[0, 0, 0], [0, 4, 7]], ids=["plain", "left-padded"])
-@pytest.mark.parametrize(("family", "head"), pairs(DECODERS))
-def test_prefill_in_chunks(family: str, head: str, padding: list[int], implementation: str) -> None:
+PREFILLS = {
+    f"{name}-{implementation}": (padding, implementation)
+    for name, padding in {"plain": [0, 0, 0], "left-padded": [0, 4, 7]}.items()
+    for implementation in ("dynamic", "static")
+}
+
+
+@pytest.mark.parametrize(("family", "head", "prefill"), crossed(pairs(DECODERS), PREFILLS))
+def test_prefill_in_chunks(family: str, head: str, prefill: tuple[list[int], str]) -> None:
     """Chunks of three, so that the second prompt's first chunk is padding only."""
-    model = headed(family, head)
+    (padding, implementation), model = prefill, headed(family, head)
     ids, mask = left_padded(prompt(3), padding)
     inputs = {"input_ids": ids, "attention_mask": mask}
     settings = {"max_new_tokens": NEW, "prefill_chunk_size": 3, "cache_implementation": implementation}
@@ -132,8 +140,9 @@ def test_second_call_after_left_padding(family: str, head: str) -> None:
     assert_as_recomputed(model, second, {"input_ids": ids, "attention_mask": mask})
 
 
-@pytest.mark.parametrize("lazy", [True, False], ids=["lazy", "with config"])
-@pytest.mark.parametrize(("family", "head"), pairs(ALL, remembering=True))
+@pytest.mark.parametrize(
+    ("family", "head", "lazy"), crossed(pairs(ALL, remembering=True), {"lazy": True, "with config": False})
+)
 def test_cache_of_the_user(family: str, head: str, lazy: bool) -> None:
     model, ids = headed(family, head), prompt()
     cache = user_cache(model, lazy=lazy)
@@ -160,8 +169,10 @@ def pickled(cache: Any) -> Any:
     return pickle.loads(pickle.dumps(cache))
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, pickled])
-@pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
+@pytest.mark.parametrize(
+    ("family", "head", "copied"),
+    crossed(pairs(DECODERS, remembering=True), {"deepcopy": copy.deepcopy, "pickled": pickled}),
+)
 def test_prompt_cache_used_twice(family: str, head: str, copied: Any) -> None:
     """One prompt, read once; its cache is copied for each of two questions."""
     model, ids = headed(family, head), prompt(1)

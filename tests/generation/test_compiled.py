@@ -12,23 +12,26 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.compiled_steps import CASES
+from tests.helpers.compiled_steps import FEW, OTHERS
 from tests.helpers.recomputation import TOLERANCE
 
 
 @cache
-def results() -> dict[str, Any]:
+def results(which: str) -> dict[str, Any]:
     root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "tests.helpers.compiled_steps"]
+    command = [sys.executable, "-m", "tests.helpers.compiled_steps", which]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}  # of this checkout
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_step_is_one_graph(case: str) -> None:
-    result = results()[case]
+@pytest.mark.parametrize(
+    ("which", "case"),
+    [("few", case) for case in FEW] + [pytest.param("others", case, marks=[pytest.mark.slow]) for case in OTHERS],
+)
+def test_step_is_one_graph(which: str, case: str) -> None:
+    result = results(which)[case]
     assert "broken" not in result, result["broken"]
     assert result["graphs"] == 1
     assert result["gap"] < TOLERANCE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from functools import cache
 from typing import Any
 
 import pytest
@@ -13,14 +12,15 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import StaticCache
 
-from nextword.memory.history import History, StaticHistory, history_of
-from tests.generation.test_modes import MODES
-from tests.helpers.conditioned_models import COPYING, conditioned, rows_of, texts, with_words
-from tests.helpers.generating_models import HEADS, NEW, backbone, left_padded, prompt
+from nextword.memory.growing_history import GrowingHistory
+from nextword.memory.kv_cache import history_of
+from nextword.memory.static_history import StaticHistory
+from tests.helpers.conditioned_generating_models import AUX_ROWS, FEW, auxiliary, model_of
+from tests.helpers.conditioned_models import COPYING, rows_of
+from tests.helpers.generating_models import MODES, NEW, left_padded, prompt
 from tests.helpers.recomputation import TOLERANCE, assert_as_recomputed, distance, generated, step_log_probs
 
 NOTICED = 1e-2
-AUX_ROWS = {1: (7,), 2: (7, 3), 3: (7, 3, 5)}
 FAMILIES = {
     "gpt2": [
         (conditioner, head)
@@ -31,29 +31,8 @@ FAMILIES = {
     "mistral": [("bergpt", "cache"), ("prefix:3", "softmax")],
 }
 PAIRS = [(family, *pair) for family, found in FAMILIES.items() for pair in found]
-FEW = [
-    ("gpt2", "lmh", "softmax"), ("gpt2", "dau", "softmax+ce"), ("gpt2", "bergpt", "softmax+mi:2x3"),
-    ("gpt2", "prefix:3", "cache"), ("mistral", "bergpt", "cache"),
-]  # fmt: skip
 GROWING = [case for case in FEW if not case[1].startswith("prefix")]
 """Those that a static cache can carry."""
-
-
-@cache
-def model_of(family: str, conditioner: str, head: str) -> Any:
-    """Not to be changed."""
-    torch.manual_seed(2)
-    model = conditioned(backbone(family), HEADS.get(head, head), conditioner, start="random")
-    with torch.no_grad():
-        for name, parameter in model.next_word_head.named_parameters():
-            spread = 1.5 if "local" not in name else 0.6
-            parameter.normal_(std=spread / parameter.shape[-1] ** 0.5 if parameter.ndim > 1 else 0.3)
-    return model
-
-
-def auxiliary(model: Any, rows: int = 2) -> dict[str, Tensor]:
-    given = texts(AUX_ROWS[rows])
-    return with_words(given) if model.next_word_head.reads_source else given
 
 
 def assert_the_text_decides(model: Any, out: Any, inputs: dict[str, Tensor]) -> None:
@@ -279,5 +258,5 @@ def test_rows_that_move_across_rows_take_their_text_along(
 
     with torch.no_grad():
         assert torch.allclose(after(), expected, rtol=0, atol=TOLERANCE)
-        monkeypatch.setattr(History, "reorder", lambda self, index: None)
+        monkeypatch.setattr(GrowingHistory, "reorder", lambda self, index: None)
         assert (after() - expected).abs().max() > NOTICED

@@ -9,13 +9,10 @@ import pytest
 import torch
 
 import nextword as nw
-from tests.generation.test_assisted import crops
-from tests.generation.test_conditioned import FEW, auxiliary, model_of
+from tests.helpers.conditioned_generating_models import FEW, auxiliary, model_of
 from tests.helpers.conditioned_models import texts
 from tests.helpers.generating_models import NEW, backbone, prompt
 from tests.helpers.recomputation import assert_as_recomputed, generated
-
-__all__ = ["crops"]  # the fixture
 
 
 @cache

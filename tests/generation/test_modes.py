@@ -5,23 +5,25 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, NEW, headed, left_padded, pairs, prompt
+from tests.helpers.generating_models import (
+    DECODERS,
+    ENCODER_DECODERS,
+    MODES,
+    NEW,
+    crossed,
+    headed,
+    left_padded,
+    pairs,
+    prompt,
+)
 from tests.helpers.recomputation import TOLERANCE, assert_as_recomputed, generated, step_log_probs
 
-MODES = {
-    "greedy": {"do_sample": False},
-    "sampling": {"do_sample": True},
-    "beams": {"num_beams": 4},
-    "best beams": {"num_beams": 4, "num_return_sequences": 3},
-    "sampled beams": {"num_beams": 4, "do_sample": True},
-    "samples": {"do_sample": True, "num_return_sequences": 3},
-}
-PADDED_MODES = {name: MODES[name] for name in ("greedy", "sampling", "beams")}
+EVERY_MODE = {name: name for name in MODES}
+PADDED_MODES = {name: name for name in ("greedy", "sampling", "beams")}
 ALL = {**DECODERS, **ENCODER_DECODERS}
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("family", "head"), pairs(ALL))
+@pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(ALL), EVERY_MODE, often=2))
 def test_mode(family: str, head: str, mode: str) -> None:
     model, ids = headed(family, head), prompt()
     cached = generated(model, ids, max_new_tokens=NEW, **MODES[mode])
@@ -33,8 +35,7 @@ def test_mode(family: str, head: str, mode: str) -> None:
     assert_as_recomputed(model, cached, {"input_ids": ids})
 
 
-@pytest.mark.parametrize("mode", PADDED_MODES)
-@pytest.mark.parametrize(("family", "head"), pairs(DECODERS))
+@pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(DECODERS), PADDED_MODES))
 def test_left_padded_batch(family: str, head: str, mode: str) -> None:
     model = headed(family, head)
     ids, mask = left_padded(prompt(3), [0, 4, 7])
@@ -45,8 +46,7 @@ def test_left_padded_batch(family: str, head: str, mode: str) -> None:
     assert_as_recomputed(model, out, inputs)
 
 
-@pytest.mark.parametrize("mode", ["greedy", "beams"])
-@pytest.mark.parametrize(("family", "head"), pairs(DECODERS))
+@pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(DECODERS), {"greedy": "greedy", "beams": "beams"}))
 def test_left_padded_row_is_as_alone(family: str, head: str, mode: str) -> None:
     model, padding = headed(family, head), [0, 4, 7]
     ids, mask = left_padded(prompt(3), padding)
@@ -58,8 +58,7 @@ def test_left_padded_row_is_as_alone(family: str, head: str, mode: str) -> None:
         assert torch.allclose(in_batch, step_log_probs(alone)[0], rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("mode", PADDED_MODES)
-@pytest.mark.parametrize(("family", "head"), pairs(ENCODER_DECODERS))
+@pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(ENCODER_DECODERS), PADDED_MODES))
 def test_padded_sources(family: str, head: str, mode: str) -> None:
     model, ids = headed(family, head), prompt(3)
     mask = (torch.arange(ids.shape[1]) < torch.tensor([[9], [5], [2]])).long()

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 from transformers.cache_utils import StaticCache
 
-from nextword.memory.history import History, StaticHistory
+from nextword.memory.growing_history import GrowingHistory
+from nextword.memory.static_history import StaticHistory
 from nextword.model.modeling import NextWordModel
-from tests.generation.test_assisted import assistant
-from tests.generation.test_by_hand import Reader
-from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, NEW, headed, pairs, prompt
+from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, NEW, assistant, headed, pairs, prompt
+from tests.helpers.piecewise import Reader
 from tests.helpers.recomputation import distance, generated
 
 ALL = {**DECODERS, **ENCODER_DECODERS}
@@ -37,7 +37,7 @@ def history_pairs() -> list[Any]:
 def test_beams_without_reorder(
     family: str, head: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for kind in (History, StaticHistory):
+    for kind in (GrowingHistory, StaticHistory):
         monkeypatch.setattr(kind, "reorder", nothing)
     model, ids = headed(family, head), prompt(4)
     out = generated(model, ids, max_new_tokens=NEW, num_beams=4, **settings)
@@ -46,7 +46,7 @@ def test_beams_without_reorder(
 
 @pytest.mark.parametrize(("family", "head"), history_pairs())
 def test_assisted_without_crop(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(History, "crop", nothing)
+    monkeypatch.setattr(GrowingHistory, "crop", nothing)
     with pytest.raises(ValueError, match="behind the model's back"):
         generated(headed(family, head), prompt(1), max_new_tokens=NEW, assistant_model=assistant(family, None))
 
@@ -55,11 +55,11 @@ def test_assisted_without_crop(family: str, head: str, monkeypatch: pytest.Monke
 def test_crop_of_the_wrong_end(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lengths agree, the places do not."""
 
-    def crop(self: History, change: int) -> None:
-        for stream in self._growing:
+    def crop(self: GrowingHistory, change: int) -> None:
+        for stream in self._tensors:
             stream._hold(stream.places[:, -change:])
 
-    monkeypatch.setattr(History, "crop", crop)
+    monkeypatch.setattr(GrowingHistory, "crop", crop)
     model, ids = headed(family, head), prompt(1)
     out = generated(model, ids, max_new_tokens=NEW, assistant_model=assistant(family, None))
     assert distance(model, out, {"input_ids": ids}) > NOTICED
@@ -67,12 +67,12 @@ def test_crop_of_the_wrong_end(family: str, head: str, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(("family", "head"), history_pairs())
 def test_repeat_in_the_wrong_order(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def tiled(self: History, repeats: int) -> None:
-        for stream in self._growing:
+    def tiled(self: GrowingHistory, repeats: int) -> None:
+        for stream in self._tensors:
             stream._hold(stream.places.repeat(repeats, *(1 for _ in stream.places.shape[1:])))
         self._source = {name: kept.repeat(repeats, *(1 for _ in kept.shape[1:])) for name, kept in self._source.items()}
 
-    monkeypatch.setattr(History, "repeat", tiled)
+    monkeypatch.setattr(GrowingHistory, "repeat", tiled)
     reader, ids = Reader(headed(family, head)), prompt()
     reader.read(ids)
     reader.cache.batch_repeat_interleave(3)
@@ -97,20 +97,20 @@ def test_static_cache_without_reset(family: str, head: str, monkeypatch: pytest.
 def test_history_that_forgets_between_steps(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a head in a forward pass without history does: it sees the new token only."""
 
-    extend = History._extend
+    extend = GrowingHistory.write
 
-    def forgetful(self: History, new: dict[str, Tensor]) -> int:
+    def forgetful(self: GrowingHistory, new: dict[str, Tensor]) -> int:
         past = self.length
         for stream in self._streams.values():
             stream._hold(torch.zeros_like(stream.places))
         extend(self, new)
         return int(past)
 
-    def alone(self: History, name: str, new: Tensor, places: int) -> Tensor:
+    def alone(self: GrowingHistory, name: str, new: Tensor, places: int) -> Tensor:
         return nn.functional.pad(new, (0, 0, 0, 0, places, 0))
 
-    monkeypatch.setattr(History, "_extend", forgetful)
-    monkeypatch.setattr(History, "preceded", alone)
+    monkeypatch.setattr(GrowingHistory, "write", forgetful)
+    monkeypatch.setattr(GrowingHistory, "preceded", alone)
     model, ids = headed(family, head), prompt()
     out = generated(model, ids, max_new_tokens=NEW)
     monkeypatch.undo()
@@ -154,6 +154,6 @@ def test_the_oracle_reads_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     model, ids = headed("gpt2", "cache"), prompt()
     before = model.distribution(ids, use_cache=False).log_probs()
     for name in ("reorder", "crop", "repeat", "reset"):
-        monkeypatch.setattr(History, name, nothing)
+        monkeypatch.setattr(GrowingHistory, name, nothing)
     model(ids, past_key_values=DynamicCache())
     assert torch.equal(model.distribution(ids, use_cache=False).log_probs(), before)

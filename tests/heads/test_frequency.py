@@ -1,4 +1,4 @@
-"""The head f2 on whole models: where it starts, what training touches, what is saved, what is refused."""
+"""F2-Softmax: the numbers of its equations, then whole models: start, training, what is saved, what is refused."""
 
 from __future__ import annotations
 
@@ -14,12 +14,90 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration, Trainer, TrainingArguments
 
 import nextword as nw
-from nextword.distribution import Factorized
+from nextword.distribution import ClassDraw, Factorized, TokenClasses
 from nextword.frequency import TokenCounts, divide
+from nextword.functional.truncate import truncated
 from nextword.heads import head_spec, parse_head
+from tests.helpers.contexts import LinearVocabulary
 from tests.helpers.counted import counts_file
+from tests.oracles import golden
 
 V, T = 300, 24
+TEXTBOOK = 1e-12
+"""The golden file is a float64 computation of the paper's equations with nothing added."""
+
+
+@pytest.fixture
+def numbers() -> dict[str, Any]:
+    return golden.load("objectives/f2_head")
+
+
+def factorized(numbers: dict[str, Any]) -> Factorized:
+    """The distribution at all positions, with gradients of states and both embeddings."""
+    for name in ("hidden", "class_emb", "out_emb"):
+        numbers[name].requires_grad_()
+    states = numbers["hidden"].flatten(0, 1)
+    return Factorized(
+        LinearVocabulary(numbers["out_emb"]),
+        states,
+        states @ numbers["class_emb"].T,
+        TokenClasses.of(numbers["token_class"]),
+    )
+
+
+def test_loss_and_gradients(numbers: dict[str, Any]) -> None:
+    labels = numbers["labels"].flatten()
+    counted = (labels != -100).nonzero()[:, 0]
+    log_prob = factorized(numbers)[counted].log_prob(labels[counted, None])
+    loss = -log_prob.mean()
+    torch.testing.assert_close(loss, numbers["loss"], rtol=0, atol=TEXTBOOK)
+    torch.testing.assert_close(loss.exp(), numbers["ppl"], rtol=TEXTBOOK, atol=0)
+    loss.backward()
+    for name in ("hidden", "class_emb", "out_emb"):
+        torch.testing.assert_close(numbers[name].grad, numbers[f"grad_{name}"], rtol=0, atol=TEXTBOOK)
+
+
+def test_both_factors_and_their_product(numbers: dict[str, Any]) -> None:
+    distribution = factorized(numbers)
+    shape = numbers["labels"].shape
+    torch.testing.assert_close(
+        distribution.log_probs().unflatten(0, shape), numbers["logp_full"], rtol=0, atol=TEXTBOOK
+    )
+    torch.testing.assert_close(
+        distribution.log_class_probs().unflatten(0, shape), numbers["logp_class"], rtol=0, atol=TEXTBOOK
+    )
+    everything = torch.arange(distribution.vocab_size).expand(len(distribution), -1)
+    torch.testing.assert_close(distribution.log_prob(everything), distribution.log_probs(), rtol=0, atol=TEXTBOOK)
+    inside = numbers["logp_token_in_class"].flatten(0, 1)
+    for chosen in range(3):
+        found = distribution.within(torch.full((len(distribution),), chosen))
+        own = numbers["token_class"] == chosen
+        torch.testing.assert_close(found[:, own], inside[:, own], rtol=0, atol=TEXTBOOK)
+        assert (found[:, ~own] == -torch.inf).all()
+
+
+@torch.no_grad()
+def test_greedy_decoding_takes_the_class_first(numbers: dict[str, Any]) -> None:
+    distribution = factorized(numbers)
+    scores = ClassDraw(sample=False)(distribution)
+    tokens = scores.argmax(-1)
+    assert torch.equal(numbers["token_class"][tokens], numbers["greedy_class"].flatten())
+    assert torch.equal(tokens, numbers["greedy_token"].flatten())
+    assert torch.equal(distribution.log_probs().argmax(-1), numbers["full_argmax"].flatten())
+    assert int((tokens != numbers["full_argmax"].flatten()).sum()) == 2  # decoupled greedy is another decoding
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("name", "cut"),
+    [("topk3_given_greedy_class", {"top_k": 3}), ("nucleus08_given_greedy_class", {"top_p": 0.8})],
+)
+def test_cuts_act_within_the_class(numbers: dict[str, Any], name: str, cut: dict[str, Any]) -> None:
+    scores = ClassDraw(sample=False)(factorized(numbers))
+    found = truncated(scores, **cut).softmax(-1)
+    expected = numbers[name].flatten(0, 1)
+    expected = expected.exp() if bool((expected < 0).any()) else expected
+    torch.testing.assert_close(found, expected, rtol=0, atol=TEXTBOOK)
 
 
 def gpt2(seed: int = 0, **settings: Any) -> GPT2LMHeadModel:
@@ -203,7 +281,7 @@ def test_unseen_tokens_are_in_the_last_class(zipf: str, tmp_path: Path) -> None:
     [
         ({}, "count them with 'nextword count'"),
         ({"counts": "nowhere.npz"}, "head.counts: .*nowhere.npz"),
-        ({"counts": counts_file(), "division": "eq-freq", "classes": 301}, "classes: from 1 to 300"),
+        ({"counts": counts_file(), "division": "eq-freq", "classes": 301}, "classes: must be from 1 to 300"),
         ({"counts": counts_file(), "division": "eq-token"}, "division 'eq-token' needs a number of classes"),
         (
             {"counts": counts_file(), "classes": 4, "division": "mefmax"},

@@ -8,7 +8,8 @@ import torch
 from transformers import BertConfig, BertModel, set_seed
 
 from nextword.records import Evaluation, MetricValue
-from tests.helpers.counting_task import NUMBERS, Counting
+from nextword.tasks import Measures
+from tests.helpers.counting_task import NUMBERS, Counting, CountingRows, CountingStart
 
 WIDTH = 12
 ROWS = 10
@@ -49,25 +50,18 @@ class AdvisedRows:
         }  # fmt: skip
 
 
-class Advised(Counting):
-    """Counts upwards with advice."""
-
-    name = "advised"
-    folder = ""
-    seen: list[tuple[int, int]] = []  # noqa: RUF012
-
+class AdvisedData(CountingRows):
     def encoder(self) -> str | None:
-        return self.folder
+        return Advised.folder
 
     def training(self, tokenizer: Any) -> Any:
-        return AdvisedRows(self.seen)
+        return AdvisedRows(Advised.seen)
 
     def validation(self, tokenizer: Any) -> Any:
         return AdvisedRows([])
 
-    def tune(self, model: Any, tokenizer: Any) -> dict[str, float | None]:
-        return {}
 
+class AdvisedNumbers(Measures):
     def evaluate(self, model: Any, tokenizer: Any, progress: Any = None) -> Evaluation:
         ids = torch.tensor([[1, 2, 3, 4]], device=model.device)
         aux = {}
@@ -78,3 +72,17 @@ class Advised(Counting):
         with torch.no_grad():
             loss = float(model(input_ids=ids, labels=ids, **aux).loss)
         return Evaluation(metrics={"nll": MetricValue(value=loss, unit="nats per token", n=3)})
+
+
+class Advised(Counting):
+    """Counts upwards with advice."""
+
+    name = "advised"
+    folder = ""
+    seen: list[tuple[int, int]] = []  # noqa: RUF012
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.data = AdvisedData(config)
+        self.start = CountingStart(self.data)
+        self.measures = AdvisedNumbers()

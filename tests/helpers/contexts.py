@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nextword.context import Context, Layout, Source
 from nextword.heads import Dimensions, Head, parse_head, registry
-from nextword.memory.history import History
+from nextword.memory.growing_history import GrowingHistory
 
 
 @dataclass
@@ -24,14 +24,14 @@ class LinearVocabulary:
     def size(self) -> int:
         return len(self.weight)
 
-    def __call__(self, states: Tensor) -> Tensor:
+    def __call__(self, states: Tensor, single_pass: object = None) -> Tensor:
         return torch.nn.functional.linear(states, self.weight, self.bias)
 
-    def scores_of(self, states: Tensor, ids: Tensor) -> Tensor:
+    def scores_of(self, states: Tensor, ids: Tensor, single_pass: object = None) -> Tensor:
         scores = states @ self.weight[ids].mT
         return scores if self.bias is None else scores + self.bias[ids][:, None]
 
-    def each(self, states: Sequence[Tensor]) -> list[Tensor]:
+    def each(self, states: Sequence[Tensor], single_pass: object = None) -> list[Tensor]:
         return [self(own) for own in states]
 
     def map(self, change: object) -> LinearVocabulary:
@@ -40,7 +40,9 @@ class LinearVocabulary:
     def shared(self) -> list[Tensor]:
         return [self.weight] if self.bias is None else [self.weight, self.bias]
 
-    def scores_of_groups(self, states: Sequence[Tensor], ids: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
+    def scores_of_groups(
+        self, states: Sequence[Tensor], ids: Sequence[Tensor], rows: Sequence[Tensor], single_pass: object = None
+    ) -> list[Tensor]:
         return [self(own)[:, group] for own, group in zip(states, ids, strict=True)]
 
 
@@ -68,7 +70,7 @@ def decoder_context(
     counted = torch.ones_like(ids, dtype=torch.bool) if counted is None else counted
     valid = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
     row, place = counted.nonzero(as_tuple=True)
-    history = History()
+    history = GrowingHistory()
     inputs = head.inputs(states, layers[: head.layers], valid, history)
     memory, _ = history.append(ids, valid, head.streams(states, inputs))
     memory = replace(memory, labels=labels) if head.remembers else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from datasets import Dataset
@@ -10,9 +10,11 @@ from pydantic import BaseModel, ConfigDict
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, PreTrainedTokenizerFast
 
-from nextword.decoding.continuations import ContinuationConfig, Continuations, Prompt
+from nextword.decoding.prompts import Prompt
+from nextword.decoding.writing_settings import MAY_CHANGE, ContinuationConfig
 from nextword.records import Evaluation, MetricValue
-from nextword.tasks import Start, Task, Texts
+from nextword.tasks import Data, Measures, Pretraining, Start, Task
+from nextword.tasks.parts.prompted_texts import PromptedTexts
 
 NUMBERS = 20
 
@@ -23,31 +25,12 @@ class CountingConfig(BaseModel):
     rows: int = 16
 
 
-class Counting(Task):
-    """Counts upwards."""
-
-    name = "counting"
-    version = 1
-    Config = CountingConfig
-
+class CountingRows(Data):
     def __init__(self, config: CountingConfig) -> None:
         self.config = config
 
     def describe(self) -> dict[str, int | float | str]:
         return {"rows": self.config.rows, "split": "none"}
-
-    def tokenizer(self) -> PreTrainedTokenizerFast:
-        words = {"<pad>": 0, **{str(number): number for number in range(1, NUMBERS)}}
-        tokenizer = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
-        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-        return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<pad>")
-
-    def start(self, tokenizer: Any, seed: int) -> Start:
-        config = GPT2Config(
-            vocab_size=NUMBERS, n_positions=16, n_embd=16, n_layer=1, n_head=2,
-            bos_token_id=0, eos_token_id=0, pad_token_id=0,
-        )  # fmt: skip
-        return Start(config, self.training(tokenizer), {"steps": 2, "batch_size": 4, "learning_rate": 1e-2})
 
     def training(self, tokenizer: Any) -> Dataset:
         rows = [[1 + (row + place) % (NUMBERS - 1) for place in range(3 + row % 4)] for row in range(self.config.rows)]
@@ -56,13 +39,30 @@ class Counting(Task):
     def validation(self, tokenizer: Any) -> Dataset:
         return self.training(tokenizer)
 
-    def training_defaults(self) -> dict[str, Any]:
-        return {"steps": 3, "batch_size": 4, "learning_rate": 1e-2}
 
-    def tune(self, model: Any, tokenizer: Any) -> dict[str, float | None]:
-        model.configure_head(temperature=0.5)
-        return {"temperature": 0.5}
+class CountingStart(Start):
+    def __init__(self, data: Data) -> None:
+        self.data = data
 
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        words = {"<pad>": 0, **{str(number): number for number in range(1, NUMBERS)}}
+        tokenizer = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<pad>")
+
+    def pretraining(self, tokenizer: Any, seed: int) -> Pretraining:
+        config = GPT2Config(
+            vocab_size=NUMBERS, n_positions=16, n_embd=16, n_layer=1, n_head=2,
+            bos_token_id=0, eos_token_id=0, pad_token_id=0,
+        )  # fmt: skip
+        settings = {"steps": 2, "batch_size": 4, "learning_rate": 1e-2}
+        return Pretraining(config, self.data.training(tokenizer), settings)
+
+    def probe(self, model: Any, tokenizer: Any) -> dict[str, MetricValue]:
+        return {"known": MetricValue(value=0.5, unit="fraction", n=2)}
+
+
+class FourNumbers(Measures):
     def evaluate(self, model: Any, tokenizer: Any, progress: Any = None) -> Evaluation:
         ids = tokenizer("1 2 3 4", return_tensors="pt").input_ids.to(model.device)
         with torch.no_grad():
@@ -71,8 +71,24 @@ class Counting(Task):
             progress(1.0)
         return Evaluation(metrics={"nll": MetricValue(value=loss, unit="nats per token", n=3)})
 
-    def probe_start(self, model: Any, tokenizer: Any) -> dict[str, MetricValue]:
-        return {"known": MetricValue(value=0.5, unit="fraction", n=2)}
+    def tune(self, model: Any, tokenizer: Any) -> dict[str, float | None]:
+        model.configure_head(temperature=0.5)
+        return {"temperature": 0.5}
+
+
+class Counting(Task):
+    """Counts upwards."""
+
+    name = "counting"
+    version = 1
+    Config = CountingConfig
+    training_defaults: ClassVar[dict[str, Any]] = {"steps": 3, "batch_size": 4, "learning_rate": 1e-2}
+
+    def __init__(self, config: CountingConfig) -> None:
+        self.config = config
+        self.data = CountingRows(config)
+        self.start = CountingStart(self.data)
+        self.measures = FourNumbers()
 
 
 class WritingConfig(CountingConfig):
@@ -84,15 +100,17 @@ class Writing(Counting):
 
     name = "writing"
     Config = WritingConfig
-    may_change = frozenset({"generation.metrics", "generation.wins", "generation.examples"})
+    may_change = MAY_CHANGE
 
-    def texts(self) -> Texts | None:
-        return self.config.generation.texts()
+    def __init__(self, config: WritingConfig) -> None:
+        super().__init__(config)
+        texts = config.generation.texts()
+        if texts is not None:
+            self.writes = PromptedTexts(texts, self._prompts, config.generation.batch_size, score_batch=4)
 
-    def write(self, model: Any, tokenizer: Any, files: Any, seed: int, arguments: Any, progress: Any = None) -> None:
-        given = [Prompt(row, [row + place for place in (1, 2, 3)], [row + place for place in (4, 5, 6, 7)], 8)
-                 for row in range(self.config.generation.prompts)]  # fmt: skip
-        Continuations(self.config.generation, given, tokenizer, 4).write(model, files, seed, arguments, progress)
+    def _prompts(self, tokenizer: Any) -> dict[str, list[Prompt]]:
+        rows = range(self.config.generation.prompts)
+        return {"": [Prompt([*range(row + 1, row + 4)], [*range(row + 4, row + 8)], 8, row) for row in rows]}
 
 
 class Heard:

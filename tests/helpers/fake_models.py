@@ -43,6 +43,7 @@ class FakeModel(nn.Module):
         self.scores = scores
         self.next_word_head = SimpleNamespace(modes=modes, config=NoSettings())
         self.conditioner = None
+        self.config = SimpleNamespace(is_encoder_decoder=False)
         self.generation_config = GenerationConfig()
         self.device = torch.device("cpu")
         self.seen: list[Tensor] = []
@@ -74,6 +75,7 @@ class FakeWriter(FakeModel):
 
     def __init__(self, scores: Callable[[Tensor, str], Tensor], write: Callable[[list[int]], list[int]]) -> None:
         super().__init__(scores)
+        self.config.is_encoder_decoder = True
         self.write = write
         self.asked: dict[str, object] = {}
         self.generation_config = GenerationConfig(no_repeat_ngram_size=3, max_new_tokens=1)
@@ -88,6 +90,7 @@ class FakeWriter(FakeModel):
     def generate(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         assert not self.training
         self.asked = self.generation_config.to_diff_dict()
-        rows = [self.write(row[seen.bool()].tolist()) for row, seen in zip(input_ids, attention_mask, strict=True)]
+        texts = [self.write(row[seen.bool()].tolist()) for row, seen in zip(input_ids, attention_mask, strict=True)]
+        rows = [[0, *text] for text in texts]  # after the token that a decoder begins with
         length = max(map(len, rows))
         return torch.tensor([[*row, *[0] * (length - len(row))] for row in rows])

@@ -34,6 +34,16 @@ WINDOW = 6
 NEW = 8
 """Tokens to generate."""
 
+MODES = {
+    "greedy": {"do_sample": False},
+    "sampling": {"do_sample": True},
+    "beams": {"num_beams": 4},
+    "best beams": {"num_beams": 4, "num_return_sequences": 3},
+    "sampled beams": {"num_beams": 4, "do_sample": True},
+    "samples": {"do_sample": True, "num_return_sequences": 3},
+}
+"""Ways to generate, as settings of ``generate``."""
+
 HEADS: dict[str, Any] = {
     "softmax": "softmax",
     "cache": {"head": "cache", "temperature": 0.5},
@@ -166,6 +176,34 @@ def pairs(families: dict[str, list[str]], *, remembering: bool = False) -> list[
     return parameters
 
 
+CHIEF = [
+    ("gpt2", "cache"), ("gpt2", "softmax+cpr:3,8+mi"), ("mistral", "cache"), ("t5", "source cache"),
+    ("t5", "softmax+cepr:3+mi"),
+]  # fmt: skip
+"""Pairs of family and head that meet every value of a further axis: each kind of memory, a window, a source."""
+
+
+def crossed(found: list[Any], values: dict[str, Any], *, often: int = 1) -> list[Any]:
+    """Families x heads x values as parameters of a test.
+
+    A head sees what happens to its memory, not why. So every pair meets ``often`` of the values, in turn, and those of
+    :data:`CHIEF` meet all; the rest of the product is slow.
+
+    Args:
+        found: From :func:`pairs`.
+        values: Name for the test run to value.
+        often: How many values an ordinary pair meets.
+    """
+    made, place = [], 0
+    for pair in found:
+        for turn, (name, value) in enumerate(values.items()):
+            fast = pair.values in CHIEF or (turn - place) % len(values) < often
+            marks = pair.marks if fast or pair.marks else [pytest.mark.slow]
+            made.append(pytest.param(*pair.values, value, id=f"{pair.id}-{name}", marks=marks))
+        place += not pair.marks
+    return made
+
+
 @cache
 def headed(family: str, head: str, seed: int = 0) -> nw.NextWordModel:
     """A random model with a head that listens to what it remembers; the same object for every test, not to change."""
@@ -180,6 +218,22 @@ def headed(family: str, head: str, seed: int = 0) -> nw.NextWordModel:
             spread = width if "local" not in name else width**0.5 / small
             nn.init.normal_(parameter, std=spread / parameter.shape[-1] ** 0.5 if parameter.ndim > 1 else 0.3)
     return model
+
+
+@cache
+def assistant(family: str, head: str | None) -> Any:
+    """The backbone of ``headed`` with a little noise: right now and then, and with a head of its own or none."""
+    model = backbone(family)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.5 * torch.randn_like(parameter)
+    if head is None:
+        return model
+    if head.startswith("f2"):  # decoupled by itself, which an assistant must not be
+        return nw.attach(model, HEADS[head] | {"decoupled": True})
+    # its cache is left blunt, or it would copy what the sharp one copies and never be wrong
+    return nw.attach(model, head.removeprefix("source "))
 
 
 def prompt(rows: int = 2, length: int = 9, seed: int = 3) -> Tensor:

@@ -11,9 +11,8 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.config import validated
-from nextword.tasks.expand import Expand
+from nextword.tasks.expand import Expand, ExpandConfig
 from nextword.tasks.parts.bpe import trained_tokenizer
-from nextword.tasks.parts.expand.expand_settings import ExpandConfig
 
 NAMES = ["Ann", "Bob", "Cyd", "Dän", "Eve", "Fay", "Gus", "Hal"]
 PLACES = ["Rome", "Oslo", "Lima", "Bonn", "Kiev"]
@@ -60,10 +59,10 @@ def small(data: Path | str, **settings: Any) -> Expand:
 
 def attached(task: Expand, head: str = "softmax", conditioner: str | dict[str, Any] | None = None) -> Any:
     torch.manual_seed(0)
-    tokenizer = task.tokenizer()
+    tokenizer = task.start.tokenizer()
     config = GPT2Config(
         vocab_size=len(tokenizer), n_positions=32, n_embd=16, n_layer=1, n_head=2, initializer_range=1.0,
         bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
-    encoder = task.encoder() if conditioner is not None else None
+    encoder = task.data.encoder() if conditioner is not None else None
     return nw.attach(GPT2LMHeadModel(config), head, conditioner=conditioner, encoder=encoder).eval()

@@ -15,7 +15,6 @@ import transformers
 
 from nextword import pretrained
 from nextword.judges.coherence import row_cosines
-from nextword.judges.parts import sentence_encoder as module
 from nextword.judges.parts.sentence_encoder import Reading, SentenceEncoder
 from nextword.metrics import Setup, UndefinedError
 from nextword.metrics.parts.sample import MissingFieldError
@@ -91,7 +90,9 @@ def test_checkpoint_without_pooling_layer_is_refused(bert_folder: str, tmp_path:
 def test_second_run_reads_nothing(bert_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setup = Setup(cache=tmp_path)
     first = SentenceEncoder(bert_folder, "cls", 64, setup).embed(TEXTS)
-    monkeypatch.setattr(module, "_plain_encoder", lambda *given: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(
+        "nextword.judges.parts.sentence_encoder._plain_encoder", lambda *given: pytest.fail("the model was loaded")
+    )
     again = SentenceEncoder(bert_folder, "cls", 64, setup).embed(TEXTS[::-1])
     assert again[::-1].tobytes() == first.tobytes()
 

@@ -156,14 +156,14 @@ def test_parser_may_give_its_programs() -> None:
     ("parser", "message"),
     [
         (None, r"sp\.parser: missing; SP-Acc needs a semantic parser"),
-        ("my_parsers", r"sp\.parser: must be module:function, got 'my_parsers'"),
+        ("my_parsers", r"sp\.parser: must be module:function \('my_parsers' given"),
         ("my_parsers:", "must be module:function"),
         ("no_such_module_at_all:f", "module 'no_such_module_at_all' cannot be imported"),
         ("my_parsers:parse", "module 'my_parsers' has no function 'parse'"),
         ("my_parsers:number", "module 'my_parsers' has no function 'number'"),
         ("my_parsers:fails", r"samples.jsonl line 1: parser my_parsers:fails fails: KeyError\('no such column'\)"),
-        ("my_parsers:says_maybe", r"line 1: .* must return True, False, None \(no program\) or .*, got 'maybe'"),
-        ("my_parsers:pairs_of_what", r"line 1: .* or a list of programs \(score, whether true\), got \[\('a', 'b'\)\]"),
+        ("my_parsers:says_maybe", r"line 1: .* must return True, False, None \(no program\) or .* \('maybe' given"),
+        ("my_parsers:pairs_of_what", r"line 1: .* or a list of programs with .* \(\[\('a', 'b'\)\] given"),
     ],
 )
 def test_parsers_that_cannot_be_used(parser: str | None, message: str) -> None:

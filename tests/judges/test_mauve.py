@@ -170,7 +170,7 @@ def test_settings_of_contrastive_decoding(gpt2_folder: str) -> None:
         **{"model": "gpt2", "max_length": 256, "exact_length": 128},
     }
     assert (config.arguments(), parse_metric("mauve").arguments()) == (["contrastive-decoding"], [])
-    with pytest.raises(ValueError, match=r"one of contrastive-decoding, got 'contrastive'"):
+    with pytest.raises(ValueError, match=r"the settings of a paper, contrastive-decoding \('contrastive' given"):
         parse_metric("mauve:contrastive")
 
 

@@ -20,11 +20,11 @@ import nextword.judges
 from nextword import tasks
 from nextword.evaluation import EvaluateConfig
 from nextword.heads.parts.input_states import MultiInputConfig
-from nextword.heads.parts.modifiers import Part
-from nextword.heads.parts.partition import PartitionConfig
+from nextword.heads.parts.partition_settings import PartitionConfig
+from nextword.specs import ModifierEntry
 from tests.helpers.counted import counts_file
+from tests.helpers.doc_pages import FENCE, ROOT, blocks, name_of
 
-ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 KINDS = ("heads", "objectives", "conditioners")
 PARTS = sorted(page for kind in KINDS for page in (ROOT / "docs" / kind).glob("*.md"))
@@ -36,17 +36,8 @@ TEMPLATE = {
 }
 SECTIONS = ("Idea", "Formula", "", "When to use it", "When not to", "Cost", "Where it differs from the published code")
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-
-
-def name_of(page: Path) -> str:
-    return str(page.relative_to(ROOT))
-
-
-def blocks(text: str, language: str) -> list[str]:
-    return [body for kind, body in FENCE.findall(text) if kind == language]
 
 
 def slug(heading: str) -> str:
@@ -204,10 +195,10 @@ def test_dir_lists_the_public_names() -> None:
     assert all(getattr(nw, name) is not None for name in dir(nw))
 
 
-def listed_parts() -> list[tuple[str, Part]]:
-    """Every part that may follow a + in a head spec, with the field it fills."""
-    fields = nw.heads.modifiers.names()
-    return [(field, part) for field in fields for part in nw.heads.modifiers.get(field).parts]
+def listed_modifiers() -> list[tuple[str, ModifierEntry]]:
+    """Every modifier that may follow a + in a head spec, with the field it fills."""
+    modifiers = nw.heads.modifiers.by_field()
+    return [(field, entry) for field, modifier in modifiers.items() for entry in modifier.entries]
 
 
 def test_list_command_names_every_page_and_no_other() -> None:
@@ -216,16 +207,16 @@ def test_list_command_names_every_page_and_no_other() -> None:
         registry: Any = rooms[kind].registry
         listed = set(registry.names())
         if kind == "heads":
-            listed |= {part.page for _, part in listed_parts()}
+            listed |= {entry.page for _, entry in listed_modifiers()}
         assert listed == {path.stem for path in (ROOT / "docs" / kind).glob("*.md")}
 
 
-@pytest.mark.parametrize(("field", "part"), listed_parts(), ids=lambda given: getattr(given, "name", given))
-def test_examples_of_listed_parts_use_them(field: str, part: Part) -> None:
-    config = nw.heads.parse_head(part.example)
+@pytest.mark.parametrize(("field", "entry"), listed_modifiers(), ids=lambda given: getattr(given, "name", given))
+def test_examples_of_listed_modifiers_use_them(field: str, entry: ModifierEntry) -> None:
+    config = nw.heads.parse_head(entry.example)
     assert getattr(config, field)
-    assert nw.heads.head_spec(config) == part.example
-    assert part.name[:2] in part.example
+    assert nw.heads.head_spec(config) == entry.example
+    assert entry.name[:2] in entry.example
 
 
 def settings_in_tables(kind: str, page: str) -> set[str]:

@@ -12,7 +12,7 @@ import pytest
 
 import nextword as nw
 import nextword.judges
-from tests.meta.test_docs import ROOT, blocks, name_of
+from tests.helpers.doc_pages import ROOT, blocks, name_of
 
 METRICS = sorted((ROOT / "docs" / "metrics").glob("*.md"))
 SECTIONS = ["Idea", "Definition", "How to read it", "When not to", "Cost", "Where it differs", "Example", "Source"]

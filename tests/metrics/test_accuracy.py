@@ -33,7 +33,7 @@ def test_grows_with_k_and_is_one_over_the_whole_vocabulary() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"k must be at least 1 \(0 given"):
         hits_at_k(np.array([[1]]), np.array([[1, 2]]), 0)
     with pytest.raises(ValueError, match=r"wanted must be \(1, 2\)"):
         hits_at_k(np.array([[1]]), np.array([[1], [2]]), 1)
@@ -77,5 +77,5 @@ def test_sample_errors() -> None:
     for spec in ("acc:0", "acc:x"):
         with pytest.raises(ValueError, match="k must be whole numbers from 1"):
             measured(spec, [])
-    with pytest.raises(ValueError, match="a length of at least 1"):
+    with pytest.raises(ValueError, match="of length 1 or more"):
         measured({"metric": "acc", "k": ()}, [])

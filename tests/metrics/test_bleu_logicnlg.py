@@ -118,5 +118,5 @@ def test_nothing_to_measure() -> None:
 
 
 def test_unknown_level() -> None:
-    with pytest.raises(ValueError, match=r"bleu-logicnlg\.level is '.*'; 'sentence' or 'corpus' is needed"):
+    with pytest.raises(ValueError, match=r"bleu-logicnlg\.level: must be 'sentence' or 'corpus' \('.*' given"):
         parse_metric({"metric": "bleu-logicnlg", "level": "text"})

@@ -127,7 +127,7 @@ def test_korean_reviews() -> None:
 
 @pytest.mark.parametrize("config", [{"n": 0}, {"sigma": 0.0}, {"sigma": -1.0}])
 def test_bad_settings(config: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"cider\.(n is 0, at least 1|sigma is .*, more than 0) is needed"):
+    with pytest.raises(ValueError, match=r"cider\.(n: must be at least 1|sigma: must be more than 0) \(.* given"):
         measured([], **config)
 
 

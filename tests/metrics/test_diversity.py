@@ -129,9 +129,9 @@ def test_nothing_to_measure_and_bad_settings() -> None:
     for texts in ([], [""], ["one two three"]):
         with pytest.raises(UndefinedError, match="no text has 4 tokens"):
             measured("diversity", [{"text": text} for text in texts])
-    with pytest.raises(ValueError, match=r"lengths from 1 are needed, got \[\]"):
+    with pytest.raises(ValueError, match=r"lengths must be from 1 \(\[\] given"):
         diversity_mean([[1]], [])
-    with pytest.raises(ValueError, match=r"diversity\.product\.0 is 0, at least 1 is needed"):
+    with pytest.raises(ValueError, match=r"diversity\.product\.0: must be at least 1 \(0 given"):
         measured({"metric": "diversity", "product": [0]}, [])
     with pytest.raises(ValueError, match="takes no arguments"):
         measured("diversity:2", [])

@@ -59,7 +59,7 @@ def test_mean_perplexity_only_where_asked_for_and_a_number() -> None:
     assert total.mean_perplexity_interval() is None
     with pytest.raises(ValueError, match="no token was scored"):
         LikelihoodSum().mean_perplexity()
-    with pytest.raises(ValueError, match="metric spec 'likelihood:means': it is followed by nothing or mean"):
+    with pytest.raises(ValueError, match="metric spec 'likelihood:means': must be followed by nothing or mean"):
         values("likelihood:means", [])
 
 

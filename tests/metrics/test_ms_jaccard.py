@@ -118,5 +118,5 @@ def test_errors() -> None:
         ms_jaccard([], [[1]])
     with pytest.raises(ValueError, match=r"n \[2, 0\]"):
         ms_jaccard([[1]], [[1]], [2, 0])
-    with pytest.raises(ValueError, match=r"ms-jaccard\.n\.0 is 0, at least 1 is needed"):
+    with pytest.raises(ValueError, match=r"ms-jaccard\.n\.0: must be at least 1 \(0 given"):
         measured({"metric": "ms-jaccard", "n": [0]}, [])

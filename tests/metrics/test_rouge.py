@@ -159,7 +159,7 @@ def test_sentences_split_by_request() -> None:
 @pytest.mark.parametrize("spec", ["rouge:3", "rouge:1,w"])
 def test_unknown_kind(spec: str) -> None:
     with pytest.raises(
-        ValueError, match=r"metric spec 'rouge:.*': kinds\.\d is '.*'; '1', '2', 'l' or 'lsum' is needed"
+        ValueError, match=r"metric spec 'rouge:.*': kinds\.\d must be '1', '2', 'l' or 'lsum' \('.*' given"
     ):
         parse_metric(spec)
 

@@ -82,7 +82,7 @@ def test_nothing_to_measure() -> None:
         measured("seq-rep:4", [{"text": "too short"}, {"text": ""}])
     with pytest.raises(ValueError, match="whole numbers from 1"):
         measured("seq-rep:0", [])
-    for n, message in (((), "a length of at least 1"), ((1, 0), "at least 1 is needed")):
+    for n, message in (((), "of length 1 or more"), ((1, 0), "must be at least 1")):
         with pytest.raises(ValueError, match=message):
             measured({"metric": "seq-rep", "n": n}, [])
 

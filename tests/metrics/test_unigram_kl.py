@@ -93,7 +93,7 @@ def test_what_it_is_against_must_be_there(tmp_path: Path) -> None:
         ("unigram-kl:test", "against: 'test' is the test data of a comparison's task; here, name a text file"),
         ({"metric": "unigram-kl", "against": str(tmp_path / "no.txt")}, "against: cannot count the tokens"),
         ({"metric": "unigram-kl", "against": str(tmp_path / "no.npz")}, "against: cannot read"),
-        ("unigram-kl:people", "it is followed by references or test, not 'people'"),
+        ("unigram-kl:people", "must be followed by references or test .'people' given"),
     ):
         with pytest.raises(ValueError, match=message):
             measured(spec, [])

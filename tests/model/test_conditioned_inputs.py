@@ -42,19 +42,25 @@ def asked(model: Any, **given: Any) -> list[Any]:
         ({"aux_attention_mask": MASK}, "aux_input_ids: missing"),
         ({"aux_input_ids": IDS[:2]}, "auxiliary text: 2 rows for 3 sequences; every sequence needs one"),
         ({"aux_states": torch.zeros(1, 4, WIDTH)}, "auxiliary text: 1 rows for 3 sequences"),
-        ({"aux_input_ids": IDS, "aux_attention_mask": MASK[:, 1:]}, r"aux_attention_mask: shape \(3, 6\), expected"),
+        (
+            {"aux_input_ids": IDS, "aux_attention_mask": MASK[:, 1:]},
+            r"aux_attention_mask: must be .* \(shape \(3, 6\) given",
+        ),
         ({"aux_input_ids": IDS, "aux_attention_mask": MASK * 0}, r"row 0 has no token \(it is padding only\)"),
         (
             {"aux_input_ids": IDS, "aux_attention_mask": MASK * torch.tensor([[1], [1], [0]])},
             "row 2 has no token .*leave such rows out",
         ),
-        ({"aux_states": torch.zeros(3, 4, WIDTH + 1)}, rf"aux_states: shape \(3, 4, {WIDTH + 1}\), expected"),
-        ({"aux_states": torch.zeros(3, WIDTH)}, rf"aux_states: shape \(3, {WIDTH}\), expected \(batch, places, 12\)"),
+        ({"aux_states": torch.zeros(3, 4, WIDTH + 1)}, rf"aux_states: must be .* \(shape \(3, 4, {WIDTH + 1}\) given"),
+        (
+            {"aux_states": torch.zeros(3, WIDTH)},
+            rf"aux_states: must be \(batch, places, 12\), .* \(shape \(3, {WIDTH}\) given",
+        ),
         ({"aux_input_ids": IDS, "aux_states": torch.zeros(3, 7, WIDTH)}, "both aux_input_ids and aux_states"),
-        ({"aux_input_ids": IDS.tolist()}, "aux_input_ids: a tensor .* is needed, list given"),
-        ({"aux_input_ids": IDS.float()}, "aux_input_ids: torch.float32 given, whole numbers"),
-        ({"aux_input_ids": IDS[0, :3]}, r"aux_input_ids: shape \(3,\), \(batch, places\) is needed"),
-        ({"aux_input_ids": IDS[:, :0]}, r"aux_input_ids: shape \(3, 0\), \(batch, places\) is needed"),
+        ({"aux_input_ids": IDS.tolist()}, "aux_input_ids: must be a tensor .* .list given"),
+        ({"aux_input_ids": IDS.float()}, "aux_input_ids: must be whole numbers, .* .torch.float32 given"),
+        ({"aux_input_ids": IDS[0, :3]}, r"aux_input_ids: must be \(batch, places\) \(shape \(3,\) given"),
+        ({"aux_input_ids": IDS[:, :0]}, r"aux_input_ids: must be \(batch, places\), .*\(shape \(3, 0\) given"),
         (
             {"aux_input_ids": IDS + ENCODER_VOCABULARY},
             f"aux_input_ids: .*outside the vocabulary of {ENCODER_VOCABULARY}",
@@ -75,7 +81,7 @@ def test_auxiliary_texts(conditioner: str, given: dict[str, Any], message: str) 
     [
         ({"source_ids": None}, r"copies words of the auxiliary text: pass source_ids and source_places"),
         ({"source_places": None}, r"copies words of the auxiliary text: pass source_ids and source_places"),
-        ({"source_ids": torch.zeros(3, 2).long()}, r"shapes \(3, 2\) and \(3, 6\), expected the same, with 3 rows"),
+        ({"source_ids": torch.zeros(3, 2).long()}, r"one shape, with 3 rows \(shapes \(3, 2\) and \(3, 6\) given"),
         ({"source_ids": torch.full((3, 6), VOCABULARY)}, f"source_ids: token id {VOCABULARY} is outside"),
         ({"source_places": torch.full((3, 6), 6)}, "source_places: a place at the padding of the auxiliary text"),
         ({"source_places": torch.full((3, 6), 7)}, "source_places: a place (at the padding|beyond the 7 tokens)"),
@@ -118,24 +124,24 @@ def test_a_model_without_conditioner_has_no_use_for_a_text(name: str) -> None:
     ("conditioner", "message"),
     [
         ("bertgpt", "unknown conditioner 'bertgpt'. Did you mean 'bergpt'"),
-        (3, "a spec such as 'bergpt' or its settings are needed, int given"),
+        (3, "conditioner: must be a spec such as 'bergpt' or its settings"),
         ({"layers": [1]}, "conditioner: missing; it names the conditioner"),
-        ("lmh:median", "it is followed by mean or max, not 'median'"),
-        ("dau:max,mean", "it is followed by mean or max"),
+        ("lmh:median", "must be followed by mean or max .'median' given"),
+        ("dau:max,mean", "must be followed by mean or max"),
         ("bergpt:0", "followed by a number of last layers such as bergpt:2"),
-        ("bergpt:4", "conditioner.last: 4 layers asked of a decoder of 3"),
+        ("bergpt:4", r"conditioner.last: must be at most 3, the layers of the decoder \(4 given"),
         (
             {"conditioner": "bergpt", "layers": [0, 3]},
-            "conditioner.layers: layer 3 asked of a decoder with layers 0 to 2",
+            r"conditioner.layers: must be among the decoder's layers 0 to 2 \(3 given",
         ),
         ({"conditioner": "bergpt", "layers": [0, -3]}, r"conditioner.layers: \[0, -3\] names a layer twice"),
-        ({"conditioner": "bergpt", "layers": []}, "conditioner.layers is .*length"),
+        ({"conditioner": "bergpt", "layers": []}, "conditioner.layers: must be .*length"),
         ({"conditioner": "bergpt", "heads": 5}, "conditioner.heads: 5 heads do not divide the decoder's width of 32"),
         ({"conditioner": "bergpt", "haeds": 4}, "conditioner.haeds: unknown key. Did you mean 'heads'"),
         ({"conditioner": "bergpt:2", "last": 1}, "conditioner.last: given as 2 by 'bergpt:2' and as 1"),
-        ({"conditioner": "dau", "trains": "none"}, "conditioner.trains is .*'downstream'"),
+        ({"conditioner": "dau", "trains": "none"}, "conditioner.trains: must be .*'downstream'"),
         ("prefix:x", "followed by a number of vectors such as prefix:8"),
-        ({"conditioner": "prefix", "start": "unchanged"}, "conditioner.start is .*'random'"),
+        ({"conditioner": "prefix", "start": "unchanged"}, "conditioner.start: must be .*'random'"),
     ],
 )
 def test_specs(conditioner: Any, message: str) -> None:
@@ -148,7 +154,7 @@ def test_conditioner_and_encoder_come_together() -> None:
         nw.attach(tiny("gpt2"), "softmax", conditioner="dau")
     with pytest.raises(ValueError, match="an encoder is given without a conditioner that reads it"):
         nw.attach(tiny("gpt2"), "softmax", encoder=encoder())
-    with pytest.raises(ValueError, match=r"encoder: .* a hub name is needed, int given"):
+    with pytest.raises(ValueError, match=r"encoder: .* a hub name \(int given"):
         nw.attach(tiny("gpt2"), "softmax", conditioner="dau", encoder=3)  # type: ignore[arg-type]
 
 

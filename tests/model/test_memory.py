@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.functional import additive
-from nextword.functional.streamed.weight_gradient import GradientSum
+from nextword.functional.streamed.weight_gradient import GradientCollector
 from tests.helpers.counted import counts_file
 
 V, D, B, T = 5000, 16, 2, 33
@@ -111,14 +111,14 @@ def test_a_step_leaves_nothing_behind(
     head: Any, mebibytes: float, dropped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Python's collector does not see circles that go through torch's graphs, so a step must make none."""
-    sums: list[weakref.ref[GradientSum]] = []
-    made = GradientSum.__init__
+    sums: list[weakref.ref[GradientCollector]] = []
+    made = GradientCollector.__init__
 
-    def watched(self: GradientSum, weight: torch.Tensor) -> None:
+    def watched(self: GradientCollector, weight: torch.Tensor) -> None:
         sums.append(weakref.ref(self))
         made(self, weight)
 
-    monkeypatch.setattr(GradientSum, "__init__", watched)
+    monkeypatch.setattr(GradientCollector, "__init__", watched)
     if dropped:
         monkeypatch.setattr(torch.Tensor, "backward", lambda self: None)
     gc.collect()

@@ -156,7 +156,7 @@ def test_complement_where_the_others_have_no_probability() -> None:
 
 def test_complement_names_the_shape_it_needs() -> None:
     distribution, _ = one_sided(1.0, torch.float32)
-    with pytest.raises(ValueError, match=r"\(1, K\) is needed"):
+    with pytest.raises(ValueError, match=r"must be \(1, K\)"):
         distribution.log_complement(torch.tensor([[0], [1]]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,8 +16,12 @@ from tests.oracles.textbook import heads as textbook
 from tests.oracles.textbook import partitions
 
 D, V, LAYERS = 6, 17, 3
-TINY = 2e-3
-"""MiB: a few rows of V scores, so that every question is answered in several chunks."""
+AMPLE, TINY = 256, 2e-3
+"""MiB for scores: room for all of them; for a few rows of V, so that every question is answered in several chunks."""
+EXACT = 1e-10
+"""Both sides compute in float64, by other formulas: a log-probability loses some of its sixteen digits."""
+GRADIENT = 1e-9
+"""A gradient sums over all positions and tokens, so it loses one more."""
 
 
 def _randn(generator: torch.Generator, *shape: int) -> Tensor:
@@ -127,20 +132,19 @@ class Comparison:
         """The library's log-probabilities."""
         return self.head(self.case.context(self.head)).log_probs().unflatten(0, self.case.ids.shape)
 
-    def check_values(self, mebibytes: float, atol: float = 1e-9) -> None:
+    def check_values(self, mebibytes: float) -> None:
         """Every log-probability, and that each row sums to one."""
         with nw.score_memory(mebibytes):
             found = self.found()
-        torch.testing.assert_close(found, self.expected, rtol=0, atol=atol)
+        torch.testing.assert_close(found, self.expected, rtol=EXACT, atol=EXACT)
         torch.testing.assert_close(found.exp().sum(-1), torch.ones_like(found[..., 0]), rtol=0, atol=1e-12)
 
-    def check_gradients(self, columns: int, mebibytes: float, atol: float = 1e-9) -> None:
+    def check_gradients(self, columns: int, mebibytes: float) -> None:
         """Asked log-probabilities and their gradients wrt states, vocabulary and every parameter.
 
         Args:
             columns: How many tokens are asked of each position, some of them words of the text.
             mebibytes: Memory for scores.
-            atol: Tolerance.
         """
         generator = torch.Generator().manual_seed(2)
         positions = self.case.ids.numel()
@@ -149,16 +153,15 @@ class Comparison:
         share = torch.rand(positions, columns, generator=generator, dtype=torch.float64)
         leaves = self.case.leaves | dict(self.head.named_parameters())
         theirs = self.expected.flatten(0, 1).gather(1, asked)
+        possible = theirs > -torch.inf  # an impossible token has no gradient to compare
         with nw.score_memory(mebibytes):
             ours = self.head(self.case.context(self.head)).log_prob(asked)
-            torch.testing.assert_close(ours, theirs, rtol=0, atol=atol)
-            found = torch.autograd.grad((share * ours).sum(), list(leaves.values()), materialize_grads=True)
-        wanted = torch.autograd.grad(
-            (share * theirs).sum(), list(leaves.values()), materialize_grads=True, retain_graph=True
-        )
+            torch.testing.assert_close(ours, theirs, rtol=EXACT, atol=EXACT)
+            found = _gradients((share * ours)[possible], leaves)
+        wanted = _gradients((share * theirs)[possible], leaves)
         for name, left, right in zip(leaves, found, wanted, strict=True):
             torch.testing.assert_close(
-                left, right, rtol=atol, atol=atol, msg=lambda text, name=name: f"gradient of {name}: {text}"
+                left, right, rtol=GRADIENT, atol=GRADIENT, msg=lambda text, name=name: f"gradient of {name}: {text}"
             )
 
     def check_foreign_tokens(self) -> None:
@@ -166,7 +169,7 @@ class Comparison:
         shown = Comparison(self.head, Shown(self.case), self.expected)
         shown.check_values(TINY)
         for columns in (1, 12):
-            shown.check_gradients(columns, 256)
+            shown.check_gradients(columns, AMPLE)
         shown.check_answers()
 
     def check_answers(self) -> None:
@@ -175,15 +178,75 @@ class Comparison:
         log_probs = self.expected.detach().flatten(0, 1)
         shares = distribution.sources(torch.arange(V).expand(len(log_probs), -1))
         assert all((share >= 0).all() for share in shares.values())
-        torch.testing.assert_close(sum(shares.values()), log_probs.exp(), rtol=0, atol=1e-10)
+        torch.testing.assert_close(sum(shares.values()), log_probs.exp(), rtol=0, atol=EXACT)
         values, ids = distribution.top_k(4)
-        torch.testing.assert_close(values, log_probs.topk(4).values, rtol=0, atol=1e-9)
-        torch.testing.assert_close(log_probs.gather(1, ids), values, rtol=0, atol=1e-9)
-        torch.testing.assert_close(distribution.entropy(), -(log_probs.exp() * log_probs).sum(-1), rtol=0, atol=1e-9)
+        torch.testing.assert_close(values, log_probs.topk(4).values, rtol=EXACT, atol=EXACT)
+        torch.testing.assert_close(log_probs.gather(1, ids), values, rtol=EXACT, atol=EXACT)
+        terms = torch.where(log_probs > -torch.inf, log_probs.exp() * log_probs, 0.0)
+        torch.testing.assert_close(distribution.entropy(), -terms.sum(-1), rtol=EXACT, atol=EXACT)
 
     def check_some_positions(self) -> None:
         """Positions picked out are those among all."""
         counted = torch.rand(self.case.ids.shape, generator=torch.Generator().manual_seed(3)) < 0.4
         some = self.head(self.case.context(self.head, counted)).log_probs()
         assert 0 < len(some) < counted.numel()
-        torch.testing.assert_close(some, self.expected[counted], rtol=0, atol=1e-9)
+        torch.testing.assert_close(some, self.expected[counted], rtol=EXACT, atol=EXACT)
+
+
+def _gradients(terms: Tensor, leaves: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(terms.sum(), list(leaves.values()), materialize_grads=True, retain_graph=True)
+
+
+CHECKS: dict[str, Callable[[Comparison], None]] = {
+    "values": lambda of: of.check_values(AMPLE),
+    "values, chunked": lambda of: of.check_values(TINY),
+    "gradients": lambda of: of.check_gradients(1, AMPLE),
+    "gradients, chunked": lambda of: of.check_gradients(1, TINY),
+    "gradients of many": lambda of: of.check_gradients(12, AMPLE),
+    "gradients of many, chunked": lambda of: of.check_gradients(12, TINY),
+    "answers": Comparison.check_answers,
+    "some positions": Comparison.check_some_positions,
+}
+"""What every head is asked about every spec of its test file."""
+
+
+class Comparisons:
+    """The heads of a test file, each with its textbook form, which is computed once for all tests.
+
+    Args:
+        form: A head and a case to log-probabilities (B, T, V), by the textbook.
+        decoder: Heads of a decoder-only model, by name.
+        encoder_decoder: Heads of a model with an encoder, by name.
+    """
+
+    def __init__(
+        self,
+        form: Callable[[Head, Case], Tensor],
+        decoder: dict[str, object],
+        encoder_decoder: dict[str, object] | None = None,
+    ) -> None:
+        self.form = form
+        self.specs = {"decoder": decoder, "encoder-decoder": encoder_decoder or {}}
+        self.every = [(model, name) for model, specs in self.specs.items() for name in specs]
+        """Parameters ``("model", "name")`` of a test."""
+        self._made: dict[tuple[str, str, int], Comparison] = {}
+
+    def __call__(self, model: str, name: str, length: int = 9) -> Comparison:
+        """One head on a case of this length."""
+        if (model, name, length) not in self._made:
+            head, case = randomised(self.specs[model][name], over_source=model == "encoder-decoder"), Case(length)
+            self._made[model, name, length] = Comparison(head, case, self.form(head, case))
+        return self._made[model, name, length]
+
+    def check_untrained(self, name: str) -> None:
+        """A head at its start leaves the softmax of the model as it is."""
+        head, case = build_head(self.specs["decoder"][name], D, V), Case()
+        softmax = textbook.log_softmax(textbook.scores(case.layers[0], case.weight))
+        found = head(case.context(head)).log_probs().unflatten(0, case.ids.shape)
+        torch.testing.assert_close(found, softmax, rtol=1e-12, atol=1e-12)
+
+
+def rank(spec: object) -> int:
+    """Rank of the log-probabilities of a random head at 36 positions; there are V = 17 tokens and D = 6."""
+    head, case = randomised(spec), Case(seed=4)
+    return int(torch.linalg.matrix_rank(head(case.context(head)).log_probs()))

@@ -25,7 +25,6 @@ from nextword.records import (
     TopWord,
     write_atomically,
 )
-from nextword.records import environment as its_environment
 
 
 def make_run(method: str = "Cache LM", seed: int = 1, value: float = 0.75, **changes: Any) -> RunRecord:
@@ -144,8 +143,8 @@ def test_binary_file(tmp_path: Path) -> None:
     ("version", "message"),
     [
         (records.SCHEMA_VERSION + 1, "written by a newer nextword; upgrade"),
-        (0, "expected a whole number from 1"),
-        ("1", "expected a whole number from 1"),
+        (0, "must be a whole number from 1"),
+        ("1", "must be a whole number from 1"),
     ],
 )
 def test_only_known_schemas_are_read(tmp_path: Path, version: object, message: str) -> None:
@@ -192,7 +191,8 @@ def test_two_runs_of_one_name_and_seed_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "message"), [(0.1, None, "both ends or none"), (None, 0.1, "both ends"), (0.5, 0.4, "upside down")]
+    ("low", "high", "message"),
+    [(0.1, None, "both ends or none"), (None, 0.1, "both ends"), (0.5, 0.4, "low must not be above high")],
 )
 def test_intervals_are_intervals(low: float | None, high: float | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -268,7 +268,7 @@ def test_environment_says_what_it_can() -> None:
 def test_commit_is_of_the_repository_the_library_is_tracked_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "records.py"
     file.write_text("", encoding="utf-8")
-    monkeypatch.setattr(its_environment, "__file__", str(file))
+    monkeypatch.setattr("nextword.records.environment.__file__", str(file))
     assert Environment.collect().commit is None
 
     def git(*arguments: str) -> str:

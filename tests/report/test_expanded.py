@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from nextword.records import Results
-from nextword.report import results_table, write_report
+from nextword.report import write_report
 from nextword.report.comparison.main_table import Sheet, in_order, sheets
 from nextword.report.comparison.methods import methods
-from nextword.report.comparison.page import render
 from nextword.report.parts.columns import CONTINUATIONS, EXPANSIONS, layout_of
-from tests.helpers import written_results as written
+from tests.helpers import written_results
 from tests.helpers.expanded_results import (
     CONDITIONERS,
     KEYS,
@@ -30,8 +27,7 @@ from tests.helpers.expanded_results import (
     expansion,
     run,
 )
-from tests.report.comparison.test_page import headings, read
-from tests.report.comparison.test_texts_page import tables
+from tests.helpers.report_pages import drawn, headings, read, shown, tables
 
 SHARES = ("rouge-1", "rouge-2", "rouge-l")
 
@@ -46,16 +42,9 @@ def as_shown(key: str, number: float) -> str:
     return f"{number * 100:.1f}" if key in SHARES else f"{number:.{MEASURES[key].decimals}f}"
 
 
-def shown(results: Results, width: int = 80) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    console.print(results_table(results))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
 @pytest.fixture(scope="module")
 def page() -> str:
-    return render(expansion())
+    return drawn(expansion())
 
 
 def test_columns_and_blocks_are_those_of_the_paper() -> None:
@@ -150,8 +139,8 @@ def test_ways_keep_their_order_with_greedy_first() -> None:
 
 def test_layout_is_the_one_with_a_place_for_most_measures() -> None:
     assert layout_of(MEASURES) is EXPANSIONS
-    assert layout_of(written.MEASURES) is CONTINUATIONS
-    assert layout_of(written.MEASURES | MEASURES) is CONTINUATIONS
+    assert layout_of(written_results.MEASURES) is CONTINUATIONS
+    assert layout_of(written_results.MEASURES | MEASURES) is CONTINUATIONS
     assert layout_of({"perplexity": MEASURES["perplexity"]}) is CONTINUATIONS
 
 
@@ -200,7 +189,7 @@ def test_conditioner_stands_beside_head_and_objective(page: str) -> None:
     for conditioner in filter(None, CONDITIONERS.values()):
         assert f"softmax · mle · {conditioner}" in text
     plain = expansion().model_copy(update={"runs": [run("GPT-2", 1)], "texts": {}})
-    assert "conditioner" not in read(render(plain)).text
+    assert "conditioner" not in read(drawn(plain)).text
 
 
 def test_untrained_methods_are_told_and_have_no_curve(page: str) -> None:
@@ -212,7 +201,7 @@ def test_untrained_methods_are_told_and_have_no_curve(page: str) -> None:
     results = expansion()
     untrained = [one for one in results.runs if one.method == "GPT-2"]
     twice = [*untrained, *(one.model_copy(update={"method": "GPT-2 again"}) for one in untrained)]
-    page = render(results.model_copy(update={"runs": twice, "texts": {}}))
+    page = drawn(results.model_copy(update={"runs": twice, "texts": {}}))
     assert "Learning curves" not in headings(page)
     assert "None of them was trained, all are of the same model." in read(page).text
 

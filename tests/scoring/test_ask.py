@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import pytest
 import torch
-from transformers import GPT2TokenizerFast
 
 from nextword.functional.padding import padded
-from nextword.scoring.ask import encode_answer, encode_prompt, last_positions, start_id
-from nextword.tasks.parts.ambiguous.templates import prompts
-from nextword.tasks.parts.ambiguous.two_answers import encode
-from nextword.tasks.parts.word_tokenizer import word_tokenizer
-from tests.helpers.real_data import real_data
+from nextword.model.modes import measuring
+from nextword.scoring.ask import ask, last_positions
+from tests.helpers.fake_models import FakeModel
 
 
 def test_padding_on_the_right() -> None:
@@ -21,42 +17,14 @@ def test_padding_on_the_right() -> None:
     assert torch.is_tensor(ids)
 
 
-def test_word_level() -> None:
-    tokenizer = word_tokenizer(["I saw Rome."])
-    prompt = encode_prompt(tokenizer, "I saw")
-    assert tokenizer.convert_ids_to_tokens(prompt) == ["<eos>", "I", "saw"]
-    assert tokenizer.convert_ids_to_tokens(encode_answer(tokenizer, "I saw", "Rome")) == ["Rome"]
-
-
-def test_prompts_whose_words_begin_alike_are_left_out_and_counted() -> None:
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = word_tokenizer(["Oslo Norway Rome Italy She"])
-    assert isinstance(tokenizer, PreTrainedTokenizerFast)
-    # "Bern" and "Switzerland" are both unknown, so both are <unk>.
-    found = prompts([("Oslo", "Norway"), ("Rome", "Italy"), ("Bern", "Switzerland")], "places")
-    kept = encode(found, tokenizer)
-    assert len(kept.rows) == 16
-    assert kept.left_out == 32
-    with pytest.raises(ValueError, match=r"two of the four words of each of the 16 prompts begin with the same token"):
-        encode(prompts([("Bern", "Switzerland"), ("Oslo", "Norway")], "places"), tokenizer)
-
-
-def test_tokenizer_without_start_token() -> None:
-    tokenizer = word_tokenizer(["a"])
-    tokenizer.bos_token = None
-    assert start_id(tokenizer) == tokenizer.eos_token_id
-    tokenizer.eos_token = None
-    with pytest.raises(ValueError, match="neither a bos nor an eos token"):
-        start_id(tokenizer)
-
-
-def test_words_of_several_tokens_with_the_tokenizer_of_gpt2() -> None:
-    folder = real_data("tokenizers/gpt2")
-    tokenizer = GPT2TokenizerFast(vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"))
-    answer = encode_answer(tokenizer, "She took a bus to", "Ljubljana")
-    assert len(answer) > 1
-    assert tokenizer.decode(answer) == " Ljubljana"
-    kept = encode(prompts([("Ljubljana", "Slovenia"), ("Paris", "France")], "places"), tokenizer)
-    assert len(kept.rows) == 16
-    assert {tokenizer.decode([t]) for row in kept.rows for t in row.wanted} >= {" Paris", " France"}
+def test_the_last_position_of_each_row_or_all_of_them() -> None:
+    table = torch.log_softmax(torch.randn(9, 9, generator=torch.Generator().manual_seed(0)), -1)
+    model = FakeModel(lambda ids, mode: table[ids] if mode == "joint" else table[ids].flip(-1))
+    with measuring(model):
+        last, positions = ask(model, [[5, 6, 7], [8]], pad=1)
+        every, _ = ask(model, [[5, 6, 7], [8]], pad=1, everywhere=True)
+        other, _ = ask(model, [[5, 6, 7], [8]], pad=1, mode="cache_only")
+    assert positions.tolist() == [[False, False, True], [True, False, False]]
+    torch.testing.assert_close(last.log_probs(), table[[7, 8]])
+    torch.testing.assert_close(every.log_probs(), table[[5, 6, 7, 8]])
+    torch.testing.assert_close(other.log_probs(), table[[7, 8]].flip(-1))

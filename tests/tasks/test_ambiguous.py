@@ -23,7 +23,7 @@ def task() -> Ambiguous:
 
 @pytest.fixture(scope="module")
 def tokenizer(task: Ambiguous):
-    return task.tokenizer()
+    return task.start.tokenizer()
 
 
 def test_registered() -> None:
@@ -31,25 +31,27 @@ def test_registered() -> None:
 
 
 def test_no_test_pair_and_no_test_prompt_is_trained_on(task: Ambiguous) -> None:
-    told = task.describe()
+    told = task.data.describe()
     assert told["leak_pairs"] == told["leak_prompts"] == told["words_in_training_and_test"] == 0
-    words = {part: {w for p in task.prompts[part] for w in (*p.words, *p.competitors)} for part in task.prompts}
+    words = {
+        part: {w for p in task.data.prompts[part] for w in (*p.words, *p.competitors)} for part in task.data.prompts
+    }
     assert not words["test"] & (words["train"] | words["validation"])
 
 
 def test_the_leak_count_can_be_other_than_zero(task: Ambiguous) -> None:
     planted = Ambiguous(SMALL)
-    split = planted.splits["family"]
-    planted.splits["family"] = type(split)(split.train + split.test, split.validation, split.test)
-    told = planted.describe()
+    split = planted.data.splits["family"]
+    planted.data.splits["family"] = type(split)(split.train + split.test, split.validation, split.test)
+    told = planted.data.describe()
     assert told["leak_pairs"] == len(split.test)
     assert told["leak_prompts"] == 16 * math.comb(len(split.test), 2)
 
 
 def test_two_examples_a_prompt_and_only_the_word_is_a_label(task: Ambiguous, tokenizer) -> None:
-    rows = task.training(tokenizer)
-    assert len(rows) == 2 * len(task.prompts["train"])
-    for place, prompt in enumerate(task.prompts["train"]):
+    rows = task.data.training(tokenizer)
+    assert len(rows) == 2 * len(task.data.prompts["train"])
+    for place, prompt in enumerate(task.data.prompts["train"]):
         for row, word in zip((rows[2 * place], rows[2 * place + 1]), prompt.words, strict=True):
             assert row["input_ids"][0] == tokenizer.bos_token_id
             targets = [label for label in row["labels"] if label != IGNORED_LABEL]
@@ -59,10 +61,10 @@ def test_two_examples_a_prompt_and_only_the_word_is_a_label(task: Ambiguous, tok
 
 
 def test_copier_is_perfect_in_both_settings(task: Ambiguous, tokenizer) -> None:
-    words = {tokenizer.convert_tokens_to_ids(word) for word in task.lexicon.words()}
+    words = {tokenizer.convert_tokens_to_ids(word) for word in task.data.lexicon.words()}
     model = FakeModel(copier(len(tokenizer), words), modes=("joint", "cache_only", "lm_only"))
     shares: list[float] = []
-    found = task.evaluate(model, tokenizer, shares.append)
+    found = task.measures.evaluate(model, tokenizer, shares.append)
     for name in (
         "acc@1",
         "acc@2",
@@ -83,9 +85,9 @@ def test_copier_is_perfect_in_both_settings(task: Ambiguous, tokenizer) -> None:
 
 
 def test_competitors_on_top_score_zero(task: Ambiguous, tokenizer) -> None:
-    words = {tokenizer.convert_tokens_to_ids(word) for word in task.lexicon.words()}
+    words = {tokenizer.convert_tokens_to_ids(word) for word in task.data.lexicon.words()}
     upside_down = copier(len(tokenizer), words, first=-5.0)
-    metrics = task.evaluate(FakeModel(upside_down), tokenizer).metrics
+    metrics = task.measures.evaluate(FakeModel(upside_down), tokenizer).metrics
     assert metrics["acc@25"].value == metrics["acc@1"].value == 0.0
     assert "cache_only_acc@2" not in metrics
 
@@ -96,7 +98,7 @@ def test_words_of_probability_zero_are_no_predictions(task: Ambiguous, tokenizer
         scores[..., tokenizer.bos_token_id] = 0.0
         return scores
 
-    found = task.evaluate(FakeModel(nothing_but_start, modes=("joint", "cache_only")), tokenizer)
+    found = task.measures.evaluate(FakeModel(nothing_but_start, modes=("joint", "cache_only")), tokenizer)
     assert found.metrics["cache_only_acc@25"].value == 0.0
     # And the rank is not computed, which is said.
     assert found.metrics["rank_undefined"].value == found.metrics["rank_undefined"].n == 300
@@ -113,7 +115,7 @@ def test_rank_of_a_softmax_is_at_most_width_plus_one(task: Ambiguous, tokenizer)
     def softmax(ids: torch.Tensor, mode: str) -> torch.Tensor:
         return (states[ids] + mix[: ids.shape[1]]) @ output.T
 
-    found = task.evaluate(FakeModel(softmax), tokenizer)
+    found = task.measures.evaluate(FakeModel(softmax), tokenizer)
     assert found.metrics["rank@1e-3"].value == found.metrics["rank@default"].value == 7
     assert f"300 x {len(tokenizer)} matrix" in found.metrics["rank@1e-3"].unit
     assert found.spectrum[0] == 1.0
@@ -122,9 +124,9 @@ def test_rank_of_a_softmax_is_at_most_width_plus_one(task: Ambiguous, tokenizer)
 
 
 def test_example_predictions(task: Ambiguous, tokenizer) -> None:
-    words = {tokenizer.convert_tokens_to_ids(word) for word in task.lexicon.words()}
+    words = {tokenizer.convert_tokens_to_ids(word) for word in task.data.lexicon.words()}
     model = FakeModel(copier(len(tokenizer), words, first=20.0), modes=("joint", "cache_only"))
-    found = task.evaluate(model, tokenizer).examples
+    found = task.measures.evaluate(model, tokenizer).examples
     assert [example.setting for example in found] == ["joint", "cache_only", "joint", "cache_only"]
     assert len({example.prompt for example in found}) == 2
     for example in found:
@@ -134,12 +136,12 @@ def test_example_predictions(task: Ambiguous, tokenizer) -> None:
 
 
 def test_nothing_to_tune(task: Ambiguous, tokenizer) -> None:
-    assert task.tune(FakeModel(copier(len(tokenizer), set())), tokenizer) == {}
+    assert task.measures.tune(FakeModel(copier(len(tokenizer), set())), tokenizer) == {}
 
 
 def test_probe_start_counts_completed_statements(task: Ambiguous, tokenizer) -> None:
     facts = {}
-    for relation in task.lexicon.relations:
+    for relation in task.data.lexicon.relations:
         for pair in relation.pairs:
             a, b = (tokenizer.convert_tokens_to_ids(word) for word in pair)
             facts |= {a: b, b: a}
@@ -153,17 +155,17 @@ def test_probe_start_counts_completed_statements(task: Ambiguous, tokenizer) -> 
                     scores[row, place, facts[subject]] = 5.0
         return scores
 
-    found = task.probe_start(FakeModel(knows), tokenizer)
+    found = task.start.probe(FakeModel(knows), tokenizer)
     assert {name: value.value for name, value in found.items()} == {
         "knows_capital": 1.0, "knows_city": 1.0, "knows_family": 1.0,
     }  # fmt: skip
-    nothing = task.probe_start(FakeModel(lambda ids, mode: torch.zeros(*ids.shape, len(tokenizer))), tokenizer)
+    nothing = task.start.probe(FakeModel(lambda ids, mode: torch.zeros(*ids.shape, len(tokenizer))), tokenizer)
     assert all(value.value == 0.0 for value in nothing.values())
 
 
 def test_start_has_full_blocks_of_known_words(tokenizer) -> None:
     task = Ambiguous(AmbiguousConfig.model_validate({"start": {"documents": 300, "block": 32}}))
-    start = task.start(tokenizer, seed=0)
+    start = task.start.pretraining(tokenizer, seed=0)
     assert start.model_config.vocab_size == len(tokenizer)
     assert all(len(row) == 32 for row in start.dataset["input_ids"])
     assert start.dataset["labels"][0] == start.dataset["input_ids"][0]
@@ -182,13 +184,13 @@ def test_config_errors() -> None:
 def test_google_analogies() -> None:
     path = real_data("google-analogies/questions-words.txt")
     task = Ambiguous(AmbiguousConfig(analogies=str(path), test_prompts=60))
-    told = task.describe()
+    told = task.data.describe()
     assert told["pairs"] == 205
     assert told["leak_pairs"] == told["leak_prompts"] == 0
     # Georgia, a country in one relation and a state in the other.
     assert told["words_in_training_and_test"] <= 1
-    tokenizer = task.tokenizer()
-    words = {tokenizer.convert_tokens_to_ids(word) for word in task.lexicon.words()}
+    tokenizer = task.start.tokenizer()
+    words = {tokenizer.convert_tokens_to_ids(word) for word in task.data.lexicon.words()}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert task.evaluate(FakeModel(copier(len(tokenizer), words)), tokenizer).metrics["acc@2"].value == 1.0
+        assert task.measures.evaluate(FakeModel(copier(len(tokenizer), words)), tokenizer).metrics["acc@2"].value == 1.0

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import GPT2Config
 
 from nextword.tasks import registry
 from nextword.tasks.lm import LanguageModelling, LmConfig
@@ -34,12 +35,12 @@ def test_registered() -> None:
 
 def test_uniform_model_has_the_perplexity_of_its_vocabulary(book: Path) -> None:
     task = small(book, test_tokens=None)
-    tokenizer = task.tokenizer()
+    tokenizer = task.start.tokenizer()
     model = FakeModel(lambda ids, mode: torch.zeros(*ids.shape, len(tokenizer)))
     shares: list[float] = []
-    metrics = task.evaluate(model, tokenizer, shares.append).metrics
-    tokens = len(tokenizer(task.parts.test, add_special_tokens=False)["input_ids"])
-    size = len(task.parts.test.encode())
+    metrics = task.measures.evaluate(model, tokenizer, shares.append).metrics
+    tokens = len(tokenizer(task.data.parts.test, add_special_tokens=False)["input_ids"])
+    size = len(task.data.parts.test.encode())
     assert metrics["perplexity"].value == pytest.approx(len(tokenizer))
     assert metrics["nll"].value == pytest.approx(math.log(len(tokenizer)))
     assert metrics["nll"].n == tokens
@@ -52,10 +53,10 @@ def test_uniform_model_has_the_perplexity_of_its_vocabulary(book: Path) -> None:
 
 def test_windows_begin_with_the_start_token_and_cover_the_text(book: Path) -> None:
     task = small(book, test_tokens=50)
-    tokenizer = task.tokenizer()
-    stream = [tokenizer.bos_token_id, *tokenizer(task.parts.test, add_special_tokens=False)["input_ids"][:50]]
+    tokenizer = task.start.tokenizer()
+    stream = [tokenizer.bos_token_id, *tokenizer(task.data.parts.test, add_special_tokens=False)["input_ids"][:50]]
     model = FakeModel(lambda ids, mode: torch.zeros(*ids.shape, len(tokenizer)))
-    assert task.evaluate(model, tokenizer).metrics["nll"].n == 50
+    assert task.measures.evaluate(model, tokenizer).metrics["nll"].n == 50
     seen = [row for batch in model.seen for row in batch.tolist()]
     # 50 targets: 16 by the first window, 8 by each of four, 2 by the last, which still has 16 inputs.
     assert seen == [stream[begin : begin + 16] for begin in (0, 8, 16, 24, 32, 34)]
@@ -63,11 +64,11 @@ def test_windows_begin_with_the_start_token_and_cover_the_text(book: Path) -> No
 
 def test_uneven_model_by_hand(book: Path) -> None:
     task = small(book, test_tokens=40, stride=5, batch_size=3)
-    tokenizer = task.tokenizer()
+    tokenizer = task.start.tokenizer()
     torch.manual_seed(0)
     table = torch.log_softmax(torch.randn(len(tokenizer), len(tokenizer)), -1)
-    metrics = task.evaluate(FakeModel(lambda ids, mode: table[ids]), tokenizer).metrics
-    ids = [tokenizer.bos_token_id, *tokenizer(task.parts.test, add_special_tokens=False)["input_ids"][:40]]
+    metrics = task.measures.evaluate(FakeModel(lambda ids, mode: table[ids]), tokenizer).metrics
+    ids = [tokenizer.bos_token_id, *tokenizer(task.data.parts.test, add_special_tokens=False)["input_ids"][:40]]
     expected = -sum(float(table[a, b]) for a, b in pairwise(ids))
     assert metrics["nll"].value == pytest.approx(expected / 40, rel=1e-5)
     text = tokenizer.decode(ids[1:])
@@ -77,11 +78,11 @@ def test_uneven_model_by_hand(book: Path) -> None:
 
 def test_training_blocks_are_contiguous(book: Path) -> None:
     task = small(book)
-    tokenizer = task.tokenizer()
-    rows = task.training(tokenizer)
+    tokenizer = task.start.tokenizer()
+    rows = task.data.training(tokenizer)
     assert all(len(row) == 16 for row in rows["input_ids"])
     joined = [token for row in rows["input_ids"] for token in row]
-    whole = [tokenizer.bos_token_id, *tokenizer(task.parts.train, add_special_tokens=False)["input_ids"]]
+    whole = [tokenizer.bos_token_id, *tokenizer(task.data.parts.train, add_special_tokens=False)["input_ids"]]
     assert joined == whole[: len(joined)]
     assert len(whole) - len(joined) < 16
     assert rows["labels"][3] == rows["input_ids"][3]
@@ -89,36 +90,46 @@ def test_training_blocks_are_contiguous(book: Path) -> None:
 
 def test_start_fits_the_window(book: Path) -> None:
     task = small(book, block=16, window=32, stride=32)
-    start = task.start(task.tokenizer(), seed=0)
+    start = task.start.pretraining(task.start.tokenizer(), seed=0)
     assert start.model_config.n_positions == 32
-    assert start.model_config.vocab_size == len(task.tokenizer())
+    assert start.model_config.vocab_size == len(task.start.tokenizer())
+
+
+def test_a_start_must_hold_a_prompt_and_its_text(book: Path) -> None:
+    task = small(book, generation={"prompts": 5, "prefix": 7, "continuation": 20})
+    tokenizer = task.start.tokenizer()
+    assert task.start.pretraining(tokenizer, 0).model_config.n_positions == 27
+    task.check(GPT2Config(n_positions=27), tokenizer)
+    with pytest.raises(ValueError, match=r"prefix \+ continuation \(27\) is longer than the 26 positions"):
+        task.check(GPT2Config(n_positions=26), tokenizer)
+    assert small(book).writes is None
 
 
 def test_errors(book: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not exist"):
         small(tmp_path / "nowhere")
     task = small(book, block=4096, window=4096, stride=4096)
-    model = FakeModel(lambda ids, mode: torch.zeros(*ids.shape, len(task.tokenizer())))
+    model = FakeModel(lambda ids, mode: torch.zeros(*ids.shape, len(task.start.tokenizer())))
     with pytest.raises(ValueError, match=r"shorter than one window of 4096"):
-        task.evaluate(model, task.tokenizer())
+        task.measures.evaluate(model, task.start.tokenizer())
     with pytest.raises(ValueError, match=r"the validation text has \d+ tokens, shorter than one block of 4096"):
-        task.validation(task.tokenizer())
+        task.data.validation(task.start.tokenizer())
     with pytest.raises(ValueError, match=r"task.stride \(9\) must not be longer than task.window \(8\)"):
         small(book, window=8, stride=9)
     with pytest.raises(ValueError, match=r"task.tokenizer: cannot load '.*no-tokenizer'"):
-        small(book, tokenizer=str(tmp_path / "no-tokenizer")).tokenizer()
+        small(book, tokenizer=str(tmp_path / "no-tokenizer")).start.tokenizer()
 
 
 def test_wikitext() -> None:
     folder = real_data("wikitext-2")
     task = LanguageModelling(LmConfig(data=str(folder), vocabulary=400, test_tokens=3000, window=64, stride=64))
-    told = task.describe()
+    told = task.data.describe()
     assert told["test_bytes"] == 1_256_449
     # A tokenizer of a slice, so that the test is quick.
     from nextword.tasks.parts.bpe import trained_tokenizer
 
-    tokenizer = trained_tokenizer(task.parts.validation[:200_000], 400, None)
+    tokenizer = trained_tokenizer(task.data.parts.validation[:200_000], 400, None)
     model = FakeModel(lambda ids, mode: torch.zeros(*ids.shape, len(tokenizer)))
-    metrics = task.evaluate(model, tokenizer).metrics
+    metrics = task.measures.evaluate(model, tokenizer).metrics
     assert metrics["perplexity"].value == pytest.approx(len(tokenizer), rel=1e-6)
     assert metrics["perplexity"].n == 3000

@@ -10,8 +10,7 @@ from transformers import BartConfig, T5Config
 
 from nextword.tasks import registry
 from nextword.tasks.parts.architecture import DECODER_ONLY, ENCODER_DECODER, architecture_of
-from nextword.tasks.parts.seq2seq_settings import Seq2SeqConfig
-from nextword.tasks.seq2seq import SequenceToSequence
+from nextword.tasks.seq2seq import Seq2SeqConfig, SequenceToSequence
 from tests.helpers.fake_models import FakeWriter
 from tests.helpers.real_data import real_data
 
@@ -40,7 +39,7 @@ def small(data: Path, **settings: object) -> SequenceToSequence:
 
 
 def uniform(task: SequenceToSequence) -> FakeWriter:
-    return FakeWriter(lambda ids, mode: torch.zeros(*ids.shape, len(task.tokenizer())), lambda source: source)
+    return FakeWriter(lambda ids, mode: torch.zeros(*ids.shape, len(task.start.tokenizer())), lambda source: source)
 
 
 def test_registered_with_its_architecture() -> None:
@@ -51,8 +50,8 @@ def test_registered_with_its_architecture() -> None:
 
 def test_uniform_model_has_the_perplexity_of_its_vocabulary(stories: Path) -> None:
     task = small(stories)
-    tokenizer, model, shares = task.tokenizer(), uniform(task), []
-    metrics = task.evaluate(model, tokenizer, shares.append).metrics
+    tokenizer, model, shares = task.start.tokenizer(), uniform(task), []
+    metrics = task.measures.evaluate(model, tokenizer, shares.append).metrics
     targets = [pair(number)["target"] for number in range(90, 110)]
     tokens = sum(len(tokenizer(target)["input_ids"]) + 1 for target in targets)
     size = sum(len(target.encode()) for target in targets)
@@ -67,12 +66,12 @@ def test_uniform_model_has_the_perplexity_of_its_vocabulary(stories: Path) -> No
 
 def test_likelihood_by_hand(stories: Path) -> None:
     task = small(stories, test_pairs=7, batch_size=3)
-    tokenizer = task.tokenizer()
+    tokenizer = task.start.tokenizer()
     torch.manual_seed(0)
     table = torch.log_softmax(torch.randn(len(tokenizer), len(tokenizer)), -1)
-    metrics = task.evaluate(FakeWriter(lambda ids, mode: table[ids], lambda source: source), tokenizer).metrics
+    metrics = task.measures.evaluate(FakeWriter(lambda ids, mode: table[ids], lambda source: source), tokenizer).metrics
     expected, count = 0.0, 0
-    for one in task.test:
+    for one in task.data.pairs.test:
         targets = [*tokenizer(one.target)["input_ids"], tokenizer.eos_token_id]
         expected -= sum(float(table[a, b]) for a, b in zip([0, *targets], targets, strict=False))
         count += len(targets)
@@ -83,7 +82,7 @@ def test_likelihood_by_hand(stories: Path) -> None:
 def test_a_model_that_repeats_its_source_copies_everything(stories: Path) -> None:
     task = small(stories, generation={"pairs": 6, "beams": 2, "max_new_tokens": 9})
     model = uniform(task)
-    metrics = task.evaluate(model, task.tokenizer()).metrics
+    metrics = task.measures.evaluate(model, task.start.tokenizer()).metrics
     # who, place, and "they"; of number, 90, who, met, other, in, place, and, they, talked
     wanted, copied = 6 * 4, sum(10 - (NAMES[n % 8] == NAMES[(n * 5 + 3) % 8]) for n in range(90, 96))
     assert (metrics["copy_recall"].value, metrics["copy_recall"].n) == (1.0, wanted)
@@ -96,19 +95,19 @@ def test_a_model_that_repeats_its_source_copies_everything(stories: Path) -> Non
 
 def test_a_silent_model_copies_nothing_and_precision_is_left_out(stories: Path) -> None:
     task = small(stories)
-    model = FakeWriter(lambda ids, mode: torch.zeros(*ids.shape, len(task.tokenizer())), lambda source: [0])
-    metrics = task.evaluate(model, task.tokenizer()).metrics
+    model = FakeWriter(lambda ids, mode: torch.zeros(*ids.shape, len(task.start.tokenizer())), lambda source: [0])
+    metrics = task.measures.evaluate(model, task.start.tokenizer()).metrics
     assert metrics["copy_recall"].value == 0.0
     assert "copy_precision" not in metrics
 
 
 def test_examples_stand_before_a_rare_word_of_the_source(stories: Path) -> None:
     task = small(stories)
-    examples = task.evaluate(uniform(task), task.tokenizer()).examples
+    examples = task.measures.evaluate(uniform(task), task.start.tokenizer()).examples
     assert len(examples) == 3
     for example in examples:
         source, _, begun = example.prompt.partition(" \N{RIGHTWARDS ARROW} ")
-        [one] = [one for one in task.test if one.source == source]
+        [one] = [one for one in task.data.pairs.test if one.source == source]
         word = example.expected[0].removeprefix("\N{OPEN BOX}")
         assert example.expected == [f"\N{OPEN BOX}{word}"]  # it begins a word, and the label says so
         assert one.target.startswith(f"{begun} {word}")
@@ -118,13 +117,13 @@ def test_examples_stand_before_a_rare_word_of_the_source(stories: Path) -> None:
 
 def test_rows_are_sources_and_targets(stories: Path) -> None:
     task = small(stories)
-    tokenizer = task.tokenizer()
-    rows = task.training(tokenizer)
+    tokenizer = task.start.tokenizer()
+    rows = task.data.training(tokenizer)
     assert len(rows) == 80
     assert tokenizer.decode(rows["input_ids"][3]) == pair(3)["source"] + "<eos>"
     assert tokenizer.decode(rows["labels"][3]) == pair(3)["target"] + "<eos>"
-    assert len(task.validation(tokenizer)) == 10
-    assert len(small(stories, train_pairs=9).training(tokenizer)) == 9
+    assert len(task.data.validation(tokenizer)) == 10
+    assert len(small(stories, train_pairs=9).data.training(tokenizer)) == 9
 
 
 def test_the_start_is_a_small_t5_on_its_own_data(stories: Path, tmp_path: Path) -> None:
@@ -133,22 +132,22 @@ def test_the_start_is_a_small_t5_on_its_own_data(stories: Path, tmp_path: Path) 
     for name in ("train", "valid", "test"):
         (text / f"{name}.txt").write_text("A dog ran. A cat saw the dog. Cat sat.\n" * 3)
     task = small(stories, start={"data": str(text), "d_model": 16, "num_heads": 2, "num_decoder_layers": 3})
-    tokenizer = task.tokenizer()
-    start = task.start(tokenizer, seed=0)
+    tokenizer = task.start.tokenizer()
+    start = task.start.pretraining(tokenizer, seed=0)
     config = start.model_config
     assert (config.d_model, config.d_kv, config.num_layers, config.num_decoder_layers) == (16, 8, 2, 3)
     assert config.decoder_start_token_id == config.pad_token_id == tokenizer.pad_token_id
     assert len(start.dataset) == 3
     assert tokenizer.mask_token_id in start.dataset["input_ids"][0]
-    told = task.describe()
+    told = task.data.describe()
     assert (told["start_source"], told["start_pairs"], told["start_leak_sources"]) == ("text", 3, 0)
-    assert len(small(stories).start(tokenizer, seed=0).dataset) == 80
+    assert len(small(stories).start.pretraining(tokenizer, seed=0).dataset) == 80
 
 
 def test_leaks_are_counted(stories: Path) -> None:
     with (stories / "test.jsonl").open("a") as file:
         file.write(json.dumps(pair(3)) + "\n" + json.dumps({**pair(4), "source": "new"}) + "\n")
-    told = small(stories).describe()
+    told = small(stories).data.describe()
     targets = {pair(number)["target"] for number in range(80)}
     repeated = sum(pair(number)["target"] in targets for number in range(90, 110))
     assert (told["leak_sources"], told["leak_targets"]) == (1, repeated + 2)
@@ -172,18 +171,18 @@ def test_wrong_settings(stories: Path, settings: dict[str, object], message: str
 
 def test_unsuitable_starts(stories: Path, tmp_path: Path) -> None:
     task = small(stories)
-    tokenizer = task.tokenizer()
+    tokenizer = task.start.tokenizer()
     with pytest.raises(ValueError, match=r"task\.max_source_tokens \(256\) is longer than the 100 positions"):
-        task.check_start(BartConfig(max_position_embeddings=100), tokenizer)
+        task.check(BartConfig(max_position_embeddings=100), tokenizer)
     with pytest.raises(ValueError, match="says neither decoder_start_token_id nor bos_token_id"):
-        task.check_start(T5Config(), tokenizer)
-    task.check_start(task.start(tokenizer, 0).model_config, tokenizer)
+        task.check(T5Config(), tokenizer)
+    task.check(task.start.pretraining(tokenizer, 0).model_config, tokenizer)
     with pytest.raises(ValueError, match=r"task\.tokenizer: cannot load"):
-        small(stories, tokenizer=str(tmp_path / "none")).tokenizer()
+        small(stories, tokenizer=str(tmp_path / "none")).start.tokenizer()
 
 
 def test_xsum() -> None:
     folder = real_data("xsum")
-    told = small(folder / "pairs.jsonl", source_field="document", target_field="summary").describe()
+    told = small(folder / "pairs.jsonl", source_field="document", target_field="summary").data.describe()
     assert told["train_pairs"] + told["validation_pairs"] + told["test_pairs"] == 1000
     assert told["leak_sources"] == 0

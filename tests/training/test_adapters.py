@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.training.adapters import adapted
+from nextword.training.adapters import lora_adapters
 from nextword.training.settings import LoraSettings
 from nextword.training.train import train
 from tests.training.test_train import killed_at, rows, settings, tiny_gpt2, weights
@@ -56,7 +56,7 @@ def test_the_merged_model_is_the_adapted_one():
     model = tiny_gpt2().eval()
     with torch.no_grad():
         untouched = model(IDS).logits
-        with adapted(model, LoraSettings(rank=2), seed=0):
+        with lora_adapters(model, LoraSettings(rank=2), seed=0):
             assert torch.equal(model.eval()(IDS).logits, untouched)
             for name, parameter in model.named_parameters():
                 assert parameter.requires_grad == (".lora_" in name)

@@ -6,7 +6,6 @@ from datasets import Dataset
 from transformers import BertConfig, BertModel, set_seed
 
 import nextword as nw
-from nextword.training import encoded_texts as module
 from nextword.training.encoded_texts import distinct_texts, encode_texts, is_encodable
 from nextword.training.learning_rates import parameter_groups
 from nextword.training.train import train
@@ -35,7 +34,7 @@ def test_texts_are_taken_once_in_an_order_of_their_own():
 
 
 def test_states_are_what_the_encoder_says_without_padding(monkeypatch):
-    monkeypatch.setattr(module, "ROWS", 3)  # so that [4] stands beside texts of two tokens
+    monkeypatch.setattr("nextword.training.encoded_texts.ROWS", 3)  # so that [4] stands beside texts of two tokens
     model, said = conditioned().train(), []
     found = encode_texts(model, distinct_texts([data(aux_input_ids=TEXTS)]), said.append)
     assert len(found) == 4

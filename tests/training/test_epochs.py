@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.training.epochs import Unchanging
+from nextword.training.epochs import FixedDataset
 from nextword.training.train import train
 from tests.training.test_train import VOCABULARY, settings, tiny_gpt2
 
@@ -91,4 +91,4 @@ def test_validation_data_stays_as_it_is(tmp_path):
     asked = settings(steps=6, evaluate_every=2)
     train(tiny_gpt2(), Changing(tmp_path / "x"), asked, seed=1, folder=tmp_path / "out", validation=validation)
     assert read(tmp_path / "validation.txt") == 3 * [(0, place) for place in range(ROWS)]
-    assert not hasattr(Unchanging(validation), "set_epoch")
+    assert not hasattr(FixedDataset(validation), "set_epoch")

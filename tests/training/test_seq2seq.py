@@ -18,9 +18,8 @@ from transformers import (
 )
 
 import nextword as nw
-from nextword.comparison import all_methods as module
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.comparison.progress import Silent
+from nextword.comparison.progress import SilentWatcher
 from nextword.comparison.recipe import configured
 from nextword.records import Results
 from nextword.tasks.parts.bpe import trained_tokenizer
@@ -33,7 +32,9 @@ VOCABULARY = 300
 
 @pytest.fixture(autouse=True)
 def no_report(monkeypatch):
-    monkeypatch.setattr(module, "_report", lambda results, folder: folder.report.write_text("drawn"))
+    monkeypatch.setattr(
+        "nextword.comparison.all_methods._report", lambda results, folder: folder.report.write_text("drawn")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_pairs_from_start_to_results(recipe, tmp_path, capfd):
 def test_an_interrupted_comparison_goes_on_to_the_same_numbers(recipe, tmp_path):
     whole = compare(configured(recipe), tmp_path / "whole")
 
-    class Killing(Silent):
+    class Killing(SilentWatcher):
         stages = 0
 
         def began(self, name, stage):

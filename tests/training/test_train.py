@@ -10,9 +10,8 @@ import torch
 from datasets import Dataset
 from transformers import GPT2Config, GPT2LMHeadModel, set_seed
 
-from nextword.training import train as module
 from nextword.training.collator import RightPadding
-from nextword.training.cost import DivergedError
+from nextword.training.loss_curve import DivergedError
 from nextword.training.settings import TrainingSettings
 from nextword.training.train import train
 
@@ -193,7 +192,7 @@ def test_validation_losses_are_reported(rows, tmp_path):
 
 
 def test_validation_data_is_asked_for(rows, tmp_path):
-    with pytest.raises(ValueError, match="evaluate_every=3 needs validation data"):
+    with pytest.raises(ValueError, match="evaluate_every: needs validation data"):
         train(tiny_gpt2(), rows, settings(evaluate_every=3), seed=1, folder=tmp_path)
 
 
@@ -218,7 +217,7 @@ def test_batches_depend_on_the_seed_and_not_on_the_model(rows, tmp_path, monkeyp
                 seen.append([example["input_ids"] for example in examples])
                 return super().__call__(examples)
 
-        monkeypatch.setattr(module, "RightPadding", Recording)
+        monkeypatch.setattr("nextword.training.train.RightPadding", Recording)
         set_seed(dropout_layers)
         config = GPT2Config(
             vocab_size=VOCABULARY, n_positions=16, n_embd=16, n_layer=dropout_layers, n_head=2, bos_token_id=0

@@ -74,7 +74,7 @@ def check(
     """
     if not isinstance(model, NextWordModel):
         raise ValueError(
-            f"check: a model with a head is needed, {type(model).__name__} given; attach one first, "
+            f"check: must be given a model with a head ({type(model).__name__} given); attach one first, "
             "for example nw.attach(model, 'softmax')"
         )
     words = Words(model, seed)
@@ -99,7 +99,7 @@ _ROOM = 4
 def _fitting(lengths: Iterable[int], longest: int | None) -> list[int]:
     wanted = list(lengths)
     if not wanted or min(wanted) < 1:
-        raise ValueError(f"check: lengths {wanted} given, one or more positive numbers are needed")
+        raise ValueError(f"check: lengths must be one or more positive numbers ({wanted} given)")
     limit = max(1, longest - _ROOM) if longest is not None else max(wanted)
     return list(dict.fromkeys(min(length, limit) for length in wanted))
 

@@ -228,7 +228,7 @@ def given_sample(words: Words, given: Any, tokenizer: Any, max_length: int) -> S
     """
     items = [given] if isinstance(given, str) else list(given)
     if not items:
-        raise ValueError("check: an empty list of texts given; give at least one, or none for random tokens alone")
+        raise ValueError("check: texts must be at least one (none given); leave them out for random tokens alone")
     if any(isinstance(item, str) for item in items):
         if tokenizer is None:
             raise ValueError("check: texts given without a tokenizer; pass tokenizer=..., or token ids")
@@ -237,7 +237,7 @@ def given_sample(words: Words, given: Any, tokenizer: Any, max_length: int) -> S
     known = int(words.ordinary.max()) + 1
     for number, text in enumerate(texts):
         if text.ndim != 1 or not len(text):
-            raise ValueError(f"check: text {number} has shape {tuple(text.shape)}, one or more token ids are needed")
+            raise ValueError(f"check: text {number} must be one or more token ids (shape {tuple(text.shape)} given)")
         if int(text.min()) < 0 or int(text.max()) >= max(known, words.pad + 1):
             raise ValueError(f"check: text {number} has a token id outside the vocabulary of {known} tokens")
     return words.sample("the given text", texts)

@@ -16,6 +16,7 @@ from nextword.cli.compare import compare
 from nextword.cli.count import count
 from nextword.cli.evaluate import evaluate
 from nextword.cli.list import app as list_app
+from nextword.cli.plugin_option import Modules, request
 from nextword.cli.quickstart import quickstart
 from nextword.cli.report import report
 
@@ -42,8 +43,10 @@ def main(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
+    modules: Modules = None,
 ) -> None:
     """Set what must be set before torch and tokenizers are imported."""
+    request(modules or [])
     # A tokenizer that was used before a data loader forks warns at each fork otherwise.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # The measurement of memory makes torch's allocator warn, once in a while, about what it was not told of before.

@@ -1,87 +1,182 @@
-"""What is registered, read from the sources of a package without importing it, so that a list waits for no torch.
+"""What is registered, read from sources without importing them, so that a list waits for no torch.
 
-Only what is written down as such is read: the registering decorator, the docstring, the names of fields, and the
-:class:`~nextword.heads.parts.modifiers.Part` of a modifier. The tests hold it to what the registries say.
+Our own rooms and the plug-ins of other packages are read alike. Only what is written down as such is found: a class
+below ``@registry.register("name")``, where the module imports ``registry`` from a room, its docstring, the names of its
+fields, and the :class:`~nextword.specs.ModifierEntry` of a modifier. The tests hold it to what the registries say.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
-from importlib.util import find_spec
-from pathlib import Path
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from nextword.plugins import Plugin, plugins, sources
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Module:
+    """A source file.
+
+    Attributes:
+        tree: What stands in it.
+        plugin: Whose it is; None: ours.
+    """
+
+    tree: ast.Module
+    plugin: Plugin | None = None
+
+    @cached_property
+    def classes(self) -> dict[str, ast.ClassDef]:
+        """Classes by name."""
+        return {statement.name: statement for statement in self.tree.body if isinstance(statement, ast.ClassDef)}
+
+    @cached_property
+    def imported(self) -> dict[str, str]:
+        """What the names that it imports stand for, in full: ``registry`` for ``nextword.heads.head.registry``."""
+        names: dict[str, str] = {}
+        for statement in ast.walk(self.tree):
+            if isinstance(statement, ast.Import):
+                for alias in statement.names:
+                    top = alias.name.partition(".")[0]
+                    names[alias.asname or top] = alias.name if alias.asname else top
+            elif isinstance(statement, ast.ImportFrom):
+                for alias in statement.names:
+                    names[alias.asname or alias.name] = f"{statement.module}.{alias.name}"
+        return names
+
+    def full_name(self, expression: ast.expr) -> str:
+        """A dotted name with what is imported written out, ``""`` for any other expression."""
+        match expression:
+            case ast.Name(id=name):
+                return self.imported.get(name, name)
+            case ast.Attribute(value=value, attr=attribute):
+                return f"{self.full_name(value)}.{attribute}"
+        return ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A registered class.
+
+    Attributes:
+        module: Where it stands.
+        definition: The class.
+    """
+
+    module: Module
+    definition: ast.ClassDef
+
+    @property
+    def origin(self) -> str | None:
+        """Where it comes from; None: from this package."""
+        return None if self.module.plugin is None else self.module.plugin.origin
+
+    @property
+    def docstring(self) -> str:
+        """The docstring of the class, without its indentation."""
+        return inspect.cleandoc(ast.get_docstring(self.definition, clean=False) or "")
+
+    @property
+    def field(self) -> str:
+        """The field that a modifier fills."""
+        return next((str(value) for value in self._values("field") if isinstance(value, str)), "")
+
+    @property
+    def modifier_entries(self) -> list[tuple[str, ...]]:
+        """What each ``ModifierEntry`` of a modifier was given: name, meaning, example, page."""
+        return [
+            tuple(str(ast.literal_eval(argument)) for argument in call.args)
+            for call in ast.walk(self.definition)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "ModifierEntry"
+        ]
+
+    def _values(self, name: str) -> Iterator[object]:
+        """What is assigned to an attribute of the class, where that is a plain value."""
+        for statement in self.definition.body:
+            match statement:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=target), value=ast.Constant(value=value))
+                    | ast.Assign(targets=[ast.Name(id=target)], value=ast.Constant(value=value))
+                ) if target == name:
+                    yield value
 
 
 class Catalogue:
-    """The classes that packages define, by name.
+    """The parts of one kind.
 
     Args:
-        packages: Dotted names.
+        room: The package of their registry, such as ``nextword.heads``.
+        also: Further packages of ours that register there.
 
     Example:
         >>> heads = Catalogue("nextword.heads")
-        >>> heads.registered("registry")["ps"]
+        >>> heads.registered("registry")["ps"].definition.name
         'PointerSentinelHead'
-        >>> "mi" in heads.settings("PointerSentinelHead")
+        >>> "mi" in heads.settings(heads.registered("registry")["ps"])
         True
     """
 
-    def __init__(self, *packages: str) -> None:
-        self._classes = {
-            statement.name: statement
-            for package in packages
-            for path in _sources(package)
-            for statement in ast.parse(path.read_text(encoding="utf-8")).body
-            if isinstance(statement, ast.ClassDef)
-        }
+    def __init__(self, room: str, *also: str) -> None:
+        self._room = room
+        own = [Module(tree) for package in (room, *also) for tree in _trees(package)]
+        self._modules = [*own, *(Module(tree, plugin) for plugin in plugins() for tree in _trees_of(plugin))]
 
-    def registered(self, registry: str) -> dict[str, str]:
-        """Registered name to name of the class, for classes below ``@{registry}.register("name")``."""
-        found = {}
-        for name, definition in self._classes.items():
-            for decorator in definition.decorator_list:
-                match decorator:
-                    case ast.Call(
-                        func=ast.Attribute(value=ast.Name(id=by), attr="register"), args=[ast.Constant(value=str(key))]
-                    ) if by == registry:
-                        found[key] = name
+    def registered(self, registry: str) -> dict[str, Entry]:
+        """Entry by name, for the classes below ``@{registry}.register("name")``; ours where two have one name."""
+        found: dict[str, Entry] = {}
+        for module in self._modules:
+            for definition in module.classes.values():
+                for decorator in definition.decorator_list:
+                    match decorator:
+                        case ast.Call(
+                            func=ast.Attribute(value=value, attr="register"), args=[ast.Constant(value=str(name))]
+                        ) if self._is_ours(module.full_name(value), registry):
+                            found.setdefault(name, Entry(module, definition))
         return dict(sorted(found.items()))
 
-    def docstring(self, name: str) -> str:
-        """The docstring of a class, without its indentation."""
-        return inspect.cleandoc(ast.get_docstring(self._classes[name], clean=False) or "")
-
-    def settings(self, name: str) -> frozenset[str]:
+    def settings(self, entry: Entry) -> frozenset[str]:
         """Names of the fields of a class's ``Config``."""
-        for statement in self._classes[name].body:
+        for statement in entry.definition.body:
             match statement:
                 case ast.Assign(targets=[ast.Name(id="Config")], value=ast.Name(id=config)):
-                    return self._fields(config)
+                    return self._fields(entry.module, config)
         return frozenset()
 
-    def parts(self, name: str) -> list[tuple[str, ...]]:
-        """What each ``Part`` of a modifier was given: name, meaning, example, page."""
-        return [
-            tuple(str(ast.literal_eval(argument)) for argument in call.args)
-            for call in ast.walk(self._classes[name])
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Part"
-        ]
+    def _is_ours(self, full_name: str, registry: str) -> bool:
+        return full_name.startswith(f"{self._room}.") and full_name.endswith(f".{registry}")
 
-    def _fields(self, name: str) -> frozenset[str]:
-        """Annotated names of a class and of those it is made from, as far as the packages define them."""
-        if name not in self._classes:
+    def _fields(self, module: Module, name: str) -> frozenset[str]:
+        """Annotated names of a class and of those it is made from, as far as there are sources of them here."""
+        home = next((one for one in (module, *self._modules) if name in one.classes), None)
+        if home is None:
             return frozenset()
-        definition = self._classes[name]
+        definition = home.classes[name]
         fields = {
             statement.target.id
             for statement in definition.body
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
         }
         bases = [base.id for base in definition.bases if isinstance(base, ast.Name)]
-        return frozenset(fields).union(*map(self._fields, bases))
+        return frozenset(fields).union(*(self._fields(home, base) for base in bases))
 
 
-def _sources(package: str) -> list[Path]:
-    spec = find_spec(package)
-    assert spec is not None
-    return [path for folder in spec.submodule_search_locations or () for path in sorted(Path(folder).rglob("*.py"))]
+def _trees(module: str) -> list[ast.Module]:
+    return [ast.parse(path.read_text(encoding="utf-8")) for path in sources(module)]
+
+
+def _trees_of(plugin: Plugin) -> list[ast.Module]:
+    """Those of a plug-in; none, with a warning, where it has no sources that can be read."""
+    try:
+        trees = _trees(plugin.module)
+    except (OSError, ValueError, SyntaxError) as fault:
+        logger.warning("%s: its parts are not listed, '%s' cannot be read (%s)", plugin.origin, plugin.module, fault)
+        return []
+    if not trees:
+        logger.warning("%s: its parts are not listed, '%s' has no sources here", plugin.origin, plugin.module)
+    return trees

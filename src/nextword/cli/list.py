@@ -1,13 +1,14 @@
-"""``nextword list``: what there is to choose from, read from what is registered and the classes' docstrings."""
+"""``nextword list``: what there is to choose from, in this library and in plug-ins, read from the classes' sources."""
 
 from __future__ import annotations
 
 import re
 from itertools import compress
+from typing import NamedTuple
 
 import typer
 
-from nextword.cli.catalogue import Catalogue
+from nextword.cli.catalogue import Catalogue, Entry
 from nextword.cli.errors import plain_errors
 
 app = typer.Typer(
@@ -18,19 +19,19 @@ app = typer.Typer(
 @app.command()
 @plain_errors
 def heads() -> None:
-    """Heads, and the parts that may follow a + of theirs: what --head takes."""
+    """Heads, and the modifiers that may follow a + of theirs: what --head takes."""
     found = Catalogue("nextword.heads")
     _show("head", found, "heads")
-    _show_parts(found, "heads")
+    _show_modifiers(found, "heads")
 
 
 @app.command()
 @plain_errors
 def objectives() -> None:
-    """Objectives, and the parts that may follow a + of theirs: what may stand after the / of --head."""
+    """Objectives, and the modifiers that may follow a + of theirs: what may stand after the / of --head."""
     found = Catalogue("nextword.objectives")
     _show("objective", found, "objectives")
-    _show_parts(found, "objectives")
+    _show_modifiers(found, "objectives")
 
 
 @app.command()
@@ -60,24 +61,48 @@ def recipes() -> None:
     """Built-in recipes: what 'nextword compare' takes."""
     from nextword.comparison.recipe import built_in
 
-    _print("recipe", [(name, line, name, "compare.md") for name, line in built_in().items()], "docs")
+    _print("recipe", [Row(name, line, name, "compare.md") for name, line in built_in().items()], "docs")
+
+
+class Row(NamedTuple):
+    """A line of a list.
+
+    Attributes:
+        name: How it is written.
+        meaning: What it is, in a sentence.
+        example: A spec with it.
+        page: The file that explains it; None: not a part of this library.
+    """
+
+    name: str
+    meaning: str
+    example: str
+    page: str | None
 
 
 def _show(kind: str, found: Catalogue, folder: str) -> None:
     rows = []
     for name, entry in found.registered("registry").items():
-        text = found.docstring(entry)
-        rows.append((name, first_sentence(text), example(text, name), f"{name}.md"))
+        text = entry.docstring
+        rows.append(_row(entry, name, first_sentence(text), example(text, name), name))
     _print(kind, rows, f"docs/{folder}")
 
 
-def _show_parts(found: Catalogue, folder: str) -> None:
-    parts = []
-    for field, modifier in found.registered("modifiers").items():
-        after = [name for name, entry in found.registered("registry").items() if field in found.settings(entry)]
-        for part, meaning, spec, page in found.parts(modifier):
-            parts.append((part, f"{meaning} After {', '.join(after)}.", spec, f"{page}.md"))
-    _print("part", parts, f"docs/{folder}")
+def _show_modifiers(found: Catalogue, folder: str) -> None:
+    rows = []
+    for modifier in found.registered("modifiers").values():
+        settings = {name: found.settings(entry) for name, entry in found.registered("registry").items()}
+        after = ", ".join(name for name, fields in settings.items() if modifier.field in fields)
+        for name, meaning, spec, page in modifier.modifier_entries:
+            rows.append(_row(modifier, name, f"{meaning} After {after}.", spec, page))
+    _print("modifier", rows, f"docs/{folder}")
+
+
+def _row(entry: Entry, name: str, meaning: str, spec: str, page: str) -> Row:
+    """A line about a registered class, which says where it comes from and has no page where that is elsewhere."""
+    if entry.origin is None:
+        return Row(name, meaning, spec, f"{page}.md")
+    return Row(name, f"{meaning} From {entry.origin}.".strip(), spec, None)
 
 
 def first_sentence(docstring: str) -> str:
@@ -100,7 +125,7 @@ def example(docstring: str, name: str) -> str:
     return found.group(1) if found else name
 
 
-def _print(kind: str, rows: list[tuple[str, str, str, str]], folder: str) -> None:
+def _print(kind: str, rows: list[Row], folder: str) -> None:
     """The rows as a table; names, specs and pages keep whole, so only the text is broken to fit the terminal."""
     from rich import box
     from rich.console import Console
@@ -109,13 +134,13 @@ def _print(kind: str, rows: list[tuple[str, str, str, str]], folder: str) -> Non
 
     headings = (kind, "what it is", "example", "page")
     # a column that says nothing, the name once more or everywhere the same page, is left out
-    pages = {row[3] for row in rows}
-    named = all(row[3] == f"{row[0]}.md" for row in rows)
-    told = [True, True, any(row[0] != row[2] for row in rows), len(pages) > 1 and not named]
-    where = f"Page: {folder}/{rows[0][3]}" if len(pages) == 1 else f"Pages are in {folder}{', by name' * named}."
+    pages = sorted({row.page for row in rows if row.page is not None})
+    named = all(row.page in (f"{row.name}.md", None) for row in rows)
+    told = [True, True, any(row.name != row.example for row in rows), len(pages) > 1 and not named]
+    where = f"Page: {folder}/{pages[0]}" if len(pages) == 1 else f"Pages are in {folder}{', by name' * named}."
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, caption=where, caption_justify="left")
     for heading in compress(headings, told):
         table.add_column(heading, no_wrap=heading != "what it is", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in compress(row, told)))
+        table.add_row(*(Text(cell or "") for cell in compress(row, told)))
     Console().print(table)

@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from nextword.comparison.progress import Progress as Watcher
+    from nextword.comparison.progress import ComparisonWatcher
     from nextword.records import FailedRun, RunRecord
 
 
 @contextlib.contextmanager
-def watching(console: Console) -> Iterator[Watcher]:
+def watching(console: Console) -> Iterator[ComparisonWatcher]:
     """What to pass to ``compare`` so that ``console`` shows it."""
     if not console.is_terminal:
         yield Lines(console)

@@ -21,9 +21,8 @@ from nextword.comparison.folder import ComparisonFolder
 from nextword.comparison.measured_texts import expect_measurable, measured_texts
 from nextword.comparison.one_run import Run, Setting, carry_out
 from nextword.comparison.preflight import check_settings
-from nextword.comparison.progress import Progress, Silent
+from nextword.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
 from nextword.comparison.shown_examples import written_examples
-from nextword.comparison.stages import Stages
 from nextword.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
 from nextword.training.settings import TrainingSettings
 
@@ -38,7 +37,7 @@ class ComparisonInterrupted(KeyboardInterrupt):
 
 
 def compare(
-    config: CompareConfig, folder: str | Path, progress: Progress | None = None, command: str | None = None
+    config: CompareConfig, folder: str | Path, progress: ComparisonWatcher | None = None, command: str | None = None
 ) -> Results:
     """Runs every method of ``config`` with every seed and writes ``results.json`` and ``report.html`` into ``folder``.
 
@@ -67,21 +66,26 @@ def compare(
     expect_measurable(task, config.methods)
     place = ComparisonFolder(folder)
     place.expect(config, task)
-    command = command or CALL
-    stages = Stages(progress or Silent())
-    with disk_full_explained(place.path), locked(place.path, command), _threads(config.threads):
+    command = command or DEFAULT_COMMAND
+    stages = StageReporter(progress or SilentWatcher())
+    with disk_full_explained(place.path), locked(place.path, command), _cpu_threads(config.threads):
         place.claim(config, task)
-        return _compared(config, task, settings, place, stages, command)
+        return _do_missing_runs(config, task, settings, place, stages, command)
 
 
-def _compared(
-    config: CompareConfig, task: Task, settings: TrainingSettings, place: ComparisonFolder, stages: Stages, command: str
+def _do_missing_runs(
+    config: CompareConfig,
+    task: Task,
+    settings: TrainingSettings,
+    place: ComparisonFolder,
+    stages: StageReporter,
+    command: str,
 ) -> Results:
     """Does what is missing in a folder that is this comparison's and nobody else's."""
     runs = [Run(method, seed) for seed in config.seeds for method in config.methods]
     done = {run: record for run in runs if (record := place.finished(run.method, run.seed)) is not None}
     failed: dict[Run, FailedRun] = {}
-    with _explained(runs, done, place):
+    with _interruption_explained(runs, done, place):
         start = prepare_start(config, task, place.start, stages, unfinished=len(done) < len(runs))
         place.extend_claim(config, task)
         setting = Setting(config, task, place, start, settings, stages)
@@ -97,13 +101,13 @@ def _compared(
                 done[run] = carry_out(run, setting)
             except Exception as problem:
                 failed[run] = failure(run, setting, problem)
-            _write(setting, results())
+            _save_so_far(setting, results())
             if run in failed:
                 stages.progress.failed(failed[run])
             else:
                 stages.progress.finished(done[run])
             if not config.keep_models:
-                _drop_unneeded(place, runs, done)
+                _drop_unneeded_models(place, runs, done)
         records = [done[run] for run in runs if run in done]
         texts = measured_texts(setting, records, command)
         whole = results().model_copy(update={"texts": texts, "written": written_examples(setting, records)})
@@ -112,7 +116,7 @@ def _compared(
     return whole
 
 
-CALL = "nextword.comparison.all_methods.compare(config, folder)"
+DEFAULT_COMMAND = "nextword.comparison.all_methods.compare(config, folder)"
 """How a comparison is repeated that was not started from the command line."""
 
 
@@ -121,7 +125,7 @@ def _results(setting: Setting, records: list[RunRecord], failures: list[FailedRu
         task=setting.config.task,
         task_version=setting.task.version,
         command=command,
-        data=setting.task.describe(),
+        data=setting.task.data.describe(),
         start=setting.start.record.summary(),
         seeds=list(setting.config.seeds),
         runs=records,
@@ -131,7 +135,7 @@ def _results(setting: Setting, records: list[RunRecord], failures: list[FailedRu
     )
 
 
-def _write(setting: Setting, results: Results) -> None:
+def _save_so_far(setting: Setting, results: Results) -> None:
     """Results so far; a page that cannot be drawn yet must not end the comparison."""
     setting.folder.save(results)
     try:
@@ -146,7 +150,7 @@ def _report(results: Results, folder: ComparisonFolder) -> None:
     write_report(results, folder.report)
 
 
-def _drop_unneeded(folder: ComparisonFolder, runs: list[Run], done: dict[Run, RunRecord]) -> None:
+def _drop_unneeded_models(folder: ComparisonFolder, runs: list[Run], done: dict[Run, RunRecord]) -> None:
     needed = {stage for run in runs if run not in done for stage in folder.stages(run.method, run.seed)}
     for run in done:
         for stage in folder.stages(run.method, run.seed):
@@ -155,7 +159,7 @@ def _drop_unneeded(folder: ComparisonFolder, runs: list[Run], done: dict[Run, Ru
 
 
 @contextlib.contextmanager
-def _explained(runs: list[Run], done: dict[Run, RunRecord], folder: ComparisonFolder) -> Iterator[None]:
+def _interruption_explained(runs: list[Run], done: dict[Run, RunRecord], folder: ComparisonFolder) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -166,7 +170,7 @@ def _explained(runs: list[Run], done: dict[Run, RunRecord], folder: ComparisonFo
 
 
 @contextlib.contextmanager
-def _threads(wanted: int | None) -> Iterator[None]:
+def _cpu_threads(wanted: int | None) -> Iterator[None]:
     before = torch.get_num_threads()
     if wanted is not None:
         torch.set_num_threads(wanted)

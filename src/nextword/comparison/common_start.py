@@ -24,14 +24,15 @@ from nextword.comparison.corpus_counts import (
     with_counts,
 )
 from nextword.comparison.method import Method
-from nextword.comparison.preflight import built, check_methods, needed_encoder
-from nextword.comparison.stages import Stages
+from nextword.comparison.preflight import build_method, check_methods, needed_encoder
+from nextword.comparison.progress import StageReporter
 from nextword.records import MetricValue, Record
 from nextword.tasks.parts.architecture import Architecture, architecture_of
-from nextword.training.cost import DivergedError
-from nextword.training.resume import unreadable_weights
+from nextword.training.loss_curve import DivergedError
+from nextword.training.outcome import TrainingOutcome
+from nextword.training.resume import weights_problem
 from nextword.training.settings import merged
-from nextword.training.train import TrainingOutcome, train
+from nextword.training.train import train
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -96,7 +97,7 @@ class CommonStart:
         """A new model of a method as its training begins; its new parameters depend on ``seed`` only."""
         backbone = self.random_backbone(seed) if method.from_scratch else self.backbone()
         set_seed(seed)
-        return built(backbone, method, method.objective, self.encoder, self.counts)
+        return build_method(backbone, method, method.objective, self.encoder, self.counts)
 
     def random_backbone(self, seed: int) -> PreTrainedModel:
         """A model of the same architecture with random weights, in float32."""
@@ -105,7 +106,7 @@ class CommonStart:
 
 
 def prepare_start(
-    config: CompareConfig, task: Task, folder: Path, stages: Stages, unfinished: bool = True
+    config: CompareConfig, task: Task, folder: Path, stages: StageReporter, unfinished: bool = True
 ) -> CommonStart:
     """The start in ``folder``, loaded or trained first where it is not complete yet.
 
@@ -122,12 +123,12 @@ def prepare_start(
         ValueError: A head or objective that does not exist or does not fit, or a start model that is no plain model
             of the task's architecture.
     """
-    complete = done = _complete(folder)
+    complete = done = _complete_record(folder)
     if done is None:
         shutil.rmtree(folder / "model", ignore_errors=True)
         for name in (COUNTS, TEST_COUNTS):
             (folder / name).unlink(missing_ok=True)  # perhaps of another tokenizer
-        make = _loaded if config.start.model else _trained
+        make = _load_given if config.start.model else _train_here
         done = make(config, task, folder, stages)
         done.save(folder / "start.json")
         shutil.rmtree(folder / "training", ignore_errors=True)
@@ -146,7 +147,7 @@ def prepare_start(
     )
 
 
-def _complete(folder: Path) -> StartRecord | None:
+def _complete_record(folder: Path) -> StartRecord | None:
     if not (folder / "start.json").exists():
         return None
     try:
@@ -154,7 +155,7 @@ def _complete(folder: Path) -> StartRecord | None:
     except ValueError as problem:
         logger.warning("%s; the start is made again", problem)
         return None
-    if unreadable_weights(folder / "model") or _sha256(folder / "model") != record.sha256:
+    if weights_problem(folder / "model") or _sha256(folder / "model") != record.sha256:
         raise ValueError(
             f"{folder / 'model'} is not the start that {folder / 'start.json'} describes: its weights changed. "
             "Finished runs began from the other one; choose another folder (--out) or delete this one."
@@ -162,34 +163,34 @@ def _complete(folder: Path) -> StartRecord | None:
     return record
 
 
-def _loaded(config: CompareConfig, task: Task, folder: Path, stages: Stages) -> StartRecord:
+def _load_given(config: CompareConfig, task: Task, folder: Path, stages: StageReporter) -> StartRecord:
     name = str(config.start.model)
     with stages("start", "loading"):
         source = str(Path(name).expanduser()) if is_folder(name) else name
         _expect_architecture(source, task)
         backbone = _plain_model(source, task.architecture)
         tokenizer = AutoTokenizer.from_pretrained(source)
-        task.check_start(backbone.config, tokenizer)
+        task.check(backbone.config, tokenizer)
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
     check_methods(backbone, config, task, counts)
     with stages("start", "copying"):
         _save(backbone, tokenizer, folder)
-    return _described(name, backbone, tokenizer, task, folder)
+    return _record_of(name, backbone, tokenizer, task, folder)
 
 
-def _trained(config: CompareConfig, task: Task, folder: Path, stages: Stages) -> StartRecord:
+def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageReporter) -> StartRecord:
     with stages("start", "data"):
-        tokenizer = task.tokenizer()
-        start = task.start(tokenizer, config.start.seed)
+        tokenizer = task.start.tokenizer()
+        pretraining = task.start.pretraining(tokenizer, config.start.seed)
         set_seed(config.start.seed)
-        backbone = task.architecture.new(start.model_config)
-        task.check_start(backbone.config, tokenizer)
+        backbone = task.architecture.new(pretraining.model_config)
+        task.check(backbone.config, tokenizer)
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
     check_methods(backbone, config, task, counts)
-    if {**start.settings, **config.start.training}.get("steps") == 0:
+    if {**pretraining.settings, **config.start.training}.get("steps") == 0:
         _save(backbone, tokenizer, folder)
-        return _described(f"random weights for task {config.task}", backbone, tokenizer, task, folder)
-    settings = merged(start.settings, config.start.training, "start.training")
+        return _record_of(f"random weights for task {config.task}", backbone, tokenizer, task, folder)
+    settings = merged(pretraining.settings, config.start.training, "start.training")
     set_seed(config.start.seed)
     model = nw.attach(backbone, PLAIN_HEAD)
     done: TrainingOutcome | None = None
@@ -197,24 +198,25 @@ def _trained(config: CompareConfig, task: Task, folder: Path, stages: Stages) ->
         place, seed = folder / "training" / str(number), config.start.seed + number
         with stages("start", "training" if number == 0 else f"training, round {number + 1}") as advanced:
             try:
-                outcome = train(model.train(), start.dataset, settings, seed=seed, folder=place, progress=advanced)
+                rows = pretraining.dataset
+                outcome = train(model.train(), rows, settings, seed=seed, folder=place, progress=advanced)
             except DivergedError as problem:
                 shutil.rmtree(folder / "training")  # nothing to go on from, and the settings may change
                 raise ValueError(f"start: {problem}; give a smaller start.training.learning_rate") from problem
         done = outcome if done is None else done.followed_by(outcome)
         _save(model.backbone, tokenizer, folder)
-        record = _described(f"trained for task {config.task}", model.backbone, tokenizer, task, folder)
-        if task.knows_enough(record.probe):
+        record = _record_of(f"trained for task {config.task}", model.backbone, tokenizer, task, folder)
+        if task.start.knows_enough(record.probe):
             break
-        logger.warning("the start does not know enough yet (%s)", _said(record.probe))
+        logger.warning("the start does not know enough yet (%s)", _probe_text(record.probe))
     return record.model_copy(update={"training": done})
 
 
-def _said(probe: dict[str, MetricValue]) -> str:
+def _probe_text(probe: dict[str, MetricValue]) -> str:
     return ", ".join(f"{name} {value.value:.3g}" for name, value in probe.items())
 
 
-def _described(
+def _record_of(
     source: str, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: Task, folder: Path
 ) -> StartRecord:
     model = nw.attach(backbone, PLAIN_HEAD)
@@ -223,7 +225,7 @@ def _described(
         source=source,
         sha256=_sha256(folder / "model"),
         parameters=sum(parameter.numel() for parameter in backbone.parameters()),
-        probe=task.probe_start(model, tokenizer),
+        probe=task.start.probe(model, tokenizer),
     )
 
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nextword.comparison.method import Method
-from nextword.comparison.stages import Stages
+from nextword.comparison.progress import StageReporter
 from nextword.frequency import TokenCounts, tokenizer_fingerprint
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import parse_head
 from nextword.metrics.metric import parse_metric
 from nextword.metrics.unigram_kl import TEST
-from nextword.tasks.parts.bpe import token_ids
+from nextword.scoring.text_tokens import token_ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -54,7 +54,7 @@ def with_counts(head: HeadSpec, counts: Path | None) -> HeadSpec:
 
 
 def needed_counts(
-    methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Stages
+    methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: StageReporter
 ) -> Path | None:
     """The counts file of the training data, made where it is missing; ``None`` where nobody needs it.
 
@@ -64,12 +64,12 @@ def needed_counts(
     methods = list(methods)
     _expect_tokenizer(methods, tokenizer)
     heads = [head for method in methods for head in (method.head, method.trained_head)]
-    if task.texts() is None and not any(map(wants_counts, heads)):
+    if task.writes is None and not any(map(wants_counts, heads)):
         return None
     if not path.exists():
         with stages("start", "counts"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            counted(task, tokenizer).save(path)
+            training_counts(task, tokenizer).save(path)
     return path
 
 
@@ -78,10 +78,12 @@ def asks_for_test_data(metric: str | Mapping[str, Any]) -> bool:
     return getattr(parse_metric(metric), AGAINST, None) == TEST
 
 
-def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: Stages) -> Path | None:
+def needed_test_counts(
+    task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: StageReporter
+) -> Path | None:
     """The counts file of the test data, made where it is missing; ``None`` where no metric asks for it."""
-    texts, text = task.texts(), task.test_text()
-    if texts is None or text is None or not any(map(asks_for_test_data, texts.metrics)):
+    text = task.data.test_text()
+    if task.writes is None or text is None or not any(map(asks_for_test_data, task.writes.texts.metrics)):
         return None
     if not path.exists():
         with stages("start", "counts of the test data"):
@@ -93,7 +95,7 @@ def needed_test_counts(task: Task, tokenizer: PreTrainedTokenizerBase, path: Pat
 def expect_test_data(task: Task, texts: Texts) -> None:
     """Raises ValueError where a metric compares with test data as one text, and the task has none."""
     asking = [metric for metric in texts.metrics if asks_for_test_data(metric)]
-    if asking and task.test_text() is None:
+    if asking and task.data.test_text() is None:
         name = parse_metric(asking[0]).metric
         raise ValueError(
             f"{name}.{AGAINST}: task '{task.name}' has no test text to compare with as a whole; take the references "
@@ -114,13 +116,13 @@ def _expect_tokenizer(methods: Iterable[Method], tokenizer: PreTrainedTokenizerB
                     raise ValueError(f"{fault} Or leave '{FIELD}' out: the training text is counted then.") from None
 
 
-def counted(task: Task, tokenizer: PreTrainedTokenizerBase) -> TokenCounts:
+def training_counts(task: Task, tokenizer: PreTrainedTokenizerBase) -> TokenCounts:
     """Counts of all tokens that training asks for."""
     counts = np.zeros(len(tokenizer), dtype=np.int64)
-    for rows in _labels(task.training(tokenizer)):
+    for rows in _labels(task.data.training(tokenizer)):
         labels = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
-        found = np.bincount(labels[labels != IGNORED_LABEL], minlength=len(counts))
-        counts = np.pad(counts, (0, len(found) - len(counts))) + found
+        more = np.bincount(labels[labels != IGNORED_LABEL], minlength=len(counts))
+        counts = np.pad(counts, (0, len(more) - len(counts))) + more
     return TokenCounts(counts, tokenizer=tokenizer_fingerprint(tokenizer), source="the training text")
 
 

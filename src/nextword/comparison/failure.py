@@ -10,7 +10,7 @@ import torch
 
 from nextword.comparison.one_run import Run, Setting
 from nextword.records import FailedRun, full_disk, write_atomically
-from nextword.training.cost import DivergedError
+from nextword.training.loss_curve import DivergedError
 
 LONGEST_REASON = 300
 """Characters of an error that a record shows; the file with the traceback has all of it."""

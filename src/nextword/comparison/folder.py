@@ -18,25 +18,21 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nextword
+from nextword.comparison.claim import CLAIM, differences, read_claim
 from nextword.comparison.config import CompareConfig, plain
 from nextword.comparison.method import Method, slug
 from nextword.records import LOCK_FILES, Results, RunRecord, write_atomically
-from nextword.training.resume import unreadable_weights
-from nextword.training.train import TrainingOutcome
+from nextword.training.outcome import TrainingOutcome
+from nextword.training.resume import weights_problem
 
 if TYPE_CHECKING:
     from nextword.tasks import Task
 
 logger = logging.getLogger(__name__)
-
-CLAIM = "compare.json"
-MAY_GROW = ("methods", "seeds")
-"""Parts of a comparison that a later call may add to: the finished runs stay what they are."""
 
 
 class ComparisonFolder:
@@ -105,12 +101,12 @@ class ComparisonFolder:
             raise ValueError(f"{self.path} is a file; --out names a folder")
         path = self.path / CLAIM
         if not path.exists():
-            if self.path.is_dir() and any(found.name not in LOCK_FILES for found in self.path.iterdir()):
+            if self.path.is_dir() and any(file.name not in LOCK_FILES for file in self.path.iterdir()):
                 raise ValueError(f"{self.path} is not empty and holds no comparison; choose another folder (--out)")
         elif self._has_begun():
             wanted = _fingerprint(config, task)
-            found = self._with_results(_read_claim(path))
-            different = _differences(found, wanted, {f"task_settings.{key}" for key in task.may_change})
+            found = self._with_results(read_claim(path))
+            different = differences(found, wanted, {f"task_settings.{key}" for key in task.may_change})
             if different:
                 raise ValueError(
                     f"{self.path} belongs to another comparison:\n"
@@ -176,7 +172,7 @@ class ComparisonFolder:
             return None
         try:
             outcome = TrainingOutcome.load(path)
-            problem = unreadable_weights(folder / "model")
+            problem = weights_problem(folder / "model")
         except ValueError as error:
             problem = str(error)
         if problem is None:
@@ -205,69 +201,17 @@ class ComparisonFolder:
 
 
 def _fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
-    settings = getattr(task, "config", None)
     return {
         "task": config.task,
         "task_version": task.version,
-        "task_settings": plain(settings) if settings is not None else config.task_settings,
-        "files": task.describe(),
+        "task_settings": plain(task.config),
+        "files": task.data.describe(),
         "start": plain(config.start),
         "training": config.training,
         "second_training": config.second_training,
         "methods": {method.title: plain(method) for method in config.methods},
         "seeds": {str(seed): seed for seed in config.seeds},
     }
-
-
-def _read_claim(path: Path) -> dict[str, Any]:
-    try:
-        claim = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
-        raise ValueError(
-            f"{path} cannot be read ({problem}); choose another folder (--out) or delete this one"
-        ) from None
-    if not isinstance(claim, dict):
-        raise ValueError(f"{path} is not what a comparison writes; choose another folder (--out) or delete this one")
-    return claim
-
-
-def _differences(found: dict[str, Any], wanted: dict[str, Any], free: Set[str]) -> list[str]:
-    before, now = _flat(_with_later_settings(found)), _flat(json.loads(json.dumps(wanted)))
-    lines = []
-    for key in sorted({*before, *now} - {"nextword"} - free):
-        added = key not in before and key.split(".")[0] in MAY_GROW
-        if before.get(key) == now.get(key) or (added and _new_entry(key, found)):
-            continue
-        lines.append(f"{key}: {_shown(before, key)} there, {_shown(now, key)} asked for")
-    return lines
-
-
-def _with_later_settings(claim: dict[str, Any]) -> dict[str, Any]:
-    """A claim whose methods have the settings that there were not yet when it was written, as they were then."""
-    defaults = plain(Method(head="softmax"))
-    methods = claim.get("methods")
-    if not isinstance(methods, dict):
-        return claim
-    return {**claim, "methods": {title: {**defaults, **method} for title, method in methods.items()}}
-
-
-def _new_entry(key: str, found: dict[str, Any]) -> bool:
-    """Whether ``methods.<title>...`` belongs to a method (or seed) that was not there before."""
-    part = key.split(".")[0]
-    return not any(key == f"{part}.{name}" or key.startswith(f"{part}.{name}.") for name in found.get(part, {}))
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(value, dict) or not value:
-        return {prefix: value} if value != {} else {}
-    flat: dict[str, Any] = {}
-    for key, inner in value.items():
-        flat |= _flat(inner, f"{prefix}.{key}" if prefix else str(key))
-    return flat
-
-
-def _shown(values: dict[str, Any], key: str) -> str:
-    return json.dumps(values[key]) if key in values else "nothing"
 
 
 def _unused(path: Path) -> Path:

@@ -31,7 +31,7 @@ CORPUS = "corpus"
 """Setting of a metric that names a text to count instead."""
 
 
-class KeptTexts(Record):
+class MeasuredTexts(Record):
     """What was measured of the texts of one decoding, and of which files with which settings."""
 
     key: str
@@ -42,9 +42,9 @@ class KeptTexts(Record):
 
 def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
     """Raises ValueError where the texts could not be measured, before anything is trained."""
-    texts = task.texts()
-    if texts is None:
+    if task.writes is None:
         return
+    texts = task.writes.texts
     if any(method.title == HUMAN for method in methods):
         raise ValueError(f"a method is called '{HUMAN}', which is the row of people's texts; give it another label")
     expect_test_data(task, texts)
@@ -57,21 +57,21 @@ def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
     """What is measured of the texts of all runs, by title of the decoding; systems are methods, their files seeds."""
-    texts = setting.task.texts()
-    if texts is None or not records:
+    if setting.task.writes is None or not records:
         return {}
+    texts = setting.task.writes.texts
     return {
-        decoding.title: _measured(decoding.title, _config(texts, decoding.title, setting, records), setting, command)
-        for decoding in texts.decodings
+        one.title: _measure(one.title, _evaluate_config(texts, one.title, setting, records), setting, command)
+        for one in texts.decodings
     }
 
 
-def _config(texts: Texts, title: str, setting: Setting, records: Sequence[RunRecord]) -> EvaluateConfig:
+def _evaluate_config(texts: Texts, title: str, setting: Setting, records: Sequence[RunRecord]) -> EvaluateConfig:
     systems: dict[str, list[str]] = {}
     for record in records:
         systems.setdefault(record.method, []).append(str(setting.folder.path / record.samples[title]))
     ordered = {
-        method.title: systems[method.title] if method.trained else _different(systems[method.title])
+        method.title: systems[method.title] if method.trained else _distinct_files(systems[method.title])
         for method in setting.config.methods
         if method.title in systems  # all of its runs may have failed
     }
@@ -79,18 +79,18 @@ def _config(texts: Texts, title: str, setting: Setting, records: Sequence[RunRec
     special = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id} - {None}
     return EvaluateConfig(
         systems=ordered,
-        metrics=[_filled(one, setting.start) for one in texts.metrics],
+        metrics=[_with_counts_files(one, setting.start) for one in texts.metrics],
         special=sorted(special),
         wins=None if texts.wins is None else list(texts.wins),
     )
 
 
-def _different(files: Sequence[str]) -> list[str]:
+def _distinct_files(files: Sequence[str]) -> list[str]:
     """Files without those that hold the same as an earlier one: what nobody trained says the same with every seed."""
     return list({Path(file).read_bytes(): file for file in reversed(files)}.values())[::-1]
 
 
-def _filled(metric: str | dict[str, Any], start: CommonStart) -> str | dict[str, Any]:
+def _with_counts_files(metric: str | dict[str, Any], start: CommonStart) -> str | dict[str, Any]:
     """The metric with the counts of the training text, where it goes by counts and names none, or of the test text."""
     config = parse_metric(metric)
     if asks_for_test_data(metric):
@@ -101,23 +101,23 @@ def _filled(metric: str | dict[str, Any], start: CommonStart) -> str | dict[str,
     return metric
 
 
-def _measured(title: str, config: EvaluateConfig, setting: Setting, command: str) -> EvaluationResults:
+def _measure(title: str, config: EvaluateConfig, setting: Setting, command: str) -> EvaluationResults:
     path, key = setting.folder.texts / f"{slug(title)}.json", _key(config, setting)
-    kept = _kept(path)
-    if kept is not None and kept.key == key:
-        return kept.results
+    earlier = _stored(path)
+    if earlier is not None and earlier.key == key:
+        return earlier.results
     with setting.stages("texts", title) as advanced:
-        results = evaluate(config, _Share(config, setting.task.texts(), advanced), command)
-    results = results.model_copy(update={"settings": _portable(results.settings, setting.folder)})
-    KeptTexts(key=key, results=results).save(path)
+        results = evaluate(config, _Share(config, advanced), command)
+    results = results.model_copy(update={"settings": _with_relative_paths(results.settings, setting.folder)})
+    MeasuredTexts(key=key, results=results).save(path)
     return results
 
 
-def _kept(path: Path) -> KeptTexts | None:
+def _stored(path: Path) -> MeasuredTexts | None:
     if not path.exists():
         return None
     try:
-        return KeptTexts.load(path)
+        return MeasuredTexts.load(path)
     except ValueError as problem:
         logger.warning("%s; the texts are measured again", problem)
         return None
@@ -127,9 +127,9 @@ def _key(config: EvaluateConfig, setting: Setting) -> str:
     files = [Path(file) for paths in config.systems.values() for file in paths]
     counts = [path for path in (setting.start.counts, setting.start.test_counts) if path is not None]
     sums = [_sha256(file) for file in [*files, *counts]]
-    settings = _portable(config.model_dump(mode="json"), setting.folder)
-    asked = json.dumps([nextword.__version__, settings, sums], sort_keys=True)
-    return hashlib.sha256(asked.encode()).hexdigest()
+    settings = _with_relative_paths(config.model_dump(mode="json"), setting.folder)
+    content = json.dumps([nextword.__version__, settings, sums], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:
@@ -137,12 +137,12 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _portable(value: Any, folder: ComparisonFolder) -> Any:
+def _with_relative_paths(value: Any, folder: ComparisonFolder) -> Any:
     """Settings with paths relative to ``results.json``."""
     if isinstance(value, dict):
-        return {key: _portable(inner, folder) for key, inner in value.items()}
+        return {key: _with_relative_paths(inner, folder) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_portable(inner, folder) for inner in value]
+        return [_with_relative_paths(inner, folder) for inner in value]
     inside = f"{folder.path}/"
     return value.removeprefix(inside) if isinstance(value, str) else value
 
@@ -153,10 +153,10 @@ class _Share:
     Half of the way is reading samples, half is computing the metrics of each file and of people.
     """
 
-    def __init__(self, config: EvaluateConfig, texts: Texts | None, advanced: Callable[[float], None]) -> None:
+    def __init__(self, config: EvaluateConfig, advanced: Callable[[float], None]) -> None:
         files = [file for paths in config.systems.values() for file in paths]
-        self._samples = sum(_lines(Path(file)) for file in files)
-        self._results = (len(files) + 1) * (len(texts.metrics) if texts else 1)
+        self._samples = sum(_line_count(Path(file)) for file in files)
+        self._results = (len(files) + 1) * len(config.metrics)
         self._read = self._done = 0
         self._advanced = advanced
 
@@ -169,6 +169,6 @@ class _Share:
         self._advanced(min(share / 2, 1.0))
 
 
-def _lines(path: Path) -> int:
+def _line_count(path: Path) -> int:
     with path.open("rb") as file:
         return sum(1 for _ in file)

@@ -184,9 +184,9 @@ class Method(Settings):
         conditioner = f" with {self.conditioner_spec}" if self.conditioner else ""
         conditioner += f" {_short_hash(self.conditioner)}" if isinstance(self.conditioner, dict) else ""
         scratch = " scratch" if self.from_scratch else ""
-        own = f" own {_short_hash(self.training)}" if self.training else "" if self.trained else " untrained"
+        training = f" own {_short_hash(self.training)}" if self.training else "" if self.trained else " untrained"
         objective = re.sub(r"(?<!\d)\.(?=\d)", "0.", self.objective)  # a rate of .1 is not one of 1
-        first = slug(f"{self.trained_as or self.spec}{table} {objective}{conditioner}{scratch}{own}")
+        first = slug(f"{self.trained_as or self.spec}{table} {objective}{conditioner}{scratch}{training}")
         if self.then is None:
             return (first,)
         return (first, f"{first}--then-{slug(self.then.objective)}-{_short_hash(self.then.model_dump())}")

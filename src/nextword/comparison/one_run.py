@@ -16,15 +16,16 @@ from nextword.comparison.common_start import CommonStart
 from nextword.comparison.config import CompareConfig, plain
 from nextword.comparison.folder import ComparisonFolder
 from nextword.comparison.method import TEST_TIME_OBJECTIVE, Method
+from nextword.comparison.progress import StageReporter
 from nextword.comparison.stage_settings import stage_settings
-from nextword.comparison.stages import Stages
 from nextword.conditioning.parts.encoder import fingerprint
 from nextword.pretrained import load_tokenizer
 from nextword.records import Cost, Evaluation, Record, RunRecord
 from nextword.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable
+from nextword.training.outcome import TrainingOutcome
 from nextword.training.settings import TrainingSettings
-from nextword.training.train import TrainingOutcome, train
-from nextword.training.trainable import with_own_rates
+from nextword.training.train import train
+from nextword.training.trainable import with_applicable_rates
 
 if TYPE_CHECKING:
     from nextword.tasks import Task
@@ -77,19 +78,19 @@ class Setting:
     folder: ComparisonFolder
     start: CommonStart
     settings: TrainingSettings
-    stages: Stages
+    stages: StageReporter
     encoded: dict[str, EncodedTexts | None] = field(default_factory=dict)
     """States of the auxiliary texts by encoder, shared by all runs; None: too many to keep."""
 
     @cached_property
     def training(self) -> Any:
         """Training data, tokenised once."""
-        return self.task.training(self.start.tokenizer)
+        return self.task.data.training(self.start.tokenizer)
 
     @cached_property
     def validation(self) -> Any:
         """Validation data."""
-        return self.task.validation(self.start.tokenizer)
+        return self.task.data.validation(self.start.tokenizer)
 
 
 def carry_out(run: Run, setting: Setting) -> RunRecord:
@@ -98,11 +99,11 @@ def carry_out(run: Run, setting: Setting) -> RunRecord:
     outcome = folder.trained_outcome(folder.trained(method, run.seed))
     if outcome is None:
         folder.forget(method, run.seed)  # another training may give another model
-        outcome = _trained(run, setting)
-    model = _measurable(run, setting)
+        outcome = _train_stages(run, setting)
+    model = _load_trained(run, setting)
     set_seed(run.seed)
-    measured = _measured(run, setting, model)
-    samples = _written(run, setting, model)
+    measured = _measure(run, setting, model)
+    samples = _write_missing_texts(run, setting, model)
     record = _record(run, setting, outcome, measured).model_copy(
         update={"samples": samples, "facts": model.next_word_head.facts()}
     )
@@ -111,31 +112,31 @@ def carry_out(run: Run, setting: Setting) -> RunRecord:
     return record
 
 
-def _trained(run: Run, setting: Setting) -> TrainingOutcome:
+def _train_stages(run: Run, setting: Setting) -> TrainingOutcome:
     """The outcome of the last stage, before which the first is done where no method has done it yet."""
     method = run.method
     first, *second = setting.folder.stages(method, run.seed)
     settings = stage_settings(method, setting.settings, setting.config)
 
-    def new() -> Any:
+    def from_the_start() -> Any:
         return setting.start.attached(method, run.seed)
 
     before = setting.folder.trained_outcome(first)
     if before is None and not method.trained:
-        return _as_it_is(setting, first, new())
+        return _save_untrained(setting, first, from_the_start())
     if before is None:
-        before = _train(run, setting, first, settings[0], new)
+        before = _train_stage(run, setting, first, settings[0], from_the_start)
     if method.then is None:
         return before
     objective = method.then.objective
 
-    def again() -> Any:
+    def with_second_objective() -> Any:
         return nw.load(first / "model", objective=objective).train()
 
-    return _train(run, setting, second[0], settings[1], again, before)
+    return _train_stage(run, setting, second[0], settings[1], with_second_objective, before)
 
 
-def _train(
+def _train_stage(
     run: Run,
     setting: Setting,
     place: Path,
@@ -146,12 +147,12 @@ def _train(
     """Trains what ``make`` gives and saves it in ``place``; the outcome counts the stage ``before`` too."""
     seed = run.seed if before is None else (run.seed + SECOND) % 2**32
     model = make()
-    encoded = _encoded(setting, model, with_validation=settings.evaluate_every is not None)
+    encoded = _encoded_texts(setting, model, with_validation=settings.evaluate_every is not None)
     with setting.stages(run.name, "training" if before is None else "second training") as advanced:
         outcome = train(
             model.train(),
             setting.training,
-            with_own_rates(settings, model),
+            with_applicable_rates(settings, model),
             seed=seed,
             folder=place,
             validation=setting.validation if settings.evaluate_every else None,
@@ -164,7 +165,7 @@ def _train(
     return outcome
 
 
-def _as_it_is(setting: Setting, place: Path, model: Any) -> TrainingOutcome:
+def _save_untrained(setting: Setting, place: Path, model: Any) -> TrainingOutcome:
     """A model that nobody trains, saved like the others."""
     parameters = sum(parameter.numel() for parameter in model.parameters())
     outcome = TrainingOutcome(curve=[], cost=Cost(parameters=parameters, trained_parameters=0))
@@ -180,7 +181,7 @@ def _save(setting: Setting, place: Path, model: Any, outcome: TrainingOutcome) -
     outcome.save(place / "outcome.json")
 
 
-def _encoded(setting: Setting, model: Any, *, with_validation: bool) -> EncodedTexts | None:
+def _encoded_texts(setting: Setting, model: Any, *, with_validation: bool) -> EncodedTexts | None:
     """What the model's encoder makes of the auxiliary texts, where it makes the same of them all through training."""
     if not is_encodable(model):
         return None
@@ -193,7 +194,7 @@ def _encoded(setting: Setting, model: Any, *, with_validation: bool) -> EncodedT
     return setting.encoded[key]
 
 
-def _measurable(run: Run, setting: Setting) -> Any:
+def _load_trained(run: Run, setting: Setting) -> Any:
     """The saved model, so that a user who loads the folder gets this very one."""
     method = run.method
     model: Any = nw.load(setting.folder.trained(method, run.seed) / "model")
@@ -204,10 +205,10 @@ def _measurable(run: Run, setting: Setting) -> Any:
     return model.eval()
 
 
-def _measured(run: Run, setting: Setting, model: Any) -> Measured:
+def _measure(run: Run, setting: Setting, model: Any) -> Measured:
     """The task's measurements; the model is left with what was tuned."""
-    method, kept = run.method, setting.folder.measured(run.method, run.seed)
-    measured = _kept(kept)
+    method, path = run.method, setting.folder.measured(run.method, run.seed)
+    measured = _stored(path)
     if measured is not None:
         if measured.tuned:
             model.configure_head(**measured.tuned)
@@ -215,36 +216,34 @@ def _measured(run: Run, setting: Setting, model: Any) -> Measured:
     tuned: dict[str, float | None] = {}
     if method.is_tuned:
         with setting.stages(run.name, "tuning"):
-            tuned = setting.task.tune(model, setting.start.tokenizer)
+            tuned = setting.task.measures.tune(model, setting.start.tokenizer)
     with setting.stages(run.name, "evaluation") as advanced, torch.no_grad():
-        evaluation = setting.task.evaluate(model, setting.start.tokenizer, advanced)
+        evaluation = setting.task.measures.evaluate(model, setting.start.tokenizer, advanced)
     evaluation = evaluation.finite().model_copy(update={"tuned": {**evaluation.tuned, **tuned}})
     measured = Measured(evaluation=evaluation, tuned=tuned)
-    if setting.task.texts() is not None:
+    if setting.task.writes is not None:
         setting.folder.forget(method, run.seed)  # texts that were not written after this measurement
-        measured.save(kept)
+        measured.save(path)
     return measured
 
 
-def _kept(path: Path) -> Measured | None:
+def _stored(path: Path) -> Measured | None:
     try:
         return Measured.load(path)
     except ValueError:
         return None  # not there, or of another version
 
 
-def _written(run: Run, setting: Setting, model: Any) -> dict[str, str]:
+def _write_missing_texts(run: Run, setting: Setting, model: Any) -> dict[str, str]:
     """The samples files of the run by decoding, written where they are missing."""
-    texts, folder = setting.task.texts(), setting.folder
-    if texts is None:
+    writes, folder = setting.task.writes, setting.folder
+    if writes is None:
         return {}
-    files = {folder.samples(run.method, run.seed, decoding.title): decoding for decoding in texts.decodings}
+    files = {folder.samples(run.method, run.seed, decoding.title): decoding for decoding in writes.texts.decodings}
     missing = {path: decoding for path, decoding in files.items() if not path.exists()}
     if missing:
         with setting.stages(run.name, "texts") as advanced, torch.no_grad():
-            setting.task.write(
-                model, setting.start.tokenizer, missing, run.seed, run.method.generation, progress=advanced
-            )
+            writes.write(model, setting.start.tokenizer, missing, run.seed, run.method.generation, progress=advanced)
     return {decoding.title: folder.relative(path) for path, decoding in files.items()}
 
 

@@ -20,7 +20,7 @@ from nextword.registry import did_you_mean
 from nextword.training.adapters import expect_peft
 from nextword.training.learning_rates import GROUPS
 from nextword.training.settings import TrainingSettings, merged
-from nextword.training.trainable import trained_parts
+from nextword.training.trainable import trained_group_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 def common_settings(config: CompareConfig, task: Task) -> TrainingSettings:
     """The training settings that all methods have in common."""
-    return merged(task.training_defaults(), config.training, "training")
+    return merged(task.training_defaults, config.training, "training")
 
 
 def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
@@ -60,7 +60,7 @@ def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
     conditioned = next((method for method in methods if method.conditioner is not None), None)
     if conditioned is None:
         return None
-    encoder = task.encoder()
+    encoder = task.data.encoder()
     if encoder is None:
         raise ValueError(
             f"method '{conditioned.title}': conditioner: the data of task '{task.name}' has no auxiliary text "
@@ -82,10 +82,10 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
         stages = stage_settings(method, common, config)
         try:
             for number, objective in enumerate(method.objectives):
-                model = built(copy.deepcopy(backbone), method, objective, encoder, counts)
+                model = build_method(copy.deepcopy(backbone), method, objective, encoder, counts)
                 for settings in stages[number : number + 1]:
                     asked |= settings.learning_rates.keys()
-                    trained |= dict.fromkeys(trained_parts(model, settings))
+                    trained |= dict.fromkeys(trained_group_names(model, settings))
             if method.trained_as:
                 model = nw.attach(model, with_counts(method.head, counts), TEST_TIME_OBJECTIVE)
             if method.generation:
@@ -99,7 +99,9 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
         logger.warning("training.learning_rates.%s has no effect: no method here trains that part", name)
 
 
-def built(backbone: PreTrainedModel, method: Method, objective: str, encoder: str | None, counts: Path | None) -> Any:
+def build_method(
+    backbone: PreTrainedModel, method: Method, objective: str, encoder: str | None, counts: Path | None
+) -> Any:
     """A method's model as one stage of its training begins, on this backbone.
 
     Args:
@@ -120,14 +122,14 @@ def built(backbone: PreTrainedModel, method: Method, objective: str, encoder: st
 
 def _check_generation(model: Any, method: Method, task: Task) -> None:
     """Writes two tokens, since generate alone knows which arguments it takes."""
-    if task.texts() is None:
+    if task.writes is None:
         raise ValueError("generation: this task has the methods write no texts")
     prompt = torch.zeros(1, 1, dtype=torch.long)
-    given = {"attention_mask": prompt + 1}
+    arguments = {"attention_mask": prompt + 1}
     if method.conditioner is not None:
-        given |= {"aux_input_ids": prompt, "aux_attention_mask": prompt + 1}
-        given |= {"source_ids": prompt, "source_places": prompt} if model.next_word_head.reads_source else {}
+        arguments |= {"aux_input_ids": prompt, "aux_attention_mask": prompt + 1}
+        arguments |= {"source_ids": prompt, "source_places": prompt} if model.next_word_head.reads_source else {}
     try:
-        model.eval().generate(prompt, **given, max_new_tokens=2, **method.generation)
+        model.eval().generate(prompt, **arguments, max_new_tokens=2, **method.generation)
     except (TypeError, ValueError) as problem:
         raise ValueError(f"generation: {problem}") from problem

@@ -1,13 +1,16 @@
-"""What a comparison tells whoever is watching it."""
+"""What a comparison tells whoever is watching it, stage by stage."""
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from nextword.records import FailedRun, RunRecord
 
 
-class Progress(Protocol):
+class ComparisonWatcher(Protocol):
     """Told about each step of a comparison, in the order in which they happen."""
 
     def planned(self, runs: int, finished: int) -> None:
@@ -29,7 +32,7 @@ class Progress(Protocol):
         """A run ended with an error; the comparison goes on without it."""
 
 
-class Silent:
+class SilentWatcher:
     """Nobody is watching."""
 
     def planned(self, runs: int, finished: int) -> None:
@@ -49,3 +52,18 @@ class Silent:
 
     def failed(self, run: FailedRun) -> None:
         """Says nothing."""
+
+
+class StageReporter:
+    """``with stages("softmax, seed 0", "training") as advanced`` brackets one stage."""
+
+    def __init__(self, progress: ComparisonWatcher) -> None:
+        self.progress = progress
+
+    @contextlib.contextmanager
+    def __call__(self, name: str, stage: str) -> Iterator[Callable[[float], None]]:
+        """Says that a stage begins, hands out the function that says how far it is, and says that it ended."""
+        began = time.perf_counter()
+        self.progress.began(name, stage)
+        yield self.progress.advanced
+        self.progress.ended(name, stage, time.perf_counter() - began)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from nextword.comparison.one_run import Setting
-from nextword.decoding.continuations import decoded
+from nextword.decoding.samples_files import decoded
 from nextword.evaluation.all_systems import HUMAN
 from nextword.frequency import TokenCounts
 from nextword.metrics.frequency_groups import NAMES, frequency_groups
@@ -21,7 +21,7 @@ from nextword.records import WITH_PROMPT, RunRecord, Span, WrittenExample, Writt
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-CUT = "\N{REPLACEMENT CHARACTER}"
+HALF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
@@ -30,20 +30,21 @@ def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[Wri
     Where the methods wrote so both without and with a prompt, both are shown. Which prompts these are does not depend
     on what was written.
     """
-    texts = setting.task.texts()
-    if texts is None or not texts.examples or setting.start.counts is None:
+    writes = setting.task.writes
+    if writes is None or not writes.texts.examples or setting.start.counts is None:
         return []
+    texts = writes.texts
     way = next((one for one in texts.decodings if one.is_sampled), texts.decodings[0]).title.removesuffix(WITH_PROMPT)
     titles = {one.title for one in texts.decodings}
     seed = setting.config.seeds[0]
     first = [record for record in records if record.seed == seed]
     rare = frequency_groups(TokenCounts.load(setting.start.counts).counts) == len(NAMES) - 1
     tokenizer = setting.start.tokenizer
-    found = []
+    examples = []
     for decoding in (title for title in (way, way + WITH_PROMPT) if title in titles):
-        samples = [_first(setting.folder.path / record.samples[decoding], texts.examples) for record in first]
-        found += _examples(decoding, first, samples, rare, tokenizer)
-    return found
+        samples = [_first_lines(setting.folder.path / record.samples[decoding], texts.examples) for record in first]
+        examples += _examples(decoding, first, samples, rare, tokenizer)
+    return examples
 
 
 def _examples(
@@ -54,24 +55,24 @@ def _examples(
     tokenizer: PreTrainedTokenizerBase,
 ) -> list[WrittenExample]:
     """The first prompts with what people and every run wrote; ``samples`` has the lines of each run."""
-    found = []
+    examples = []
     for lines in zip(*samples, strict=True):
-        human = marked(HUMAN, lines[0]["reference_token_ids"][0], rare, tokenizer)
+        human = marked_text(HUMAN, lines[0]["reference_token_ids"][0], rare, tokenizer)
         methods = [
-            marked(record.method, line["token_ids"], rare, tokenizer)
+            marked_text(record.method, line["token_ids"], rare, tokenizer)
             for record, line in zip(records, lines, strict=True)
         ]
         prompt, seed = lines[0]["prompt"], records[0].seed
-        found.append(WrittenExample(prompt=prompt, decoding=decoding, seed=seed, texts=[human, *methods]))
-    return found
+        examples.append(WrittenExample(prompt=prompt, decoding=decoding, seed=seed, texts=[human, *methods]))
+    return examples
 
 
-def _first(path: Path, count: int) -> list[dict[str, Any]]:
+def _first_lines(path: Path, count: int) -> list[dict[str, Any]]:
     with path.open(encoding="utf-8") as file:
         return [json.loads(line) for line in itertools.islice(file, count)]
 
 
-def marked(
+def marked_text(
     author: str, ids: Sequence[int], rare: Bool[np.ndarray, "V"], tokenizer: PreTrainedTokenizerBase
 ) -> WrittenText:
     """A text in stretches of very rare and of other tokens.
@@ -98,12 +99,12 @@ def _pieces(ids: Sequence[int], is_rare: Sequence[bool], tokenizer: PreTrainedTo
     Longer and longer beginnings are decoded, since a token's text may depend on what stands before it.
     """
     whole = decoded(tokenizer, ids)
-    found: list[tuple[str, bool]] = []
+    pieces: list[tuple[str, bool]] = []
     begin, written = 0, ""
     for end in range(1, len(ids) + 1):
         text = whole if end == len(ids) else decoded(tokenizer, ids[:end])
-        if end < len(ids) and (text.endswith(CUT) or not whole.startswith(text)):
+        if end < len(ids) and (text.endswith(HALF_CHARACTER) or not whole.startswith(text)):
             continue
-        found.append((text[len(written) :], any(is_rare[begin:end])))
+        pieces.append((text[len(written) :], any(is_rare[begin:end])))
         begin, written = end, text
-    return [(text, rare) for text, rare in found if text]
+    return [(text, rare) for text, rare in pieces if text]

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from nextword.config import SpecSettings
 from nextword.distribution import Vocabulary
 from nextword.heads import Dimensions
 from nextword.registry import Registry
+from nextword.specs import SpecSettings
 
 _SPREAD = 0.02
 """Standard deviation of new weights that start at random, as that of GPT-2's."""
@@ -46,6 +46,21 @@ class ConditionerConfig(SpecSettings):
     def is_published(self) -> bool:
         """Whether start and training are those of the paper's own model."""
         return bool(self.published) and all(getattr(self, name) == value for name, value in self.published.items())
+
+    @classmethod
+    def from_spec(cls, arguments: list[str]) -> dict[str, Any]:
+        """A conditioner's own settings, and those of its paper where ``published`` is among the arguments."""
+        own = [argument for argument in arguments if argument != PUBLISHED]
+        settings = cls.from_arguments(own)
+        if len(own) == len(arguments):
+            return settings
+        if not cls.published:
+            raise ValueError(f"'{PUBLISHED}' asks for a paper's own model, and this conditioner is from no paper")
+        return {**settings, **cls.published}
+
+    def spec_arguments(self) -> list[str]:
+        """The conditioner's own arguments, and ``published``."""
+        return [*self.arguments(), *([PUBLISHED] if self.is_published else [])]
 
 
 class OutputProjection(nn.Linear):
@@ -171,5 +186,5 @@ def _discard(layer: Any) -> None:
         nn.init.zeros_(layer.bias)
 
 
-registry: Registry[type[Conditioner]] = Registry("conditioner")
+registry: Registry[type[Conditioner]] = Registry("conditioner", Conditioner)
 """All conditioners by name."""

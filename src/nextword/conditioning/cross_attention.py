@@ -51,7 +51,9 @@ class CrossAttentionConfig(ConditionerConfig):
         if not arguments:
             return {}
         if len(arguments) > 1 or not (arguments[0].isdecimal() and int(arguments[0])):
-            raise ValueError(f"it is followed by a number of last layers such as bergpt:2, not {','.join(arguments)!r}")
+            raise ValueError(
+                f"must be followed by a number of last layers such as bergpt:2 ({','.join(arguments)!r} given)"
+            )
         return {"last": int(arguments[0])}
 
     def arguments(self) -> list[str]:
@@ -65,11 +67,15 @@ class CrossAttentionConfig(ConditionerConfig):
             ValueError: There are no such layers, or one is given twice.
         """
         if self.layers is None and self.last > count:
-            raise ValueError(f"conditioner.last: {self.last} layers asked of a decoder of {count}")
+            raise ValueError(
+                f"conditioner.last: must be at most {count}, the layers of the decoder ({self.last} given)"
+            )
         wanted = range(count - self.last, count) if self.layers is None else self.layers
         wrong = [number for number in wanted if not -count <= number < count]
         if wrong:
-            raise ValueError(f"conditioner.layers: layer {wrong[0]} asked of a decoder with layers 0 to {count - 1}")
+            raise ValueError(
+                f"conditioner.layers: must be among the decoder's layers 0 to {count - 1} ({wrong[0]} given)"
+            )
         found = sorted({number % count for number in wanted})
         if len(found) < len(wanted):
             raise ValueError(f"conditioner.layers: {list(wanted)} names a layer twice")

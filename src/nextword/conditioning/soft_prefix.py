@@ -32,7 +32,9 @@ class SoftPrefixConfig(ConditionerConfig):
         if not arguments:
             return {}
         if len(arguments) > 1 or not (arguments[0].isdecimal() and int(arguments[0])):
-            raise ValueError(f"it is followed by a number of vectors such as prefix:8, not {','.join(arguments)!r}")
+            raise ValueError(
+                f"must be followed by a number of vectors such as prefix:8 ({','.join(arguments)!r} given)"
+            )
         return {"length": int(arguments[0])}
 
     def arguments(self) -> list[str]:

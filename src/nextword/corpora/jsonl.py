@@ -100,7 +100,7 @@ def _object(line: str, place: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as fault:
         raise ValueError(f"{place}: {fault}") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{place}: holds {line.strip()[:40]}, expected a JSON object on each line")
+        raise ValueError(f"{place}: must be a JSON object ({line.strip()[:40]} given)")
     return content
 
 

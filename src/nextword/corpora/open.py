@@ -279,8 +279,8 @@ def _span(path: Path, begin: int, end: int) -> str:
 def _of_rows(rows: Any, text_column: str | int, source: str, where: str, identity: str) -> Corpus:
     names = getattr(rows, "column_names", None)
     if isinstance(names, dict) or not hasattr(rows, "map"):
-        kind = f"splits {', '.join(names)}; give one of them" if isinstance(names, dict) else type(rows).__name__
-        raise ValueError(f"{where}: a path, a name on the hub or one data set, got {kind}")
+        kind = f"splits {', '.join(names)}" if isinstance(names, dict) else type(rows).__name__
+        raise ValueError(f"{where}: must be a path, a name on the hub or one data set ({kind} given)")
     if names is None:  # a stream that says nothing of its columns before it is read
         first = _read(lambda: next(iter(rows), None), where)
         if first is None:

@@ -243,7 +243,7 @@ def _text(row: dict[str, Any], name: str, at: str, setting: str) -> str:
         raise ValueError(f"{at}: no field '{name}'; its fields are {', '.join(row) or 'none'}. Choose with {setting}.")
     value = row[name]
     if not isinstance(value, str):
-        raise ValueError(f"{at}: field '{name}' holds {json.dumps(value)[:40]}, expected text. Choose with {setting}.")
+        raise ValueError(f"{at}: field '{name}' must be text ({json.dumps(value)[:40]} given). Choose with {setting}.")
     return value
 
 

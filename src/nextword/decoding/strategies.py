@@ -4,43 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from nextword.config import Settings, read_term
+from nextword.config import Settings
 from nextword.registry import did_you_mean
-
-
-class Writing(Protocol):
-    """One way to write texts, as far as a comparison must know it: what it is called, and whether it draws tokens."""
-
-    @property
-    def title(self) -> str:
-        """What a table calls it."""
-        ...
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether tokens are drawn, so that another seed writes another text."""
-        ...
-
-
-@dataclass(frozen=True)
-class Texts:
-    """What texts every method writes for a task, and how they are measured.
-
-    Attributes:
-        decodings: Ways to write, one samples file each; their titles tell them apart.
-        metrics: What is measured of them, as for ``nextword.evaluation``.
-        wins: Keys that vote in the table of wins; None: one of each metric.
-        examples: How many prompts a report shows with what everybody wrote.
-    """
-
-    decodings: tuple[Writing, ...]
-    metrics: tuple[str | dict[str, Any], ...]
-    wins: tuple[str, ...] | None
-    examples: int
+from nextword.specs import read_term
 
 
 class Decoding(Settings):
@@ -65,8 +35,8 @@ class Decoding(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _short_form(cls, given: Any) -> Any:
-        return _read(given) if isinstance(given, str) else given
+    def _short_form(cls, value: Any) -> Any:
+        return _read(value) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _of_one_kind(self) -> Self:
@@ -100,6 +70,32 @@ class Decoding(Settings):
             "top_p": 1.0 if self.top_p is None else self.top_p,
             "temperature": self.temperature,
         }
+
+
+@dataclass(frozen=True)
+class PromptedDecoding:
+    """One way to write, and which of a task's prompts it starts from.
+
+    >>> PromptedDecoding(Decoding(top_k=40), ", with prompt").title
+    'top-k 40, with prompt'
+
+    Attributes:
+        decoding: How tokens are chosen.
+        prompts: Names the prompts, as the end of a title; empty where a task has prompts of one kind.
+    """
+
+    decoding: Decoding
+    prompts: str = ""
+
+    @property
+    def title(self) -> str:
+        """What a table calls it."""
+        return f"{self.decoding.title}{self.prompts}"
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether tokens are drawn."""
+        return self.decoding.is_sampled
 
 
 def _greedy(arguments: list[str]) -> dict[str, Any]:

@@ -52,8 +52,8 @@ class ClassDraw:
         chosen = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
         chosen[rows] = self._drawn(left)
         self._tried[rows] = self._tried[rows].scatter(1, chosen[rows][:, None], True)
-        found = self._distribution.map(lambda own: own[rows.nonzero()[:, 0]]).within(chosen[rows])
-        return found.new_full((len(rows), found.shape[-1]), -torch.inf).index_put((rows,), found)
+        within = self._distribution.map(lambda tensor: tensor[rows.nonzero()[:, 0]]).within(chosen[rows])
+        return within.new_full((len(rows), within.shape[-1]), -torch.inf).index_put((rows,), within)
 
     def _drawn(self, log_class: Float[Tensor, "M C"]) -> Int[Tensor, "M"]:
         if not self.sample:

@@ -13,7 +13,8 @@ from torch import Tensor
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
-from nextword.functional.streamed.overwrite import overwrite
+from nextword.functional.streamed.inplace import overwrite_
+from nextword.functional.streamed.weight_gradient import SinglePass
 
 
 class Change(ABC):
@@ -21,19 +22,24 @@ class Change(ABC):
 
     @abstractmethod
     def scores_of(
-        self, vocabulary: Vocabulary, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]
+        self,
+        vocabulary: Vocabulary,
+        states: Float[Tensor, "B Q D"],
+        ids: Int[Tensor, "B K"],
+        single_pass: SinglePass | None = None,
     ) -> Float[Tensor, "B Q K"]:
         """The values that queries of the output embedding give to few tokens."""
 
     @abstractmethod
-    def write(
+    def write_(
         self,
         scores: Float[Tensor, "N V"],
         ids: Int[Tensor, "N K"],
         values: Float[Tensor, "N K"],
         present: Bool[Tensor, "N K"],
+        single_pass: SinglePass | None = None,
     ) -> Float[Tensor, "N V"]:
-        """The dense scores, changed in place."""
+        """Changes ``scores`` in place, and returns them."""
 
     @abstractmethod
     def gather(
@@ -52,20 +58,25 @@ class Replace(Change):
     """The value takes the score's place ("assign")."""
 
     def scores_of(
-        self, vocabulary: Vocabulary, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]
+        self,
+        vocabulary: Vocabulary,
+        states: Float[Tensor, "B Q D"],
+        ids: Int[Tensor, "B K"],
+        single_pass: SinglePass | None = None,
     ) -> Float[Tensor, "B Q K"]:
         """Scores as the vocabulary gives them."""
-        return vocabulary.scores_of(states, ids)
+        return vocabulary.scores_of(states, ids, single_pass)
 
-    def write(
+    def write_(
         self,
         scores: Float[Tensor, "N V"],
         ids: Int[Tensor, "N K"],
         values: Float[Tensor, "N K"],
         present: Bool[Tensor, "N K"],
+        single_pass: SinglePass | None = None,
     ) -> Float[Tensor, "N V"]:
         """The scores with the values in place of the old ones, which get no gradient."""
-        return overwrite(scores, ids, values, present)
+        return overwrite_(scores, ids, values, present, single_pass)
 
     def gather(
         self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
@@ -84,19 +95,24 @@ class Add(Change):
     """The value is added to the score ("add")."""
 
     def scores_of(
-        self, vocabulary: Vocabulary, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]
+        self,
+        vocabulary: Vocabulary,
+        states: Float[Tensor, "B Q D"],
+        ids: Int[Tensor, "B K"],
+        single_pass: SinglePass | None = None,
     ) -> Float[Tensor, "B Q K"]:
         """What the queries add to the scores of a zero query; a bias of the vocabulary stands in the score already."""
-        nothing = vocabulary.scores_of(states.new_zeros(states.shape[0], 1, states.shape[2]), ids)
+        of_zero = vocabulary.scores_of(states.new_zeros(states.shape[0], 1, states.shape[2]), ids, single_pass)
         # a token that the vocabulary rules out stays out
-        return (vocabulary.scores_of(states, ids) - nothing).masked_fill(nothing == -torch.inf, 0.0)
+        return (vocabulary.scores_of(states, ids, single_pass) - of_zero).masked_fill(of_zero == -torch.inf, 0.0)
 
-    def write(
+    def write_(
         self,
         scores: Float[Tensor, "N V"],
         ids: Int[Tensor, "N K"],
         values: Float[Tensor, "N K"],
         present: Bool[Tensor, "N K"],
+        single_pass: SinglePass | None = None,
     ) -> Float[Tensor, "N V"]:
         """The scores with the values added."""
         return scores.scatter_add_(1, ids, values.masked_fill(~present, 0.0).to(scores.dtype))
@@ -142,8 +158,10 @@ class Edit(ABC):
         """With ``change`` made to every tensor that has a row for each position."""
 
     @abstractmethod
-    def apply(self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary) -> tuple[Float[Tensor, "N V"], list[Touched]]:
-        """The scores, changed in place, and which tokens were changed, the latest change last."""
+    def apply_(
+        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: SinglePass | None = None
+    ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+        """Changes ``scores`` in place; returns them, and which tokens were changed, the latest change last."""
 
 
 @dataclass(frozen=True)
@@ -164,10 +182,13 @@ class OnWords(Edit):
         """With ``change`` made to the words as seen from each position."""
         return OnWords(self.source, self.words.map(change), self.change)
 
-    def apply(self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+    def apply_(
+        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: SinglePass | None = None
+    ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """All words at once."""
         ids, present = self.words.ids[self.words.row], self.words.visible
-        return self.change.write(scores, ids, self.words.scores, present), [Touched(self.source, ids, present)]
+        changed = self.change.write_(scores, ids, self.words.scores, present, single_pass)
+        return changed, [Touched(self.source, ids, present)]
 
 
 @dataclass(frozen=True)
@@ -194,12 +215,16 @@ class Rerank(Edit):
         """With ``change`` made to the queries."""
         return Rerank(change(self.queries), self.sizes, self.change, self.from_initial)
 
-    def apply(self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+    def apply_(
+        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: SinglePass | None = None
+    ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """All steps, and one write."""
         if self.sizes[0] > scores.shape[1]:
-            raise ValueError(f"reranker: {self.sizes[0]} candidates asked of a vocabulary of {scores.shape[1]} tokens")
+            raise ValueError(
+                f"reranker: must have at most {scores.shape[1]} candidates, the vocabulary ({self.sizes[0]} given)"
+            )
         initial, ids = scores.detach().topk(min(sum(self.sizes), scores.shape[1]))
-        rescored = at_least_float32(self.change.scores_of(vocabulary, self.queries, ids))
+        rescored = at_least_float32(self.change.scores_of(vocabulary, self.queries, ids, single_pass))
         values, present = torch.zeros_like(initial), torch.zeros_like(ids, dtype=torch.bool)
         touched = []
         for step, size in enumerate(self.sizes):
@@ -209,4 +234,4 @@ class Rerank(Edit):
             chosen = torch.zeros_like(present).scatter(1, columns, True)
             present = present | chosen
             touched.append(Touched(f"reranker {size}", ids, chosen))
-        return self.change.write(scores, ids, values, present), touched
+        return self.change.write_(scores, ids, values, present, single_pass), touched

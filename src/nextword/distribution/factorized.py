@@ -12,7 +12,8 @@ from nextword.distribution.next_token import NextToken
 from nextword.distribution.token_classes import TokenClasses
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.logspace import at_least_float32
-from nextword.functional.streamed.budget import concatenate_chunks
+from nextword.functional.streamed.recompute import concatenate_chunks
+from nextword.functional.streamed.weight_gradient import SinglePass
 
 
 class Factorized(NextToken):
@@ -60,14 +61,14 @@ class Factorized(NextToken):
     def log_softmax_class_mass(self) -> Float[Tensor, "N C"]:
         """Log of the probability that each class would have under one softmax over all tokens."""
         chunks = self._chunks()
-        mass = concatenate_chunks(lambda rows: self.map(lambda own: own[rows])._class_mass(), chunks)
+        mass = concatenate_chunks(lambda rows: self.map(lambda tensor: tensor[rows])._class_mass(), chunks)
         return mass.log_softmax(-1)
 
     def _class_mass(self) -> Float[Tensor, "N C"]:
         """Up to a constant of each row: relative to its peak, sums of large scores keep their digits."""
         scores = at_least_float32(self.vocabulary(self.states))
         scores = scores - scores.detach().amax(-1, keepdim=True)
-        return torch.stack([own.logsumexp(-1) for own in self._split(scores)], -1)
+        return torch.stack([of_class.logsumexp(-1) for of_class in self._split(scores)], -1)
 
     def _split(self, scores: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N _"], ...]:
         """The scores of each class."""
@@ -82,10 +83,10 @@ class Factorized(NextToken):
         if torch.compiler.is_compiling():  # a graph cannot let shapes depend on the classes
             outside = self.classes.token_class != chosen[:, None]
             return at_least_float32(self.vocabulary(self.states)).masked_fill(outside, -torch.inf).log_softmax(-1)
-        found = at_least_float32(self.states.new_empty(0)).new_full((len(self), self.vocab_size), -torch.inf)
+        within = at_least_float32(self.states.new_empty(0)).new_full((len(self), self.vocab_size), -torch.inf)
         for rows, members, log_probs in self._by_class(chosen):
-            found[rows[:, None], members] = log_probs
-        return found
+            within[rows[:, None], members] = log_probs
+        return within
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
         """One token a position needs the scores of its class only."""
@@ -97,7 +98,9 @@ class Factorized(NextToken):
     def _is_grouped(self, ids: Tensor) -> bool:
         return ids.shape[1] == 1 and not torch.compiler.is_compiling()
 
-    def _by_class(self, chosen: Int[Tensor, "N"]) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def _by_class(
+        self, chosen: Int[Tensor, "N"], single_pass: SinglePass | None = None
+    ) -> list[tuple[Tensor, Tensor, Tensor]]:
         """For every chosen class: its positions, its tokens, and the log-probabilities of these at those."""
         order = chosen.argsort(stable=True)
         counts = torch.bincount(chosen, minlength=self.classes.count).tolist()
@@ -106,11 +109,12 @@ class Factorized(NextToken):
             for rows, members in zip(torch.split(order, counts), self.classes.members, strict=True)
             if len(rows)
         ]
-        asked, members = [rows for rows, _ in groups], [ids for _, ids in groups]
-        scores = self.vocabulary.scores_of_groups([self.states[rows] for rows in asked], members, asked)
+        positions, members = [rows for rows, _ in groups], [ids for _, ids in groups]
+        states = [self.states[rows] for rows in positions]
+        scores = self.vocabulary.scores_of_groups(states, members, positions, single_pass)
         return [
-            (rows, members, at_least_float32(own).log_softmax(-1))
-            for (rows, members), own in zip(groups, scores, strict=True)
+            (rows, ids, at_least_float32(of_class).log_softmax(-1))
+            for (rows, ids), of_class in zip(groups, scores, strict=True)
         ]
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
@@ -120,23 +124,23 @@ class Factorized(NextToken):
             torch.split(self.log_class_probs(), 1, -1),
             strict=True,
         )
-        log_probs = torch.cat([own.log_softmax(-1) + of_class for own, of_class in by_class], -1)
+        log_probs = torch.cat([scores.log_softmax(-1) + of_class for scores, of_class in by_class], -1)
         return log_probs[:, self.classes.column]
 
-    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
         if not self._is_grouped(ids):
             return self._log_probs().gather(1, ids)
-        asked = ids[:, 0]
-        chosen = self.classes.token_class[asked]
+        tokens = ids[:, 0]
+        chosen = self.classes.token_class[tokens]
         of_class = self.log_class_probs().gather(1, chosen[:, None])
-        groups = self._by_class(chosen)
+        groups = self._by_class(chosen, single_pass)
         if not groups:
             return of_class
-        place = self.classes.place[asked]
+        place = self.classes.place[tokens]
         inside = torch.cat([log_probs.gather(1, place[rows, None]) for rows, _, log_probs in groups])
         rows = torch.cat([rows for rows, _, _ in groups])
         return of_class.index_add(0, rows, inside.to(of_class.dtype))
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
-        asked, classes = self._log_prob(ids), self.classes.token_class[ids]
-        return {f"class {c + 1}": asked.masked_fill(classes != c, -torch.inf) for c in range(self.classes.count)}
+        log_prob, classes = self._log_prob(ids), self.classes.token_class[ids]
+        return {f"class {c + 1}": log_prob.masked_fill(classes != c, -torch.inf) for c in range(self.classes.count)}

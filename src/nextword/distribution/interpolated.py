@@ -11,6 +11,7 @@ from torch import Tensor
 from nextword.distribution.next_token import NextToken
 from nextword.functional.entries import Entries
 from nextword.functional.logspace import log_add_exp
+from nextword.functional.streamed.weight_gradient import SinglePass
 
 
 class Interpolated(NextToken):
@@ -23,7 +24,7 @@ class Interpolated(NextToken):
         base: The generating distribution.
         attention: Stored tokens with their attention scores (any constant may be added to a row).
         log_gate: ``log g`` at each position.
-        log_rest: ``log (1 - g)`` at each position, given beside ``log_gate`` because neither can be had from the other
+        log_rest: ``log (1 - g)`` at each position, beside ``log_gate`` because neither can be had from the other
             without losing digits (from a logit x they are ``logsigmoid(x)`` and ``logsigmoid(-x)``).
         name: Name of the attention in ``sources``.
     """
@@ -68,10 +69,10 @@ class Interpolated(NextToken):
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
         generated = self.base._log_probs() + self.log_gate[:, None]
-        return self._attended().added_to(generated)
+        return self._attended().add_to_(generated)
 
-    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        generated = self.base._log_prob(ids) + self.log_gate[:, None]
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+        generated = self.base._log_prob(ids, single_pass) + self.log_gate[:, None]
         attended = self._attended().log_mass_of(ids, self.vocab_size)
         return log_add_exp(generated, attended.to(generated.dtype))
 

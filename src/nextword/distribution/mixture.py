@@ -11,6 +11,7 @@ from torch import Tensor
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.scores import in_one_product
 from nextword.functional.logspace import log_add_exp, logsumexp_finite
+from nextword.functional.streamed.weight_gradient import SinglePass
 
 
 class Mixture(NextToken):
@@ -23,7 +24,9 @@ class Mixture(NextToken):
 
     def __init__(self, parts: Sequence[NextToken], log_weights: Float[Tensor, "N K"]) -> None:
         if log_weights.shape[-1] != len(parts):
-            raise ValueError(f"{len(parts)} parts given with {log_weights.shape[-1]} weights a position")
+            raise ValueError(
+                f"mixture: must have a weight for each part ({len(parts)} parts, {log_weights.shape[-1]} weights given)"
+            )
         self.parts = tuple(parts)
         self.log_weights = log_weights
         self.device = log_weights.device
@@ -52,9 +55,10 @@ class Mixture(NextToken):
         assert total is not None
         return total
 
-    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        parts = torch.stack([part._log_prob(ids) for part in in_one_product(self.parts)], -1)
-        return logsumexp_finite(parts + self.log_weights[:, None, :])
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+        parts = in_one_product(self.parts, single_pass)
+        log_probs = torch.stack([part._log_prob(ids, single_pass) for part in parts], -1)
+        return logsumexp_finite(log_probs + self.log_weights[:, None, :])
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         return self._weighted([part._log_sources(ids) for part in in_one_product(self.parts)])

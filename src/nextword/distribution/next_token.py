@@ -1,4 +1,4 @@
-"""NextToken: the one thing that heads make and everybody else asks."""
+"""NextToken: what every head makes, and what objectives, decoding, metrics and checks ask."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.functional.logspace import logsumexp_finite
-from nextword.functional.streamed.budget import concatenate_chunks, row_chunks, summed_chunks
-from nextword.functional.streamed.sum_with_gradient import summed
+from nextword.functional.streamed.budget import row_chunks, sum_chunks
+from nextword.functional.streamed.recompute import concatenate_chunks
+from nextword.functional.streamed.sum_with_gradient import sum_with_gradient
+from nextword.functional.streamed.weight_gradient import SinglePass
 from nextword.functional.truncate import expect_truncation, truncated
 
 _NORMALISING = 2
@@ -22,9 +24,9 @@ _NORMALISING = 2
 class NextToken(ABC):
     """A distribution over the V tokens of a vocabulary at each of N positions, in nats.
 
-    Whoever asks a question about few tokens a position never makes an (N, V) tensor: rows are computed in chunks that
-    fit the memory budget (:func:`nextword.score_memory`). For a gradient they are computed again in the backward pass,
-    or, of a sum over positions (:meth:`log_likelihood`, what training asks), never.
+    A question about few tokens a position never makes an (N, V) tensor: rows are computed in chunks that fit the memory
+    budget (:func:`nextword.score_memory`). Where a gradient is wanted, chunks are computed again in the backward pass;
+    but for a sum over positions (:meth:`log_likelihood`, what training asks) they are computed once.
 
     A kind of distribution is final (its chunks are made by its own constructor) and implements ``_log_probs``,
     ``_log_prob``, ``_log_sources``, ``map`` and ``shared`` for all its rows at once; cutting into chunks is done here,
@@ -54,13 +56,14 @@ class NextToken(ABC):
 
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> NextToken:
         """The distribution at some of the positions."""
-        return self.map(lambda own: own[rows])
+        return self.map(lambda tensor: tensor[rows])
 
     @abstractmethod
     def _log_probs(self) -> Float[Tensor, "N V"]: ...
 
     @abstractmethod
-    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]: ...
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+        """Of all rows at once; ``single_pass`` is handed on to products and to functions that work in place."""
 
     @abstractmethod
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]: ...
@@ -91,24 +94,25 @@ class NextToken(ABC):
             ValueError: ``ids`` or ``weights`` are not of shape (N,), or a token is outside the vocabulary; give a
                 position that does not count any token, and the weight 0.
         """
-        for name, given in (("ids", ids), ("weights", weights)):
-            shape = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
-            if shape != (len(self),) and not (given is None and name == "weights"):
-                raise ValueError(f"{name} of shape {shape} given, ({len(self)},) is needed: one a position")
+        for name, vector in (("ids", ids), ("weights", weights)):
+            shape = tuple(vector.shape) if isinstance(vector, Tensor) else type(vector).__name__
+            if shape != (len(self),) and not (vector is None and name == "weights"):
+                raise ValueError(f"{name}: must be ({len(self)},), one a position (shape {shape} given)")
         self._expect_rows(ids[:, None])
-        own: list[Tensor] = []
-        self.map(lambda tensor: own.append(tensor) or tensor)  # type: ignore[func-returns-value]
+        row_tensors: list[Tensor] = []
+        self.map(lambda tensor: row_tensors.append(tensor) or tensor)  # type: ignore[func-returns-value]
 
-        def likelihood(rows: slice, given: list[Tensor]) -> Tensor:
-            tensors = iter(given)
-            found = self.map(lambda _: next(tensors))._log_prob(ids[rows, None])[:, 0]
-            return (found if weights is None else found * weights.detach()[rows].to(found.dtype)).sum()
+        def likelihood(rows: slice, leaves: list[Tensor], single_pass: SinglePass | None) -> Tensor:
+            in_order = iter(leaves)
+            chunk = self.map(lambda _: next(in_order))
+            log_probs = chunk._log_prob(ids[rows, None], single_pass)[:, 0]
+            return (log_probs if weights is None else log_probs * weights.detach()[rows].to(log_probs.dtype)).sum()
 
         shared = self.shared()
         row_bytes = max(1, int(self._scores_bytes() * self.share_scored(ids[:, None])))
-        largest = max((4 * tensor.numel() for tensor in shared), default=0)
-        chunks = summed_chunks(len(self), row_bytes, largest, self.device) or [slice(0, 0)]
-        return summed(likelihood, chunks, own, shared)
+        weight_bytes = max((4 * tensor.numel() for tensor in shared), default=0)
+        chunks = sum_chunks(len(self), row_bytes, weight_bytes, self.device) or [slice(0, 0)]
+        return sum_with_gradient(likelihood, chunks, row_tensors, shared)
 
     def log_complement(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         """``log(1 - P)`` of K asked tokens at every position, without an (N, V) tensor; exact where P is near 0 or 1.
@@ -132,9 +136,9 @@ class NextToken(ABC):
     def top_k(self, k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
         """Log-probabilities and ids of the ``k`` most probable tokens at each position, in decreasing order."""
         if not 1 <= k <= self.vocab_size:
-            raise ValueError(f"top_k: k = {k} asked of a vocabulary of {self.vocab_size} tokens")
-        found = [self[rows]._log_probs().topk(k, dim=-1) for rows in self._chunks()]
-        return torch.cat([top.values for top in found]), torch.cat([top.indices for top in found])
+            raise ValueError(f"top_k: k must be from 1 to the vocabulary's {self.vocab_size} tokens ({k} given)")
+        chunks = [self[rows]._log_probs().topk(k, dim=-1) for rows in self._chunks()]
+        return torch.cat([top.values for top in chunks]), torch.cat([top.indices for top in chunks])
 
     def entropy(self) -> Float[Tensor, "N"]:
         """Entropy at each position, in nats."""
@@ -166,12 +170,12 @@ class NextToken(ABC):
             top_p: Draw among the fewest tokens that together have at least this probability (nucleus), after ``top_k``.
         """
         if not temperature > 0:
-            raise ValueError(f"sample: temperature {temperature} given, it must be positive; greedy is top_k(1)")
+            raise ValueError(f"sample: temperature must be more than 0 ({temperature} given); greedy is top_k(1)")
         expect_truncation("sample", top_k, top_p)
 
         def draw(rows: slice) -> Tensor:
-            kept = truncated(self[rows]._log_probs() / temperature, top_k, top_p)
-            return torch.multinomial(kept.softmax(-1), num_samples, replacement=True, generator=generator)
+            log_probs = truncated(self[rows]._log_probs() / temperature, top_k, top_p)
+            return torch.multinomial(log_probs.softmax(-1), num_samples, replacement=True, generator=generator)
 
         return concatenate_chunks(draw, self._chunks())
 
@@ -221,7 +225,7 @@ class NextToken(ABC):
     def _expect_rows(self, ids: Tensor) -> None:
         shape = tuple(ids.shape) if isinstance(ids, Tensor) else type(ids).__name__
         if not isinstance(ids, Tensor) or ids.ndim != 2 or len(ids) != len(self):
-            raise ValueError(f"ids of shape {shape} given, ({len(self)}, K) is needed: K tokens a position")
+            raise ValueError(f"ids: must be ({len(self)}, K), K tokens a position (shape {shape} given)")
         if ids.device.type == "cpu" and not torch.compiler.is_compiling() and ids.numel():
             low, high = ids.aminmax()
             if low < 0 or high >= self.vocab_size:
@@ -241,8 +245,8 @@ def log_complement(log_probs: Float[Tensor, "N V"], ids: Int[Tensor, "N K"]) -> 
     best = log_probs.detach().argmax(-1, keepdim=True)
     others = logsumexp_finite(log_probs.scatter(1, best, -torch.inf))[:, None]
     others = others.masked_fill(others == -torch.inf, math.log(torch.finfo(log_probs.dtype).tiny))
-    asked = log_probs.gather(1, ids)
-    dominant = (ids == best) & (asked > -math.log(2))
+    at_ids = log_probs.gather(1, ids)
+    dominant = (ids == best) & (at_ids > -math.log(2))
     # what the sum answers is taken out before log1p, whose gradient is infinite at P = 1
-    small = torch.log1p(-asked.masked_fill(dominant, -torch.inf).exp())
+    small = torch.log1p(-at_ids.masked_fill(dominant, -torch.inf).exp())
     return torch.where(dominant, others, small)

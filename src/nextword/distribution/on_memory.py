@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
 from nextword.functional.entries import Entries
+from nextword.functional.streamed.weight_gradient import SinglePass
 
 
 class OnMemory(NextToken):
@@ -51,8 +52,9 @@ class OnMemory(NextToken):
     def _log_probs(self) -> Float[Tensor, "N V"]:
         return self._choose(self.entries.scatter(self.vocab_size), self.fallback._log_probs())
 
-    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        return self._choose(self.entries.log_mass_of(ids, self.vocab_size), self.fallback._log_prob(ids))
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+        stored = self.entries.log_mass_of(ids, self.vocab_size)
+        return self._choose(stored, self.fallback._log_prob(ids, single_pass))
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         seen = self.entries.any_visible()[:, None]

@@ -14,7 +14,8 @@ from nextword.distribution.next_token import NextToken
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.entries import Entries, Stored
 from nextword.functional.logspace import at_least_float32, log_add_exp
-from nextword.functional.streamed.softmax_at import softmax_at
+from nextword.functional.streamed.inplace import softmax_at_
+from nextword.functional.streamed.weight_gradient import SinglePass
 
 
 class Scores(NextToken):
@@ -72,30 +73,30 @@ class Scores(NextToken):
 
     def shared(self) -> list[Tensor]:
         """The output embedding, and what stored entries are made of."""
-        return [*self.vocabulary.shared(), *(own for stored in self.stored.values() for own in stored.shared())]
+        return [*self.vocabulary.shared(), *(tensor for stored in self.stored.values() for tensor in stored.shared())]
 
-    def dense(self) -> Float[Tensor, "N V"]:
+    def dense(self, single_pass: SinglePass | None = None) -> Float[Tensor, "N V"]:
         """Unnormalised scores after the edits, without the stored entries."""
-        return self._edited()[0]
+        return self._edited(single_pass)[0]
 
-    def given(self, scores: Float[Tensor, "N V"]) -> Scores:
-        """The same with the vocabulary's product already made: ``scores`` are it. The first question uses them up."""
+    def with_product(self, product: Float[Tensor, "N V"]) -> Scores:
+        """The same, but the first question takes ``product`` for ``vocabulary(states)``, and destroys it."""
         changed = copy(self)
-        changed._product = scores
+        changed._product = product
         return changed
 
-    def _edited(self) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+    def _edited(self, single_pass: SinglePass | None = None) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """The dense scores after the edits, and which tokens each edit changed."""
-        # what is made of a product takes its place, so it answers one question, and the next one makes another
+        # the answer to a question is written over the product, so the next question makes a new one
         product, self._product = self._product, None
-        scores = at_least_float32(self.vocabulary(self.states) if product is None else product)
+        scores = at_least_float32(self.vocabulary(self.states, single_pass) if product is None else product)
         del product
         if self.nonlinearity is not None:
             scores = self.nonlinearity(scores)
         touched: list[Touched] = []
         for edit in self.edits:
-            scores, now = edit.apply(scores, self.vocabulary)
-            touched += now
+            scores, latest = edit.apply_(scores, self.vocabulary, single_pass)
+            touched += latest
         return scores, touched
 
     def _entries(self) -> dict[str, Entries]:
@@ -121,21 +122,21 @@ class Scores(NextToken):
             return self.dense().log_softmax(-1)
         scores, stored, total = self._lowered(self.dense())
         for entries in stored.values():
-            scores = entries.added_to(scores)
+            scores = entries.add_to_(scores)
         return scores - total
 
-    def _log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
-        asked, total, dense_peak = softmax_at(self.dense(), ids)
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+        at_ids, total, dense_peak = softmax_at_(self.dense(single_pass), ids, single_pass)
         # all relative to the largest of all, for the same reason as above
         peak, stored = dense_peak, self._entries()
         for entries in stored.values():
             peak = torch.maximum(peak, entries.peak().to(peak.dtype))
-        total, asked = total + (dense_peak - peak), asked + (dense_peak - peak)[:, None]
+        total, at_ids = total + (dense_peak - peak), at_ids + (dense_peak - peak)[:, None]
         for entries in stored.values():
             lowered = entries.lowered(peak)
             total = torch.logaddexp(total, lowered.log_mass().to(total.dtype))
-            asked = log_add_exp(asked, lowered.log_mass_of(ids, self.vocab_size).to(asked.dtype))
-        return asked - total[:, None]
+            at_ids = log_add_exp(at_ids, lowered.log_mass_of(ids, self.vocab_size).to(at_ids.dtype))
+        return at_ids - total[:, None]
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         scores, touched = self._edited()
@@ -144,9 +145,9 @@ class Scores(NextToken):
         edited: dict[str, Tensor] = {}
         untaken = torch.ones_like(ids, dtype=torch.bool)
         for edit in reversed(touched):  # the latest change of a token is the one that stands
-            own = edit.holds(ids, self.vocab_size) & untaken
-            untaken = untaken & ~own
-            share = dense.masked_fill(~own, -torch.inf)
+            changed = edit.holds(ids, self.vocab_size) & untaken
+            untaken = untaken & ~changed
+            share = dense.masked_fill(~changed, -torch.inf)
             edited[edit.source] = log_add_exp(edited[edit.source], share) if edit.source in edited else share
         shares = {self.name: dense.masked_fill(~untaken, -torch.inf), **dict(reversed(edited.items()))}
         for name, entries in stored.items():
@@ -160,15 +161,14 @@ class Scores(NextToken):
         return {name: entries.by_place() - total for name, entries in stored.items()}
 
 
-def in_one_product(parts: Sequence[NextToken]) -> list[NextToken]:
-    """The same distributions; those that are softmaxes over one vocabulary have their products made at once.
+def in_one_product(parts: Sequence[NextToken], single_pass: SinglePass | None = None) -> list[NextToken]:
+    """The same distributions; those that are softmaxes over one vocabulary get their products, made as one.
 
-    A product answers the first question to a distribution; a second one has it made again.
+    Each product answers the first question to its distribution; for a second one it is made again.
     """
     softmaxes = [part for part in parts if isinstance(part, Scores)]
     together = [part for part in softmaxes if part.vocabulary is softmaxes[0].vocabulary]
     if len(together) < 2:
         return list(parts)
-    made = zip(together, together[0].vocabulary.each([part.states for part in together]), strict=True)
-    known = {id(part): part.given(scores) for part, scores in made}
-    return [known.get(id(part), part) for part in parts]
+    products = iter(together[0].vocabulary.each([part.states for part in together], single_pass))
+    return [part.with_product(next(products)) if part in together else part for part in parts]

@@ -9,13 +9,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.distribution.vocabulary import Vocabulary
+from nextword.functional.streamed.weight_gradient import SinglePass
 
 
 @dataclass(frozen=True)
 class Shifted:
     """``vocabulary(states) + shift[row]``: the same vector of V numbers is added at every position of a sequence.
 
-    Whoever knows something of a whole sequence says it once for B sequences, not for N positions.
+    For what is known of a whole sequence: B vectors are kept, not N.
 
     Args:
         vocabulary: Turns states into scores.
@@ -40,28 +41,33 @@ class Shifted:
         """The embedding and the shift."""
         return [*self.vocabulary.shared(), self.shift]
 
-    def __call__(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+    def __call__(self, states: Float[Tensor, "N D"], single_pass: SinglePass | None = None) -> Float[Tensor, "N V"]:
         """Shifted scores of every token."""
-        return self.each([states])[0]
+        return self.each([states], single_pass)[0]
 
-    def each(self, states: Sequence[Float[Tensor, "N D"]]) -> list[Float[Tensor, "N V"]]:
+    def each(
+        self, states: Sequence[Float[Tensor, "N D"]], single_pass: SinglePass | None = None
+    ) -> list[Float[Tensor, "N V"]]:
         """Shifted scores of every token, for several states of each row."""
-        return [scores + self.shift[self.row] for scores in self.vocabulary.each(states)]
+        return [scores + self.shift[self.row] for scores in self.vocabulary.each(states, single_pass)]
 
-    def scores_of(self, states: Float[Tensor, "N Q D"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N Q K"]:
+    def scores_of(
+        self, states: Float[Tensor, "N Q D"], ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None
+    ) -> Float[Tensor, "N Q K"]:
         """Shifted scores of few tokens."""
-        return self.vocabulary.scores_of(states, ids) + self.shift[self.row[:, None], ids][:, None]
+        return self.vocabulary.scores_of(states, ids, single_pass) + self.shift[self.row[:, None], ids][:, None]
 
     def scores_of_groups(
         self,
         states: Sequence[Float[Tensor, "_R D"]],
         ids: Sequence[Int[Tensor, "_K"]],
         rows: Sequence[Int[Tensor, "_R"]],
+        single_pass: SinglePass | None = None,
     ) -> list[Float[Tensor, "_R _K"]]:
         """Shifted scores of each group's own tokens."""
-        found = self.vocabulary.scores_of_groups(states, ids, rows)
+        products = self.vocabulary.scores_of_groups(states, ids, rows, single_pass)
         # the group's columns first: they are few, and the rows are many
         return [
-            scores + self.shift.index_select(1, group)[self.row[asked]]
-            for scores, group, asked in zip(found, ids, rows, strict=True)
+            scores + self.shift.index_select(1, group)[self.row[positions]]
+            for scores, group, positions in zip(products, ids, rows, strict=True)
         ]

@@ -8,25 +8,35 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.functional.streamed.weight_gradient import SinglePass
+
 
 @runtime_checkable
 class Vocabulary(Protocol):
-    """What turns states into scores of tokens: an output embedding with all that belongs to it."""
+    """What turns states into scores of tokens: an output embedding with all that belongs to it.
+
+    ``single_pass`` is handed on to the products of :mod:`nextword.functional.products`, which then give the embedding's
+    gradient to its collector. A vocabulary that makes its products otherwise leaves it alone.
+    """
 
     @property
     def size(self) -> int:
         """V."""
         ...
 
-    def __call__(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+    def __call__(self, states: Float[Tensor, "N D"], single_pass: SinglePass | None = None) -> Float[Tensor, "N V"]:
         """A score for every token, in a new tensor that the caller may change."""
         ...
 
-    def each(self, states: Sequence[Float[Tensor, "_R D"]]) -> Sequence[Float[Tensor, "_R V"]]:
+    def each(
+        self, states: Sequence[Float[Tensor, "_R D"]], single_pass: SinglePass | None = None
+    ) -> Sequence[Float[Tensor, "_R V"]]:
         """The same for several sets of states that belong to the same rows, in one pass over the embedding."""
         ...
 
-    def scores_of(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
+    def scores_of(
+        self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], single_pass: SinglePass | None = None
+    ) -> Float[Tensor, "B Q K"]:
         """The scores of few tokens, the same for the Q states of a row, without those of all others."""
         ...
 
@@ -35,6 +45,7 @@ class Vocabulary(Protocol):
         states: Sequence[Float[Tensor, "_R D"]],
         ids: Sequence[Int[Tensor, "_K"]],
         rows: Sequence[Int[Tensor, "_R"]],
+        single_pass: SinglePass | None = None,
     ) -> Sequence[Float[Tensor, "_R _K"]]:
         """For each group of states, the scores of its own group of tokens (R, K); no token is in two groups.
 
@@ -42,6 +53,7 @@ class Vocabulary(Protocol):
             states: States of each group.
             ids: Tokens of each group.
             rows: Which of the N rows the states are of.
+            single_pass: As above.
         """
         ...
 

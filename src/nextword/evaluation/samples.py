@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from nextword.config import is_but, wanted
+from nextword.config import must_be, said, wanted
 from nextword.corpora import Digest, is_json_lines, json_lines, numbered_lines, table_ending
 from nextword.metrics.parts.sample import Sample
 from nextword.metrics.parts.units import Unit
@@ -144,8 +144,8 @@ def _explain(error: ErrorDetails) -> str:
     where = ".".join(str(step) for step in error["loc"])
     wish = wanted(error)
     if wish is not None:
-        return f"'{where}' {is_but(error['input'], wish)}"
-    return f"'{where}': {error['msg']}" if where else error["msg"].removeprefix("Value error, ")
+        return f"'{where}' {must_be(error['input'], wish)}"
+    return f"'{where}': {said(error)}" if where else said(error)
 
 
 def _check_fields(renamed: Mapping[str, str]) -> None:

@@ -72,7 +72,7 @@ def count_tokens(
             or unfinished counts that were begun otherwise.
     """
     if processes is not None and not 1 <= processes <= MOST_PROCESSES:
-        raise ValueError(f"processes: from 1 to {MOST_PROCESSES}, got {processes:,}; one for each core is enough")
+        raise ValueError(f"processes: must be from 1 to {MOST_PROCESSES} ({processes:,} given); take one for each core")
     with _prepared(threads=processes in (None, 1)):
         corpus = open_corpus(data, "data", text_column=text_column, split=split, streaming=processes is None)
         counter = _counter(corpus, tokenizer)

@@ -143,7 +143,7 @@ def checked(counts: Int[np.ndarray, "V"], what: str) -> Int[np.ndarray, "V"]:
     counts = np.asarray(counts)
     if counts.ndim != 1 or not np.issubdtype(counts.dtype, np.integer):
         kind = f"{counts.dtype} of shape {counts.shape}"
-        raise ValueError(f"{what} must be one list of whole numbers, the count of each token id; is {kind}")
+        raise ValueError(f"{what} must be one list of whole numbers, the count of each token id ({kind} given)")
     if not len(counts) or counts.min() < 0 or not counts.any():
         raise ValueError(f"{what} must have counts from 0, and some above")
     largest = int(np.iinfo(np.int64).max)

@@ -42,13 +42,13 @@ def equal_tokens(counts: Counts, k: int) -> FrequencyClasses:
 
 def _possible(k: int, tokens: int) -> None:
     if not 1 <= k <= tokens:
-        raise ValueError(f"classes: from 1 to {tokens}, the number of tokens, got {k}")
+        raise ValueError(f"classes: must be from 1 to {tokens}, the number of tokens ({k} given)")
 
 
 def _chosen(counts: Counts, classes: int | None) -> FrequencyClasses:
     if classes is not None:
         raise ValueError(
-            f"division 'mefmax' finds the number of classes itself, got classes={classes}. Leave classes out, or take "
+            f"division 'mefmax': finds the number of classes itself ({classes} given); leave classes out, or take "
             f"the division 'eq-freq' (the same rule with a given number)."
         )
     return mefmax(counts)
@@ -86,5 +86,5 @@ def divide(counts: Counts, division: str, classes: int | None = None) -> Frequen
     (2, 4)
     """
     if division not in DIVISIONS:
-        raise ValueError(f"division: one of {', '.join(DIVISIONS)}, got '{division}'")
+        raise ValueError(f"division: must be one of {', '.join(DIVISIONS)} ('{division}' given)")
     return DIVISIONS[division](counts, classes)

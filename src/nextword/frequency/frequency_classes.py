@@ -33,8 +33,8 @@ class FrequencyClasses:
         ends = (0, *self.boundaries)
         if ends[-1] != len(self.order) or any(one >= next_one for one, next_one in pairwise(ends)):
             raise ValueError(
-                f"classes of tokens: boundaries must ascend from above 0 to the {len(self.order)} tokens, got "
-                f"{list(self.boundaries)}"
+                f"classes of tokens: boundaries must ascend from above 0 to the {len(self.order)} tokens "
+                f"({list(self.boundaries)} given)"
             )
 
     @classmethod

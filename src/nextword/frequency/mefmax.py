@@ -104,7 +104,7 @@ def mass_boundaries(ranked: Int[np.ndarray, "V"], ks: Int[np.ndarray, "N"]) -> I
 
 def _curve(ranked: Int[np.ndarray, "V"], most: int | None) -> MefMaxCurve:
     if most is not None and most < 1:
-        raise ValueError(f"mefmax: most must be at least 1, got {most}")
+        raise ValueError(f"mefmax: most must be at least 1 ({most} given)")
     highest = int(ranked.sum()) // int(ranked[0])
     ks = np.arange(1, (highest if most is None else min(highest, most)) + 1)
     sums = _Sums.of(ranked)

@@ -36,7 +36,7 @@ def additive_scores(
     """
     size = keys.shape[1]
     widths = [size] * queries.shape[1] if reach is None else list(accumulate(reach.tolist(), max))
-    if torch.is_grad_enabled() and any(given.requires_grad for given in (queries, keys, vector)):
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (queries, keys, vector)):
         scores: Tensor = _Additive.apply(queries, keys, vector, widths)  # type: ignore[no-untyped-call]
         return scores
     return _scores(queries, keys, vector, widths)
@@ -57,23 +57,23 @@ def _tiles(queries: Tensor, widths: list[int]) -> Iterator[tuple[slice, slice]]:
             yield rows, slice(first, min(first + wide, widths[rows.stop - 1]))
 
 
-def _bent(
+def _tanh_tiles(
     queries: Tensor, keys: Tensor, widths: list[int]
 ) -> Iterator[tuple[slice, slice, Float[Tensor, "B _Q _S D"]]]:
     """``tanh(q_t + k_s)`` tile by tile, each in the memory of the one before it."""
-    room = queries.new_empty(0)
+    buffer = queries.new_empty(0)
     for rows, columns in _tiles(queries, widths):
         q, k = queries[:, rows, None], keys[:, None, columns]
         shape = (*q.shape[:2], *k.shape[2:])
-        if len(room) < math.prod(shape):
-            room = queries.new_empty(math.prod(shape))
-        yield rows, columns, torch.add(q, k, out=room[: math.prod(shape)].view(shape)).tanh_()
+        if len(buffer) < math.prod(shape):
+            buffer = queries.new_empty(math.prod(shape))
+        yield rows, columns, torch.add(q, k, out=buffer[: math.prod(shape)].view(shape)).tanh_()
 
 
 def _scores(queries: Tensor, keys: Tensor, vector: Tensor, widths: list[int]) -> Tensor:
     scores = queries.new_zeros(*queries.shape[:2], keys.shape[1])
-    for rows, columns, bent in _bent(queries, keys, widths):
-        scores[:, rows, columns] = bent @ vector
+    for rows, columns, tanh in _tanh_tiles(queries, keys, widths):
+        scores[:, rows, columns] = tanh @ vector
     return scores
 
 
@@ -88,15 +88,15 @@ class _Additive(torch.autograd.Function):
     @first_order
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         queries, keys, vector = ctx.saved_tensors
-        of_queries, of_keys, of_vector = (torch.zeros_like(given) for given in (queries, keys, vector))
+        of_queries, of_keys, of_vector = (torch.zeros_like(tensor) for tensor in (queries, keys, vector))
         one = queries.new_ones(())
-        for rows, columns, bent in _bent(queries, keys, ctx.widths):
-            own = gradient[:, rows, columns]
-            of_vector += own.flatten() @ bent.flatten(0, 2)
+        for rows, columns, tanh in _tanh_tiles(queries, keys, ctx.widths):
+            tile = gradient[:, rows, columns]
+            of_vector += tile.flatten() @ tanh.flatten(0, 2)
             # d tanh(x) = 1 - tanh(x)^2, in place
-            inner = torch.addcmul(one, bent, bent, value=-1, out=bent)
-            of_queries[:, rows] += (own[:, :, None] @ inner)[:, :, 0]
+            inner = torch.addcmul(one, tanh, tanh, value=-1, out=tanh)
+            of_queries[:, rows] += (tile[:, :, None] @ inner)[:, :, 0]
             # a product with ones: sums over the first of several dimensions are several times slower on a CPU
-            many = one.expand(len(own), 1, own.shape[1])
-            of_keys[:, columns] += (many @ inner.mul_(own[..., None]).flatten(2)).view(len(own), -1, len(vector))
+            ones = one.expand(len(tile), 1, tile.shape[1])
+            of_keys[:, columns] += (ones @ inner.mul_(tile[..., None]).flatten(2)).view(len(tile), -1, len(vector))
         return of_queries.mul_(vector), of_keys.mul_(vector), of_vector, None

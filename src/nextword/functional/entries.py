@@ -1,4 +1,4 @@
-"""Stored tokens with a score each: what a cache, a pointer or a partition lays over the vocabulary."""
+"""Stored tokens with a score each: the entries of a cache, a pointer or a partition."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.functional.logspace import log_add_exp, masked_logsumexp
-from nextword.functional.streamed.overwrite import overwrite
+from nextword.functional.streamed.inplace import overwrite_
 from nextword.functional.words import Words
 
 _FEW_IDS = 8
-"""Up to so many asked ids, comparing them with the stored ones is cheaper than laying the entries over V."""
+"""Up to so many ids a position, comparing them with the stored ones is cheaper than laying the entries over V."""
 
 
 @runtime_checkable
@@ -103,31 +103,30 @@ class Entries:
         return torch.nn.functional.pad(scores, (self.first_place, 0), value=-torch.inf)
 
     def log_mass_of(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
-        """Log of the summed mass of the visible entries that hold each asked token; ``-inf`` where none does."""
+        """Log of the summed mass of the visible entries that hold each of K tokens; ``-inf`` where none does."""
         if ids.shape[1] > _FEW_IDS:
             return self.scatter(vocab_size).gather(1, ids)
         stored = self.ids[self.row]
-        held = [masked_logsumexp(self.scores, self.visible & (stored == asked[:, None])) for asked in ids.unbind(1)]
-        return torch.stack(held, 1) if held else self.scores.new_empty(ids.shape)
+        columns = [masked_logsumexp(self.scores, self.visible & (stored == token[:, None])) for token in ids.unbind(1)]
+        return torch.stack(columns, 1) if columns else self.scores.new_empty(ids.shape)
 
-    def added_to(self, log_mass: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+    def add_to_(self, log_mass: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
         """``log(exp(log_mass) + mass)`` of every token, with the mass of the visible entries that hold it.
 
-        Only the words that entries hold are touched: no pass over the vocabulary. Without gradients ``log_mass`` itself
-        is changed.
+        Only the words that entries hold are touched: no pass over the vocabulary. Destroys ``log_mass``, in whose place
+        the result is written unless autograd may have kept its values.
         """
         vocab_size = log_mass.shape[1]
-        known = (self.ids >= 0) & (self.ids < vocab_size)
-        words = Words.of(self.ids, known)
-        column, counted = words.column[self.row], self.visible & known[self.row]
-        held = self._summed(column, counted, words.ids.shape[1]).to(log_mass.dtype)
+        in_vocabulary = (self.ids >= 0) & (self.ids < vocab_size)
+        words = Words.of(self.ids, in_vocabulary)
+        column, counted = words.column[self.row], self.visible & in_vocabulary[self.row]
+        added = self._column_log_mass(column, counted, words.ids.shape[1]).to(log_mass.dtype)
         ids = words.ids[self.row]
-        values = log_add_exp(log_mass.gather(1, ids), held)
-        # a recorded graph may have kept the values that would be written over
+        values = log_add_exp(log_mass.gather(1, ids), added)
         target = log_mass.clone() if torch.is_grad_enabled() else log_mass
-        return overwrite(target, ids, values, held != -torch.inf)
+        return overwrite_(target, ids, values, added != -torch.inf)
 
-    def _summed(
+    def _column_log_mass(
         self, index: Int[Tensor, "N S"], counted: Bool[Tensor, "N S"], columns: int
     ) -> Float[Tensor, "N columns"]:
         """Log of the summed mass per column; relative to each column's own largest entry, so nothing underflows."""
@@ -146,4 +145,4 @@ class Entries:
         """
         stored = self.ids[self.row]
         counted = self.visible & (stored >= 0) & (stored < vocab_size)
-        return self._summed(stored.clamp(0, vocab_size - 1), counted, vocab_size)
+        return self._column_log_mass(stored.clamp(0, vocab_size - 1), counted, vocab_size)

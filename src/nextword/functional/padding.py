@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 Side = Literal["left", "right"]
 
 IGNORED_LABEL = -100
-"""Label of a place that is no target, as everywhere in transformers."""
+"""Label of a position that is no target, as in transformers."""
 
 
 def stacked(

@@ -36,6 +36,6 @@ def truncated(
 def expect_truncation(where: str, top_k: int | None, top_p: float | None) -> None:
     """Raises ValueError for a ``top_k`` below 1 or a ``top_p`` outside 0 < top_p <= 1."""
     if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"{where}: top_p {top_p} given, 0 < top_p <= 1 is needed")
+        raise ValueError(f"{where}: top_p must be more than 0 and at most 1 ({top_p} given)")
     if top_k is not None and top_k < 1:
-        raise ValueError(f"{where}: top_k {top_k} given, at least 1 is needed; None draws among all tokens")
+        raise ValueError(f"{where}: top_k must be at least 1 ({top_k} given); None draws among all tokens")

@@ -38,13 +38,13 @@ class Words:
         starts = torch.ones_like(valid)
         starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
         rank = starts.cumsum(1) - 1
-        known = ordered != beyond
+        counted = ordered != beyond
         # one column more than there can be words takes what does not count, and is cut off
-        size = ids.shape[1] if torch.compiler.is_compiling() else _most(rank, known)
-        target = torch.where(known, rank, size)
+        size = ids.shape[1] if torch.compiler.is_compiling() else _column_count(rank, counted)
+        target = torch.where(counted, rank, size)
         words = ids.new_zeros(len(ids), size + 1).scatter(1, target, ordered)
         first = ids.new_full((len(ids), size + 1), ids.shape[1]).scatter_reduce(1, target, place, "amin")
-        column = torch.zeros_like(ids).scatter(1, place, rank.masked_fill(~known, 0))
+        column = torch.zeros_like(ids).scatter(1, place, rank.masked_fill(~counted, 0))
         return cls(words[:, :size], first[:, :size], column, valid)
 
     def seen(self, row: Int[Tensor, "N"], before: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
@@ -66,6 +66,6 @@ class Words:
         return total / count.clamp_min(1.0)
 
 
-def _most(rank: Tensor, known: Tensor) -> int:
+def _column_count(rank: Tensor, counted: Tensor) -> int:
     """Columns that are needed, at least one."""
-    return int(rank.masked_fill(~known, 0).max()) + 1 if rank.numel() else 1
+    return int(rank.masked_fill(~counted, 0).max()) + 1 if rank.numel() else 1

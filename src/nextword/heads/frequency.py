@@ -67,7 +67,7 @@ class FrequencyConfig(HeadConfig):
         if not arguments:
             return {}
         if not arguments[0].isdecimal() or len(arguments) > 2:
-            raise ValueError("'f2' is followed by K or K,division such as f2:8,eq-token; divisions: eq-freq, eq-token")
+            raise ValueError(f"must be followed by K or K,eq-token, such as f2:8 ({','.join(arguments)!r} given)")
         return {"classes": int(arguments[0]), "division": arguments[1] if len(arguments) == 2 else _BY_HAND}
 
     def arguments(self) -> list[str]:
@@ -91,9 +91,7 @@ class FrequencyConfig(HeadConfig):
     @model_validator(mode="after")
     def _number_fits(self) -> FrequencyConfig:
         if self.tokenizer is not None and self.boundaries is None:
-            raise ValueError(
-                "tokenizer is filled in from the counts; TokenCounts.expect_tokenizer compares them with a tokenizer"
-            )
+            raise ValueError("tokenizer: leave it out; it is filled in from the counts file")
         if (self.division == "mefmax") != (self.classes is None):
             said = (
                 "chooses the number of classes itself; with a number take 'eq-freq'"

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from nextword.config import SpecSettings
 from nextword.context import Context
 from nextword.distribution import NextToken
 from nextword.functional.entries import Entries
 from nextword.heads.parts.dimensions import Dimensions
-from nextword.heads.parts.input_states import InputBlock
+from nextword.heads.parts.input_states import input_states_of
 from nextword.registry import Registry
+from nextword.specs import SpecSettings
 
 
 class HeadConfig(SpecSettings):
@@ -77,7 +77,7 @@ class Head(nn.Module, ABC):
         super().__init__()
         self.config: Any = config
         self.dimensions = dimensions
-        self.inputs = InputBlock(getattr(config, "mi", None), dimensions)
+        self.inputs = input_states_of(getattr(config, "mi", None), dimensions)
 
     @property
     def _keepers(self) -> list[Keeper]:
@@ -180,5 +180,5 @@ class RemembersTokens(Protocol):
         ...
 
 
-registry: Registry[type[Head]] = Registry("head")
+registry: Registry[type[Head]] = Registry("head", Head)
 """All heads by name."""

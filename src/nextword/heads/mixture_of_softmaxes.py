@@ -13,7 +13,8 @@ from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.gate import DynamicGate, Gate, StaticGate, UniformGate
 from nextword.heads.parts.input_states import MultiInputConfig, Projection
-from nextword.heads.parts.partition import Partition, PartitionConfig
+from nextword.heads.parts.partition import partition_of
+from nextword.heads.parts.partition_settings import PartitionConfig
 
 _GATES: dict[str, type[Gate]] = {"dynamic": DynamicGate, "static": StaticGate, "uniform": UniformGate}
 
@@ -39,7 +40,10 @@ class MixtureConfig(HeadConfig):
         if not arguments:
             return {}
         if not arguments[0].isdecimal() or len(arguments) > 2 or arguments[1:] not in ([], *([g] for g in _GATES)):
-            raise ValueError(f"'mos' is followed by K or K,gate such as mos:3,static; gates: {', '.join(_GATES)}")
+            raise ValueError(
+                f"must be followed by K or K,gate such as mos:3,static, the gate one of {', '.join(_GATES)} "
+                f"({','.join(arguments)!r} given)"
+            )
         return {"components": int(arguments[0])} | ({"gate": arguments[1]} if len(arguments) == 2 else {})
 
     def arguments(self) -> list[str]:
@@ -80,7 +84,7 @@ class MixtureOfSoftmaxes(Head):
         self.project = nn.ModuleList(
             Projection(width, dimensions.hidden, bias=config.bias) for _ in range(config.components)
         )
-        self.partition = Partition(config.partition, width, dimensions, config.bias)
+        self.partition = partition_of(config.partition, width, dimensions, config.bias)
         self.gate = _GATES[config.gate](width, config.components)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:

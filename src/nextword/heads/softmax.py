@@ -11,9 +11,11 @@ from nextword.context import Context
 from nextword.distribution import NextToken, Scores
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.head_modifiers import modifiers
 from nextword.heads.parts.input_states import MultiInputConfig, Projection
-from nextword.heads.parts.modifiers import Modifier, Part, modifiers
-from nextword.heads.parts.partition import Partition, PartitionConfig
+from nextword.heads.parts.partition import partition_of
+from nextword.heads.parts.partition_settings import PartitionConfig
+from nextword.specs import Modifier, ModifierEntry
 
 
 @modifiers.register("proj")
@@ -21,17 +23,18 @@ class ProjectionModifier(Modifier):
     """``+proj``."""
 
     field: ClassVar[str] = "proj"
-    names: ClassVar[tuple[str, ...]] = ("proj",)
     usage: ClassVar[str] = "+proj"
-    parts: ClassVar[tuple[Part, ...]] = (
-        Part("+proj", "A learned map of the state, before the output layer reads it.", "softmax+proj", "softmax"),
+    entries: ClassVar[tuple[ModifierEntry, ...]] = (
+        ModifierEntry(
+            "+proj", "A learned map of the state, before the output layer reads it.", "softmax+proj", "softmax"
+        ),
     )
 
     @staticmethod
     def parse(name: str, arguments: list[str]) -> bool:
         """True; it takes no arguments."""
         if arguments:
-            raise ValueError(f"'+proj' takes no arguments, {','.join(arguments)!r} given")
+            raise ValueError(f"'+proj' takes no arguments ({','.join(arguments)!r} given)")
         return True
 
     @staticmethod
@@ -88,7 +91,7 @@ class SoftmaxHead(Head):
         self.project = (
             nn.Identity() if self.is_identity else Projection(self.inputs.width, dimensions.hidden, bias=config.bias)
         )
-        self.partition = Partition(config.partition, self.inputs.width, dimensions, config.bias)
+        self.partition = partition_of(config.partition, self.inputs.width, dimensions, config.bias)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """One softmax, of scores that the partitions have edited."""

@@ -61,7 +61,9 @@ class MauveConfig(MetricConfig):
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
         """``mauve:contrastive-decoding`` names the settings of a paper."""
         if len(arguments) > 1 or not set(arguments) <= PRESETS.keys():
-            raise ValueError(f"the settings of a paper are one of {', '.join(PRESETS)}, got {','.join(arguments)!r}")
+            raise ValueError(
+                f"must be followed by the settings of a paper, {', '.join(PRESETS)} ({','.join(arguments)!r} given)"
+            )
         return dict(PRESETS[arguments[0]]) if arguments else {}
 
     def arguments(self) -> list[str]:

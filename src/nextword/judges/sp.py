@@ -69,7 +69,7 @@ def find_parser(path: str | None) -> Parser:
         )
     module, colon, function = path.partition(":")
     if not (module and colon and function):
-        raise ValueError(f"sp.parser: must be module:function, got '{path}'")
+        raise ValueError(f"sp.parser: must be module:function ('{path}' given)")
     try:
         found = getattr(importlib.import_module(module), function, None)
     except ImportError as fault:
@@ -126,7 +126,7 @@ class Sp(Metric):
             return verdict(answer)
         raise ValueError(
             f"{sample.place}: parser {self.config.parser} must return True, False, None (no program) or a list of "
-            f"programs (score, whether true), got {answer!r}"
+            f"programs with their scores, (score, whether true) ({answer!r} given)"
         )
 
     def result(self) -> dict[str, Score]:

@@ -37,9 +37,9 @@ def hits_at_k(ranked: Int[np.ndarray, "N K"], wanted: Int[np.ndarray, "N 2"], k:
     [True, False]
     """
     if k < 1:
-        raise ValueError(f"acc@k: k must be at least 1, got {k}")
+        raise ValueError(f"acc@k: k must be at least 1 ({k} given)")
     if wanted.shape != (len(ranked), 2):
-        raise ValueError(f"acc@k: wanted must be ({len(ranked)}, 2) like the {len(ranked)} rows, got {wanted.shape}")
+        raise ValueError(f"acc@k: wanted must be ({len(ranked)}, 2), two a row (shape {wanted.shape} given)")
     found = (ranked[:, None, :k] == wanted[:, :, None]).any(axis=-1)
     hits: Bool[np.ndarray, "N"] = found.any(axis=1) if k == 1 else found.all(axis=1)
     return hits
@@ -69,7 +69,7 @@ class AccConfig(MetricConfig):
     def from_arguments(cls, arguments: list[str]) -> dict[str, tuple[int, ...]]:
         """``acc:1,2`` asks for Acc@1 and Acc@2."""
         if not all(argument.isdigit() and int(argument) > 0 for argument in arguments):
-            raise ValueError(f"k must be whole numbers from 1, got {','.join(arguments)!r}")
+            raise ValueError(f"k must be whole numbers from 1 ({','.join(arguments)!r} given)")
         return {"k": tuple(int(argument) for argument in arguments)} if arguments else {}
 
     def arguments(self) -> list[str]:
@@ -102,7 +102,7 @@ class Acc(Metric):
                 "smaller k, or fill up with -1 where there are no more predictions"
             )
         if len(set(right)) != 2 or len(right) != 2:
-            raise ValueError(f"{sample.place}: right_token_ids must be two different tokens, got {right}")
+            raise ValueError(f"{sample.place}: right_token_ids must be two different tokens ({right} given)")
         self._ranked.append(ranked[:most])
         self._right.append(right)
 

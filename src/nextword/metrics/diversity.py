@@ -127,7 +127,7 @@ def _listed(n: tuple[int, ...]) -> str:
 def _by_length(texts: Texts, n: Sequence[int], tokenize: Tokenize = "words") -> list[Int[np.ndarray, "N 2"]]:
     """Different n-grams and n-grams of each text, for n = 1, 2, ... up to the longest wanted."""
     if not n or min(n) < 1:
-        raise ValueError(f"n-gram diversity: lengths from 1 are needed, got {list(n)}")
+        raise ValueError(f"n-gram diversity: lengths must be from 1 ({list(n)} given)")
     (found,) = token_texts(texts, tokenize=tokenize)
     return [np.stack(distinct_and_all(grams), axis=1) for grams in found.ngrams_up_to(max(n))]
 

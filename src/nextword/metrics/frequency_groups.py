@@ -46,7 +46,7 @@ def frequency_groups(
     """
     counted = np.asarray(counts, dtype=np.int64)
     if list(boundaries) != sorted(set(boundaries)) or not all(0 < boundary < 1 for boundary in boundaries):
-        raise ValueError(f"frequency groups: boundaries must ascend within 0 and 1, got {list(boundaries)}")
+        raise ValueError(f"frequency groups: boundaries must ascend within 0 and 1 ({list(boundaries)} given)")
     if counted.ndim != 1 or not counted.any() or counted.min() < 0:
         raise ValueError("frequency groups: counts must be a list of numbers from 0, some of them above")
     order = np.argsort(-counted, kind="stable")

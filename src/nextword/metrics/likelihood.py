@@ -137,7 +137,7 @@ class LikelihoodConfig(MetricConfig):
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
         """``likelihood:mean``."""
         if arguments not in ([], ["mean"]):
-            raise ValueError(f"it is followed by nothing or mean, not {','.join(arguments)!r}")
+            raise ValueError(f"must be followed by nothing or mean ({','.join(arguments)!r} given)")
         return {"mean": True} if arguments else {}
 
     def arguments(self) -> list[str]:

@@ -12,13 +12,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 
-from nextword.config import SpecSettings, read_term, validated
 from nextword.metrics.parts.ngrams import LONGEST, TokenTexts
 from nextword.metrics.parts.sample import Sample
 from nextword.metrics.parts.statistic import Statistic
 from nextword.metrics.parts.units import Unit, Words
 from nextword.records import Measure
 from nextword.registry import Registry
+from nextword.specs import Grammar, SpecSettings
 
 
 class MetricConfig(SpecSettings):
@@ -162,7 +162,27 @@ class OfAllTexts(Metric):
         return TokenTexts.of(self._tokens)
 
 
-registry: Registry[type[Metric]] = Registry("metric", also="nextword.judges")
+registry: Registry[type[Metric]] = Registry("metric", Metric, also="nextword.judges")
+
+
+class _MetricGrammar(Grammar[MetricConfig]):
+    """Specs of metrics. Several are measured at once, so a message names the one whose setting it is about."""
+
+    def place(self, name: str) -> str:
+        """The metric's own name, as in ``rouge.kinds``."""
+        return name
+
+    def expect_known(self, name: str) -> None:
+        """Where there is no such metric but a measure of one is called so, the error says which."""
+        if name not in registry:
+            owners = [known for known in registry.names() if name in registry.get(known).votes]
+            owners += [known for known in registry.names() if name.startswith(f"{known}-")]
+            if owners:
+                raise ValueError(f"unknown metric '{name}': it is measured by '{owners[0]}'")
+        super().expect_known(name)
+
+
+_grammar = _MetricGrammar(registry, MetricConfig, "distinct")
 
 
 def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
@@ -171,29 +191,7 @@ def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
     Raises:
         ValueError: An unknown name (with the nearest known one), or settings that do not fit.
     """
-    if isinstance(spec, MetricConfig):
-        return spec
-    if isinstance(spec, str):
-        name, arguments = read_term(spec)
-        config = _named(name).Config
-        try:
-            values = config.from_arguments(arguments)
-        except ValueError as fault:
-            raise ValueError(f"metric spec '{spec}': {fault}") from None
-        return validated(config, {"metric": name.lower(), **values}, f"metric spec '{spec}'")
-    if "metric" not in spec:
-        raise ValueError(f"metric: missing; it names the metric. Known: {', '.join(registry.names())}.")
-    return validated(registry.get(str(spec["metric"])).Config, spec, str(spec["metric"]))
-
-
-def _named(name: str) -> type[Metric]:
-    """The metric of that name; where there is none but a measure of a metric is called so, the error says which."""
-    if name not in registry:
-        owners = [known for known in registry.names() if name.lower() in registry.get(known).votes]
-        owners += [known for known in registry.names() if name.lower().startswith(f"{known}-")]
-        if owners:
-            raise ValueError(f"unknown metric '{name}': it is measured by '{owners[0]}'")
-    return registry.get(name)
+    return _grammar.parse(spec)
 
 
 Order = Annotated[int, Field(ge=1, le=LONGEST)]
@@ -210,7 +208,7 @@ class OrdersConfig(MetricConfig):
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
         """``distinct:1,2`` asks for n = 1 and n = 2."""
         if not all(argument.isdigit() and int(argument) > 0 for argument in arguments):
-            raise ValueError(f"lengths of n-grams must be whole numbers from 1, got {','.join(arguments)!r}")
+            raise ValueError(f"lengths of n-grams must be whole numbers from 1 ({','.join(arguments)!r} given)")
         return {"n": tuple(int(argument) for argument in arguments)} if arguments else {}
 
     def arguments(self) -> list[str]:

@@ -45,8 +45,8 @@ def ms_jaccard(
     first, second = token_texts(generated, references, tokenize=tokenize, of="generated and references")
     if not len(first) or not len(second) or not n or min(n) < 1:
         raise ValueError(
-            f"MS-Jaccard: texts on both sides and lengths from 1 are needed, got {len(first)} generated texts, "
-            f"{len(second)} references, n {list(n)}"
+            f"MS-Jaccard: must have texts on both sides and lengths from 1 ({len(first)} generated texts, "
+            f"{len(second)} references, n {list(n)} given)"
         )
     indices = []
     for grams in first.joined(second).ngrams_up_to(max(n)):

@@ -30,7 +30,7 @@ def among_first(ranks: Sequence[int] | Int[np.ndarray, "T"], k: int) -> Bool[np.
     ([True, False, True, False], [True, True, True, False])
     """
     if k < 1:
-        raise ValueError(f"hits@k: k must be at least 1, got {k}")
+        raise ValueError(f"hits@k: k must be at least 1 ({k} given)")
     found: Bool[np.ndarray, "T"] = np.asarray(ranks) < k
     return found
 

@@ -23,7 +23,7 @@ def singular_values(matrix: Float[np.ndarray, "N V"]) -> Float[np.ndarray, "K"]:
         ValueError: An entry is not finite, e.g. the logarithm of a probability of 0.
     """
     if matrix.ndim != 2 or 0 in matrix.shape:
-        raise ValueError(f"rank: expected a matrix with rows and columns, got shape {matrix.shape}")
+        raise ValueError(f"rank: must be of a matrix with rows and columns (shape {matrix.shape} given)")
     if not np.isfinite(matrix).all():
         bad = int((~np.isfinite(matrix)).any(axis=1).sum())
         raise ValueError(f"rank: {bad} of {len(matrix)} rows are not finite; log-probabilities of 0 have no rank")

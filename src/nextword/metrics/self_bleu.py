@@ -56,7 +56,7 @@ def self_bleu(texts: Texts, n: Sequence[int] = (1, 2, 3), tokenize: Tokenize = "
     """
     (found,) = token_texts(texts, tokenize=tokenize)
     if len(found) < 2 or not n or min(n) < 1:
-        raise ValueError(f"self-BLEU: two texts and lengths from 1 are needed, got {len(found)} texts, n {list(n)}")
+        raise ValueError(f"self-BLEU: must have two texts and lengths from 1 ({len(found)} texts, n {list(n)} given)")
     log_sum = np.zeros(len(found))
     shares_a_token = np.zeros(len(found), dtype=np.bool_)
     log_precision = []  # of the geometric mean up to 1, 2, ...
@@ -91,7 +91,7 @@ class SelfBleu(OfAllTexts):
         """``self-bleu-n`` for every n."""
         texts = self.texts()
         if len(texts) < 2:
-            raise UndefinedError(f"Self-BLEU compares texts with each other: needs two, got {len(texts)}")
+            raise UndefinedError(f"Self-BLEU: must have two texts to compare with each other ({len(texts)} given)")
         if not texts.lengths.any():
             raise UndefinedError("Self-BLEU: no text has a token")
         rows = self_bleu(texts, self.config.n)

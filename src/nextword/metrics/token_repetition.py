@@ -54,7 +54,7 @@ class TokenRepetitionConfig(MetricConfig):
     def from_arguments(cls, arguments: list[str]) -> dict[str, tuple[int, ...]]:
         """``token-repetition:16,128`` asks for l = 16 and l = 128."""
         if not all(argument.isdigit() and int(argument) > 0 for argument in arguments):
-            raise ValueError(f"windows must be whole numbers from 1, got {','.join(arguments)!r}")
+            raise ValueError(f"windows must be whole numbers from 1 ({','.join(arguments)!r} given)")
         return {"windows": tuple(int(argument) for argument in arguments)} if arguments else {}
 
     def arguments(self) -> list[str]:

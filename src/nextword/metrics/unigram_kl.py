@@ -49,8 +49,8 @@ def unigram_kl(
     size = len(first) if size is None else size
     if first.shape != second.shape or size < len(first) or smoothing <= 0:
         raise ValueError(
-            "unigram KL: two lists of counts of one length, a size that is not smaller and a smoothing above 0 are "
-            f"needed, got {first.shape}, {second.shape}, size {size}, smoothing {smoothing}"
+            "unigram KL: must have two lists of counts of one length, a size that is not smaller and a smoothing above "
+            f"0 ({first.shape}, {second.shape}, size {size}, smoothing {smoothing} given)"
         )
     if size == 0:
         raise ValueError("unigram KL: no token")
@@ -75,7 +75,7 @@ class UnigramKlConfig(MetricConfig):
         """``unigram-kl:test``."""
         if len(arguments) > 1 or not set(arguments) <= {REFERENCES, TEST}:
             raise ValueError(
-                f"it is followed by {REFERENCES} or {TEST}, not {','.join(arguments)!r}; a file is a setting, against"
+                f"must be followed by {REFERENCES} or {TEST} ({','.join(arguments)!r} given); name a file as against"
             )
         return {"against": arguments[0]} if arguments else {}
 

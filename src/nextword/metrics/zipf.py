@@ -38,7 +38,7 @@ def zipf_coefficient(counts: Sequence[int] | Int[np.ndarray, "K"], ranks: int = 
     frequencies = np.sort(np.asarray(counts, dtype=np.float64))[::-1][:ranks]
     if len(frequencies) < 2 or ranks < 2 or frequencies[-1] < 1:
         raise ValueError(
-            f"Zipf coefficient: two counts from 1 and two ranks are needed, got {len(counts)} counts, {ranks} ranks"
+            f"Zipf coefficient: must have two counts from 1 and two ranks ({len(counts)} counts, {ranks} ranks given)"
         )
     x, y = np.log(np.arange(1, len(frequencies) + 1)), np.log(frequencies)
     x, y = x - x.mean(), y - y.mean()

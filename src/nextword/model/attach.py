@@ -65,9 +65,9 @@ def attach(
     """
     backbone = model.backbone if isinstance(model, NextWordModel) else model
     if not isinstance(backbone, PreTrainedModel):
-        raise ValueError(f"attach: a transformers model is needed, {type(model).__name__} given")
+        raise ValueError(f"attach: must be given a transformers model ({type(model).__name__} given)")
     if not isinstance(head, str | Mapping | HeadConfig):
-        raise ValueError(f"attach: a head spec such as 'cache' or its settings are needed, {type(head).__name__} given")
+        raise ValueError(f"attach: head must be a spec such as 'cache' or its settings ({type(head).__name__} given)")
     parsed, aim = parse_head(head).unbuilt(), parse_objective(objective)
     scale = prove_output_layer(backbone)
     reader, settings, kept = _conditioning(model, conditioner, encoder)

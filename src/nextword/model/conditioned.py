@@ -79,7 +79,7 @@ class Conditioned:
         aux_input_ids = expect_ids("aux_input_ids", aux_input_ids, vectors="aux_states")
         if aux_input_ids.numel() == 0:
             raise ValueError(
-                f"aux_input_ids: shape {tuple(aux_input_ids.shape)}, (batch, places) is needed, at least one of each"
+                f"aux_input_ids: must be (batch, places), none of them 0 (shape {tuple(aux_input_ids.shape)} given)"
             )
         expect_known_ids("aux_input_ids", aux_input_ids, encoder.get_input_embeddings().weight.shape[0])
         limit = longest_text(encoder)

@@ -73,7 +73,7 @@ class NextWordConfig(PreTrainedConfig):
         backbone: Any = self.text_config
         if self.state_scale is not None and not _is_factor(self.state_scale):
             raise ValueError(
-                f"state_scale: {self.state_scale!r} in the configuration, a positive number is needed, or null"
+                f"state_scale: must be a positive number or null ({self.state_scale!r} in the configuration)"
             )
         self.head = parse_head("softmax" if self.head is None else self.head).model_dump()
         self.objective = parse_objective("mle" if self.objective is None else self.objective).model_dump()

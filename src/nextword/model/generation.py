@@ -11,7 +11,7 @@ from transformers import LogitsProcessorList
 
 from nextword.config import validated
 from nextword.heads import head_spec
-from nextword.memory.history import attach_history, decoder_cache, history_of, kv_length
+from nextword.memory.kv_cache import attach_history, decoder_cache, history_of, kv_length
 from nextword.model.forward.argument_checks import expect_ids, expect_not_empty, expect_one_text
 from nextword.model.forward.backbone_pass import too_long
 from nextword.model.forward.known_ids import expect_known_ids

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import nn
 
 
@@ -24,4 +25,11 @@ def as_in_evaluation(model: nn.Module) -> Iterator[None]:
     """Within this block no part of the model is in training; afterwards each is as it was."""
     with modes_kept(model):
         model.eval()
+        yield
+
+
+@contextmanager
+def measuring(model: nn.Module) -> Iterator[None]:
+    """Within this block the model is as in evaluation, and no gradient is recorded."""
+    with as_in_evaluation(model), torch.no_grad():
         yield

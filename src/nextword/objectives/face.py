@@ -41,11 +41,13 @@ class FaceConfig(ObjectiveConfig):
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
         """``face:opr`` or ``face:gpo,cp``."""
-        variant, *penalty = arguments or ["opr"]
+        if not arguments:
+            return {}
+        variant, *penalty = arguments
         if variant not in _VARIANTS or len(penalty) > 1 or not set(penalty) <= set(PENALTIES):
             raise ValueError(
-                f"'face' is followed by one of {', '.join(_VARIANTS)} and perhaps one of {', '.join(PENALTIES)}, "
-                f"not {','.join(arguments)!r}"
+                f"must be followed by one of {', '.join(_VARIANTS)} and perhaps one of {', '.join(PENALTIES)} "
+                f"({','.join(arguments)!r} given)"
             )
         counts, weight = _VARIANTS[variant]
         return {"counts": counts, "weight": weight, "penalty": penalty[0] if penalty else None}

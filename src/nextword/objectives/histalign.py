@@ -16,7 +16,7 @@ from nextword.context import Context
 from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
 from nextword.functional.streamed.budget import row_chunks
-from nextword.functional.streamed.sum_with_gradient import summed
+from nextword.functional.streamed.sum_with_gradient import sum_with_gradient
 from nextword.heads import head_spec
 from nextword.heads.head import Head, RemembersTokens
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry
@@ -67,8 +67,8 @@ class HistAlignConfig(ObjectiveConfig):
         values = arguments[1:] if form else arguments
         if len(values) > 1 or not set(values) <= set(_VALUES):
             raise ValueError(
-                f"'histalign' is followed by nothing or one of {', '.join(_FORMS)}, and perhaps by 'inputs' or "
-                f"'labels', not {','.join(arguments)!r}"
+                f"must be followed by nothing or one of {', '.join(_FORMS)}, and perhaps by 'inputs' or 'labels' "
+                f"({','.join(arguments)!r} given)"
             )
         return {**_FORMS.get(form or "", {}), **({"memory_values": values[0]} if values else {})}
 
@@ -183,8 +183,8 @@ class Alignment:
             return states.sum() * 0.0
         weigh = REDUCTIONS[self.config.reduction](self._memories())
 
-        def hinges(chunk: slice, given: list[Tensor]) -> Tensor:
-            context = replace(self._context(chunk), states=given[0], inputs=given[-1])
+        def hinges(chunk: slice, rows: list[Tensor], _: object) -> Tensor:
+            context = replace(self._context(chunk), states=rows[0], inputs=rows[-1])
             entries: Entries = self.head.entries(context)
             scores = at_least_float32(entries.scores)
             weights, value = torch.zeros_like(scores), scores.new_zeros(())
@@ -199,7 +199,7 @@ class Alignment:
             return value + (linear - linear.detach())
 
         rows = [own[self._positions] for own in ([states] if inputs is states else [states, inputs])]
-        return summed(hinges, self._chunks, rows, self._shared())
+        return sum_with_gradient(hinges, self._chunks, rows, self._shared())
 
     def _memories(self) -> Iterator[RankedMemory]:
         """Those of all chunks, one after another."""

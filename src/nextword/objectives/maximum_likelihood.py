@@ -26,7 +26,7 @@ class LikelihoodConfig(ObjectiveConfig):
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
         """``mle:labels``."""
         if arguments not in ([], ["labels"], ["inputs"]):
-            raise ValueError(f"'mle' is followed by nothing, 'inputs' or 'labels', not {','.join(arguments)!r}")
+            raise ValueError(f"must be followed by nothing, 'inputs' or 'labels' ({','.join(arguments)!r} given)")
         return {"memory_values": arguments[0]} if arguments else {}
 
     def arguments(self) -> list[str]:

@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from nextword.config import SpecSettings
 from nextword.context import Context
 from nextword.heads import Dimensions
 from nextword.heads.head import Head
 from nextword.objectives.parts.loss import Loss
 from nextword.objectives.sequence import SequenceConfig, SequenceUpdates
 from nextword.registry import Registry
+from nextword.specs import SpecSettings
 
 
 class ObjectiveConfig(SpecSettings):
@@ -67,5 +67,5 @@ class Objective(nn.Module, ABC):
         """The loss of ``targets``, one at each position of the context."""
 
 
-registry: Registry[type[Objective]] = Registry("objective")
+registry: Registry[type[Objective]] = Registry("objective", Objective)
 """All objectives by name."""

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from nextword.config import Seed, Settings
 from nextword.context import Context
 from nextword.heads.head import Head
-from nextword.heads.parts.modifiers import Modifier, Part
 from nextword.objectives.parts.loss import Loss
-from nextword.objectives.parts.modifiers import modifiers
+from nextword.objectives.parts.objective_modifiers import modifiers
+from nextword.specs import Modifier, ModifierEntry
 
 
 class SequenceConfig(Settings):
@@ -44,10 +44,9 @@ class SequenceModifier(Modifier):
     """``+seq``, ``+seq:0.5``, ``+seq:50x100``, ``+seq:0.5,50x100``."""
 
     field: ClassVar[str] = "seq"
-    names: ClassVar[tuple[str, ...]] = ("seq",)
     usage: ClassVar[str] = "+seq, +seq:RATE, +seq:PREFIXxCONTINUATION or +seq:RATE,PREFIXxCONTINUATION"
-    parts: ClassVar[tuple[Part, ...]] = (
-        Part(
+    entries: ClassVar[tuple[ModifierEntry, ...]] = (
+        ModifierEntry(
             "+seq:rate",
             "Sequence-level unlikelihood: this share of the updates punishes n-grams that the model repeats.",
             "unlikelihood+seq:0.25",
@@ -61,7 +60,7 @@ class SequenceModifier(Modifier):
         lengths = re.fullmatch(r"(\d+)x(\d+)", arguments[-1]) if arguments else None
         rates = arguments[:-1] if lengths else arguments
         if len(rates) > 1 or not all(re.fullmatch(r"\d*\.?\d+", rate) for rate in rates):
-            raise ValueError(f"'+{name}:{','.join(arguments)}' given; it is written {SequenceModifier.usage}")
+            raise ValueError(f"must be {SequenceModifier.usage} ('+{name}:{','.join(arguments)}' given)")
         found: dict[str, Any] = {"rate": float(rates[0])} if rates else {}
         return found | ({"prefix": int(lengths[1]), "continuation": int(lengths[2])} if lengths else {})
 

@@ -11,6 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
+from pydantic import Field
+
+from nextword import plugins
 from nextword.records.files import Record
 
 
@@ -35,6 +38,8 @@ class Environment(Record):
     """Commit of the nextword checkout, ending in "-dirty" where it had changes; None for an installed package."""
     date: str
     """When the record was made, ISO 8601, UTC."""
+    plugins: dict[str, str] = Field(default={})
+    """Version by package, of the packages that brought parts beside the library's own."""
 
     @classmethod
     def collect(cls) -> Self:
@@ -49,6 +54,7 @@ class Environment(Record):
             threads=_threads(),
             commit=_commit(),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
+            plugins=plugins.loaded(),
         )
 
 

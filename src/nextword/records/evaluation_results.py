@@ -143,5 +143,5 @@ class EvaluationResults(VersionedRecord):
             raise ValueError(f"{wrong}; only finite numbers are recorded")
         names = [system.name for system in self.systems]
         if len(set(names)) < len(names):
-            raise ValueError(f"systems need different names, got {', '.join(names)}")
+            raise ValueError(f"systems: must have different names ({', '.join(names)} given)")
         return self

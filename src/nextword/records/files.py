@@ -94,7 +94,7 @@ class VersionedRecord(Record):
         # Before all fields, so that a newer file is called newer instead of wrong in thirty places.
         version = content.get("schema_version", SCHEMA_VERSION) if isinstance(content, dict) else SCHEMA_VERSION
         if not isinstance(version, int) or version < 1:
-            raise ValueError(f"schema_version is {version!r}, expected a whole number from 1 to {SCHEMA_VERSION}")
+            raise ValueError(f"schema_version: must be a whole number from 1 to {SCHEMA_VERSION} ({version!r} given)")
         if version > SCHEMA_VERSION:
             raise ValueError(
                 f"schema_version is {version}, this nextword reads up to {SCHEMA_VERSION}: "

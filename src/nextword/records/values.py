@@ -31,9 +31,9 @@ class MetricValue(Record):
     @model_validator(mode="after")
     def _interval_is_one(self) -> Self:
         if (self.low is None) != (self.high is None):
-            raise ValueError(f"interval needs both ends or none, got low={self.low}, high={self.high}")
+            raise ValueError(f"interval: must have both ends or none (low={self.low}, high={self.high} given)")
         if self.low is not None and self.high is not None and self.low > self.high:
-            raise ValueError(f"interval is upside down: low={self.low} is above high={self.high}")
+            raise ValueError(f"interval: low must not be above high (low={self.low}, high={self.high} given)")
         return self
 
 

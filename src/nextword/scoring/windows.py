@@ -33,17 +33,17 @@ def windows(length: int, size: int, stride: int) -> list[Window]:
         ValueError: The text is shorter than one window, or the stride is longer than the window.
     """
     if not 1 <= stride <= size:
-        raise ValueError(f"task.stride: must be from 1 to the window ({size}), got {stride}")
+        raise ValueError(f"task.stride: must be from 1 to the window of {size} ({stride} given)")
     targets = length - 1
     if targets < size:
         raise ValueError(
             f"the text has {max(targets, 0)} tokens, shorter than one window of {size}. "
             f"Give more text or a smaller task.window."
         )
-    found = [Window(0, size, size)]
+    spans = [Window(0, size, size)]
     done = size
     while done < targets:
         scored = min(stride, targets - done)
         done += scored
-        found.append(Window(done - size, size, scored))
-    return found
+        spans.append(Window(done - size, size, scored))
+    return spans

@@ -1,6 +1,7 @@
-"""Tasks: data in, training examples and measurements out. ``registry.names()`` lists them.
+"""Tasks: data in, training rows and measurements out. Every file but ``task.py`` is one.
 
-Every module here is imported, so that a new file with a registered class is found without editing a list.
+``task.py`` is the contract, ``parts/`` what tasks are made of. Every module here is imported, so that a new file with a
+registered class is found without editing a list.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from nextword.decoding.strategies import Texts
-from nextword.scoring.ask import Progress
-from nextword.tasks.task import Start, Task, registry
+from nextword.decoding.writing_settings import Texts
+from nextword.scoring.minibatches import Progress
+from nextword.tasks.task import Data, Measures, Pretraining, Start, Task, Writes, registry
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["Progress", "Start", "Task", "Texts", "registry"]
+__all__ = ["Data", "Measures", "Pretraining", "Progress", "Start", "Task", "Texts", "Writes", "registry"]

@@ -1,33 +1,41 @@
-"""Language modelling on a text file or folder: perplexity, nats per token, bits per byte.
+"""Language modelling on a text of your own: perplexity, nats per token, bits per byte.
+
+The data is plain text, read from the beginning to the end:
+
+     = Robert Boulter =
+     Robert Boulter is an English film , television and theatre actor . He had a guest @-@ starring role on the
+     television series The Bill in 2000 .
 
 Window and stride are settings, every token is scored exactly once, and bits per byte can be compared across tokenizers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import torch
-from jaxtyping import Int
 from pydantic import Field
 
 from nextword.config import Settings
-from nextword.corpora.texts import read_parts
-from nextword.decoding.continuations import MAY_CHANGE, ContinuationConfig, Continuations, Prompt, prompts
-from nextword.decoding.strategies import Decoding, Texts
+from nextword.corpora.texts import TextParts, read_parts
+from nextword.decoding.prompts import Prompt, block_prompts
+from nextword.decoding.writing_settings import MAY_CHANGE, ContinuationConfig
 from nextword.metrics.likelihood import LikelihoodSum
+from nextword.model.modes import measuring
 from nextword.records import Evaluation
-from nextword.scoring.ask import Progress, batches, measuring, start_id
+from nextword.scoring.long_text import TokenStream, stream_likelihood
+from nextword.scoring.minibatches import Progress
+from nextword.scoring.prompt_encoding import start_id
+from nextword.scoring.text_tokens import ids_and_bytes, token_ids
 from nextword.scoring.windows import Window, windows
-from nextword.tasks.parts.bpe import ids_and_bytes, named_or_trained, token_ids
+from nextword.tasks.parts.architecture import expect_positions
+from nextword.tasks.parts.blocks import block_rows
+from nextword.tasks.parts.bpe import named_or_trained
 from nextword.tasks.parts.cache_tuning import tune_cache
 from nextword.tasks.parts.gpt2_start import Gpt2StartConfig
 from nextword.tasks.parts.likelihood_values import likelihood_values
-from nextword.tasks.task import Start, Task, registry
+from nextword.tasks.parts.prompted_texts import PromptedTexts
+from nextword.tasks.parts.small_start import SmallStart
+from nextword.tasks.task import Data, Measures, Task, registry
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -88,13 +96,51 @@ class LanguageModelling(Task):
     version = 1
     Config = LmConfig
     may_change = MAY_CHANGE
+    # for the small start on two CPU cores; a pretrained model wants a learning rate of 1e-5 to 5e-5
+    training_defaults: ClassVar[dict[str, Any]] = {
+        "steps": 200, "batch_size": 8, "learning_rate": 2e-3, "freeze_output_embeddings": False,
+    }  # fmt: skip
+    data: TextData
 
     def __init__(self, config: LmConfig) -> None:
-        self.config = config
         if config.stride > config.window:
             raise ValueError(f"task.stride ({config.stride}) must not be longer than task.window ({config.window})")
+        self.config = config
         files = config.files.model_dump() if config.files is not None else None
-        self.parts = read_parts(config.data, "task.data", config.text_column, files)
+        parts = read_parts(config.data, "task.data", config.text_column, files)
+        self.data = TextData(parts, config)
+        self.start = SmallStart(
+            lambda: named_or_trained(config.tokenizer, lambda: parts.train, config.vocabulary, config.cache),
+            architecture=lambda tokenizer: config.start.architecture(tokenizer, max(self._lengths().values())),
+            rows=lambda tokenizer, seed: self.data.training(tokenizer),
+            training=config.start.training(),
+        )
+        self.measures = WindowLikelihood(parts, config)
+        texts = config.generation.texts()
+        if texts is not None:
+            self.writes = PromptedTexts(texts, self._prompts, config.generation.batch_size, config.batch_size)
+
+    def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """The model's positions must hold a window, a block and a text after its prompt."""
+        expect_positions(model_config, self._lengths())
+        if self.writes is not None:
+            self._prompts(tokenizer)
+
+    def _lengths(self) -> dict[str, int]:
+        """Tokens that the model must be able to see at once, by setting."""
+        lengths = {"window": self.config.window, "block": self.config.block}
+        generation = self.config.generation
+        return {**lengths, **({"generation: prefix + continuation": generation.block} if generation.prompts else {})}
+
+    def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
+        return {"": block_prompts(*ids_and_bytes(tokenizer, self.data.test_text()), self.config.generation)}
+
+
+class TextData(Data):
+    """Three texts; rows are contiguous blocks of them."""
+
+    def __init__(self, parts: TextParts, config: LmConfig) -> None:
+        self.parts, self._config = parts, config
 
     def describe(self) -> dict[str, int | float | str]:
         """Bytes of each part, the split and the checksum; the number of scored tokens is in each result's ``n``."""
@@ -105,134 +151,49 @@ class LanguageModelling(Task):
             "train_bytes": len(self.parts.train.encode()),
             "validation_bytes": len(self.parts.validation.encode()),
             "test_bytes": len(self.parts.test.encode()),
-            "window": self.config.window,
-            "stride": self.config.stride,
+            "window": self._config.window,
+            "stride": self._config.stride,
         }
 
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer that was named, or a byte-level BPE trained on the training text."""
-        return self._tokenizer
-
-    @cached_property
-    def _tokenizer(self) -> PreTrainedTokenizerBase:
-        return named_or_trained(
-            self.config.tokenizer, lambda: self.parts.train, self.config.vocabulary, self.config.cache
-        )
-
-    def start(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Start:
-        """A small GPT-2, trained on the training text."""
-        architecture = self.config.start.architecture(tokenizer, max(self._lengths().values()))
-        return Start(architecture, self.training(tokenizer), self.config.start.training())
-
-    def check_start(self, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The model's positions must hold a window, a block and a text after its prompt."""
-        limit = getattr(config, "max_position_embeddings", None)
-        for name, size in self._lengths().items():
-            if limit is not None and size > limit:
-                raise ValueError(f"task.{name} ({size}) is longer than the {limit} positions of the start model")
-        if self.config.generation.prompts:
-            self._prompts(tokenizer)
-
-    def _lengths(self) -> dict[str, int]:
-        """Tokens that the model must be able to see at once, by setting."""
-        lengths = {"window": self.config.window, "block": self.config.block}
-        written = self.config.generation
-        return {**lengths, **({"generation: prefix + continuation": written.block} if written.prompts else {})}
-
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Contiguous blocks of the training text; a remainder shorter than a block is left out."""
-        return self._blocks(tokenizer, self.parts.train, "training")
+        """Blocks of the training text."""
+        return self._blocks(tokenizer, self.parts.train, "the training text")
 
     def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Contiguous blocks of the validation text."""
-        return self._blocks(tokenizer, self.parts.validation, "validation")
-
-    def training_defaults(self) -> dict[str, Any]:
-        """Sized for the small start on two CPU cores; a pretrained model wants a learning rate of 1e-5 to 5e-5."""
-        return {"steps": 200, "batch_size": 8, "learning_rate": 2e-3, "freeze_output_embeddings": False}
-
-    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Temperature and weight of a cache, by the likelihood of the first validation tokens."""
-        stream, counts = _stream(tokenizer, self.parts.validation, self.config.tuning_tokens)
-        size = min(self.config.window, len(stream) - 1)
-        found = windows(len(stream), size, stride=size)
-        with measuring(model):
-            return tune_cache(model, lambda: self._score(model, stream, counts, found, None).nll())
-
-    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
-        """Perplexity and nll per token of this tokenizer, and bits per byte of the text, with bootstrap intervals."""
-        stream, counts = _stream(tokenizer, self.parts.test, self.config.test_tokens)
-        found = windows(len(stream), self.config.window, self.config.stride)
-        with measuring(model):
-            total = self._score(model, stream, counts, found, progress)
-        return Evaluation(metrics=likelihood_values(total))
-
-    def texts(self) -> Texts | None:
-        """Continuations of the test text, where ``task.generation.prompts`` asks for some."""
-        return self.config.generation.texts()
+        """Blocks of the validation text."""
+        return self._blocks(tokenizer, self.parts.validation, "the validation text")
 
     def test_text(self) -> str:
         """All of the test text, however much of it is scored."""
         return self.parts.test
 
-    def write(
-        self,
-        model: Any,
-        tokenizer: PreTrainedTokenizerBase,
-        files: Mapping[Path, Decoding],
-        seed: int,
-        arguments: Mapping[str, Any],
-        progress: Progress | None = None,
-    ) -> None:
-        """Continues the prompts; the log-probabilities of what people wrote are the same in each file."""
-        texts = Continuations(self.config.generation, self._prompts(tokenizer), tokenizer, self.config.batch_size)
-        texts.write(model, files, seed, arguments, progress)
+    def _blocks(self, tokenizer: PreTrainedTokenizerBase, text: str, name: str) -> Dataset:
+        return block_rows([start_id(tokenizer), *token_ids(tokenizer, text)], self._config.block, name, "task.block")
 
-    def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> list[Prompt]:
-        return prompts(*ids_and_bytes(tokenizer, self.parts.test), self.config.generation)
 
-    def _score(
-        self,
-        model: Any,
-        stream: torch.Tensor,
-        counts: Int[np.ndarray, "N"],
-        found: list[Window],
-        progress: Progress | None,
+class WindowLikelihood(Measures):
+    """Likelihood of the test text, in windows."""
+
+    def __init__(self, parts: TextParts, config: LmConfig) -> None:
+        self._parts, self._config = parts, config
+
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+        """Perplexity and nll per token of this tokenizer, and bits per byte of the text, with bootstrap intervals."""
+        stream = TokenStream.of(tokenizer, self._parts.test, self._config.test_tokens)
+        spans = windows(len(stream), self._config.window, self._config.stride)
+        with measuring(model):
+            total = self._likelihood(model, stream, spans, progress)
+        return Evaluation(metrics=likelihood_values(total))
+
+    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+        """Temperature and weight of a cache, by the likelihood of the first validation tokens."""
+        stream = TokenStream.of(tokenizer, self._parts.validation, self._config.tuning_tokens)
+        size = min(self._config.window, len(stream) - 1)
+        spans = windows(len(stream), size, stride=size)
+        with measuring(model):
+            return tune_cache(model, lambda: self._likelihood(model, stream, spans).nll())
+
+    def _likelihood(
+        self, model: Any, stream: TokenStream, spans: list[Window], progress: Progress | None = None
     ) -> LikelihoodSum:
-        total = LikelihoodSum()
-        done = 0
-        for part in batches(found, self.config.batch_size):
-            inputs = torch.stack([stream[w.begin : w.begin + w.size] for w in part]).to(model.device)
-            targets = torch.stack([stream[w.begin + 1 : w.begin + w.size + 1] for w in part]).to(model.device)
-            lengths = torch.tensor([w.scored for w in part], device=model.device)
-            scored = torch.arange(inputs.shape[1], device=model.device)[None, :] >= inputs.shape[1] - lengths[:, None]
-            dist = model.distribution(inputs, attention_mask=torch.ones_like(inputs), positions=scored)
-            nats = -dist.log_prob(targets[scored][:, None])[:, 0].double().cpu()
-            for window, block in zip(part, nats.split([w.scored for w in part]), strict=True):
-                # counts[i] belongs to the token at i + 1 of the stream, after the start token.
-                covered = int(counts[window.targets.start - 1 : window.targets.stop - 1].sum())
-                total.add(float(block.sum()), window.scored, covered)
-            done += len(part)
-            if progress is not None:
-                progress(done / len(found))
-        return total
-
-    def _blocks(self, tokenizer: PreTrainedTokenizerBase, text: str, part: str) -> Dataset:
-        from datasets import Dataset
-
-        stream = [start_id(tokenizer), *token_ids(tokenizer, text)]
-        size = self.config.block
-        blocks = [stream[i : i + size] for i in range(0, len(stream) - size + 1, size)]
-        if not blocks:
-            raise ValueError(
-                f"the {part} text has {len(stream) - 1} tokens, shorter than one block of {size}. Give more text or a "
-                f"smaller task.block."
-            )
-        return Dataset.from_dict({"input_ids": blocks, "labels": blocks})
-
-
-def _stream(
-    tokenizer: PreTrainedTokenizerBase, text: str, limit: int | None
-) -> tuple[torch.Tensor, Int[np.ndarray, "N"]]:
-    ids, counts = ids_and_bytes(tokenizer, text)
-    return torch.tensor([start_id(tokenizer), *ids[:limit]]), counts[:limit]
+        return stream_likelihood(model, stream, spans, self._config.batch_size, progress)

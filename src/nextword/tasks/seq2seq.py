@@ -1,35 +1,112 @@
 """From a source to a target: likelihood of the targets, and whether a model copies what is to be copied.
 
-The pairs are your own, or sentences taken out of plain text as in the pre-training of PEGASUS (Zhang et al., 2020).
+The data is pairs of your own, one JSON object a line:
+
+    {"source": "The river Aare rises in the Alps and flows through Bern.", "target": "The Aare flows through Bern."}
+
+or plain text, of each paragraph of which one sentence is taken out, as in the pre-training of PEGASUS (Zhang et al.,
+2020): source "A dog barked. <mask> The cat ran.", target "The dog saw the cat."
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from nextword.corpora.gaps import MASK, Pair
-from nextword.corpora.pairs import PairParts, Reading, Side, gap_texts, leaks, read_pairs, sample
+from pydantic import Field
+
+from nextword.config import Seed, Settings
+from nextword.corpora.gaps import MASK, GapConfig
+from nextword.corpora.pairs import Reading, Side, gap_texts, read_pairs
+from nextword.decoding.strategies import Decoding
+from nextword.decoding.writer import Writer
 from nextword.metrics.copying import frequent_words
+from nextword.model.modes import measuring
 from nextword.records import Evaluation
-from nextword.scoring.ask import Progress, measuring, part_of
-from nextword.tasks.parts import pair_measures
-from nextword.tasks.parts.architecture import ENCODER_DECODER
+from nextword.scoring.minibatches import Progress, progress_within
+from nextword.scoring.token_pairs import TokenPair, likelihood_sum, target_log_probs
+from nextword.tasks.parts.architecture import ENCODER_DECODER, expect_positions
 from nextword.tasks.parts.bpe import named_or_trained
 from nextword.tasks.parts.cache_tuning import tune_cache
 from nextword.tasks.parts.likelihood_values import likelihood_values
-from nextword.tasks.parts.seq2seq_settings import Seq2SeqConfig
-from nextword.tasks.parts.source_target import PairEncoder
-from nextword.tasks.task import Start, Task, registry
+from nextword.tasks.parts.pair_samples import PairSamples
+from nextword.tasks.parts.seq2seq.copying_measures import copying_metrics, example_predictions
+from nextword.tasks.parts.seq2seq.pair_rows import PairRows
+from nextword.tasks.parts.seq2seq.source_target import PairEncoder
+from nextword.tasks.parts.seq2seq.t5_start import T5StartConfig
+from nextword.tasks.parts.small_start import SmallStart
+from nextword.tasks.task import Measures, Task, registry
 
 if TYPE_CHECKING:
-    from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
+
+    from nextword.metrics.likelihood import LikelihoodSum
 
 LIKELIHOOD_SHARE = 0.25
 """Share of an evaluation's time that goes into the likelihood, about; the rest is generation."""
+
+
+class CopyingConfig(Settings):
+    """What is generated to measure copying."""
+
+    pairs: int = Field(default=300, ge=1)
+    """Test pairs, from the first, whose targets are generated."""
+    beams: int = Field(default=1, ge=1, le=1000)
+    """Beams; 1 is greedy."""
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    """Longest output; None: as long as the longest target."""
+
+
+class Seq2SeqConfig(Settings):
+    """What can be set; ``data`` must be."""
+
+    data: str
+    """A .jsonl file, a folder with train, validation and test .jsonl files, or plain text as for the task lm."""
+    source_field: str = "source"
+    """Field of a JSON line that holds the source."""
+    target_field: str = "target"
+    """Field that holds the target."""
+    split_field: str | None = None
+    """Field of one .jsonl file that says train, validation or test; None: it is split by a hash of the source."""
+    validation_share: float = Field(default=0.05, gt=0, lt=1)
+    """Share of one .jsonl file that validates."""
+    test_share: float = Field(default=0.05, gt=0, lt=1)
+    """Share that tests; the rest trains."""
+    gaps: GapConfig = GapConfig()
+    """How pairs are made of plain text."""
+    mask: str | None = None
+    """Text in place of the sentence taken out; None: the tokenizer's mask token (in T5's, <extra_id_0>)."""
+    source_prefix: str = ""
+    """Text before every source, for pretrained models that expect one, such as "summarize: "."""
+    seed: Seed = 0
+    """Seed of the split by hash, of the samples below and of random gaps."""
+    train_pairs: int | None = Field(default=None, ge=1)
+    """Training pairs at most, a sample; None: all."""
+    validation_pairs: int | None = Field(default=500, ge=1)
+    """Validation pairs at most."""
+    test_pairs: int | None = Field(default=1000, ge=2)
+    """Test pairs at most."""
+    tuning_pairs: int = Field(default=100, ge=1)
+    """Validation pairs on which a cache's temperature and weight are chosen."""
+    max_source_tokens: int = Field(default=256, ge=8)
+    """Longer sources are cut off at the end."""
+    max_target_tokens: int = Field(default=64, ge=8)
+    """Longer targets are cut off at the end."""
+    tokenizer: str | None = None
+    """Path or hub name of a tokenizer; None: a byte-level BPE is trained on the training pairs."""
+    vocabulary: int = Field(default=8000, ge=259)
+    """Tokens of the trained BPE."""
+    cache: str | None = None
+    """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
+    frequent_words: int = Field(default=1000, ge=0)
+    """Rare words are all but so many most frequent words of the training targets."""
+    batch_size: int = Field(default=32, ge=1)
+    """Pairs at a time in measurements."""
+    generation: CopyingConfig = CopyingConfig()
+    """What is generated."""
+    start: T5StartConfig = T5StartConfig()
+    """The start model where no pretrained one is given."""
 
 
 @registry.register("seq2seq")
@@ -40,136 +117,43 @@ class SequenceToSequence(Task):
     version = 1
     Config = Seq2SeqConfig
     architecture = ENCODER_DECODER
+    # for the small start on two CPU cores; a pretrained model wants a learning rate of 1e-5 to 1e-4
+    training_defaults: ClassVar[dict[str, Any]] = {
+        "steps": 300, "batch_size": 16, "learning_rate": 2e-3, "freeze_output_embeddings": False,
+    }  # fmt: skip
+    data: PairRows
 
     def __init__(self, config: Seq2SeqConfig) -> None:
+        _check_settings(config)
         self.config = config
-        _check(config)
-        self.reading = Reading(
+        reading = Reading(
             source=Side("source", config.source_field), target=Side("target", config.target_field),
             split_field=config.split_field, validation_share=config.validation_share, test_share=config.test_share,
             seed=config.seed, other=gap_texts(config.gaps),
         )  # fmt: skip
-        self.available = read_pairs(Path(config.data), self.reading)
-        self.train = sample(self.available.train, config.train_pairs, config.seed)
-        self.validate = sample(self.available.validation, config.validation_pairs, config.seed)
-        self.test = sample(self.available.test, config.test_pairs, config.seed)
-        self.pretraining: PairParts | None = None
-        if config.start.data is not None:
-            self.pretraining = read_pairs(Path(config.start.data), self.reading, "task.start.data")
+        sizes = config.train_pairs, config.validation_pairs, config.test_pairs
+        pairs = PairSamples(Path(config.data), reading, sizes)
+        first = None if config.start.data is None else read_pairs(Path(config.start.data), reading, "task.start.data")
+        self.data = data = PairRows(pairs, self._encoder, first)
+        self.start = SmallStart(
+            lambda: named_or_trained(config.tokenizer, data.whole_text, config.vocabulary, config.cache, MASK),
+            architecture=lambda tokenizer: config.start.architecture(tokenizer, self._encoder(tokenizer).pad),
+            rows=lambda tokenizer, seed: data.rows(data.start_pairs or pairs.train, tokenizer),
+            training=config.start.training(),
+        )
+        self.measures = LikelihoodAndCopying(pairs, self._encoder, config)
 
-    def describe(self) -> dict[str, int | float | str]:
-        """Sizes, split, checksums, and how many test pairs have a source or target that training has too."""
-        found, used = self.available, (self.train, self.validate, self.test)
-        sizes: dict[str, int | float | str] = {}
-        for part, pairs in zip(("train", "validation", "test"), used, strict=True):
-            sizes[f"{part}_pairs"] = len(pairs)
-            sizes[f"{part}_pairs_available"] = len(getattr(found, part))
-        told: dict[str, int | float | str] = {
-            "source": found.source, "sha256": found.sha256, "split": found.split, **sizes,
-            "empty_pairs_left_out": found.empty, **leaks(found.train, found.test, "leak", self.reading),
-        }  # fmt: skip
-        if self.pretraining is not None:
-            told |= {
-                "start_source": self.pretraining.source,
-                "start_sha256": self.pretraining.sha256,
-                "start_pairs": len(self.pretraining.train),
-                **leaks(self.pretraining.train, found.test, "start_leak", self.reading),
-            }
-        return told
-
-    def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer that was named, or a byte-level BPE trained on everything that models are trained on."""
-        return self._tokenizer
-
-    @cached_property
-    def _tokenizer(self) -> PreTrainedTokenizerBase:
-        def text() -> str:
-            return "\n".join(pair.text for pair in (*self._start_pairs, *self.train))
-
-        return named_or_trained(self.config.tokenizer, text, self.config.vocabulary, self.config.cache, MASK)
-
-    @property
-    def _start_pairs(self) -> Sequence[Pair]:
-        return () if self.pretraining is None else self.pretraining.train
-
-    def start(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Start:
-        """A small T5, trained on ``task.start.data`` or the training pairs."""
-        from transformers import T5Config
-
-        config = self.config.start
-        encoder = self._encoder(tokenizer)
-        architecture = T5Config(
-            vocab_size=len(tokenizer), d_model=config.d_model, d_kv=config.d_model // config.num_heads,
-            d_ff=config.d_ff, num_layers=config.num_layers, num_decoder_layers=config.num_decoder_layers,
-            num_heads=config.num_heads, feed_forward_proj=config.feed_forward, dropout_rate=config.dropout,
-            pad_token_id=encoder.pad, eos_token_id=tokenizer.eos_token_id,
-        )  # fmt: skip
-        architecture.decoder_start_token_id = encoder.pad  # as in every T5
-        settings = {
-            "steps": config.steps, "batch_size": config.batch_size, "learning_rate": config.learning_rate,
-        }  # fmt: skip
-        return Start(architecture, _examples(self._start_pairs or self.train, encoder), settings)
-
-    def check_start(self, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         """The tokenizer must end sequences and mark gaps; the model must hold the lengths and begin targets."""
-        if all(getattr(config, name, None) is None for name in ("decoder_start_token_id", "bos_token_id")):
+        if all(getattr(model_config, name, None) is None for name in ("decoder_start_token_id", "bos_token_id")):
             raise ValueError(
                 "the start model's config.json says neither decoder_start_token_id nor bos_token_id, so nobody knows "
                 "what its targets begin with; set decoder_start_token_id (in T5 the padding token)"
             )
-        limit = getattr(config, "max_position_embeddings", None)
-        for name in ("max_source_tokens", "max_target_tokens"):
-            size = getattr(self.config, name)
-            if limit is not None and size > limit:
-                raise ValueError(f"task.{name} ({size}) is longer than the {limit} positions of the start model")
-        self._encoder(tokenizer)([next((pair for pair in self.test if MASK in pair.source), self.test[0])])
-
-    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """Sources as ``input_ids``, targets as ``labels``."""
-        return _examples(self.train, self._encoder(tokenizer))
-
-    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-        """As ``training``."""
-        return _examples(self.validate, self._encoder(tokenizer))
-
-    def training_defaults(self) -> dict[str, Any]:
-        """Sized for the small start on two CPU cores; a pretrained model wants a learning rate of 1e-5 to 1e-4."""
-        return {"steps": 300, "batch_size": 16, "learning_rate": 2e-3, "freeze_output_embeddings": False}
-
-    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Temperature and weight of a cache, by the likelihood of the first validation targets."""
-        encoder = self._encoder(tokenizer)
-        encoded = encoder(self.validate[: self.config.tuning_pairs])
-        with measuring(model):
-            return tune_cache(
-                model,
-                lambda: pair_measures.likelihood(model, encoded, encoder.pad, self.config.batch_size).nll(),
-            )
-
-    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
-        """Likelihood of the test targets, copying in generated outputs, example predictions."""
-        encoder = self._encoder(tokenizer)
-        encoded = encoder(self.test)
-        written = encoded[: self.config.generation.pairs]
-        size = self.config.batch_size
-        frequent = frequent_words((pair.target for pair in self.train), self.config.frequent_words)
-        with measuring(model):
-            total = pair_measures.likelihood(model, encoded, encoder.pad, size, part_of(progress, 0, LIKELIHOOD_SHARE))
-            outputs = pair_measures.generate(
-                model,
-                written,
-                tokenizer,
-                size,
-                tokens=self.config.generation.max_new_tokens or self.config.max_target_tokens,
-                beams=self.config.generation.beams,
-                progress=part_of(progress, LIKELIHOOD_SHARE, 1),
-            )
-            examples = pair_measures.example_predictions(model, encoded, tokenizer, frequent)
-        copied = [
-            (encoder.seen(pair.source), pair.target.text, output) for pair, output in zip(written, outputs, strict=True)
-        ]
-        metrics = likelihood_values(total, "target token", "targets") | pair_measures.copying_metrics(copied, frequent)
-        return Evaluation(metrics=metrics, examples=examples)
+        names = ("max_source_tokens", "max_target_tokens")
+        expect_positions(model_config, {name: getattr(self.config, name) for name in names})
+        test = self.data.pairs.test
+        self._encoder(tokenizer)([next((pair for pair in test if MASK in pair.source), test[0])])
 
     def _encoder(self, tokenizer: PreTrainedTokenizerBase) -> PairEncoder:
         config = self.config
@@ -178,7 +162,50 @@ class SequenceToSequence(Task):
         )
 
 
-def _check(config: Seq2SeqConfig) -> None:
+class LikelihoodAndCopying(Measures):
+    """Likelihood of the test targets, copying in generated outputs, example predictions."""
+
+    def __init__(
+        self, pairs: PairSamples, encoder: Callable[[PreTrainedTokenizerBase], PairEncoder], config: Seq2SeqConfig
+    ) -> None:
+        self._pairs, self._encoder, self._config = pairs, encoder, config
+
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+        """Likelihood over all test pairs, copying over the first of them."""
+        config, pairs, encoder = self._config, self._pairs, self._encoder(tokenizer)
+        encoded = encoder(pairs.test)
+        tokens = [pair.tokens for pair in encoded]
+        frequent = frequent_words((pair.target for pair in pairs.train), config.frequent_words)
+        with measuring(model):
+            total = self._likelihood(model, tokens, progress_within(progress, 0, LIKELIHOOD_SHARE))
+            outputs = Writer(model, config.batch_size).write(
+                tokens[: config.generation.pairs],
+                Decoding(beams=config.generation.beams),
+                length=config.generation.max_new_tokens or config.max_target_tokens,
+                ends=True,
+                progress=progress_within(progress, LIKELIHOOD_SHARE, 1),
+            )
+            examples = example_predictions(model, encoded, tokenizer, frequent)
+        texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
+        sources = (encoder.visible_text(pair.source) for pair in encoded)
+        references = (pair.target.text for pair in encoded)
+        copied = list(zip(sources, references, texts, strict=False))
+        metrics = likelihood_values(total, "target token", "targets") | copying_metrics(copied, frequent)
+        return Evaluation(metrics=metrics, examples=examples)
+
+    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+        """Temperature and weight of a cache, by the likelihood of the first validation targets."""
+        encoded = self._encoder(tokenizer)(self._pairs.validation[: self._config.tuning_pairs])
+        tokens = [pair.tokens for pair in encoded]
+        with measuring(model):
+            return tune_cache(model, lambda: self._likelihood(model, tokens).nll())
+
+    def _likelihood(self, model: Any, pairs: Sequence[TokenPair], progress: Progress | None = None) -> LikelihoodSum:
+        log_probs = target_log_probs(model, pairs, self._config.batch_size, progress=progress)
+        return likelihood_sum(pairs, (float((-row).sum()) for row in log_probs))
+
+
+def _check_settings(config: Seq2SeqConfig) -> None:
     if config.gaps.min_sentences > config.gaps.max_sentences:
         raise ValueError(
             f"task.gaps.min_sentences ({config.gaps.min_sentences}) must not be more than task.gaps.max_sentences "
@@ -189,12 +216,3 @@ def _check(config: Seq2SeqConfig) -> None:
             f"task.start.d_model ({config.start.d_model}) must be a multiple of task.start.num_heads "
             f"({config.start.num_heads})"
         )
-
-
-def _examples(pairs: Sequence[Pair], encoder: PairEncoder) -> Dataset:
-    from datasets import Dataset
-
-    encoded = encoder(pairs)
-    return Dataset.from_dict(
-        {"input_ids": [pair.source.ids for pair in encoded], "labels": [pair.target.ids for pair in encoded]}
-    )

@@ -24,7 +24,7 @@ def expect_peft() -> None:
 
 
 @contextlib.contextmanager
-def adapted(model: PreTrainedModel, settings: LoraSettings | None, seed: int) -> Iterator[None]:
+def lora_adapters(model: PreTrainedModel, settings: LoraSettings | None, seed: int) -> Iterator[None]:
     """Gives the backbone adapters inside the ``with`` block and freezes the rest of it.
 
     What is no part of the backbone is trained as before: head, conditioner, and an auxiliary encoder where it was. So

@@ -79,7 +79,7 @@ class RightPadding:
         batch: dict[str, Any] = {"input_ids": ids, "labels": labels, "attention_mask": mask}
         if self.aligned and any(len(example["input_ids"]) != len(example["labels"]) for example in examples):
             lengths = [(len(example["input_ids"]), len(example["labels"])) for example in examples]
-            raise ValueError(f"each example needs as many labels as input_ids; got lengths (ids, labels) {lengths}")
+            raise ValueError(f"labels: must be as many as input_ids (lengths (ids, labels) {lengths} given)")
         if self.without_logits:
             batch["return_logits"] = False
         if self.auxiliary is not None:

@@ -1,53 +1,30 @@
-"""What a training costs, seen by callbacks of ``transformers.Trainer``: time of a step, memory of a step, progress."""
+"""What a training costs: callbacks of ``transformers.Trainer`` that measure the time and the memory of its steps."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch.autograd.profiler_util import MEMORY_EVENT_NAME
 from torch.profiler import ProfilerActivity, profile
-from transformers import TrainerCallback
-from transformers.trainer_callback import ExportableState
+
+from nextword.training.stateful_callback import StatefulCallback
 
 MEASURED_STEP = 2
 """The step whose memory is measured on a CPU: the first one at which the optimiser's state already exists."""
 MIB = 2**20
 
 
-class StatefulCallback(TrainerCallback, ExportableState):
-    """A callback whose attributes named in :attr:`kept` lie in every checkpoint, so that a resumed training has them.
-
-    Trainer's own way to restore callbacks makes new objects of them, of which whoever made the first knows nothing.
-    """
-
-    kept: ClassVar[tuple[str, ...]]
-
-    def state(self) -> dict[str, Any]:
-        """What Trainer writes into a checkpoint."""
-        return {"args": {}, "attributes": {name: getattr(self, name) for name in self.kept}}
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Goes on from the checkpoint, where there is one."""
-        # Trainer expects an entry when it saves; a checkpoint of an earlier version may have none.
-        stored = state.stateful_callbacks.setdefault(type(self).__name__, {})
-        stored = stored[-1] if isinstance(stored, list) else stored
-        if state.global_step:
-            for name, value in stored.get("attributes", {}).items():
-                setattr(self, name, value)
-
-
 class StepClock(StatefulCallback):
     """Times each optimiser step. Checkpoints keep the times, so that a resumed training reports all of them."""
 
-    kept = ("total", "seconds")
+    checkpointed = ("total", "seconds")
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -101,7 +78,7 @@ class PeakMemory(StatefulCallback):
     what lives between steps.
     """
 
-    kept = ("mib",)
+    checkpointed = ("mib",)
 
     def __init__(self) -> None:
         self._before: float | None = None
@@ -154,66 +131,6 @@ class PeakMemory(StatefulCallback):
             self._profile = None
 
 
-class RunningLoss(StatefulCallback):
-    """The loss of the steps since the last point of the curve, kept in checkpoints.
-
-    Trainer keeps it for itself and begins at zero where it resumes, so that the next point would be the mean over the
-    steps since the checkpoint only.
-    """
-
-    kept = ("summed", "since")
-
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
-
-    @property
-    def summed(self) -> float:
-        """Sum over the steps, in float32 as Trainer adds them up."""
-        return self._trainer._tr_loss.item() if hasattr(self._trainer, "_tr_loss") else 0.0
-
-    @summed.setter
-    def summed(self, loss: float) -> None:
-        self._trainer._tr_loss += loss  # zero until now
-
-    @property
-    def since(self) -> int:
-        """The step of the last point."""
-        return getattr(self._trainer, "_globalstep_last_logged", 0)
-
-    @since.setter
-    def since(self, step: int) -> None:
-        self._trainer._globalstep_last_logged = step
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Ends a training that cannot recover: after such a step, weights are no numbers any more."""
-        if not math.isfinite(self.summed):
-            raise DivergedError(f"diverged at step {state.global_step}: the loss is {self.summed}")
-
-
-class DivergedError(ValueError):
-    """A training whose loss is NaN or infinite; says at which step."""
-
-
-class Fraction(TrainerCallback):
-    """Passes on the share of steps that are done, from 0 to 1."""
-
-    def __init__(self, progress: Callable[[float], None]) -> None:
-        self._progress = progress
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """One more step is done."""
-        self._progress(state.global_step / state.max_steps)
-
-
-class LastPoint(TrainerCallback):
-    """Makes the training curve reach the last step, wherever the logging interval ends."""
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Asks for a log entry at the last step."""
-        if state.global_step == state.max_steps:
-            control.should_log = True
-
-
 def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)  # otherwise only the launch of the kernels is timed
@@ -245,11 +162,11 @@ def _peak_bytes(recorded: profile) -> int:
 def _stderr_silenced() -> Iterator[None]:
     """The profiler's C++ side announces itself on file descriptor 2, in the middle of the user's progress bar."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr = os.dup(2)
     try:
         with open(os.devnull, "w", encoding="utf-8") as nowhere:
             os.dup2(nowhere.fileno(), 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)

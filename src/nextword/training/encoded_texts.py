@@ -43,8 +43,8 @@ class EncodedTexts:
 
     def of(self, ids: Sequence[Int[Tensor, "_"]]) -> list[Float[Tensor, "_ E"]] | None:
         """The states of each text, or None where one of them was not encoded."""
-        found = [self._states.get(tuple(row.tolist())) for row in ids]
-        return [row for row in found if row is not None] if all(row is not None for row in found) else None
+        states = [self._states.get(tuple(row.tolist())) for row in ids]
+        return [row for row in states if row is not None] if all(row is not None for row in states) else None
 
 
 def is_encodable(model: Any) -> bool:

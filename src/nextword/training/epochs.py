@@ -7,7 +7,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 
-class TellEpoch(TrainerCallback):
+class EpochSetter(TrainerCallback):
     """Calls ``set_epoch`` of the training data before each epoch is read.
 
     accelerate does so too, except in the rest of an epoch that a resumed training begins in the middle of: the rows
@@ -25,7 +25,7 @@ class TellEpoch(TrainerCallback):
         self._dataset.set_epoch(int(state.epoch))
 
 
-class Unchanging:
+class FixedDataset:
     """Data whose ``set_epoch`` nobody sees: accelerate would otherwise tell validation data how often it was read.
 
     Args:

@@ -1,4 +1,4 @@
-"""Which checkpoint an interrupted training can resume from."""
+"""Whose checkpoints a folder holds, and from which of them an interrupted training goes on."""
 
 from __future__ import annotations
 
@@ -7,26 +7,103 @@ import logging
 import re
 import zipfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import JsonValue
+
+from nextword.records import Record
+from nextword.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
 
+IDENTITY = "training.json"
+"""File in a training's folder that says whose checkpoints these are."""
 STATE = "trainer_state.json"
+"""File of Trainer in each checkpoint."""
 
 
-def last_complete(folder: Path) -> Path | None:
+class TrainingIdentity(Record):
+    """What must be the same for checkpoints to be continued."""
+
+    seed: int
+    """Order of the batches and dropout."""
+    settings: TrainingSettings
+    """How it is trained."""
+    model: dict[str, JsonValue]
+    """Class, head and shapes."""
+
+    @classmethod
+    def of(cls, model: PreTrainedModel, settings: TrainingSettings, seed: int) -> TrainingIdentity:
+        """That of a training that is about to begin."""
+        return cls(seed=seed, settings=settings, model=_model_facts(model))
+
+
+def claim_folder(folder: Path, identity: TrainingIdentity) -> None:
+    """Makes a folder this training's own.
+
+    Raises:
+        ValueError: It holds checkpoints of another training; says what differs.
+    """
+    path = folder / IDENTITY
+    if not path.exists():
+        identity.save(path)
+        return
+    try:
+        earlier = TrainingIdentity.load(path)
+    except ValueError:
+        earlier = None
+    if earlier != identity:
+        raise ValueError(
+            f"{folder} holds a training with other settings ({_difference(earlier, identity)}); "
+            "delete it or choose another folder"
+        )
+
+
+def _difference(earlier: TrainingIdentity | None, identity: TrainingIdentity) -> str:
+    if earlier is None:
+        return f"{IDENTITY} cannot be read"
+    before, now = earlier.model_dump(), identity.model_dump()
+    before, now = {**before.pop("settings"), **before}, {**now.pop("settings"), **now}
+    return ", ".join(f"{key}: {before[key]} there, {now[key]} asked" for key in now if before.get(key) != now[key])
+
+
+def _model_facts(model: PreTrainedModel) -> dict[str, JsonValue]:
+    shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
+    head, objective, conditioner = (getattr(model.config, part, None) for part in ("head", "objective", "conditioner"))
+    return {
+        "class": type(model).__name__,
+        "head": _without_paths(head),
+        "objective": _without_paths(objective),
+        "parameters": len(shapes),
+        "first": next(iter(shapes), ""),
+        **({"conditioner": str(conditioner)} if conditioner else {}),
+    }
+
+
+def _without_paths(settings: Any) -> str:
+    """Settings as text; a counts file may have moved with its folder, and what it says is in the weights' shapes."""
+    if isinstance(settings, dict):
+        settings = {key: value for key, value in settings.items() if key != "counts"}
+    return str(settings)
+
+
+def last_complete_checkpoint(folder: Path) -> Path | None:
     """The newest checkpoint of ``transformers.Trainer`` in ``folder`` that can be read in full, or ``None``.
 
     A process that is killed while it saves leaves half a checkpoint behind; such a one is passed over with a warning.
     """
     for checkpoint in sorted(folder.glob("checkpoint-*"), key=_step, reverse=True):
-        problem = what_is_missing(checkpoint)
+        problem = checkpoint_problem(checkpoint)
         if problem is None:
             return checkpoint
         logger.warning("%s is incomplete (%s); an earlier state is used instead", checkpoint, problem)
     return None
 
 
-def what_is_missing(checkpoint: Path) -> str | None:
+def checkpoint_problem(checkpoint: Path) -> str | None:
     """Why a checkpoint cannot be resumed from, or ``None`` where it can."""
     if _step(checkpoint) < 0:
         return "its name has no step number"
@@ -34,7 +111,7 @@ def what_is_missing(checkpoint: Path) -> str | None:
         json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return f"no readable {STATE}"
-    problem = unreadable_weights(checkpoint)
+    problem = weights_problem(checkpoint)
     if problem is not None:
         return problem
     for name in ("optimizer.pt", "scheduler.pt"):  # zip archives; their table of contents is written last
@@ -43,7 +120,7 @@ def what_is_missing(checkpoint: Path) -> str | None:
     return None
 
 
-def unreadable_weights(folder: Path) -> str | None:
+def weights_problem(folder: Path) -> str | None:
     """What is wrong with the safetensors files in ``folder``, or ``None``."""
     from safetensors import SafetensorError, safe_open
 

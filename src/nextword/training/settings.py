@@ -81,7 +81,7 @@ class TrainingSettings(Settings):
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if (self.steps is None) == (self.epochs is None):
-            raise ValueError(f"give either steps or epochs, got steps={self.steps}, epochs={self.epochs}")
+            raise ValueError(f"must have either steps or epochs (steps={self.steps}, epochs={self.epochs} given)")
         if self.warmup_steps and self.warmup_ratio:
             raise ValueError("give either warmup_steps or warmup_ratio, not both")
         return self
@@ -103,6 +103,6 @@ def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str
     for alternatives in (LENGTHS, WARMUPS):
         if any(overrides.get(key) is not None for key in alternatives):
             values = {key: value for key, value in values.items() if key not in alternatives}
-    rates = [given.get("learning_rates") or {} for given in (values, overrides)]
+    rates = [settings.get("learning_rates") or {} for settings in (values, overrides)]
     both = {"learning_rates": {**rates[0], **rates[1]}} if all(isinstance(one, Mapping) for one in rates) else {}
     return validated(TrainingSettings, {**values, **overrides, **both}, where)

@@ -1,4 +1,4 @@
-"""Trains one model with ``transformers.Trainer``, resumes it where it was interrupted, and says what it cost."""
+"""One training from data to outcome, with ``transformers.Trainer``."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import Field, JsonValue
-from transformers import PrinterCallback, TrainingArguments
+from transformers import PrinterCallback, TrainerCallback, TrainingArguments
 
-from nextword.records import Cost, CurvePoint, Record
+from nextword.records import Cost, CurvePoint
 from nextword.tasks.parts.architecture import architecture_of
 from nextword.training.collator import Auxiliary, RightPadding
-from nextword.training.cost import Fraction, LastPoint, PeakMemory, RunningLoss, StepClock
+from nextword.training.cost import PeakMemory, StepClock
 from nextword.training.encoded_texts import EncodedTexts
-from nextword.training.epochs import TellEpoch, Unchanging
+from nextword.training.epochs import EpochSetter, FixedDataset
 from nextword.training.learning_rates import GroupedTrainer, expect_trained
-from nextword.training.resume import last_complete
+from nextword.training.loss_curve import LastStepLogger, RunningLoss
+from nextword.training.outcome import TrainingOutcome
+from nextword.training.resume import TrainingIdentity, claim_folder, last_complete_checkpoint
 from nextword.training.settings import TrainingSettings
 from nextword.training.trainable import trainable, trained_modules
 
@@ -28,62 +29,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
-
-IDENTITY = "training.json"
-"""File in a training's folder that says whose checkpoints these are."""
-
-
-class TrainingOutcome(Record):
-    """What a finished training says about itself."""
-
-    curve: list[CurvePoint]
-    """Training loss, nats per token, each point the mean since the one before."""
-    validation_curve: list[CurvePoint] = Field(default=[])
-    """Validation loss, nats per token, as Trainer averages it (over batches); empty without ``evaluate_every``."""
-    cost: Cost
-    """Parameters, time and memory; see docs/compare.md for what each number means."""
-
-    def followed_by(self, later: TrainingOutcome) -> TrainingOutcome:
-        """This training and another of the same model after it, as one.
-
-        Steps go on counting, seconds add up, memory is the higher peak, and the time of a step is the mean of both by
-        their numbers of steps.
-        """
-        steps = [outcome.curve[-1].step if outcome.curve else 0 for outcome in (self, later)]
-        costs = [self.cost, later.cost]
-        seconds = [cost.train_seconds for cost in costs if cost.train_seconds is not None]
-        peaks = [cost.peak_memory_mib for cost in costs if cost.peak_memory_mib is not None]
-        timed = [(cost.ms_per_step, n) for cost, n in zip(costs, steps, strict=True) if cost.ms_per_step is not None]
-        counted = sum(n for _, n in timed)
-        cost = later.cost.model_copy(
-            update={
-                "trained_parameters": max(cost.trained_parameters for cost in costs),
-                "trained": self.cost.trained | later.cost.trained,
-                "train_seconds": sum(seconds) if seconds else None,
-                "peak_memory_mib": max(peaks, default=None),
-                "ms_per_step": sum(ms * n for ms, n in timed) / counted if counted else None,
-            }
-        )
-        return TrainingOutcome(
-            curve=[*self.curve, *_later(later.curve, steps[0])],
-            validation_curve=[*self.validation_curve, *_later(later.validation_curve, steps[0])],
-            cost=cost,
-        )
-
-
-def _later(curve: list[CurvePoint], steps: int) -> list[CurvePoint]:
-    return [CurvePoint(step=steps + point.step, loss=point.loss) for point in curve]
-
-
-class _Identity(Record):
-    """What must be the same for checkpoints to be continued."""
-
-    seed: int
-    """Order of the batches and dropout."""
-    settings: TrainingSettings
-    """How it is trained."""
-    model: dict[str, JsonValue]
-    """Class, head and shapes."""
 
 
 def train(
@@ -104,7 +49,7 @@ def train(
     Args:
         model: A model with labels in its ``forward``, ours or any of transformers, decoder-only or encoder-decoder.
         dataset: Columns ``input_ids`` and ``labels`` of any length, and ``aux_input_ids`` for a model with a
-            conditioner; see ``Task.training``. Where it has ``set_epoch``, that is called before each epoch.
+            conditioner; see ``nextword.tasks.Data``. Where it has ``set_epoch``, that is called before each epoch.
         settings: How to train.
         seed: Order of the batches and dropout. It does not depend on the model, so every method sees the same batches.
         folder: Where checkpoints are kept.
@@ -120,26 +65,28 @@ def train(
     collator = _collator(model, encoded)
     _check_data(dataset, settings, validation, collator)
     clock, memory = StepClock(), PeakMemory()
-    own_epochs = [TellEpoch(dataset)] if hasattr(dataset, "set_epoch") else []
     parameters = sum(parameter.numel() for parameter in model.parameters())  # a tied parameter is listed once
-    identity = _Identity(seed=seed, settings=settings, model=_described(model))
+    identity = TrainingIdentity.of(model, settings, seed)
     with trainable(model, settings, seed):
         expect_trained(settings.learning_rates, model)
-        _claim(folder, identity)
+        claim_folder(folder, identity)
         trainer = GroupedTrainer(
             settings.learning_rates,
             model=model,
             args=_arguments(settings, seed, folder),
             data_collator=collator,
             train_dataset=dataset,
-            eval_dataset=_unchanging(validation) if settings.evaluate_every else None,
-            callbacks=[clock, memory, LastPoint(), *own_epochs, *([Fraction(progress)] if progress else [])],
+            eval_dataset=_without_epochs(validation) if settings.evaluate_every else None,
+            callbacks=[clock, memory, LastStepLogger(), *_callbacks_for(dataset, progress)],
         )
         trainer.remove_callback(PrinterCallback)  # it prints every log entry where the progress bar is off
         trainer.add_callback(RunningLoss(trainer))
         trained = trained_modules(model)
+        checkpoint = last_complete_checkpoint(folder) if settings.save_every else None
+        if checkpoint is not None:
+            logger.info("resuming from %s", checkpoint)
         try:
-            trainer.train(resume_from_checkpoint=_resume_from(folder, settings))
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         finally:
             memory.stop_recording()
     return TrainingOutcome(
@@ -154,6 +101,23 @@ def train(
             train_seconds=clock.total,
         ),
     )
+
+
+def _callbacks_for(dataset: Any, progress: Callable[[float], None] | None) -> list[TrainerCallback]:
+    """Those for data that changes with the epoch, and for a caller who wants to know how far it is."""
+    epochs = [EpochSetter(dataset)] if hasattr(dataset, "set_epoch") else []
+    return [*epochs, *([_StepProgress(progress)] if progress else [])]
+
+
+class _StepProgress(TrainerCallback):
+    """Passes on the share of steps that are done, from 0 to 1."""
+
+    def __init__(self, progress: Callable[[float], None]) -> None:
+        self._progress = progress
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """One more step is done."""
+        self._progress(state.global_step / state.max_steps)
 
 
 def _arguments(settings: TrainingSettings, seed: int, folder: Path) -> TrainingArguments:
@@ -206,62 +170,11 @@ def _check_data(dataset: Any, settings: TrainingSettings, validation: Any, colla
     if len(dataset) == 0:
         raise ValueError("training data is empty")
     if settings.evaluate_every and validation is None:
-        raise ValueError(f"evaluate_every={settings.evaluate_every} needs validation data, got none")
+        raise ValueError("evaluate_every: needs validation data, and none is given; leave it out, or give some")
 
 
-def _unchanging(validation: Any) -> Any:
-    return Unchanging(validation) if hasattr(validation, "set_epoch") else validation
-
-
-def _claim(folder: Path, identity: _Identity) -> None:
-    path = folder / IDENTITY
-    if path.exists():
-        try:
-            found = _Identity.load(path)
-        except ValueError:
-            found = None
-        if found != identity:
-            raise ValueError(
-                f"{folder} holds a training with other settings ({_difference(found, identity)}); "
-                "delete it or choose another folder"
-            )
-        return
-    identity.save(path)
-
-
-def _difference(found: _Identity | None, wanted: _Identity) -> str:
-    if found is None:
-        return f"{IDENTITY} cannot be read"
-    before, now = found.model_dump(), wanted.model_dump()
-    before, now = {**before.pop("settings"), **before}, {**now.pop("settings"), **now}
-    return ", ".join(f"{key}: {before[key]} there, {now[key]} asked" for key in now if before.get(key) != now[key])
-
-
-def _described(model: PreTrainedModel) -> dict[str, JsonValue]:
-    shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
-    head, objective, conditioner = (getattr(model.config, part, None) for part in ("head", "objective", "conditioner"))
-    return {
-        "class": type(model).__name__,
-        "head": _without_paths(head),
-        "objective": _without_paths(objective),
-        "parameters": len(shapes),
-        "first": next(iter(shapes), ""),
-        **({"conditioner": str(conditioner)} if conditioner else {}),
-    }
-
-
-def _without_paths(settings: Any) -> str:
-    """Settings as text; a counts file may have moved with its folder, and what it says is in the weights' shapes."""
-    if isinstance(settings, dict):
-        settings = {key: value for key, value in settings.items() if key != "counts"}
-    return str(settings)
-
-
-def _resume_from(folder: Path, settings: TrainingSettings) -> str | None:
-    checkpoint = last_complete(folder) if settings.save_every else None
-    if checkpoint is not None:
-        logger.info("resuming from %s", checkpoint)
-    return str(checkpoint) if checkpoint else None
+def _without_epochs(validation: Any) -> Any:
+    return FixedDataset(validation) if hasattr(validation, "set_epoch") else validation
 
 
 def _curve(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nextword.training.adapters import adapted
+from nextword.training.adapters import lora_adapters
 from nextword.training.learning_rates import trained_groups
 from nextword.training.settings import TrainingSettings
 
@@ -23,12 +23,12 @@ def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> 
     Raises:
         ValueError: The settings ask for what the model cannot give.
     """
-    with _frozen(model, settings.freeze_output_embeddings), adapted(model, settings.lora, seed):
+    with _frozen_output_embeddings(model, settings.freeze_output_embeddings), lora_adapters(model, settings.lora, seed):
         yield
 
 
 @contextlib.contextmanager
-def _frozen(model: PreTrainedModel, freeze: bool) -> Iterator[None]:
+def _frozen_output_embeddings(model: PreTrainedModel, freeze: bool) -> Iterator[None]:
     """Leaves the output embeddings (and what is tied to them) untrained inside the ``with`` block."""
     output: torch.nn.Module | None = model.get_output_embeddings() if freeze else None
     if freeze and output is None:
@@ -43,7 +43,7 @@ def _frozen(model: PreTrainedModel, freeze: bool) -> Iterator[None]:
             parameter.requires_grad_(True)
 
 
-def trained_parts(model: PreTrainedModel, settings: TrainingSettings) -> list[str]:
+def trained_group_names(model: PreTrainedModel, settings: TrainingSettings) -> list[str]:
     """Names of the groups of parameters that would be trained.
 
     Raises:
@@ -69,14 +69,14 @@ def trained_modules(model: torch.nn.Module) -> dict[str, int]:
     alike: dict[str, dict[str, int]] = {}
     for name, count in _outermost(model, "", set()):
         alike.setdefault(re.sub(r"\.\d+\.", ".*.", name), {})[name] = count
-    return {pattern if len(found) > 1 else next(iter(found)): sum(found.values()) for pattern, found in alike.items()}
+    return {pattern if len(group) > 1 else next(iter(group)): sum(group.values()) for pattern, group in alike.items()}
 
 
 def _outermost(module: torch.nn.Module, name: str, taken: set[int]) -> Iterator[tuple[str, int]]:
-    own = [one for one in module.parameters() if id(one) not in taken]
-    if own and all(one.requires_grad for one in own):
-        taken.update(map(id, own))
-        yield name or "all", sum(one.numel() for one in own)
+    rest = [one for one in module.parameters() if id(one) not in taken]
+    if rest and all(one.requires_grad for one in rest):
+        taken.update(map(id, rest))
+        yield name or "all", sum(one.numel() for one in rest)
         return
     inside = f"{name}." if name else ""
     for key, one in module.named_parameters(recurse=False):
@@ -87,10 +87,10 @@ def _outermost(module: torch.nn.Module, name: str, taken: set[int]) -> Iterator[
         yield from _outermost(child, f"{inside}{key}", taken)
 
 
-def with_own_rates(settings: TrainingSettings, model: PreTrainedModel) -> TrainingSettings:
+def with_applicable_rates(settings: TrainingSettings, model: PreTrainedModel) -> TrainingSettings:
     """The settings with the learning rates of those parts only that the model trains."""
     if not settings.learning_rates:
         return settings
-    parts = trained_parts(model, settings)
+    parts = trained_group_names(model, settings)
     rates = {name: rate for name, rate in settings.learning_rates.items() if name in parts}
     return settings.model_copy(update={"learning_rates": rates})

@@ -34,7 +34,7 @@ def test_specs_come_back(spec: str, settings: dict[str, Any]) -> None:
         ("prefix:published", "conditioner spec 'prefix:published': .*this conditioner is from no paper"),
         ({"conditioner": "bergpt:published", "trains": "all"}, "conditioner.trains: given as 'new' by"),
         ({"conditioner": "bergpt:published", "tied": True}, "conditioner.tied: given as False by"),
-        ("lmh:publish", "it is followed by mean or max, not 'publish'"),
+        ("lmh:publish", "must be followed by mean or max .'publish' given"),
     ],
 )
 def test_published_forms_that_there_are_not(spec: Any, message: str) -> None:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nextword.functional.products.dense import _joined, products
-from nextword.functional.streamed.weight_gradient import GradientSum, Product, single_pass
+from nextword.functional.products.dense import _joined, dense_products
+from nextword.functional.streamed.weight_gradient import SinglePass
 
 V, D = 11, 4
 
@@ -30,7 +30,7 @@ def loss(scores: list[Tensor]) -> Tensor:
 def test_values_and_gradients(leaves: list[Tensor]) -> None:
     weight, bias, *states = leaves
     expected = [F.linear(own, weight, bias) for own in states]
-    made = products(weight, bias, states)
+    made = dense_products(weight, bias, states)
     for own, reference in zip(made, expected, strict=True):
         torch.testing.assert_close(own, reference, rtol=1e-14, atol=1e-14)
     for own, reference in zip(
@@ -42,7 +42,7 @@ def test_values_and_gradients(leaves: list[Tensor]) -> None:
 def test_without_gradients_it_is_one_product(leaves: list[Tensor]) -> None:
     weight, bias, *states = leaves
     with torch.no_grad():
-        made = products(weight, bias, states)
+        made = dense_products(weight, bias, states)
         for own, states_of_it in zip(made, states, strict=True):
             torch.testing.assert_close(own, F.linear(states_of_it, weight, bias))
     assert made[0].untyped_storage().data_ptr() == made[1].untyped_storage().data_ptr()
@@ -58,7 +58,7 @@ def test_gradients_that_lie_side_by_side_are_not_copied(leaves: list[Tensor]) ->
 
 def test_each_may_be_changed_in_place(leaves: list[Tensor]) -> None:
     weight, bias, *states = leaves
-    first, second = products(weight, bias, states)
+    first, second = dense_products(weight, bias, states)
     kept = second.detach().clone()
     first.mul_(0.0)
     torch.testing.assert_close(second, kept, rtol=0, atol=0)
@@ -68,40 +68,29 @@ def test_each_may_be_changed_in_place(leaves: list[Tensor]) -> None:
 def test_what_is_frozen_gets_no_gradient(leaves: list[Tensor], frozen: int) -> None:
     leaves[frozen].requires_grad_(False)
     weight, bias, *states = leaves
-    loss(products(weight, bias, states)).backward()
+    loss(dense_products(weight, bias, states)).backward()
     for number, leaf in enumerate(leaves):
         assert (leaf.grad is None) == (number == frozen)
 
 
-def test_gathered_gradients_are_added_up_over_passes(leaves: list[Tensor]) -> None:
+def test_a_collector_adds_up_the_gradients_of_several_products(leaves: list[Tensor]) -> None:
     weight, _, *states = leaves
-    with single_pass([weight]) as (gathered,):
-        for own in states:
-            scores = products(weight, None, [own])
-            direct, of_states = torch.autograd.grad(loss(scores), [weight, own], allow_unused=True)
-            assert direct is None
-            assert of_states is not None
+    single_pass = SinglePass([weight])
+    for own in states:
+        scores = dense_products(weight, None, [own], single_pass)
+        direct, of_states = torch.autograd.grad(loss(scores), [weight, own], allow_unused=True)
+        assert direct is None
+        assert of_states is not None
     expected = torch.autograd.grad(sum(loss([F.linear(own, weight)]) for own in states), weight)[0]
-    torch.testing.assert_close(gathered.finished(), expected, rtol=1e-14, atol=1e-14)
-    loss(products(weight, None, states)).backward()  # after the block it is autograd's again
+    torch.testing.assert_close(single_pass.collectors[0].result(), expected, rtol=1e-14, atol=1e-14)
+    loss(dense_products(weight, None, states)).backward()  # without the pass it is autograd's
     assert weight.grad is not None
-
-
-def test_a_sum_of_half_precision_gradients_is_kept_in_single() -> None:
-    one, small = torch.ones(1, 1, dtype=torch.bfloat16), torch.full((1, 1), 2.0**-10, dtype=torch.bfloat16)
-    added = GradientSum(one)
-    for left in (one, small, small):
-        added.add_product(Product(left, one))
-    total = added.finished()
-    assert total is not None
-    assert total.dtype == torch.float32
-    assert total.item() == 1 + 2.0**-9  # each step is below what bfloat16 resolves next to 1
 
 
 def test_autocast_decides_the_precision() -> None:
     weight, states = torch.randn(V, D, requires_grad=True), torch.randn(3, D, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16):
-        (scores,) = products(weight, None, [states])
+        (scores,) = dense_products(weight, None, [states])
     assert scores.dtype == torch.bfloat16
     scores.float().sum().backward()
     assert weight.grad is not None

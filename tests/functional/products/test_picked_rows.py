@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nextword.functional.products import picked_rows as picked
-from nextword.functional.products.dense import products
+from nextword.functional.products.dense import dense_products
 from nextword.functional.products.picked_rows import picked_product
-from nextword.functional.streamed.weight_gradient import single_pass
+from nextword.functional.streamed.weight_gradient import SinglePass
 
 V, D, B, Q, K = 11, 4, 5, 2, 6
 
@@ -77,12 +77,16 @@ def test_float16_next_to_a_whole_product(weight: Tensor, states: Tensor, ids: Te
 
 @pytest.mark.parametrize("dense_first", [True, False])
 def test_single_pass(weight: Tensor, states: Tensor, ids: Tensor, dense_first: bool) -> None:
-    with single_pass([weight]) as (gathered,):
-        terms = [products(weight, None, [states[:, 0]])[0].sin().sum(), picked_product(weight, states, ids).sin().sum()]
-        for term in terms if dense_first else terms[::-1]:
-            assert torch.autograd.grad(term, weight, allow_unused=True, retain_graph=True) == (None,)
+    single_pass = SinglePass([weight])
+    terms = [
+        dense_products(weight, None, [states[:, 0]], single_pass)[0].sin().sum(),
+        picked_product(weight, states, ids, single_pass).sin().sum(),
+    ]
+    for term in terms if dense_first else terms[::-1]:
+        assert torch.autograd.grad(term, weight, allow_unused=True, retain_graph=True) == (None,)
     total = F.linear(states[:, 0], weight).sin().sum() + (states @ F.embedding(ids, weight).mT).sin().sum()
-    torch.testing.assert_close(gathered.finished(), torch.autograd.grad(total, weight)[0], rtol=1e-13, atol=1e-13)
+    expected = torch.autograd.grad(total, weight)[0]
+    torch.testing.assert_close(single_pass.collectors[0].result(), expected, rtol=1e-13, atol=1e-13)
 
 
 def test_nothing_is_picked_for_nothing(weight: Tensor, states: Tensor, ids: Tensor) -> None:

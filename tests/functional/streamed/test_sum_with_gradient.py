@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from nextword.functional.products.dense import products
-from nextword.functional.streamed.budget import concatenate_chunks, row_chunks, score_memory
-from nextword.functional.streamed.sum_with_gradient import summed
+from nextword.functional.products.dense import dense_products
+from nextword.functional.streamed.sum_with_gradient import sum_with_gradient
+from nextword.functional.streamed.weight_gradient import SinglePass
 
 N, D, V = 7, 3, 5
 CHUNKS = [slice(0, 3), slice(3, 6), slice(6, 7)]
@@ -28,17 +31,17 @@ class Case:
         self.leaves = [self.states, self.weight, self.shift]
         self.calls = 0
 
-    def compute(self, rows: slice, given: list[Tensor]) -> Tensor:
+    def compute(self, rows: slice, leaves: list[Tensor], single_pass: SinglePass | None) -> Tensor:
         self.calls += 1
-        states, counted = given
-        scores = products(self.weight, None, [states])[0] + self.shift.exp()
+        states, counted = leaves
+        scores = dense_products(self.weight, None, [states], single_pass)[0] + self.shift.exp()
         return (scores.sin() * (counted + 1)[:, None]).sum()
 
     def expected(self) -> Tensor:
         return (((self.states * 2) @ self.weight.T + self.shift.exp()).sin() * (self.counted + 1)[:, None]).sum()
 
     def sum(self, chunks: list[slice] = CHUNKS) -> Tensor:
-        return summed(self.compute, chunks, [self.states * 2, self.counted], [self.weight, self.shift])
+        return sum_with_gradient(self.compute, chunks, [self.states * 2, self.counted], [self.weight, self.shift])
 
 
 @pytest.mark.parametrize("chunks", [CHUNKS, [slice(0, N)]], ids=["chunks", "one chunk"])
@@ -64,7 +67,7 @@ def test_gradients_that_autograd_shares_or_expands(chunks: list[slice], expanded
         return both.sum() if expanded else (both * scale).sum()
 
     leaves = [states, first, second]
-    total = summed(lambda _, given: once() + given[0].sin().sum(), chunks, [states], [first, second])
+    total = sum_with_gradient(lambda _, given, __: once() + given[0].sin().sum(), chunks, [states], [first, second])
     found = torch.autograd.grad(total * 3, leaves)
     whole = len(chunks) * once() + states.sin().sum()
     for own, reference in zip(found, torch.autograd.grad(whole * 3, leaves), strict=True):
@@ -102,45 +105,53 @@ def test_float16_is_computed_again_with_its_loss_scale() -> None:
     weight = torch.full((V, D), 1e-3, dtype=torch.float16, requires_grad=True)
     states = torch.full((N, D), 1e-3, dtype=torch.float16, requires_grad=True)
 
-    def compute(rows: slice, given: list[Tensor]) -> Tensor:
-        return products(weight, None, given)[0].float().sum() * 1e-6
+    def compute(rows: slice, leaves: list[Tensor], single_pass: SinglePass | None) -> Tensor:
+        return dense_products(weight, None, leaves, single_pass)[0].float().sum() * 1e-6
 
-    total = summed(compute, CHUNKS, [states], [weight])
+    total = sum_with_gradient(compute, CHUNKS, [states], [weight])
     (total * 2.0**16).backward()
     assert weight.grad is not None
     torch.testing.assert_close(weight.grad.float(), torch.full((V, D), N * 1e-9 * 2**16), rtol=1e-2, atol=0)
-
-
-def test_chunks_are_of_equal_size() -> None:
-    with score_memory(1):
-        sizes = [chunk.stop - chunk.start for chunk in row_chunks(11, 2**18, torch.device("cpu"))]
-    assert sizes == [4, 4, 3]
 
 
 def test_a_second_pass_draws_the_same_random_numbers() -> None:
     """As dropout of an output layer with LoRA does."""
     weight, states = randn(V, D, seed=1), randn(N, D, seed=0)
 
-    def compute(rows: slice, given: list[Tensor]) -> Tensor:
-        return torch.nn.functional.dropout(products(weight, None, given)[0], 0.5).sum()
+    def compute(rows: slice, leaves: list[Tensor], single_pass: SinglePass | None) -> Tensor:
+        return torch.nn.functional.dropout(dense_products(weight, None, leaves, single_pass)[0], 0.5).sum()
 
     torch.manual_seed(0)
-    total = summed(compute, CHUNKS, [states], [weight])
+    total = sum_with_gradient(compute, CHUNKS, [states], [weight])
     after = torch.rand(())
     first = torch.autograd.grad(total, weight, retain_graph=True)[0].clone()
     torch.testing.assert_close(torch.autograd.grad(total, weight)[0], first, rtol=1e-14, atol=1e-14)
     torch.manual_seed(0)
-    summed(compute, CHUNKS, [states], [weight])
+    sum_with_gradient(compute, CHUNKS, [states], [weight])
     assert torch.rand(()) == after  # and nobody else's numbers change
 
 
-def test_chunks_computed_again_draw_the_same_random_numbers() -> None:
-    states = randn(N, D, seed=0)
-    torch.manual_seed(0)
-    values = concatenate_chunks(lambda rows: torch.nn.functional.dropout(states[rows] * states[rows], 0.5), CHUNKS)
-    kept = values.detach() / states.detach().square()  # the mask, times 2
-    found = torch.autograd.grad(values.sum(), states)[0]
-    torch.testing.assert_close(found, 2 * states.detach() * kept)
+def test_sums_within_sums_and_in_two_threads() -> None:
+    """What a pass collects is its own: no other pass that is under way sees it."""
+    case = Case()
+    expected = torch.autograd.grad(case.expected(), case.leaves)
+    half_way = Barrier(2, timeout=30)
+
+    def nested(rows: slice, leaves: list[Tensor], single_pass: SinglePass | None) -> Tensor:
+        half_way.wait()
+        Case().sum().backward()  # a loss of its own, on weights of its own
+        torch.autograd.grad(case.sum(), case.leaves)  # and one on the same weights, in a pass of its own
+        half_way.wait()
+        return case.compute(rows, leaves, single_pass)
+
+    def gradients(_: int) -> list[Tensor]:
+        total = sum_with_gradient(nested, CHUNKS, [case.states * 2, case.counted], [case.weight, case.shift])
+        return list(torch.autograd.grad(total, case.leaves))
+
+    with ThreadPoolExecutor(2) as threads:
+        for found in threads.map(gradients, range(2)):
+            for own, reference in zip(found, expected, strict=True):
+                torch.testing.assert_close(own, reference, rtol=1e-13, atol=1e-13)
 
 
 def test_a_checkpointed_model_runs_twice_and_not_once_a_chunk() -> None:

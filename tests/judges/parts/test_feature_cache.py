@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from nextword.cli import app
 from nextword.evaluation import evaluate
-from nextword.judges.parts import feature_cache as module
 from nextword.judges.parts.feature_cache import FeatureCache, key_of
 from nextword.records import DiskFullError
 from tests.helpers.full_disk import largest_file
@@ -90,7 +89,7 @@ def test_killed_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_run_killed_without_warning_keeps_what_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after kill -9: nothing after the last regular save reaches the disk."""
-    monkeypatch.setattr(module, "SAVE_EVERY", 2)
+    monkeypatch.setattr("nextword.judges.parts.feature_cache.SAVE_EVERY", 2)
     texts = [f"{number} text" for number in range(10)]
     saved = FeatureCache._save
 

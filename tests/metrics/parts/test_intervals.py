@@ -19,7 +19,7 @@ def test_wilson_against_the_formula(successes: int, n: int) -> None:
 
 def test_wilson_errors() -> None:
     for successes, n in ((3, 2), (-1, 2), (0, 0)):
-        with pytest.raises(ValueError, match="need 0 <= successes <= n"):
+        with pytest.raises(ValueError, match="must have 0 <= successes <= n"):
             wilson(successes, n)
 
 

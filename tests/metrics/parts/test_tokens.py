@@ -92,15 +92,15 @@ def test_texts_and_ids_have_equal_values(name: str) -> None:
 def test_what_is_no_list_of_texts_is_refused(name: str) -> None:
     function, (_, *rest) = OVER_TEXTS[name], ARGUMENTS[name][0]
     for given, message in (
-        ("so it is", r"a list of texts is needed, one text was given \('so it is'\); write \[text\]"),
+        ("so it is", r"must be a list of texts \(one text given, 'so it is'\); write \[text\]"),
         ([], "the list has no text in it"),
-        (3, "a list of texts is needed, int was given"),
+        (3, r"must be a list of texts \(int given"),
         (["so it is", [1, 2]], "some are texts and some are token ids; give all as texts, or all as ids"),
-        ([["so", "it"]], r"number 1: a text or a list of token ids \(whole numbers\) is needed, got \['so', 'it'\]"),
-        ([[1.0, 2.5]], r"number 1: a text or a list of token ids \(whole numbers\) is needed, got \[1.0, 2.5\]"),
-        ([1, 2, 3], r"number 1: a text or a list of token ids \(whole numbers\) is needed, got 1"),
-        ([[True, False]], r"number 1: .* is needed, got \[True, False\]"),
-        ([None], r"number 1: .* is needed, got None"),
+        ([["so", "it"]], r"number 1: must be a text or a list of token ids, whole numbers \(\['so', 'it'\] given"),
+        ([[1.0, 2.5]], r"number 1: must be a text or a list of token ids, whole numbers \(\[1.0, 2.5\] given"),
+        ([1, 2, 3], r"number 1: must be a text or a list of token ids, whole numbers \(1 given"),
+        ([[True, False]], r"number 1: must be .* \(\[True, False\] given"),
+        ([None], r"number 1: must be .* \(None given"),
     ):
         with pytest.raises(ValueError, match=message):
             function(given, *rest)
@@ -124,6 +124,6 @@ def test_ways_to_cut() -> None:
     assert [cut("words"), cut("spaces"), cut("characters"), cut(lambda text: text.lower().split("b"))] == [
         [0, 1, 2], [0, 1], [0, 1, 2, 3, 4], [0, 1, 2]
     ]  # fmt: skip
-    with pytest.raises(ValueError, match=r"tokenize: 'words', 'spaces', 'characters' or a function .*, got 'gpt2'"):
+    with pytest.raises(ValueError, match=r"tokenize: must be 'words', 'spaces', 'characters' or .* \('gpt2' given"):
         cut("gpt2")
     assert token_texts([torch.tensor([3, 4])])[0].tokens.tolist() == [3, 4]

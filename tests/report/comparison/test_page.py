@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -10,50 +9,10 @@ import pytest
 from nextword.records import FailedRun, Results
 from nextword.report import write_report
 from nextword.report.comparison.page import render
+from tests.helpers.made_up_results import METHODS
+from tests.helpers.report_pages import drawn, headings, read
 
 Sample = Callable[..., Results]
-VOID = {"meta", "link", "br", "hr", "img", "input"}
-
-
-class Reader(HTMLParser):
-    """Text and attributes of a page; fails where tags are not nested."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.text = ""
-        self.attributes: list[tuple[str, str, str]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
-def read(page: str) -> Reader:
-    reader = Reader()
-    reader.feed(page)
-    reader.close()
-    assert reader.open == []
-    ids = [value for _, name, value in reader.attributes if name == "id"]
-    assert len(ids) == len(set(ids)), "ids clash"
-    links = [value[1:] for tag, name, value in reader.attributes if tag == "a" and name == "href"]
-    assert set(links) <= set(ids), "a link leads nowhere"
-    return reader
-
-
-def headings(page: str) -> list[str]:
-    return re.findall(r"<h2>(.*?)</h2>", page)
 
 
 def test_page_has_every_section_and_every_method(sample: Sample, tmp_path: Path) -> None:
@@ -73,10 +32,12 @@ def test_page_has_every_section_and_every_method(sample: Sample, tmp_path: Path)
     assert results.environment.commit is not None
     assert results.environment.commit in text
     assert "temperature = 1.25, weight = none" in text
+    assert "서울과 일본 사이에서" in page  # words of any script
+    assert page == drawn(results)
 
 
 def test_page_needs_no_network(sample: Sample) -> None:
-    page = render(sample())
+    page = drawn(sample())
     assert "http://" not in page
     assert "https://" not in page
     loaded = {(tag, name) for tag, name, value in read(page).attributes if name == "src" or tag in {"script", "iframe"}}
@@ -101,7 +62,7 @@ def test_hostile_text_is_text(sample: Sample) -> None:
     runs = [results.runs[0].model_copy(update={"evaluation": evaluation, "settings": {evil: evil}}), results.runs[1]]
     data = {evil: evil}
     changed = results.model_copy(update={"runs": runs, "task": evil, "command": evil, "data": data, "start": data})
-    page = render(changed)
+    page = drawn(changed)
     reader = read(page)
     assert "<script" not in page
     assert "<img" not in page
@@ -110,7 +71,7 @@ def test_hostile_text_is_text(sample: Sample) -> None:
 
 
 def test_sections_without_content_are_left_out(lm_sample: Results) -> None:
-    page = render(lm_sample)
+    page = drawn(lm_sample)
     assert headings(page) == ["Results", "Cost", "Likelihood", "Learning curves", "Details", "Run it again"]
     text = read(page).text
     assert "bits per byte" in text
@@ -118,13 +79,8 @@ def test_sections_without_content_are_left_out(lm_sample: Results) -> None:
     assert "Every seed" not in text
 
 
-def test_words_of_any_script(sample: Sample, tmp_path: Path) -> None:
-    write_report(sample(), tmp_path / "report.html")
-    assert "서울과 일본 사이에서" in (tmp_path / "report.html").read_text(encoding="utf-8")
-
-
 def test_one_run(sample: Sample) -> None:
-    page = render(sample(methods=[("Only", "softmax", "mle", None)]))
+    page = drawn(sample(methods=[("Only", "softmax", "mle", None)]))
     text = read(page).text
     assert "one method measured" in text
     assert "★" not in text  # alone, nothing is best
@@ -132,19 +88,19 @@ def test_one_run(sample: Sample) -> None:
 
 
 def test_twenty_runs(sample: Sample) -> None:
-    page = render(sample(methods=[(f"Variant number {i}", "mos:3", "mle", None) for i in range(20)]))
+    page = drawn(sample(methods=[(f"Variant number {i}", "mos:3", "mle", None) for i in range(20)]))
     text = read(page).text
     assert all(text.count(f"Variant number {i}") >= 5 for i in range(20))
     assert len(page) < 2_000_000
 
 
 def test_no_run_yet(sample: Sample) -> None:
-    read(render(sample(methods=[])))
+    read(drawn(sample(methods=[])))
 
 
 def test_several_seeds_are_all_told(sample: Sample) -> None:
     results = sample(seeds=(3, 7))
-    page = render(results)
+    page = drawn(results)
     text = read(page).text
     assert "Every seed with its interval" in text
     assert "in the order 3, 7" in text
@@ -153,10 +109,10 @@ def test_several_seeds_are_all_told(sample: Sample) -> None:
 
 
 def test_missing_seeds_are_told(sample: Sample) -> None:
-    results = sample(seeds=(1, 2))
+    results = sample(methods=METHODS[:2], seeds=(1, 2))
     unfinished = results.model_copy(update={"runs": results.runs[:-1]})
-    assert read(render(unfinished)).text.count("1 of 2 seeds") == 3  # a row of each table
-    assert "of 2 seeds" not in read(render(results)).text
+    assert read(drawn(unfinished)).text.count("1 of 2 seeds") == 3  # a row of each table
+    assert "of 2 seeds" not in read(drawn(results)).text
 
 
 @pytest.mark.parametrize("share", [0.0, 1e-12, 1.0])
@@ -167,13 +123,13 @@ def test_bars_stay_inside(sample: Sample, share: float) -> None:
     evaluation = results.runs[0].evaluation.model_copy(
         update={"examples": [example.model_copy(update={"top": [word]})]}
     )
-    page = render(results.model_copy(update={"runs": [results.runs[0].model_copy(update={"evaluation": evaluation})]}))
+    page = drawn(results.model_copy(update={"runs": [results.runs[0].model_copy(update={"evaluation": evaluation})]}))
     widths = [float(width) for width in re.findall(r'class="s\d" style="width:([\d.]+)%"', page)]
     assert widths == ([] if share == 0 else [100.0])
 
 
 def test_same_results_same_page(sample: Sample) -> None:
-    assert render(sample()) == render(sample())
+    assert render(sample()) == drawn(sample())
 
 
 def test_what_failed_is_said_where_its_numbers_would_be(sample: Sample) -> None:
@@ -184,16 +140,16 @@ def test_what_failed_is_said_where_its_numbers_would_be(sample: Sample) -> None:
     first = results.runs[0]
     evaluation = first.evaluation.model_copy(update={"undefined": {"perplexity": "inf"}})
     runs = [first.model_copy(update={"evaluation": evaluation}), *results.runs[1:]]
-    page = read(render(results.model_copy(update={"failures": [failed], "runs": runs}))).text
+    page = read(drawn(results.model_copy(update={"failures": [failed], "runs": runs}))).text
     assert "<mos>, seed 4" in page
     assert "diverged at step 2: the loss is nan" in page
     assert "perplexity is inf" in page
-    assert "Without a result" not in read(render(results)).text
+    assert "Without a result" not in read(drawn(results)).text
 
 
 def test_a_page_of_which_every_run_failed(sample: Sample) -> None:
     failed = FailedRun(
         method="mos", head="mos:3", objective="mle", seed=0, reason="RuntimeError", traceback="runs/f.txt"
     )
-    page = read(render(sample().model_copy(update={"failures": [failed], "runs": []})))
+    page = read(drawn(sample().model_copy(update={"failures": [failed], "runs": []})))
     assert "RuntimeError (runs/f.txt)" in page.text

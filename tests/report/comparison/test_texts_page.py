@@ -1,20 +1,17 @@
 from __future__ import annotations
 
-import io
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from nextword.records import PairRecord, Results, Span, WrittenExample, WrittenText
-from nextword.report import results_table, write_report
+from nextword.report import write_report
 from nextword.report.comparison.methods import methods
-from nextword.report.comparison.page import render
 from nextword.report.comparison.texts_page import heads
 from nextword.report.parts.columns import REFERENCES
 from tests.helpers.made_up_results import make_sample
+from tests.helpers.report_pages import drawn, headings, read, shown, tables
 from tests.helpers.written_results import (
     EXAMPLE,
     FACTS,
@@ -29,49 +26,6 @@ from tests.helpers.written_results import (
     swept,
     system,
 )
-from tests.report.comparison.test_page import headings, read
-
-
-class Cells(HTMLParser):
-    """The cells of the tables of a class, row by row."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-        self.tables: list[list[list[str]]] = []
-        self.inside = self.small = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "table" and self.name in (dict(attrs).get("class") or "").split():
-            self.inside = True
-            self.tables.append([])
-        elif self.inside and tag == "tr":
-            self.tables[-1].append([])
-        elif self.inside and tag in ("td", "th"):
-            self.tables[-1][-1].append("")
-        elif tag == "small":
-            self.small = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self.inside = self.inside and tag != "table"
-        self.small = self.small and tag != "small"
-
-    def handle_data(self, data: str) -> None:
-        if self.inside and not self.small and self.tables[-1] and self.tables[-1][-1]:
-            self.tables[-1][-1][-1] += data
-
-
-def tables(page: str, name: str) -> list[list[list[str]]]:
-    reader = Cells(name)
-    reader.feed(page)
-    return [[[cell.strip() for cell in row] for row in table] for table in reader.tables]
-
-
-def shown(results: Results, width: int = 80) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    console.print(results_table(results))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
 
 
 def with_texts(results: Results, **update: object) -> Results:
@@ -82,19 +36,19 @@ def with_texts(results: Results, **update: object) -> Results:
 @pytest.fixture(scope="module")
 def page() -> str:
     """The page of the paper's comparison; drawing it takes a second."""
-    return render(comparison())
+    return drawn(comparison())
 
 
 def test_page_has_the_sections_of_texts(page: str) -> None:
     assert headings(page) == [
         "Results", "Texts", "Cost", "Frequency groups", "Likelihood", "Texts to read", "Details", "Run it again",
     ]  # fmt: skip
-    assert "Number of classes" in headings(render(swept()))
+    assert "Number of classes" in headings(drawn(swept()))
     read(page)
 
 
 def test_page_without_texts_is_as_before() -> None:
-    page = render(make_sample())
+    page = drawn(make_sample())
     assert not {"Texts", "Texts to read", "Frequency groups", "Number of classes"} & set(headings(page))
     assert "<h3>Heads</h3>" not in page
     assert "<mark>" not in page
@@ -120,7 +74,7 @@ def test_reasons_stand_on_the_page(page: str) -> None:
 
 
 def test_seeds_are_told_as_ranges(page: str) -> None:
-    text = read(render(comparison(seeds=(1, 2)))).text
+    text = read(drawn(comparison(seeds=(1, 2)))).text
     assert "lowest and highest of them" in text
     assert "24.70\N{EN DASH}24.95" in text
     assert "bootstrap interval over samples" in read(page).text
@@ -134,7 +88,7 @@ def test_ranking_and_duels_of_every_decoding(page: str) -> None:
     assert duels[0][1] == ["MLE", "FACE", "1", "6", "0"]
     assert "perplexity, Self-BLEU-3" in page
     alone = with_texts(comparison(decodings=("greedy",)), wins=None)
-    assert not [table for table in tables(render(alone), "facets") if table[0][0] == "Rank"]
+    assert not [table for table in tables(drawn(alone), "facets") if table[0][0] == "Rank"]
 
 
 def test_significance_is_claimed_by_the_tests_only(page: str) -> None:
@@ -144,7 +98,7 @@ def test_significance_is_claimed_by_the_tests_only(page: str) -> None:
     )  # fmt: skip
     other = pair.model_copy(update={"measure": "vr"})
     results = with_texts(comparison(decodings=("greedy",)), tests=[pair, other], untested=None)
-    tested = render(results)
+    tested = drawn(results)
     (tests,) = (table for table in tables(tested, "facets") if "p (Holm)" in table[0])
     assert tests[1:] == [["Rep", "MLE less FACE", "-2.00", "0.001", "0.0004", "0.0008"]]
     assert "<td>-2.00<small>-3.00 to -1.00</small></td>" in tested
@@ -176,7 +130,7 @@ def test_hostile_texts_are_text() -> None:
     systems = [system(evil, file(evil, {"rep": 0.1}, {evil: evil})), paper_system("MLE")]
     texts = evaluation(systems, human_file()).model_copy(update={"left_out": {evil: evil}, "untested": evil})
     runs = [run((evil, evil, evil), 1, {evil: evil}), run(METHODS[0], 1)]
-    page = render(comparison().model_copy(update={"texts": {evil: texts}, "written": [example], "runs": runs}))
+    page = drawn(comparison().model_copy(update={"texts": {evil: texts}, "written": [example], "runs": runs}))
     reader = read(page)
     assert "<script" not in page
     assert "<img" not in page
@@ -188,14 +142,14 @@ def test_heads_say_what_they_are() -> None:
     results = comparison(seeds=(1, 2))
     told = "classes: 10; division: mefmax; boundaries: [12, 60, 180, 420, 900, 1800, 3600, 7200, 15000, 30000]"
     assert heads(methods(results)) == [("F2-Softmax", told)]
-    assert told in read(render(results)).text
+    assert told in read(drawn(results)).text
     runs = [run(METHODS[4], 1, FACTS), run(METHODS[4], 2, {"classes": 11})]
     differing = methods(results.model_copy(update={"runs": runs}))
     assert heads(differing) == [("F2-Softmax, seed 1", told), ("F2-Softmax, seed 2", "classes: 11")]
 
 
 def test_page_is_light_and_needs_nothing() -> None:
-    page = render(comparison(seeds=(1, 2), decodings=("greedy", "top-k 3", "top-k 5", "top-k 10", "top-k 20")))
+    page = drawn(comparison(seeds=(1, 2), decodings=("greedy", "top-k 3", "top-k 5", "top-k 10", "top-k 20")))
     assert len(page) < 400_000
     assert page.count("<svg") <= 15
     assert "http" not in page
@@ -247,10 +201,10 @@ def test_no_table_of_names_alone() -> None:
     """Where nothing of the texts has a value, there is nothing to show."""
     results = comparison(decodings=("greedy",))
     bare = with_texts(results, measures={}, wins=None)
-    assert not tables(render(bare), "paper")
+    assert not tables(drawn(bare), "paper")
     assert "Texts, greedy" not in shown(bare)
     diverse = evaluation([system("MLE", file("a", {"vr": 0.1})), system("FACE", file("b", {"vr": 0.2}))], None)
-    (table,) = tables(render(results.model_copy(update={"texts": {"greedy": diverse}})), "paper")
+    (table,) = tables(drawn(results.model_copy(update={"texts": {"greedy": diverse}})), "paper")
     assert table == [["Method", "VR →"], ["MLE", "10.0"], ["FACE", "20.0"]]
     assert re.search(r"MLE +10\.0", shown(results.model_copy(update={"texts": {"greedy": diverse}})))
 
@@ -259,7 +213,7 @@ def test_texts_without_and_with_prompt_stand_below_their_summary() -> None:
     from tests.helpers.expanded_results import PROMPTED, WAY, expansion
 
     written = [EXAMPLE.model_copy(update={"decoding": way}) for way in (WAY, PROMPTED)]
-    page = render(expansion().model_copy(update={"written": written}))
+    page = drawn(expansion().model_copy(update={"written": written}))
     section = page[page.index('<section id="written">') :]
     assert section.count("<blockquote") == 1
     assert "<h3>Summary</h3>" in section
@@ -268,11 +222,11 @@ def test_texts_without_and_with_prompt_stand_below_their_summary() -> None:
         "top-k 40, with prompt, seed 1",
     ]
     assert len(tables(page, "written")) == 2
-    assert "<h3>Prompt</h3>" in render(comparison())
+    assert "<h3>Prompt</h3>" in drawn(comparison())
 
 
 def test_tables_have_captions_and_headers_their_scopes(page: str) -> None:
-    for whole in (page, render(make_sample(seeds=(1, 2)))):
+    for whole in (page, drawn(make_sample(seeds=(1, 2)))):
         found = re.findall(r"<table.*?</table>", whole, re.DOTALL)
         assert found
         assert all(re.search(r"<caption>[^<]+</caption>", table) for table in found)

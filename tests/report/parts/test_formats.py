@@ -3,11 +3,9 @@ from __future__ import annotations
 import pytest
 
 from nextword.records import MetricValue, Results
-from nextword.report.comparison.page import render
 from nextword.report.parts.formats import plain, signed, value
 from tests.helpers.expanded_results import expansion
-from tests.report.comparison.test_page import read
-from tests.report.comparison.test_texts_page import shown
+from tests.helpers.report_pages import drawn, read, shown
 
 
 @pytest.mark.parametrize("decimals", [0, 1, 3])
@@ -34,5 +32,5 @@ def unsteered() -> Results:
 
 
 def test_no_minus_before_nothing_on_the_page_or_in_the_terminal() -> None:
-    assert "-0.000" not in read(render(unsteered())).text
+    assert "-0.000" not in read(drawn(unsteered())).text
     assert "-0.000" not in shown(unsteered(), 160)

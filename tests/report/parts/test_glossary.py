@@ -6,10 +6,10 @@ from nextword.records import Measure
 from nextword.report.comparison.main_table import sheets
 from nextword.report.comparison.method_tables import main_table, subset_table
 from nextword.report.comparison.methods import methods
-from nextword.report.comparison.page import render
 from nextword.report.parts.glossary import Entry, of_measures, of_metrics, of_texts
 from tests.helpers.expanded_results import expansion
 from tests.helpers.made_up_results import make_sample
+from tests.helpers.report_pages import drawn
 from tests.helpers.written_results import comparison
 
 
@@ -20,10 +20,10 @@ def terms(page: str) -> list[str]:
 
 def test_each_measure_is_explained_once_on_a_page() -> None:
     for results in (make_sample(), make_sample(seeds=(1, 2)), comparison(), expansion()):
-        page = render(results)
+        page = drawn(results)
         found = [term for term in terms(page) if term not in ("Command", "Data", "Start", "Seeds")]
         assert len(found) == len(set(found)) > 0
-    page = render(make_sample())
+    page = drawn(make_sample())
     for explained in (
         "share of prompts whose right words",
         "negative log-likelihood of",
@@ -86,8 +86,8 @@ def test_lengths_that_mean_different_things_stay_apart() -> None:
 
 
 def test_a_texts_perplexity_is_told_from_the_tasks() -> None:
-    found = terms(render(comparison()))
+    found = terms(drawn(comparison()))
     assert {"Perplexity", "PPL of refer\N{SOFT HYPHEN}ences"} <= set(found)
-    page = render(comparison())
+    page = drawn(comparison())
     assert "per token of the test text" in page
     assert "neither of what a method wrote nor" in page

@@ -8,11 +8,11 @@ import pytest
 
 from nextword.report.comparison import figures
 from nextword.report.comparison.methods import methods
-from nextword.report.comparison.page import render
 from nextword.report.parts.palette import METHODS, THEMES, themed, variables
 from nextword.report.parts.svg import FORMATS
 from nextword.report.parts.template import packaged
 from tests.helpers.made_up_results import make_sample
+from tests.helpers.report_pages import drawn
 from tests.helpers.written_results import swept
 
 LIGHT, DARK = 0, 1
@@ -52,7 +52,7 @@ def test_what_is_drawn_can_be_seen(theme: int) -> None:
 
 def test_every_variable_has_a_colour_in_both_themes() -> None:
     light, dark = variables().split("@media screen and (prefers-color-scheme: dark)")
-    used = set(re.findall(r"var\(--([a-z0-9-]+)\)", render(swept()))) - {"sans", "mono"}
+    used = set(re.findall(r"var\(--([a-z0-9-]+)\)", drawn(swept()))) - {"sans", "mono"}
     assert used <= set(THEMES)
     for name in THEMES:
         assert f"--{name}: " in light

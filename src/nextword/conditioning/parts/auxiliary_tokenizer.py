@@ -53,7 +53,7 @@ class AuxiliaryTokenizer:
     ) -> None:
         if isinstance(tokenizer, str):
             raise ValueError(
-                f"auxiliary texts: the decoder's tokenizer is needed, a name given ('{tokenizer}'); load it with "
+                f"auxiliary texts: the decoder's tokenizer must be loaded (the name '{tokenizer}' given); load it with "
                 "AutoTokenizer.from_pretrained"
             )
         if isinstance(encoder, str):
@@ -115,7 +115,7 @@ class AuxiliaryTokenizer:
 
     def _expect_texts(self, texts: Sequence[str]) -> None:
         if isinstance(texts, str):
-            raise ValueError("auxiliary texts: a list with one text for each row is needed, a single text given")
+            raise ValueError("auxiliary texts: must be a list with one text for each row (a single text given)")
         if not len(texts):
             raise ValueError("auxiliary texts: none given")
         missing = [row for row, text in enumerate(texts) if not isinstance(text, str)]

@@ -32,7 +32,7 @@ def load_encoder(source: str | Path | PreTrainedModel) -> PreTrainedModel:
         return _checked(source, type(source).__name__)
     if not isinstance(source, str | Path):
         given = type(source).__name__  # type: ignore[unreachable]  # whatever a caller without types gives
-        raise ValueError(f"encoder: a transformers model, a folder or a hub name is needed, {given} given")
+        raise ValueError(f"encoder: must be a transformers model, a folder or a hub name ({given} given)")
     name = _name_of(source)
     with _explained(source):
         found: Any = _kind(AutoConfig.from_pretrained(name)).from_pretrained(name, dtype=torch.float32)

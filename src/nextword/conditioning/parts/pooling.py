@@ -31,7 +31,7 @@ class PooledConfig(ConditionerConfig):
         if not arguments:
             return {}
         if len(arguments) > 1 or arguments[0] not in ("mean", "max"):
-            raise ValueError(f"it is followed by mean or max, not {','.join(arguments)!r}")
+            raise ValueError(f"must be followed by mean or max ({','.join(arguments)!r} given)")
         return {"pooling": arguments[0]}
 
     def arguments(self) -> list[str]:

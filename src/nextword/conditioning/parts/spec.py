@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nextword.conditioning.conditioner import PUBLISHED, ConditionerConfig, registry
-from nextword.config import read_term, validated, write_term
+from nextword.conditioning.conditioner import ConditionerConfig, registry
+from nextword.specs import Grammar
+
+grammar = Grammar(registry, ConditionerConfig, "bergpt")
 
 
 def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> ConditionerConfig:
@@ -26,27 +28,7 @@ def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> Cond
     Raises:
         ValueError: Unknown name (with the nearest known one), unknown key, or arguments that do not fit.
     """
-    if isinstance(spec, ConditionerConfig):
-        return spec
-    if isinstance(spec, str):
-        spec = {"conditioner": spec}
-    if not isinstance(spec, Mapping):
-        given = type(spec).__name__  # type: ignore[unreachable]  # whatever a caller without types gives
-        raise ValueError(f"conditioner: a spec such as 'bergpt' or its settings are needed, {given} given")
-    if "conditioner" not in spec:
-        raise ValueError(f"conditioner: missing; it names the conditioner. Known: {', '.join(registry.names())}.")
-    name, arguments = read_term(str(spec["conditioner"]).lower())
-    config = registry.get(name).Config
-    try:
-        named = _named(config, arguments)
-    except ValueError as fault:
-        raise ValueError(f"conditioner spec '{spec['conditioner']}': {fault}") from None
-    twice = sorted(key for key in set(named) & set(spec) if named[key] != spec[key])
-    if twice:
-        raise ValueError(
-            f"conditioner.{twice[0]}: given as {named[twice[0]]!r} by '{spec['conditioner']}' and as {spec[twice[0]]!r}"
-        )
-    return validated(config, {**named, **spec, "conditioner": name}, "conditioner")
+    return grammar.parse(spec)
 
 
 def conditioner_spec(config: ConditionerConfig) -> str:
@@ -55,15 +37,4 @@ def conditioner_spec(config: ConditionerConfig) -> str:
     >>> conditioner_spec(parse_conditioner({"conditioner": "bergpt", "last": 3}))
     'bergpt:3'
     """
-    return write_term(config.conditioner, [*config.arguments(), *([PUBLISHED] if config.is_published else [])])
-
-
-def _named(config: type[ConditionerConfig], arguments: list[str]) -> dict[str, Any]:
-    """The settings that arguments name: a conditioner's own, and ``published``."""
-    own = [argument for argument in arguments if argument != PUBLISHED]
-    named = config.from_arguments(own)
-    if len(own) == len(arguments):
-        return named
-    if not config.published:
-        raise ValueError(f"'{PUBLISHED}' asks for a paper's own model, and this conditioner is from no paper")
-    return {**named, **config.published}
+    return grammar.write(config)

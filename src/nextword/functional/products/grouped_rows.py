@@ -11,13 +11,13 @@ from torch import Tensor
 
 from nextword.functional.products.picked_rows import picked_at_once
 from nextword.functional.streamed.first_order import first_order
-from nextword.functional.streamed.weight_gradient import GradientSum, Product, gradient_sum_of
+from nextword.functional.streamed.weight_gradient import Factors, GradientCollector, SinglePass
 
 
 def _blocks(rows: Tensor, weight: Tensor) -> list[tuple[slice, Tensor]]:
-    """Which rows go together, and where they stand among the asked ones."""
+    """Columns of the scores, each slice with the rows of the weight that they are products with."""
     size = picked_at_once(weight.shape[1] * weight.element_size(), weight.device)
-    return [(slice(at, at + size), rows[at : at + size]) for at in range(0, len(rows), size)]
+    return [(slice(start, start + size), rows[start : start + size]) for start in range(0, len(rows), size)]
 
 
 class _GroupedProduct(torch.autograd.Function):
@@ -25,52 +25,57 @@ class _GroupedProduct(torch.autograd.Function):
 
     Written out because autograd would make a (V, D) gradient for every group and add them up, and would keep a copy of
     every picked row until then. Here rows are picked again in the backward pass, and each group's gradient is added
-    to its own rows alone.
+    to its rows alone.
     """
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, count: int, *groups: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, weight: Tensor, collector: GradientCollector | None, count: int, *groups: Tensor
+    ) -> tuple[Tensor, ...]:
         states, ids = groups[:count], groups[count:]
         device = weight.device.type
         ctx.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-        ctx.count, ctx.gathered = count, gradient_sum_of(weight)
+        ctx.count, ctx.collector = count, collector
         ctx.save_for_backward(weight, *states, *ids)
-        found = []
+        products = []
         with torch.autocast(device, enabled=False):
-            for own, rows in zip(states, ids, strict=True):
-                own = own.to(ctx.dtype)
-                scores = own.new_empty(len(own), len(rows))
-                for at, block in _blocks(rows, weight):
-                    scores[:, at] = own @ weight.index_select(0, block).to(ctx.dtype).T
-                found.append(scores)
-        return tuple(found)
+            for group, rows in zip(states, ids, strict=True):
+                group = group.to(ctx.dtype)
+                scores = group.new_empty(len(group), len(rows))
+                for columns, block in _blocks(rows, weight):
+                    scores[:, columns] = group @ weight.index_select(0, block).to(ctx.dtype).T
+                products.append(scores)
+        return tuple(products)
 
     @staticmethod
     @first_order
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         weight, *groups = ctx.saved_tensors
         states, ids = groups[: ctx.count], groups[ctx.count :]
-        needs_weight, _, *needs_states = ctx.needs_input_grad
-        of_weight = GradientSum(weight) if ctx.gathered is None else ctx.gathered
+        needs_weight, _, _, *needs_states = ctx.needs_input_grad
+        collector = GradientCollector(weight) if ctx.collector is None else ctx.collector
         of_states: list[Tensor | None] = [None] * ctx.count
-        for group, (own, rows, gradient) in enumerate(zip(states, ids, gradients, strict=True)):
-            gradient, same = gradient.to(ctx.dtype), own.to(ctx.dtype)
-            of_own = torch.zeros_like(same) if needs_states[group] else None
+        for number, (group, rows, gradient) in enumerate(zip(states, ids, gradients, strict=True)):
+            gradient, same = gradient.to(ctx.dtype), group.to(ctx.dtype)
             blocks = _blocks(rows, weight)
-            if of_own is not None:
-                for at, block in blocks:
-                    of_own += gradient[:, at] @ weight.index_select(0, block).to(ctx.dtype)
-                of_states[group] = of_own.to(own.dtype)
+            if needs_states[number]:
+                of_group = torch.zeros_like(same)
+                for columns, block in blocks:
+                    of_group += gradient[:, columns] @ weight.index_select(0, block).to(ctx.dtype)
+                of_states[number] = of_group.to(group.dtype)
             if needs_weight:
-                of_weight.add_product(Product(gradient.T, same, blocks))
-        own_gradient = of_weight.finished() if ctx.gathered is None else None
+                collector.add_factors(Factors(gradient.T, same, blocks))
+        of_weight = collector.result() if ctx.collector is None else None
         return (
-            None if own_gradient is None else own_gradient.to(weight.dtype), None, *of_states, *[None] * ctx.count
+            None if of_weight is None else of_weight.to(weight.dtype), None, None, *of_states, *[None] * ctx.count
         )  # fmt: skip
 
 
 def grouped_product(
-    weight: Float[Tensor, "V D"], states: Sequence[Float[Tensor, "_R D"]], ids: Sequence[Int[Tensor, "_K"]]
+    weight: Float[Tensor, "V D"],
+    states: Sequence[Float[Tensor, "_R D"]],
+    ids: Sequence[Int[Tensor, "_K"]],
+    single_pass: SinglePass | None = None,
 ) -> tuple[Float[Tensor, "_R _K"], ...]:
     """``states[g] @ weight[ids[g]].T`` for every group g, with gradients of both.
 
@@ -78,6 +83,7 @@ def grouped_product(
         weight: One row a token.
         states: R_g states for each group; the groups may differ in size.
         ids: K_g rows of the weight for each group; no row belongs to two groups.
+        single_pass: Collects the gradient of the weight, where it has a collector for it.
 
     Returns:
         Scores (R_g, K_g) for each group.
@@ -86,5 +92,6 @@ def grouped_product(
     >>> [scores.tolist() for scores in grouped_product(weight, [torch.ones(1, 2)], [torch.tensor([2, 0])])]
     [[[9.0, 1.0]]]
     """
-    found: tuple[Tensor, ...] = _GroupedProduct.apply(weight, len(states), *states, *ids)  # type: ignore[no-untyped-call]
-    return found
+    collector = None if single_pass is None else single_pass.collector(weight)
+    products: tuple[Tensor, ...] = _GroupedProduct.apply(weight, collector, len(states), *states, *ids)  # type: ignore[no-untyped-call]
+    return products

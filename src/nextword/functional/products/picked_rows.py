@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nextword.functional.products.dense import chooses_precision
 from nextword.functional.streamed.first_order import first_order
-from nextword.functional.streamed.weight_gradient import Product, gradient_sum_of
+from nextword.functional.streamed.weight_gradient import Factors, GradientCollector, SinglePass
 
 PICKED_BYTES = {"cpu": 8 * 2**20}
 """Bytes of a weight's rows picked at once, by device. On a CPU a new large block of memory costs more than the copy
@@ -25,9 +25,12 @@ def picked_at_once(row_bytes: int, device: torch.device) -> int:
 
 
 def picked_product(
-    weight: Float[Tensor, "V D"], states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]
+    weight: Float[Tensor, "V D"],
+    states: Float[Tensor, "B Q D"],
+    ids: Int[Tensor, "B K"],
+    single_pass: SinglePass | None = None,
 ) -> Float[Tensor, "B Q K"]:
-    """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; the weight's is sparse.
+    """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; autograd gets a sparse one of the weight.
 
     Picked rows are dropped after each block and picked again in the backward pass. On a CPU the gradient of a weight in
     float16 is dense.
@@ -39,8 +42,9 @@ def picked_product(
     if chooses_precision(weight.device):
         return states @ torch.nn.functional.embedding(ids, weight).mT
     if torch.is_grad_enabled() and (weight.requires_grad or states.requires_grad):
-        found: Tensor = _PickedProduct.apply(weight, states, ids)  # type: ignore[no-untyped-call]
-        return found
+        collector = None if single_pass is None else single_pass.collector(weight)
+        scores: Tensor = _PickedProduct.apply(weight, states, ids, collector)  # type: ignore[no-untyped-call]
+        return scores
     return _product(weight, states, ids)
 
 
@@ -53,22 +57,22 @@ def _picked(weight: Tensor, ids: Tensor) -> Iterator[tuple[slice, Tensor]]:
 
 
 def _product(weight: Tensor, states: Tensor, ids: Tensor) -> Tensor:
-    found = states.new_empty(*states.shape[:2], ids.shape[1])
+    scores = states.new_empty(*states.shape[:2], ids.shape[1])
     for block, rows in _picked(weight, ids):
-        torch.bmm(states[block], rows.mT, out=found[block])
-    return found
+        torch.bmm(states[block], rows.mT, out=scores[block])
+    return scores
 
 
 class _PickedProduct(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, states: Tensor, ids: Tensor) -> Tensor:
-        ctx.gathered = gradient_sum_of(weight)
+    def forward(ctx: Any, weight: Tensor, states: Tensor, ids: Tensor, collector: GradientCollector | None) -> Tensor:
+        ctx.collector = collector
         ctx.save_for_backward(weight, states, ids)
         return _product(weight, states, ids)
 
     @staticmethod
     @first_order
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         weight, states, ids = ctx.saved_tensors
         of_states = None
         if ctx.needs_input_grad[1]:
@@ -76,24 +80,24 @@ class _PickedProduct(torch.autograd.Function):
             for block, rows in _picked(weight, ids):
                 torch.bmm(gradient[block], rows, out=of_states[block])
         if not ctx.needs_input_grad[0]:
-            return None, of_states, None
-        if ctx.gathered is None:
-            return _added_up(ids.flatten(), (gradient.mT @ states).flatten(0, 1), weight), of_states, None
+            return None, of_states, None, None
+        if ctx.collector is None:
+            return _sum_of_rows(ids.flatten(), (gradient.mT @ states).flatten(0, 1), weight), of_states, None, None
         # row v of the weight's gradient sums gradient[n, v] states[n] over the few places n that picked it
         count = len(states) * states.shape[1]
         places = torch.arange(count, device=ids.device).repeat_interleave(ids.shape[1])
         tokens = ids[:, None].expand(-1, states.shape[1], -1).flatten()
-        picked = _sparse(torch.stack([tokens, places]), gradient.flatten(), torch.Size([len(weight), count]))
-        ctx.gathered.add_product(Product(picked, states.flatten(0, 1)))
-        return None, of_states, None
+        left = _sparse(torch.stack([tokens, places]), gradient.flatten(), torch.Size([len(weight), count]))
+        ctx.collector.add_factors(Factors(left, states.flatten(0, 1)))
+        return None, of_states, None, None
 
 
-def _added_up(ids: Tensor, of_rows: Tensor, weight: Tensor) -> Tensor:
-    """The gradient of a weight from those of its rows, some of which come several times; sparse where it can be."""
+def _sum_of_rows(ids: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of a weight from gradients of its rows, some rows several times; sparse where torch can add it."""
     if weight.dtype is torch.float16 and weight.device.type == "cpu":  # where torch adds no sparse tensors
-        total = torch.zeros(weight.shape).index_add_(0, ids, of_rows.float())
+        total = torch.zeros(weight.shape).index_add_(0, ids, rows.float())
         return total.to(weight.dtype)
-    return _sparse(ids[None], of_rows, weight.shape)
+    return _sparse(ids[None], rows, weight.shape)
 
 
 def _sparse(indices: Tensor, values: Tensor, shape: torch.Size) -> Tensor:

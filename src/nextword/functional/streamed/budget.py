@@ -1,33 +1,31 @@
-"""Row chunks: computing over (N, V) without ever holding (N, V).
+"""How many rows of dense scores are computed at once.
 
-A distribution over a vocabulary of 50,000 words costs 200 KB a position. What is asked of it in training is one number
-a position or one in all, so the dense part is computed for a few rows at a time. How many rows go at once follows from
-a memory budget. Where more than one chunk is needed and each position has its own answer, chunks are computed again in
-the backward pass.
+The scores of one position over a vocabulary of 50,000 words take 200 KB. What is asked of them in training is one
+number a position or one in all, so they are computed for a few rows at a time: a chunk. How many rows a chunk has
+follows from a memory budget.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 import torch
-from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 _CPU_BUDGET = 128 * 2**20
 """Bytes of dense scores alive at once on a CPU. A product with few states costs more for each (100 states of GPT-2
 small a third more than 400, measured on two cores), one with more than this saves little."""
 
-_SUMMED_BUDGET = 64 * 2**20
+_SUM_BUDGET = 64 * 2**20
 """The same where nothing but the scores is alive, and not much of them is needed for the product to be fast."""
 
 _GPU_SHARE = 0.1
 """Share of the free memory of an accelerator that dense scores may take."""
 
 _budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
+"""What :func:`score_memory` was asked for. No result depends on it, so it need not be passed along."""
 
 
 @contextmanager
@@ -43,7 +41,7 @@ def score_memory(mebibytes: int | float) -> Iterator[None]:
     [slice(0, 50, None), slice(50, 100, None)]
     """
     if isinstance(mebibytes, bool) or not isinstance(mebibytes, int | float) or not mebibytes > 0:
-        raise ValueError(f"score_memory: {mebibytes!r} MiB given, a positive number is needed")
+        raise ValueError(f"score_memory: must be a positive number of MiB ({mebibytes!r} given)")
     token = _budget.set(int(min(mebibytes * 2**20, sys.maxsize)))
     try:
         yield
@@ -51,57 +49,37 @@ def score_memory(mebibytes: int | float) -> Iterator[None]:
         _budget.reset(token)
 
 
-def _bytes_at_once(device: torch.device) -> int:
-    given = _budget.get()
-    if given is not None:
-        return given
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return int(free * _GPU_SHARE)
-    return _CPU_BUDGET
-
-
 def row_chunks(rows: int, row_bytes: int, device: torch.device) -> list[slice]:
     """Slices that cover ``rows`` rows of ``row_bytes`` bytes each, every slice within the memory budget."""
     if torch.compiler.is_compiling():
         # a graph can neither read the budget nor ask how much memory is free; a compiled step has few rows
         return [slice(0, rows)] if rows else []
-    return _equal(rows, _bytes_at_once(device) // max(1, row_bytes))
+    return _equal_slices(rows, _bytes_at_once(device) // max(1, row_bytes))
 
 
-def summed_chunks(rows: int, row_bytes: int, weight_bytes: int, device: torch.device) -> list[slice]:
-    """Slices for a sum whose gradient adds up in a weight of ``weight_bytes`` bytes.
+def sum_chunks(rows: int, row_bytes: int, weight_bytes: int, device: torch.device) -> list[slice]:
+    """Slices for a sum over rows whose gradient adds up in a weight of ``weight_bytes`` bytes.
 
     Every slice reads the weight and writes its gradient, so that few rows at a time make it slow, the more so the
     larger the weight is. Rows that all together take no more than the weight go at once.
     """
     if torch.compiler.is_compiling() or _budget.get() is not None or device.type != "cpu":
         return row_chunks(rows, row_bytes, device)
-    most = weight_bytes if rows * row_bytes <= weight_bytes else max(_SUMMED_BUDGET, 2 * weight_bytes // 3)
-    return _equal(rows, most // max(1, row_bytes))
+    budget = weight_bytes if rows * row_bytes <= weight_bytes else max(_SUM_BUDGET, 2 * weight_bytes // 3)
+    return _equal_slices(rows, budget // max(1, row_bytes))
 
 
-def _equal(rows: int, most: int) -> list[slice]:
+def _bytes_at_once(device: torch.device) -> int:
+    budget = _budget.get()
+    if budget is not None:
+        return budget
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free * _GPU_SHARE)
+    return _CPU_BUDGET
+
+
+def _equal_slices(rows: int, limit: int) -> list[slice]:
     # of equal size: a last chunk of few rows would cost as much as a whole one
-    size = -(-rows // max(1, -(-rows // max(1, most))))
+    size = -(-rows // max(1, -(-rows // max(1, limit))))
     return [slice(start, min(start + size, rows)) for start in range(0, rows, max(1, size))]
-
-
-def concatenate_chunks(compute: Callable[[slice], Tensor], chunks: list[slice], *, recompute: bool = True) -> Tensor:
-    """``compute`` of every chunk, concatenated along the rows.
-
-    With ``recompute`` and more than one chunk, what ``compute`` builds on the way is dropped after each chunk and built
-    again in the backward pass, so only its results stay. Tensors that ``compute`` reads from outside get their
-    gradients as usual.
-
-    Args:
-        compute: Given a slice of the rows, returns a tensor whose first dimension runs over those rows.
-        chunks: From :func:`row_chunks`; at least one.
-        recompute: Off where the result itself is as large as the intermediate values.
-    """
-    if len(chunks) == 1:
-        return compute(chunks[0])
-    if recompute and torch.is_grad_enabled():
-        # an output layer may draw at random (LoRA's dropout), and must draw the same again
-        return torch.cat([checkpoint(compute, c, use_reentrant=False) for c in chunks])
-    return torch.cat([compute(c) for c in chunks])

@@ -1,4 +1,4 @@
-"""Backward passes that have no derivative of their own, and say so."""
+"""Backward passes without a derivative: create_graph=True is refused in words."""
 
 from __future__ import annotations
 

@@ -1,14 +1,12 @@
-"""Graphs that are traversed backwards once, at once: their gradients may take the place of what was kept for them.
+"""The gradient of a weight that every product reads, gathered in one tensor over the chunks of a sum.
 
-Within such a block the gradient of a weight that every product reads is one tensor to which each product adds its part;
-a new (V, D) tensor for each costs more than the addition.
+Autograd would make a new (V, D) tensor for each product and add them up; making it costs more than the addition. Here
+each product hands over the two factors of its part, and they are multiplied into one tensor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,23 +14,24 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
-class Product(NamedTuple):
-    """A part of the gradient of a weight (V, D) that is not multiplied yet."""
+class Factors(NamedTuple):
+    """A part of the gradient of a weight (V, D), as the two factors whose product it is."""
 
     left: Float[Tensor, "_K N"]
     """Gradients of scores; may be sparse."""
     right: Float[Tensor, "N D"]
     """States."""
     blocks: list[tuple[slice, Int[Tensor, "_R"]]] | None = None
-    """Which rows of the weight those of ``left`` belong to, in blocks, no row twice; None for all in order."""
+    """Slices of the rows of ``left``, each with the rows of the weight that they belong to, no row twice; None where
+    the rows of ``left`` are those of the weight in order."""
 
     @property
-    def size(self) -> int:
-        """Numbers that it keeps."""
+    def numel(self) -> int:
+        """How many numbers both factors have."""
         return (2 * self.left._nnz() if self.left.is_sparse else self.left.numel()) + self.right.numel()
 
-    def added_to(self, total: Tensor | None, shape: torch.Size) -> Tensor:
-        """``total`` (V, D) with this part; a new tensor of that shape where there is none yet."""
+    def add_to_(self, total: Tensor | None, shape: torch.Size) -> Tensor:
+        """Adds the product to ``total`` (V, D) in place, and returns it; a new tensor where ``total`` is None."""
         dtype = torch.promote_types(self.left.dtype, torch.float32)
         if self.blocks is None:
             if total is None:
@@ -42,94 +41,88 @@ class Product(NamedTuple):
             return total.add_(self.left @ self.right)
         if total is None:
             total = self.right.new_zeros(shape, dtype=dtype)
-        for at, block in self.blocks:
-            part = Product(self.left[at], self.right)
-            total.index_copy_(0, block, part.added_to(total.index_select(0, block), shape))
+        for rows, weight_rows in self.blocks:
+            block = Factors(self.left[rows], self.right)
+            total.index_copy_(0, weight_rows, block.add_to_(total.index_select(0, weight_rows), shape))
         return total
 
 
-class GradientSum:
-    """The gradient of a weight, in single precision at least while it is added up.
+class GradientCollector:
+    """Adds up the gradient of one weight, in single precision at least.
 
-    Products wait while they are smaller than what they make.
+    Factors are kept as they are while they take less memory than the gradient itself.
 
     Args:
-        weight: Whose gradient it is.
+        weight: The weight (V, D).
     """
 
     def __init__(self, weight: Tensor) -> None:
         self._shape, self._dtype = weight.shape, weight.dtype
         self._total: Tensor | None = None
-        self._waiting: list[Product] = []
+        self._factors: list[Factors] = []
 
-    def add(self, gradient: Tensor, *, kept: bool = False) -> None:
-        """A part that is made already.
+    def add(self, gradient: Tensor, *, shared: bool = False) -> None:
+        """Adds a gradient that autograd made.
 
         Args:
-            gradient: The part.
-            kept: Whether somebody else keeps this tensor, so that nothing may be added to it in place.
+            gradient: Of the weight's shape.
+            shared: Whether it is read elsewhere too, so that nothing may be added to it in place.
         """
         if self._total is not None:
             self._total.add_(gradient)
         else:
-            wide = torch.promote_types(gradient.dtype, torch.float32)
-            self._total = gradient.to(wide, copy=kept or gradient.is_sparse or not gradient.is_contiguous())
+            dtype = torch.promote_types(gradient.dtype, torch.float32)
+            self._total = gradient.to(dtype, copy=shared or gradient.is_sparse or not gradient.is_contiguous())
 
-    def add_product(self, part: Product) -> None:
-        """A part that may wait."""
-        # its tensors know the graph that they came from, which leads back here: a circle that nobody would collect
-        left, right, blocks = part
-        self._waiting.append(Product(left.detach(), right.detach(), blocks))
+    def add_factors(self, factors: Factors) -> None:
+        """Adds the product of two factors, to be multiplied later."""
+        # detached: their graph leads back to this collector, and Python does not collect circles through torch's graphs
+        left, right, blocks = factors
+        self._factors.append(Factors(left.detach(), right.detach(), blocks))
 
     @torch.no_grad()
-    def settle(self, done: float) -> None:
-        """Multiplies what waits, if it would outgrow the sum itself.
+    def compact(self, fraction_done: float) -> None:
+        """Multiplies the factors, unless all of them together will take less memory than the gradient.
 
         Args:
-            done: Share of all parts that are here; with 1 what is made takes the weight's own precision.
+            fraction_done: Fraction of all rows whose parts are here; at 1 a gradient that is multiplied takes the
+                precision of the weight.
         """
-        if self._total is not None or sum(part.size for part in self._waiting) > self._shape.numel() * done:
-            total = self.finished()
-            self._total = total.to(self._dtype) if total is not None and done == 1 else total
+        if self._total is None and sum(part.numel for part in self._factors) <= self._shape.numel() * fraction_done:
+            return
+        total = self.result()
+        self._total = total.to(self._dtype) if total is not None and fraction_done == 1 else total
 
     @torch.no_grad()
-    def finished(self) -> Tensor | None:
-        """The sum; None where nothing was added."""
+    def result(self) -> Tensor | None:
+        """The gradient (V, D); None where nothing was added."""
         # the first product makes the tensor that all others are added to, which is dear where it has few rows
-        self._waiting.sort(key=lambda part: part.size)
-        while self._waiting:
-            self._total = self._waiting.pop().added_to(self._total, self._shape)
+        self._factors.sort(key=lambda part: part.numel)
+        while self._factors:
+            self._total = self._factors.pop().add_to_(self._total, self._shape)
         return self._total
 
 
-_running: ContextVar[dict[int, GradientSum] | None] = ContextVar("single_pass", default=None)
+class SinglePass:
+    """A graph that is traversed backwards once, right after it is recorded, and then dropped.
 
+    The caller who makes one promises that, and hands it to the functions that record the graph. These may then
 
-@contextmanager
-def single_pass(weights: Sequence[Tensor]) -> Iterator[list[GradientSum]]:
-    """Whoever opens this block traverses every graph recorded in it at most once, and keeps nothing of it.
+    - write gradients over what they saved for the backward pass, instead of into new (N, V) tensors;
+    - add the gradient of a weight to its collector, and return none to autograd.
 
-    Products with these weights add the weights' gradients here, and give none to autograd; whatever else depends on a
-    weight has its gradient from autograd, to be added by the caller.
+    A function that is not handed one gives its gradients to autograd as usual, and the caller adds them.
+
+    Args:
+        weights: Those whose gradients are collected.
     """
-    sums = [GradientSum(weight) for weight in weights]
-    token = _running.set({id(weight): own for weight, own in zip(weights, sums, strict=True)})
-    try:
-        yield sums
-    finally:
-        _running.reset(token)
 
+    def __init__(self, weights: Sequence[Tensor] = ()) -> None:
+        self._weights = list(weights)
+        self.collectors = [GradientCollector(weight) for weight in weights]
+        """One for each weight."""
 
-def is_single_pass() -> bool:
-    """Whether the graph that is being recorded will be traversed once only.
-
-    To be asked in a forward pass, as :func:`gradient_sum_of`: on an accelerator the backward pass has another thread.
-    """
-    return not torch.compiler.is_compiling() and _running.get() is not None
-
-
-def gradient_sum_of(weight: Tensor) -> GradientSum | None:
-    """Where the gradient of this weight is gathered, if it is."""
-    if torch.compiler.is_compiling():  # a graph cannot read the variable, and none is recorded within such a block
-        return None
-    return (_running.get() or {}).get(id(weight))
+    def collector(self, weight: Tensor) -> GradientCollector | None:
+        """Where the gradient of this very tensor is collected; None where autograd is to give it."""
+        pairs = zip(self._weights, self.collectors, strict=True)
+        return next((collector for tensor, collector in pairs if tensor is weight), None)

@@ -12,8 +12,9 @@ from torch.nn import functional as F
 
 from nextword.config import Settings
 from nextword.heads.parts.dimensions import Dimensions
-from nextword.heads.parts.modifiers import Modifier, Part, modifiers
+from nextword.heads.parts.head_modifiers import modifiers
 from nextword.memory.history import History
+from nextword.specs import Modifier, ModifierEntry
 
 
 class MultiInputConfig(Settings):
@@ -33,10 +34,11 @@ class MultiInputModifier(Modifier):
     """``+mi`` or ``+mi:LAYERSxWINDOW``."""
 
     field: ClassVar[str] = "mi"
-    names: ClassVar[tuple[str, ...]] = ("mi",)
     usage: ClassVar[str] = "+mi or +mi:LAYERSxWINDOW"
-    parts: ClassVar[tuple[Part, ...]] = (
-        Part("+mi", "Multiple inputs: states of several layers and positions are read.", "softmax+mi:3x3", "mi"),
+    entries: ClassVar[tuple[ModifierEntry, ...]] = (
+        ModifierEntry(
+            "+mi", "Multiple inputs: states of several layers and positions are read.", "softmax+mi:3x3", "mi"
+        ),
     )
 
     @staticmethod
@@ -46,7 +48,9 @@ class MultiInputModifier(Modifier):
             return {}
         sizes = arguments[0].split("x")
         if len(arguments) > 1 or len(sizes) != 2 or not all(size.isdecimal() for size in sizes):
-            raise ValueError(f"'+mi' is followed by layers x window such as mi:3x3, not {','.join(arguments)!r}")
+            raise ValueError(
+                f"'+mi' must be followed by layers x window such as mi:3x3 ({','.join(arguments)!r} given)"
+            )
         return {"layers": int(sizes[0]), "window": int(sizes[1])}
 
     @staticmethod
@@ -57,52 +61,22 @@ class MultiInputModifier(Modifier):
         return "mi", [] if value.layers is None else [f"{value.layers}x{value.window}"]
 
 
-class InputBlock(nn.Module):
-    """The vector ``q_t`` that every projection and gate of a head reads.
-
-    Without multiple inputs ``q_t = h_t``, the state that the output layer reads. With them::
-
-        u_t = concat over layers i = 0.. and offsets j = 0.. of state[-1-i] at t-j, zero before the start
-        q_t = concat(h_t, gelu(A u_t + a))
-
-    Source: Softmax-CPR, "multiple input hidden states" (Mi). The gelu is the tanh form, as published. The last layer
-    is read after the final norm, the others before it. Padding counts as lying before the start, so a left-padded
-    sequence gives what the sequence alone gives.
+class LastState(nn.Module):
+    """``q_t = h_t``: what the projections of a head read is the state that the output layer reads.
 
     Args:
-        config: None for ``q_t = h_t``.
         dimensions: Sizes of the model.
-
-    Raises:
-        ValueError: More layers asked for than the decoder has, or layers of another width than the last state.
     """
 
-    def __init__(self, config: MultiInputConfig | None, dimensions: Dimensions) -> None:
+    layers: int = 0
+    """How many of the last decoder layers are read besides."""
+    before: int = 0
+    """How many places before the current one are read."""
+
+    def __init__(self, dimensions: Dimensions) -> None:
         super().__init__()
         self.width = dimensions.hidden
-        self.layers, self.window = 0, 1
-        if config is None:
-            return
-        self.layers = config.layers or (1 if dimensions.is_encoder_decoder else 3)
-        if self.layers > dimensions.layers:
-            raise ValueError(
-                f"+mi: {self.layers} layers asked for, the decoder has {dimensions.layers}; "
-                f"+mi:{dimensions.layers}x{config.window} reads all of them"
-            )
-        if dimensions.layer != dimensions.hidden:
-            raise ValueError(
-                f"+mi: the output layer reads states {dimensions.hidden} wide and the decoder's layers are "
-                f"{dimensions.layer} wide, so they cannot be read side by side"
-            )
-        self.window = config.window
-        hidden = config.expansion * dimensions.hidden
-        self.merge = nn.Linear(dimensions.layer * self.layers * self.window, hidden)
-        self.width += hidden
-
-    @property
-    def before(self) -> int:
-        """How many places before the current one are read."""
-        return self.window - 1 if self.layers else 0
+        """Width of ``q_t``."""
 
     def forward(
         self,
@@ -119,8 +93,56 @@ class InputBlock(nn.Module):
             valid: False at padding.
             history: Gives the places just before the new ones; may be None where none are read.
         """
-        if not self.layers:
-            return states
+        return states
+
+
+class InputBlock(LastState):
+    """``q_t`` made of several layers and positions (Mi).
+
+    Formula::
+
+        u_t = concat over layers i = 0.. and offsets j = 0.. of state[-1-i] at t-j, zero before the start
+        q_t = concat(h_t, gelu(A u_t + a))
+
+    Source: Softmax-CPR, "multiple input hidden states" (Mi). The gelu is the tanh form, as published. The last layer
+    is read after the final norm, the others before it. Padding counts as lying before the start, so a left-padded
+    sequence gives what the sequence alone gives.
+
+    Args:
+        config: Which layers and positions.
+        dimensions: Sizes of the model.
+
+    Raises:
+        ValueError: More layers asked for than the decoder has, or layers of another width than the last state.
+    """
+
+    def __init__(self, config: MultiInputConfig, dimensions: Dimensions) -> None:
+        super().__init__(dimensions)
+        self.layers = config.layers or (1 if dimensions.is_encoder_decoder else 3)
+        if self.layers > dimensions.layers:
+            raise ValueError(
+                f"+mi: layers must be at most the decoder's {dimensions.layers} ({self.layers} given); "
+                f"+mi:{dimensions.layers}x{config.window} reads all of them"
+            )
+        if dimensions.layer != dimensions.hidden:
+            raise ValueError(
+                f"+mi: the output layer reads states {dimensions.hidden} wide and the decoder's layers are "
+                f"{dimensions.layer} wide, so they cannot be read side by side"
+            )
+        self.window = config.window
+        self.before = config.window - 1
+        hidden = config.expansion * dimensions.hidden
+        self.merge = nn.Linear(dimensions.layer * self.layers * self.window, hidden)
+        self.width += hidden
+
+    def forward(
+        self,
+        states: Float[Tensor, "B T D"],
+        layers: tuple[Tensor, ...],
+        valid: Bool[Tensor, "B T"],
+        history: History | None,
+    ) -> Float[Tensor, "B T Q"]:
+        """``q_t`` at every new place."""
         read = torch.stack(layers, 2).masked_fill(~valid[..., None, None], 0.0)
         if self.before:
             assert history is not None
@@ -131,6 +153,11 @@ class InputBlock(nn.Module):
         window = torch.cat([read[:, places, i] for i in range(self.layers) for places in at], -1)
         merged = self.merge(window.to(self.merge.weight.dtype))
         return torch.cat([states, F.gelu(merged, approximate="tanh").to(states.dtype)], -1)
+
+
+def input_states_of(config: MultiInputConfig | None, dimensions: Dimensions) -> LastState:
+    """What the projections of a head read: several layers and positions, or the last state alone."""
+    return LastState(dimensions) if config is None else InputBlock(config, dimensions)
 
 
 class Projection(nn.Linear):

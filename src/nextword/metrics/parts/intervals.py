@@ -35,7 +35,7 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[floa
     from scipy.stats import binomtest
 
     if not 0 <= successes <= n or n == 0:
-        raise ValueError(f"wilson: need 0 <= successes <= n and n > 0, got {successes} of {n}")
+        raise ValueError(f"wilson: must have 0 <= successes <= n and n > 0 ({successes} of {n} given)")
     interval = binomtest(successes, n).proportion_ci(confidence_level=confidence, method="wilson")
     return float(interval.low), float(interval.high)
 
@@ -61,10 +61,10 @@ def bootstrap_values(
     expect_draws(resamples, "resamples")
     sizes = {len(statistic.parts) for statistic in statistics}
     if len(sizes) != 1:
-        raise ValueError(f"bootstrap: the statistics have {sorted(sizes)} samples, they need one number")
+        raise ValueError(f"bootstrap: all statistics must have one number of samples ({sorted(sizes)} given)")
     (n,) = sizes
     if n < 2:
-        raise ValueError(f"bootstrap: {n} samples, at least 2 are needed")
+        raise ValueError(f"bootstrap: must have at least 2 samples ({n} given)")
     rng = np.random.default_rng(seed)
     stacked = np.concatenate([statistic.parts for statistic in statistics], axis=1)
     ends = np.cumsum([statistic.parts.shape[1] for statistic in statistics])
@@ -88,7 +88,7 @@ def expect_draws(number: int, name: str) -> None:
     """
     if not 1 <= number <= MOST_DRAWS:
         size = f": their values would take {8 * number / 1e9:,.0f} GB for each measure" if number > MOST_DRAWS else ""
-        raise ValueError(f"{name}: from 1 to {MOST_DRAWS:,} draws, got {number:,}{size}")
+        raise ValueError(f"{name}: must be from 1 to {MOST_DRAWS:,} draws ({number:,} given){size}")
 
 
 def percentiles(values: Float[np.ndarray, "R"], confidence: float = CONFIDENCE) -> Interval:
@@ -131,7 +131,7 @@ def bootstrap_ratio(
     """
     if sums.shape != counts.shape or sums.ndim != 1:
         raise ValueError(
-            f"bootstrap: sums and counts must be two lists of one length, got {sums.shape}, {counts.shape}"
+            f"bootstrap: sums and counts must be two lists of one length ({sums.shape}, {counts.shape} given)"
         )
     if len(sums) < 2:
         return None

@@ -82,10 +82,10 @@ class TokenTexts:
         [[0, 1, 0, 1, 1, 0], [0, 1, 0, 1]]
         """
         if longest < 1:
-            raise ValueError(f"n-grams: n must be at least 1, got {longest}")
+            raise ValueError(f"n-grams: n must be at least 1 ({longest} given)")
         if longest > LONGEST:
             raise ValueError(
-                f"n-grams: n must be at most {LONGEST:,}, got {longest:,}: each n up to it takes a pass over all tokens"
+                f"n-grams: n must be at most {LONGEST:,} ({longest:,} given); each n takes a pass over all tokens"
             )
         text = np.repeat(np.arange(len(self)), self.lengths)
         # how many tokens there are from each to the end of its text

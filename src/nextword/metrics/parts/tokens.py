@@ -52,9 +52,9 @@ def token_texts(*groups: Texts, tokenize: Tokenize = "words", of: str = "texts")
             found.append(group)
             continue
         if isinstance(group, str):
-            raise ValueError(f"{of}: a list of texts is needed, one text was given ({_short(group)}); write [text]")
+            raise ValueError(f"{of}: must be a list of texts (one text given, {_short(group)}); write [text]")
         if not isinstance(group, Iterable):
-            raise ValueError(f"{of}: a list of texts is needed, {type(group).__name__} was given")
+            raise ValueError(f"{of}: must be a list of texts ({type(group).__name__} given)")
         texts = list(group)
         if not texts:
             raise ValueError(f"{of}: the list has no text in it")
@@ -95,7 +95,7 @@ def _cut(tokenize: Tokenize) -> Callable[[str], Sequence[Any]]:
     cut = _CUTS.get(tokenize) if isinstance(tokenize, str) else tokenize
     if not callable(cut):
         known = ", ".join(f"'{name}'" for name in _CUTS)
-        raise ValueError(f"tokenize: {known} or a function from a text to its tokens, got {tokenize!r}")
+        raise ValueError(f"tokenize: must be {known} or a function from a text to its tokens ({tokenize!r} given)")
     return cut
 
 
@@ -106,7 +106,7 @@ def _ids(text: Any, cut: Callable[[str], Sequence[Any]], numbers: dict[Any, int]
         given = np.asarray(text if hasattr(text, "__array__") else list(text))
         if given.ndim == 1 and (not len(given) or np.issubdtype(given.dtype, np.integer)):
             return given.astype(np.int64)
-    raise ValueError(f"{place}: a text or a list of token ids (whole numbers) is needed, got {_short(text)}")
+    raise ValueError(f"{place}: must be a text or a list of token ids, whole numbers ({_short(text)} given)")
 
 
 def _short(given: Any) -> str:

@@ -105,13 +105,13 @@ def expect_ids(name: str, given: Any, *, vectors: str | None = None) -> Int[Tens
         vectors: The argument that takes vectors in place of ids, if there is one.
     """
     if not isinstance(given, Tensor):
-        raise ValueError(f"{name}: a tensor of ids (batch, places) is needed, {type(given).__name__} given")
+        raise ValueError(f"{name}: must be a tensor of ids (batch, places) ({type(given).__name__} given)")
     if given.dtype not in _WHOLE:
         hint = f"; vectors go to {vectors}" if vectors is not None and given.is_floating_point() else ""
-        raise ValueError(f"{name}: {given.dtype} given, whole numbers are needed (torch.int64 or torch.int32){hint}")
+        raise ValueError(f"{name}: must be whole numbers, torch.int64 or torch.int32 ({given.dtype} given){hint}")
     if given.ndim != 2:
         hint = f"; add {name}[None] for one row" if given.ndim == 1 else ""
-        raise ValueError(f"{name}: shape {tuple(given.shape)}, (batch, places) is needed{hint}")
+        raise ValueError(f"{name}: must be (batch, places) (shape {tuple(given.shape)} given){hint}")
     return given.long()  # embeddings take int32 as well
 
 
@@ -124,11 +124,11 @@ def expect_vectors(name: str, given: Any, *, ids: str) -> None:
         ids: The argument that takes ids in their place.
     """
     if not isinstance(given, Tensor):
-        raise ValueError(f"{name}: a tensor (batch, places, width) is needed, {type(given).__name__} given")
+        raise ValueError(f"{name}: must be a tensor (batch, places, width) ({type(given).__name__} given)")
     if not given.is_floating_point():
-        raise ValueError(f"{name}: {given.dtype} given, vectors are needed; ids go to {ids}")
+        raise ValueError(f"{name}: must be vectors ({given.dtype} given); ids go to {ids}")
     if given.ndim != 3:
-        raise ValueError(f"{name}: shape {tuple(given.shape)}, expected (batch, places, width)")
+        raise ValueError(f"{name}: must be (batch, places, width) (shape {tuple(given.shape)} given)")
 
 
 def expect_one_text(given: Mapping[str, Any]) -> None:
@@ -138,15 +138,15 @@ def expect_one_text(given: Mapping[str, Any]) -> None:
         raise ValueError("auxiliary text: both aux_input_ids and aux_states are given; give one of them")
     for name, text in texts.items():
         if not isinstance(text, Tensor):
-            raise ValueError(f"{name}: a tensor (batch, places) is needed, {type(text).__name__} given")
+            raise ValueError(f"{name}: must be a tensor (batch, places) ({type(text).__name__} given)")
 
 
 def _expect_auxiliary_states(states: Tensor, width: int) -> None:
     """Raises ValueError where these are no states (batch, places, width) of the auxiliary encoder."""
     if states.ndim != 3 or states.shape[2] != width:
         raise ValueError(
-            f"aux_states: shape {tuple(states.shape)}, expected (batch, places, {width}): the encoder's states are "
-            f"{width} wide"
+            f"aux_states: must be (batch, places, {width}), as wide as the encoder's states (shape "
+            f"{tuple(states.shape)} given)"
         )
     expect_vectors("aux_states", states, ids="aux_input_ids")
 
@@ -155,13 +155,13 @@ def expect_positions(position_ids: Any) -> None:
     """Raises ValueError where positions are given that no model can look up."""
     if position_ids is not None and (not isinstance(position_ids, Tensor) or position_ids.dtype not in _WHOLE):
         given = position_ids.dtype if isinstance(position_ids, Tensor) else type(position_ids).__name__
-        raise ValueError(f"position_ids: {given} given, a tensor of whole numbers is needed")
+        raise ValueError(f"position_ids: must be a tensor of whole numbers ({given} given)")
 
 
 def expect_chosen(positions: Any, shape: torch.Size) -> None:
     """Raises ValueError where positions are not chosen by a mask (B, T) of True and False."""
     given = positions.dtype if isinstance(positions, Tensor) else type(positions).__name__
     if given is not torch.bool:
-        raise ValueError(f"positions: {given} given, a mask of torch.bool is needed: True at those to keep")
+        raise ValueError(f"positions: must be a mask of torch.bool, True at those to keep ({given} given)")
     if positions.shape != shape:
-        raise ValueError(f"positions: shape {tuple(positions.shape)}, expected {tuple(shape)}")
+        raise ValueError(f"positions: must be {tuple(shape)} (shape {tuple(positions.shape)} given)")

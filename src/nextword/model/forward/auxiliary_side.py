@@ -109,8 +109,8 @@ def _words(model: Any, given: AuxiliaryInputs, states: Tensor, valid: Tensor) ->
         )
     if ids.shape != places.shape or len(ids) != len(states):
         raise ValueError(
-            f"source_ids and source_places: shapes {tuple(ids.shape)} and {tuple(places.shape)}, expected the same, "
-            f"with {len(states)} rows"
+            f"source_ids and source_places: must have one shape, with {len(states)} rows (shapes {tuple(ids.shape)} "
+            f"and {tuple(places.shape)} given)"
         )
     at = places.clamp_min(0)
     looked_at = places.device.type == "cpu" and not is_torchdynamo_compiling()

@@ -17,12 +17,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from nextword.functional.products.dense import products
+from nextword.functional.products.dense import dense_products
 from nextword.functional.products.grouped_rows import grouped_product
 from nextword.functional.products.picked_rows import picked_product
-from nextword.functional.streamed.budget import concatenate_chunks, row_chunks
-from nextword.functional.streamed.deferred import late
-from nextword.functional.streamed.weight_gradient import gradient_sum_of
+from nextword.functional.streamed.budget import row_chunks
+from nextword.functional.streamed.deferred import defer_gradient
+from nextword.functional.streamed.recompute import concatenate_chunks
+from nextword.functional.streamed.weight_gradient import SinglePass
 from nextword.model.forward.output_tap import run_with_output_tap
 from nextword.model.modes import as_in_evaluation
 
@@ -127,16 +128,18 @@ class OutputLayer:
     """The output layer of a backbone as a vocabulary: states to adjusted scores.
 
     Args:
-        backbone: The model; its live output layer is read at every call. Where the states have a gradient, this is
-            to be made before them, for :func:`~nextword.functional.streamed.deferred.late` to have its effect.
+        backbone: The model; its live output layer is read at every call. Make this object before the states: the
+            weight's gradient is deferred until autograd has finished everything recorded afterwards
+            (:func:`~nextword.functional.streamed.deferred.defer_gradient`).
     """
 
     def __init__(self, backbone: PreTrainedModel) -> None:
         self.layer: Any = backbone.get_output_embeddings()
-        found = [kind.of(backbone) for kind in _KNOWN]
-        self.adjustments = [adjustment for adjustment in found if adjustment is not None]
-        self._whole = late(self.layer.weight) if type(self.layer) is nn.Linear else None
-        """What products with all rows read; products with picked rows, whose gradient is sparse, read the weight."""
+        candidates = [kind.of(backbone) for kind in _KNOWN]
+        self.adjustments = [adjustment for adjustment in candidates if adjustment is not None]
+        self._weight = defer_gradient(self.layer.weight) if type(self.layer) is nn.Linear else None
+        """What products read where the layer is a plain one. Picked rows alone, whose gradient is sparse, read the
+        layer's own weight."""
 
     @property
     def size(self) -> int:
@@ -148,27 +151,32 @@ class OutputLayer:
         """D, what the layer reads."""
         return int(getattr(self.layer, "in_features", 0) or self.layer.weight.shape[1])
 
-    def __call__(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+    def __call__(self, states: Float[Tensor, "N D"], single_pass: SinglePass | None = None) -> Float[Tensor, "N V"]:
         """A score for every token, exactly as the model itself makes it."""
-        return self.each([states])[0]
+        return self.each([states], single_pass)[0]
 
-    def each(self, states: Sequence[Float[Tensor, "_R D"]]) -> list[Float[Tensor, "_R V"]]:
+    def each(
+        self, states: Sequence[Float[Tensor, "_R D"]], single_pass: SinglePass | None = None
+    ) -> list[Float[Tensor, "_R V"]]:
         """The same for several sets of states."""
-        if self._whole is not None:
-            return [self._adjusted(scores) for scores in products(self._whole, self.layer.bias, states)]
-        return [self._adjusted(self.layer(own)) for own in states]
+        if self._weight is None:
+            return [self._adjusted(self.layer(part)) for part in states]
+        products = dense_products(self._weight, self.layer.bias, states, single_pass)
+        return [self._adjusted(scores) for scores in products]
 
     def _adjusted(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
         for adjustment in self.adjustments:
             scores = adjustment(scores)
         return scores
 
-    def scores_of(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
+    def scores_of(
+        self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"], single_pass: SinglePass | None = None
+    ) -> Float[Tensor, "B Q K"]:
         """The scores of few tokens, the same as among those of every token."""
-        if self._whole is not None:
-            # where gradients are gathered, all of them must come through the tensor whose they are
-            gathered = gradient_sum_of(self._whole) is not None
-            scores = picked_product(self._whole if gathered else self.layer.weight, states, ids)
+        if self._weight is not None:
+            # a collector is that of one tensor, so the product must read this one
+            collected = single_pass is not None and single_pass.collector(self._weight) is not None
+            scores = picked_product(self._weight if collected else self.layer.weight, states, ids, single_pass)
             if self.layer.bias is not None:
                 scores = scores + self.layer.bias[ids][:, None]
         else:
@@ -183,39 +191,40 @@ class OutputLayer:
 
     def shared(self) -> list[Tensor]:
         """The layer's parameters."""
-        if self._whole is None:
+        if self._weight is None:
             return list(self.layer.parameters())
-        return [self._whole] if self.layer.bias is None else [self._whole, self.layer.bias]
+        return [self._weight] if self.layer.bias is None else [self._weight, self.layer.bias]
 
     def scores_of_groups(
         self,
         states: Sequence[Float[Tensor, "_R D"]],
         ids: Sequence[Int[Tensor, "_K"]],
         rows: Sequence[Int[Tensor, "_R"]],
+        single_pass: SinglePass | None = None,
     ) -> list[Float[Tensor, "_R _K"]]:
         """For each group of states the scores of its own group of tokens, without those of all others.
 
         Picking rows means copying them. Where that is dearer than the whole product (few states, most of the
         vocabulary, no gradient), the whole product is taken.
         """
-        found: list[Tensor] = []
-        if self._whole is None:
-            found += [self._picked(own[None], group[None])[0] for own, group in zip(states, ids, strict=True)]
+        products: list[Tensor] = []
+        if self._weight is None:
+            products += [self._picked(part[None], group[None])[0] for part, group in zip(states, ids, strict=True)]
         elif self._whole_is_cheaper(states, ids):
-            whole = products(self._whole, self.layer.bias, states)
-            found += [scores[:, group] for scores, group in zip(whole, ids, strict=True)]
+            whole = dense_products(self._weight, self.layer.bias, states)
+            products += [scores[:, group] for scores, group in zip(whole, ids, strict=True)]
         else:
-            found += grouped_product(self._whole, states, ids)
+            products += grouped_product(self._weight, states, ids, single_pass)
             if self.layer.bias is not None:
-                found = [scores + self.layer.bias[group] for scores, group in zip(found, ids, strict=True)]
+                products = [scores + self.layer.bias[group] for scores, group in zip(products, ids, strict=True)]
         for adjustment in self.adjustments:
-            found = [adjustment(scores, group[None]) for scores, group in zip(found, ids, strict=True)]
-        return found
+            products = [adjustment(scores, group[None]) for scores, group in zip(products, ids, strict=True)]
+        return products
 
     def _whole_is_cheaper(self, states: Sequence[Tensor], ids: Sequence[Tensor]) -> bool:
         if torch.is_grad_enabled():
             return False
-        picked = sum(len(group) * (_PICK + _PER_STATE * len(own)) for own, group in zip(states, ids, strict=True))
+        picked = sum(len(group) * (_PICK + _PER_STATE * len(part)) for part, group in zip(states, ids, strict=True))
         return picked > self.size * (1 + _PER_STATE * sum(map(len, states)))
 
     def _picked(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
@@ -223,8 +232,8 @@ class OutputLayer:
         flat = states.flatten(0, 1)
         owner = torch.arange(len(ids), device=ids.device).repeat_interleave(states.shape[1])
         chunks = row_chunks(len(flat), self.size * 4, flat.device) or [slice(0, 0)]
-        found = concatenate_chunks(lambda rows: self.layer(flat[rows]).gather(1, ids[owner[rows]]), chunks)
-        return found.unflatten(0, states.shape[:2])
+        scores = concatenate_chunks(lambda rows: self.layer(flat[rows]).gather(1, ids[owner[rows]]), chunks)
+        return scores.unflatten(0, states.shape[:2])
 
 
 _PROBE_LENGTH = 4
@@ -276,11 +285,11 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
 
 def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
     """Raises ValueError where a factor is not the one that :func:`prove_output_layer` finds."""
-    found = prove_output_layer(backbone)
-    if abs(found / saved - 1) > 2e-2:  # half precision measures it to one percent
+    scale = prove_output_layer(backbone)
+    if abs(scale / saved - 1) > 2e-2:  # half precision measures it to one percent
         raise ValueError(
             f"state_scale: {saved:g} in the configuration, but {type(backbone).__name__} gives its output layer "
-            f"{found:g} times its last hidden state; put this number there, or null"
+            f"{scale:g} times its last hidden state; put this number there, or null"
         )
 
 
@@ -299,5 +308,5 @@ def _ratio(states: Tensor, hidden: Tensor) -> float:
     if not torch.allclose(states, ratio * hidden, rtol=1e-2, atol=1e-3):
         return 1.0
     # measured in half precision the factor has few digits, so one that is known is taken exactly
-    known = [exact for exact in (1.0, hidden.shape[-1] ** -0.5) if abs(ratio / exact - 1) < 1e-2]
-    return known[0] if known else ratio
+    exact = [number for number in (1.0, hidden.shape[-1] ** -0.5) if abs(ratio / number - 1) < 1e-2]
+    return exact[0] if exact else ratio

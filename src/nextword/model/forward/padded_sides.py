@@ -125,13 +125,13 @@ def valid_places(name: str, mask: Any, tokens: Tensor, past: int | None = 0) -> 
     rows, places = tokens.shape[:2]
     if isinstance(mask, list | tuple) or (isinstance(mask, Tensor) and mask.ndim < 2):
         given = f"shape {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"{name}: {given} given, a tensor (batch, places) is needed: 1 for tokens, 0 for padding")
+        raise ValueError(f"{name}: must be a tensor (batch, places), 1 for tokens and 0 for padding ({given} given)")
     if not isinstance(mask, Tensor) or mask.ndim != 2:
         return torch.ones((rows, places), dtype=torch.bool, device=tokens.device)
     fits = mask.shape[1] >= places if past is None else mask.shape[1] == places + past
     if len(mask) != rows or not fits:
-        held = f": {past} places in the KV cache and {places} new ones" if past else ""
-        raise ValueError(f"{name}: shape {tuple(mask.shape)}, expected ({rows}, {places + (past or 0)}){held}")
+        held = f", {past} places in the KV cache and {places} new ones" if past else ""
+        raise ValueError(f"{name}: must be ({rows}, {places + (past or 0)}){held} (shape {tuple(mask.shape)} given)")
     if mask.device.type == "cpu" and not is_torchdynamo_compiling() and bool((mask < 0).any()):
         raise ValueError(
             f"{name}: {mask.min().item():g} found, 1 stands for tokens and 0 for padding; a mask that is added to "
@@ -159,7 +159,7 @@ def _labels_and_targets(
 
     def fitted(name: str, labels: Tensor | None) -> Tensor | None:
         if labels is not None and labels.shape != shape:
-            raise ValueError(f"{name}: shape {tuple(labels.shape)}, expected that of the tokens, {tuple(shape)}")
+            raise ValueError(f"{name}: must be as the tokens are, {tuple(shape)} (shape {tuple(labels.shape)} given)")
         return None if labels is None else labels.masked_fill(~valid, IGNORED_LABEL)
 
     targets, labels = fitted("shift_labels", inputs.shift_labels), fitted("labels", inputs.labels)
@@ -206,8 +206,8 @@ def _source_side(inputs: PassInputs, rows: int) -> SourceSide:
         raise ValueError(f"source: {len(states)} rows for {rows} of the decoder; each needs a source of its own")
     if words is not None and states is not None and words.shape != states.shape[:2]:
         raise ValueError(
-            f"source_ids: shape {tuple(words.shape)}, expected that of the encoder's states, "
-            f"{tuple(states.shape[:2])}: one token for each"
+            f"source_ids: must have one token for each of the encoder's states, {tuple(states.shape[:2])} (shape "
+            f"{tuple(words.shape)} given)"
         )
     if words is not None and text.mask is not None and getattr(text.mask, "ndim", 2) != 2:
         raise ValueError("this head reads the source's words: pass the source's 2-D padding mask (batch, places)")

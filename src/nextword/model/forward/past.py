@@ -8,7 +8,9 @@ from typing import Any
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
-from nextword.memory.history import History, StaticHistory, attach_history, history_of, kv_length, new_cache
+from nextword.memory.growing_history import GrowingHistory
+from nextword.memory.history import History
+from nextword.memory.kv_cache import attach_history, history_of, kv_length, new_cache
 from nextword.model.forward.pass_inputs import PassInputs
 
 
@@ -51,7 +53,7 @@ def past_of(model: Any, inputs: PassInputs) -> Past:
     if history is None:
         limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
         return Past(kv_cache, attach_history(kv_cache, limit), held, places)
-    if not isinstance(history, StaticHistory) and held is not None and held != history.length + history.virtual:
+    if isinstance(history.length, int) and held is not None and held != history.length + history.virtual:
         raise ValueError(
             f"the KV cache holds {held} places and the head's history {history.length}: the cache was "
             "changed behind the model's back, or filled by the bare backbone after the head had seen it"
@@ -66,7 +68,7 @@ def _new(model: Any, use_cache: bool | None) -> Past:
     config = model.config.get_text_config(decoder=True)
     wanted = getattr(config, "use_cache", True) if use_cache is None else use_cache
     if not wanted or model.training:
-        return Past(None, History(), 0, 0)
+        return Past(None, GrowingHistory(), 0, 0)
     if not model.config.is_encoder_decoder:
         kv_cache = new_cache(config)
         return Past(kv_cache, history_of(kv_cache), 0, 0)

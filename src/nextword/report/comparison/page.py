@@ -212,7 +212,7 @@ def _details(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
     groups = (
         ("Data", task),
         ("Start", dict(results.start)),
-        ("Environment", results.environment.model_dump()),
+        ("Environment", results.environment.model_dump(exclude_defaults=True)),
     )
     return [(title, _pairs(content)) for title, content in groups if content]
 

@@ -31,6 +31,9 @@ def render_evaluation(results: EvaluationResults) -> str:
         undefined=undefined(results),
         notes=notes(results),
         titles={key: measure.title for key, measure in results.measures.items()},
-        environment=[(formats.setting(k), formats.plain(v)) for k, v in results.environment.model_dump().items()],
+        environment=[
+            (formats.setting(k), formats.plain(v))
+            for k, v in results.environment.model_dump(exclude_defaults=True).items()
+        ],
         settings=json.dumps(results.settings, ensure_ascii=False, indent=2),
     )

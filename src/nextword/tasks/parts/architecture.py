@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -49,3 +50,16 @@ ENCODER_DECODER = Architecture("an encoder-decoder model", "AutoModelForSeq2SeqL
 def architecture_of(config: PretrainedConfig) -> Architecture:
     """The architecture of the model that a configuration describes."""
     return ENCODER_DECODER if getattr(config, "is_encoder_decoder", False) else DECODER_ONLY
+
+
+def expect_positions(config: PretrainedConfig, sizes: Mapping[str, int]) -> None:
+    """Raises ValueError where a model has fewer positions than a setting asks for.
+
+    Args:
+        config: The model's.
+        sizes: Tokens that it must see at once, by setting of the task.
+    """
+    limit = getattr(config, "max_position_embeddings", None)
+    for name, size in sizes.items():
+        if limit is not None and size > limit:
+            raise ValueError(f"task.{name} ({size}) is longer than the {limit} positions of the start model")

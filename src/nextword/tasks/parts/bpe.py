@@ -1,4 +1,4 @@
-"""Byte-level BPE trained on a text and kept in a folder; token ids of a text with the bytes that each one covers."""
+"""Byte-level BPE trained on a text and kept in a folder."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import numpy as np
-from jaxtyping import Int
 
 from nextword.corpora import lines as lines_of
 from nextword.pretrained import load_tokenizer
@@ -28,21 +25,19 @@ def trained_tokenizer(
     """Byte-level BPE of ``vocabulary`` tokens; read from ``cache`` where this text and size were trained before.
 
     Bytes are the base alphabet, so that no character is unknown and every text can be scored. ``mask`` is one more
-    special token, where it is given.
+    special token.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     special = [END, PAD, *([mask] if mask is not None else [])]
     smallest = SMALLEST_VOCABULARY + len(special) - 2
     if vocabulary < smallest:
-        raise ValueError(
-            f"task.vocabulary: at least {smallest} (256 bytes, {len(special)} special tokens), got {vocabulary}"
-        )
+        raise ValueError(f"task.vocabulary: must be at least {smallest}, bytes and special tokens ({vocabulary} given)")
     masked = "" if mask is None else f"{mask}/"
     key = hashlib.sha256(f"bpe/{masked}{vocabulary}/{text}".encode()).hexdigest()[:16]
-    kept = None if cache is None else cache / f"bpe-{vocabulary}-{key}.json"
-    if kept is not None and kept.is_file():
-        tokenizer = Tokenizer.from_file(str(kept))
+    path = None if cache is None else cache / f"bpe-{vocabulary}-{key}.json"
+    if path is not None and path.is_file():
+        tokenizer = Tokenizer.from_file(str(path))
     else:
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -54,8 +49,8 @@ def trained_tokenizer(
             show_progress=False,
         )
         tokenizer.train_from_iterator(lines_of(text), trainer)
-        if kept is not None:
-            write_atomically(kept, tokenizer.to_str())
+        if path is not None:
+            write_atomically(path, tokenizer.to_str())
     return for_transformers(tokenizer, mask=mask)
 
 
@@ -74,42 +69,3 @@ def named_or_trained(
     if name is not None:
         return load_tokenizer(name, "task.tokenizer")
     return trained_tokenizer(text(), vocabulary, None if cache is None else Path(cache), mask)
-
-
-def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """Ids of a text, encoded line by line (one long string would be slow), without special tokens."""
-    lines = list(lines_of(text))
-    return [token for ids in tokenizer(lines, add_special_tokens=False)["input_ids"] for token in ids] if lines else []
-
-
-def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], Int[np.ndarray, "N"]]:
-    """Ids of a text and how many UTF-8 bytes of it each token covers; the counts add up to the text's bytes.
-
-    What a tokenizer drops (some drop line ends) is counted with the token after it, and after the last one with the
-    last: bits per byte divide by the text as it is, not by what the tokenizer kept.
-
-    Raises:
-        ValueError: The tokenizer cannot say which characters a token covers, or makes no tokens of the text.
-    """
-    if not tokenizer.is_fast:
-        raise ValueError(
-            f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so bytes cannot be counted. "
-            f"Use its fast version."
-        )
-    lines = list(lines_of(text))
-    encoded = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True)
-    ids: list[int] = []
-    ends: list[int] = []
-    line_begin = 0
-    for line, line_ids, offsets in zip(lines, encoded["input_ids"], encoded["offset_mapping"], strict=True):
-        # ends_of[c]: bytes of the line before character c.
-        ends_of = np.concatenate([[0], np.cumsum([len(character.encode()) for character in line])])
-        ids += line_ids
-        ends += [line_begin + int(ends_of[end]) for _, end in offsets]
-        line_begin += int(ends_of[-1])
-    if not ids:
-        raise ValueError(f"tokenizer '{tokenizer.name_or_path}' makes no tokens of the text")
-    ends[-1] = line_begin
-    # Tokens that are parts of one character all end where it ends: the first of them gets its bytes.
-    running = np.maximum.accumulate(np.array(ends, dtype=np.int64))
-    return ids, np.diff(running, prepend=0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, model_validator
 
 from nextword.config import Settings
-from nextword.scoring.ask import start_id
+from nextword.scoring.prompt_encoding import start_id
 
 if TYPE_CHECKING:
     from transformers import GPT2Config, PreTrainedTokenizerBase

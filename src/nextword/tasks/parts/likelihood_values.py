@@ -18,7 +18,7 @@ def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | No
         text: What the bytes are of; None: the text itself.
     """
     of = "" if text is None else f" of {text}"
-    found = {
+    values = {
         "nll": measured_value(total.nll(), f"nats per {token}", total.tokens, total.nll_interval()),
         "bits_per_byte": measured_value(
             total.bits_per_byte(), f"bits per UTF-8 byte{of}", total.bytes, total.bits_per_byte_interval()
@@ -27,8 +27,8 @@ def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | No
     # A perplexity too large for a float is left out; nll says the same and is there.
     if math.isfinite(total.perplexity()):
         unit = f"per {token} of this tokenizer"
-        found["perplexity"] = measured_value(total.perplexity(), unit, total.tokens, total.perplexity_interval())
-    return found
+        values["perplexity"] = measured_value(total.perplexity(), unit, total.tokens, total.perplexity_interval())
+    return values
 
 
 def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, MetricValue]:

@@ -18,7 +18,7 @@ def for_transformers(
     from transformers import PreTrainedTokenizerFast
 
     make: Any = PreTrainedTokenizerFast  # its constructor has no annotations
-    made: PreTrainedTokenizerFast = make(
+    wrapped: PreTrainedTokenizerFast = make(
         tokenizer_object=tokenizer, bos_token=END, eos_token=END, pad_token=PAD, unk_token=unknown, mask_token=mask
     )
-    return made
+    return wrapped

@@ -27,12 +27,15 @@ def test_documents_are_repeatable() -> None:
 
 def test_tokenizer_knows_every_word_of_the_text_and_of_the_prompts() -> None:
     task = Ambiguous(AmbiguousConfig())
-    tokenizer = task.tokenizer()
-    texts = [*corpus.documents(task.lexicon, 2000, seed=0), *(p.text for part in task.prompts.values() for p in part)]
-    texts += [prompt for _, prompt, _ in corpus.probes(task.lexicon)]
+    tokenizer = task.start.tokenizer()
+    texts = [
+        *corpus.documents(task.data.lexicon, 2000, seed=0),
+        *(p.text for part in task.data.prompts.values() for p in part),
+    ]
+    texts += [prompt for _, prompt, _ in corpus.probes(task.data.lexicon)]
     for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]:
         assert tokenizer.unk_token_id not in ids
-    assert all(len(tokenizer(word)["input_ids"]) == 1 for word in task.lexicon.words())
+    assert all(len(tokenizer(word)["input_ids"]) == 1 for word in task.data.lexicon.words())
 
 
 def test_a_model_sees_every_template_word_before_it_is_compared() -> None:

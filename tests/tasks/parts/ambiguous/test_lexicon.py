@@ -78,7 +78,7 @@ def test_analogy_file(tmp_path: Path) -> None:
         ("a b c d\n", r"questions-words.txt:1: a quadruple before any section"),
         (
             ": family\nboy girl king\n",
-            r"questions-words.txt:2: expected four words 'a b c d', found 3: 'boy girl king'",
+            r"questions-words.txt:2: must have four words 'a b c d' .3 given: 'boy girl king'",
         ),
         (": currency\nEurope euro Japan yen\n", r"has none of the sections capital-common-countries"),
         ("", r"has none of the sections"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nextword.tasks.parts.ambiguous.templates import TEMPLATES, Prompt, prompts, sample
+from nextword.tasks.parts.ambiguous.templates import TEMPLATES, AmbiguousPrompt, prompts, sample
 
 PAIRS = [("Paris", "France"), ("Rome", "Italy"), ("Oslo", "Norway")]
 
@@ -35,8 +35,8 @@ def test_every_slot_follows_a_word() -> None:
 
 
 def test_sample_is_even_over_groups_repeatable_and_capped() -> None:
-    many = [Prompt(f"p{i}", "places", ("a", "b"), ("c", "d")) for i in range(50)]
-    few = [Prompt(f"q{i}", "people", ("a", "b"), ("c", "d")) for i in range(4)]
+    many = [AmbiguousPrompt(f"p{i}", "places", ("a", "b"), ("c", "d")) for i in range(50)]
+    few = [AmbiguousPrompt(f"q{i}", "people", ("a", "b"), ("c", "d")) for i in range(4)]
     chosen = sample([*many, *few], 20, seed=1)
     assert Counter(prompt.group for prompt in chosen) == {"places": 16, "people": 4}
     assert len(set(chosen)) == 20

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-from nextword.tasks.parts.ambiguous.lexicon import Lexicon, Pair, Relation, data_text
+from nextword.tasks.parts.ambiguous.lexicon import Lexicon, Relation, WordPair, data_text
 
 FACTS_PER_DOCUMENT = 3
 SHARES = {"facts": 0.6, "stories": 0.3, "lists": 0.1}
@@ -69,7 +69,7 @@ def probes(lexicon: Lexicon) -> list[tuple[str, str, str]]:
     ]
 
 
-def _twice(relation: Relation, pair: Pair, rng: random.Random) -> str:
+def _twice(relation: Relation, pair: WordPair, rng: random.Random) -> str:
     words = {word for one in relation.pairs for word in one} - {pair[0]}
     listed = [pair[0], *rng.sample(sorted(words), rng.choice(LIST_LENGTHS) - 1)]
     rng.shuffle(listed)
@@ -78,7 +78,7 @@ def _twice(relation: Relation, pair: Pair, rng: random.Random) -> str:
     return LIST_FRAME.format(line=line)
 
 
-def _fill(frame: str, relation: Relation, pair: Pair, all_frames: dict[str, Any], rng: random.Random) -> str:
+def _fill(frame: str, relation: Relation, pair: WordPair, all_frames: dict[str, Any], rng: random.Random) -> str:
     other = rng.choice([one for one in relation.pairs if one != pair])
     # The subject takes part in the free slots too, so that rare words are as frequent there as anywhere.
     word = rng.choice(pair)

@@ -10,7 +10,7 @@ from importlib import resources
 from itertools import chain
 from pathlib import Path
 
-Pair = tuple[str, str]
+WordPair = tuple[str, str]
 
 PRONOUNS = frozenset({"he", "she", "his", "her"})
 """No "the {}" goes with them; the published task drops every diagonal with one, so the pairs are dropped here."""
@@ -30,7 +30,7 @@ class Relation:
 
     name: str
     group: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[WordPair, ...]
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Lexicon:
 class PairSplit:
     """The pairs of one relation, dealt out once; quadruples are formed inside a part only, so none can cross."""
 
-    train: tuple[Pair, ...]
-    validation: tuple[Pair, ...]
-    test: tuple[Pair, ...]
+    train: tuple[WordPair, ...]
+    validation: tuple[WordPair, ...]
+    test: tuple[WordPair, ...]
 
 
 def data_text(name: str) -> str:
@@ -89,20 +89,20 @@ def from_analogies(path: Path) -> Lexicon:
         ) from None
     except UnicodeDecodeError as error:
         raise ValueError(f"task.analogies: '{path}' is not UTF-8 text (byte {error.start}).") from None
-    pairs: dict[str, dict[Pair, None]] = {}
+    pairs: dict[str, dict[WordPair, None]] = {}
     for relation, pair in _analogy_pairs(text, path):
         if not PRONOUNS.intersection(pair):
             pairs.setdefault(relation, {})[pair] = None
     if not pairs:
         raise ValueError(f"task.analogies: '{path}' has none of the sections {', '.join(SECTIONS)}.")
     relations = tuple(
-        Relation(name, "people" if name == "family" else "places", tuple(found)) for name, found in pairs.items()
+        Relation(name, "people" if name == "family" else "places", tuple(members)) for name, members in pairs.items()
     )
     return Lexicon(relations, f"Google analogies ({path.name})", hashlib.sha256(text.encode()).hexdigest())
 
 
-def _analogy_pairs(text: str, path: Path) -> list[tuple[str, Pair]]:
-    found: list[tuple[str, Pair]] = []
+def _analogy_pairs(text: str, path: Path) -> list[tuple[str, WordPair]]:
+    pairs: list[tuple[str, WordPair]] = []
     section: str | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
@@ -112,15 +112,13 @@ def _analogy_pairs(text: str, path: Path) -> list[tuple[str, Pair]]:
             section = line.lstrip(":").strip()
             continue
         if section is None:
-            raise ValueError(
-                f"{path}:{number}: a quadruple before any section; expected a line ': section-name' first."
-            )
+            raise ValueError(f"{path}:{number}: a quadruple before any section; give a line ': section-name' first.")
         if len(words) != 4:
-            found_text = f"found {len(words)}: '{line.strip()[:80]}'"
-            raise ValueError(f"{path}:{number}: expected four words 'a b c d', {found_text}.")
+            given = f"{len(words)} given: '{line.strip()[:80]}'"
+            raise ValueError(f"{path}:{number}: must have four words 'a b c d' ({given}).")
         if section in SECTIONS:
-            found += [(SECTIONS[section], (words[0], words[1])), (SECTIONS[section], (words[2], words[3]))]
-    return found
+            pairs += [(SECTIONS[section], (words[0], words[1])), (SECTIONS[section], (words[2], words[3]))]
+    return pairs
 
 
 def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> PairSplit:
@@ -136,7 +134,7 @@ def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> P
     # One generator per relation: adding a relation leaves the split of the others as it was.
     random.Random(f"{seed}/{relation.name}").shuffle(families)
     missing = [share * len(relation.pairs) for share in (*shares, 1 - sum(shares))]
-    parts: list[list[Pair]] = [[], [], []]
+    parts: list[list[WordPair]] = [[], [], []]
     for family in sorted(families, key=len, reverse=True):
         neediest = missing.index(max(missing))
         parts[neediest] += family
@@ -151,9 +149,9 @@ def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> P
     return PairSplit(train, validation, test)
 
 
-def _families(pairs: list[Pair]) -> list[list[Pair]]:
+def _families(pairs: list[WordPair]) -> list[list[WordPair]]:
     """Pairs in groups that are connected by shared words."""
-    families: list[tuple[set[str], list[Pair]]] = []
+    families: list[tuple[set[str], list[WordPair]]] = []
     for pair in pairs:
         touched = [family for family in families if family[0] & set(pair)]
         families = [family for family in families if not family[0] & set(pair)]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from nextword.tasks.parts.ambiguous.lexicon import Pair
+from nextword.tasks.parts.ambiguous.lexicon import WordPair
 
 TEMPLATES: dict[str, tuple[str, ...]] = {
     "people": (
@@ -31,8 +31,13 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 """Our own wording. Each slot follows a word, so that a word has the same tokens in the prompt and as the answer."""
 
 
+def template_texts() -> list[str]:
+    """All templates with empty slots."""
+    return [template.format("", "") for group in TEMPLATES.values() for template in group]
+
+
 @dataclass(frozen=True)
-class Prompt:
+class AmbiguousPrompt:
     """One prompt, its two right answers in the order shown, and the other diagonal."""
 
     text: str
@@ -41,7 +46,7 @@ class Prompt:
     competitors: tuple[str, str]
 
 
-def diagonals(first: Pair, second: Pair) -> list[tuple[Pair, Pair]]:
+def diagonals(first: WordPair, second: WordPair) -> list[tuple[WordPair, WordPair]]:
     """Both diagonals of an analogy, each with the other one; none where a word occurs twice (two cities of one state).
 
     >>> diagonals(("Paris", "France"), ("Rome", "Italy"))
@@ -55,10 +60,10 @@ def diagonals(first: Pair, second: Pair) -> list[tuple[Pair, Pair]]:
     return [((a, d), (b, c)), ((b, c), (a, d))]
 
 
-def prompts(pairs: Sequence[Pair], group: str) -> list[Prompt]:
+def prompts(pairs: Sequence[WordPair], group: str) -> list[AmbiguousPrompt]:
     """Every prompt of these pairs: each two pairs, both diagonals, every template, both orders."""
     return [
-        Prompt(template.format(*shown), group, shown, other)
+        AmbiguousPrompt(template.format(*shown), group, shown, other)
         for first, second in combinations(pairs, 2)
         for diagonal, other in diagonals(first, second)
         for template in TEMPLATES[group]
@@ -66,12 +71,12 @@ def prompts(pairs: Sequence[Pair], group: str) -> list[Prompt]:
     ]
 
 
-def sample(found: Iterable[Prompt], count: int, seed: int) -> list[Prompt]:
+def sample(available: Iterable[AmbiguousPrompt], count: int, seed: int) -> list[AmbiguousPrompt]:
     """At most ``count`` prompts, as evenly over the groups as there are prompts, always the same ones for a seed."""
-    groups: dict[str, list[Prompt]] = {}
-    for prompt in found:
+    groups: dict[str, list[AmbiguousPrompt]] = {}
+    for prompt in available:
         groups.setdefault(prompt.group, []).append(prompt)
-    chosen: list[Prompt] = []
+    chosen: list[AmbiguousPrompt] = []
     left = count
     # The smallest group first: what it cannot fill goes to the others.
     for done, (group, members) in enumerate(sorted(groups.items(), key=lambda item: (len(item[1]), item[0]))):

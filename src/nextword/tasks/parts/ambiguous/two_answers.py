@@ -14,9 +14,12 @@ from nextword.metrics.accuracy import hits_at_k
 from nextword.metrics.parts.intervals import bootstrap_ratio, wilson
 from nextword.metrics.rank import float32_tolerance, numerical_rank, relative_spectrum, singular_values
 from nextword.pretrained import token_label
-from nextword.records import ExamplePrediction, MetricValue, TopWord
-from nextword.scoring.ask import Progress, ask, batches, encode_answer, encode_prompt
-from nextword.tasks.parts.ambiguous.templates import Prompt
+from nextword.records import ExamplePrediction, MetricValue
+from nextword.scoring.ask import ask
+from nextword.scoring.minibatches import Progress, batches
+from nextword.scoring.prompt_encoding import encode_answer, encode_prompt
+from nextword.tasks.parts.ambiguous.templates import AmbiguousPrompt
+from nextword.tasks.parts.top_words import top_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -29,7 +32,7 @@ SPECTRUM_LENGTH = 200
 class EncodedPrompt:
     """A prompt with its ids and the first token of each of its two words."""
 
-    prompt: Prompt
+    prompt: AmbiguousPrompt
     ids: list[int]
     wanted: tuple[int, int]
 
@@ -43,24 +46,24 @@ class EncodedPrompts:
     pad: int
 
 
-def encode(found: Sequence[Prompt], tokenizer: PreTrainedTokenizerBase) -> EncodedPrompts:
+def encode(prompts: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBase) -> EncodedPrompts:
     """Token ids of all prompts; those in which one token would stand for two words are left out and counted.
 
     Raises:
         ValueError: No prompt is usable, e.g. with a tokenizer of characters.
     """
     rows = []
-    for prompt in found:
+    for prompt in prompts:
         firsts = [encode_answer(tokenizer, prompt.text, word)[0] for word in (*prompt.words, *prompt.competitors)]
         if len(set(firsts)) == len(firsts):
             rows.append(EncodedPrompt(prompt, encode_prompt(tokenizer, prompt.text), (firsts[0], firsts[1])))
     if not rows:
         raise ValueError(
-            f"ambiguous: with tokenizer '{tokenizer.name_or_path}' two of the four words of each of the {len(found)} "
+            f"ambiguous: with tokenizer '{tokenizer.name_or_path}' two of the four words of each of the {len(prompts)} "
             f"prompts begin with the same token, so predictions cannot be told apart. Use one of words or word parts."
         )
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    return EncodedPrompts(rows, len(found) - len(rows), int(pad if pad is not None else 0))
+    return EncodedPrompts(rows, len(prompts) - len(rows), int(pad if pad is not None else 0))
 
 
 def accuracy(
@@ -68,7 +71,7 @@ def accuracy(
 ) -> dict[str, MetricValue]:
     """Acc@k for every k, over all prompts and by group; for the joint setting also the likelihood of the two words."""
     ranked, nats = [], []
-    for part in batches(prompts.rows, batch_size):
+    for part in batches(prompts.rows, batch_size, progress):
         dist, _ = ask(model, [row.ids for row in part], prompts.pad, mode)
         log_probs, ids = dist.top_k(max(KS))
         # A word of probability 0 is no prediction, whatever id fills the slot.
@@ -76,28 +79,27 @@ def accuracy(
         if mode == "joint":
             wanted = torch.tensor([row.wanted for row in part], device=ids.device)
             nats.append(-dist.log_prob(wanted).double().cpu().numpy())
-        progress(len(part) / len(prompts.rows))
     prefix = "" if mode == "joint" else f"{mode}_"
-    found = _accuracies(np.concatenate(ranked), prompts, prefix)
+    metrics = _accuracies(np.concatenate(ranked), prompts, prefix)
     if nats:
         both = np.concatenate(nats)
         if np.isfinite(both).all():
             low, high = bootstrap_ratio(both.sum(axis=1), np.full(len(both), 2.0)) or (None, None)
             unit = "nats per target (ln 2 is perfect)"
-            found["nll"] = MetricValue(value=float(both.mean()), unit=unit, n=both.size, low=low, high=high)
-    return found
+            metrics["nll"] = MetricValue(value=float(both.mean()), unit=unit, n=both.size, low=low, high=high)
+    return metrics
 
 
 def _accuracies(ranked: np.ndarray, prompts: EncodedPrompts, prefix: str) -> dict[str, MetricValue]:
     wanted = np.array([row.wanted for row in prompts.rows])
     groups = np.array([row.prompt.group for row in prompts.rows])
-    found = {}
+    metrics = {}
     for k in KS:
         hits = hits_at_k(ranked, wanted, k)
-        found[f"{prefix}acc@{k}"] = _share(hits, "fraction of prompts")
+        metrics[f"{prefix}acc@{k}"] = _share(hits, "fraction of prompts")
         for group in sorted(set(groups)):
-            found[f"{prefix}{group}_acc@{k}"] = _share(hits[groups == group], f"fraction of prompts about {group}")
-    return found
+            metrics[f"{prefix}{group}_acc@{k}"] = _share(hits[groups == group], f"fraction of prompts about {group}")
+    return metrics
 
 
 def _share(hits: np.ndarray, unit: str) -> MetricValue:
@@ -114,12 +116,12 @@ def rank_and_spectrum(
     """
     stacked: list[np.ndarray] = []
     rows = 0
-    for part in batches(prompts.rows, batch_size):
+    for part in batches(prompts.rows, batch_size, progress):
         dist, _ = ask(model, [row.ids for row in part], prompts.pad, "joint", everywhere=True)
         stacked.append(dist.log_probs()[: max_rows - rows].float().cpu().numpy())
         rows += len(stacked[-1])
-        progress(min(1.0, rows / max_rows))
         if rows >= max_rows:
+            progress(1.0)
             break
     matrix = np.concatenate(stacked)
     zero = int(np.isinf(matrix).any(axis=1).sum())
@@ -129,7 +131,7 @@ def rank_and_spectrum(
     values = singular_values(matrix)
     size = f"{matrix.shape[0]} x {matrix.shape[1]} matrix"
     tolerances = {"rank@1e-3": (1e-3, "1e-3"), "rank@default": (float32_tolerance(*matrix.shape), "float32 default")}
-    found = {
+    metrics = {
         name: MetricValue(
             value=float(numerical_rank(values, tolerance)),
             unit=f"singular values above {tolerance:.2g} ({text}) of the largest, {size}",
@@ -137,7 +139,7 @@ def rank_and_spectrum(
         )
         for name, (tolerance, text) in tolerances.items()
     }
-    return found, relative_spectrum(values, SPECTRUM_LENGTH)
+    return metrics, relative_spectrum(values, SPECTRUM_LENGTH)
 
 
 def example_predictions(
@@ -148,24 +150,14 @@ def example_predictions(
     The right ones are the first tokens of the two words, which is what is measured.
     """
     chosen = {row.prompt.group: row for row in reversed(prompts.rows)}
-    found = []
+    predictions = []
     for _, row in sorted(chosen.items(), reverse=True):
         for mode in modes:
             dist, _ = ask(model, [row.ids], prompts.pad, mode)
-            log_probs, ids = dist.top_k(k)
-            sources = {name: part[0].tolist() for name, part in dist.sources(ids).items()}
-            top = [
-                TopWord(
-                    word=token_label(tokenizer, token),
-                    probability=math.exp(log_prob),
-                    sources={name: part[place] for name, part in sources.items()},
-                )
-                for place, (log_prob, token) in enumerate(zip(log_probs[0].tolist(), ids[0].tolist(), strict=True))
-                if log_prob > -math.inf
-            ]
+            top = top_words(dist, 0, k, tokenizer)
             expected = [token_label(tokenizer, token) for token in row.wanted]
-            found.append(ExamplePrediction(prompt=row.prompt.text, expected=expected, setting=mode, top=top))
-    return found
+            predictions.append(ExamplePrediction(prompt=row.prompt.text, expected=expected, setting=mode, top=top))
+    return predictions
 
 
 def mean_nll(model: Any, prompts: EncodedPrompts, batch_size: int) -> float:
@@ -196,6 +188,6 @@ def completion_accuracy(
         for (relation, prompt, word), guess in zip(part, guesses, strict=True):
             hits.setdefault(relation, []).append(guess == encode_answer(tokenizer, prompt, word)[0])
     return {
-        f"knows_{name}": _share(np.array(found), "fraction of statements completed")
-        for name, found in sorted(hits.items())
+        f"knows_{name}": _share(np.array(right), "fraction of statements completed")
+        for name, right in sorted(hits.items())
     }

@@ -1,1 +1,1 @@
-"""Private to task ``expand``: its settings, rows of summary and article, what it measures and writes."""
+"""Private to task ``expand``: summaries and articles in tokens and as rows, steering, settings of start and texts."""

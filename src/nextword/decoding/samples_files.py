@@ -1,0 +1,87 @@
+"""Prompts times decodings: what one model writes, one samples file for each (docs/evaluate.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from nextword.decoding.prompts import Prompt
+from nextword.decoding.strategies import PromptedDecoding
+from nextword.decoding.writer import Writer
+from nextword.model.modes import measuring
+from nextword.records import write_atomically
+from nextword.scoring.minibatches import Progress, progress_within
+from nextword.scoring.token_pairs import target_log_probs
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+DIGITS = 6
+"""Log-probabilities in samples files are rounded to so many."""
+
+
+def write_samples(
+    writer: Writer,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Mapping[str, Sequence[Prompt]],
+    files: Mapping[Path, PromptedDecoding],
+    seed: int,
+    score_batch: int,
+    progress: Progress | None = None,
+) -> None:
+    """Writes each file as a whole or not at all; each starts from ``seed`` anew.
+
+    A text has as many tokens as what people wrote after its prompt, whose log-probabilities stand beside it.
+
+    Args:
+        writer: Of the model.
+        tokenizer: The model's.
+        prompts: By the kind that a decoding names; those of a kind have targets of one length.
+        files: What goes where.
+        seed: Of the tokens that are drawn.
+        score_batch: Targets scored at a time.
+        progress: Told the share that is done.
+    """
+    with measuring(writer.model):
+        scored = {
+            kind: target_log_probs(writer.model, prompts[kind], score_batch, writer.inputs)
+            for kind in dict.fromkeys(way.prompts for way in files.values())
+        }
+        for number, (path, way) in enumerate(files.items()):
+            contexts, share = (
+                prompts[way.prompts],
+                progress_within(progress, number / len(files), (number + 1) / len(files)),
+            )
+            torch.manual_seed(seed)
+            texts = writer.write(contexts, way.decoding, len(contexts[0].target), progress=share)
+            rows = zip(contexts, texts, scored[way.prompts], strict=True)
+            write_atomically(path, "".join(_line(tokenizer, prompt, text, row.tolist()) for prompt, text, row in rows))
+
+
+def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
+    """What the ids say, special tokens included; a character of which bytes are missing becomes U+FFFD."""
+    text = tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    return str(text)
+
+
+def _line(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: list[int], log_probs: list[float]) -> str:
+    shown = prompt.context[prompt.start :]
+    source = {} if prompt.source is None else {"source": prompt.source}
+    content = {
+        "id": prompt.number,
+        "prompt": decoded(tokenizer, shown) if prompt.source is None else prompt.source,
+        **source,
+        "prompt_token_ids": shown,
+        "text": decoded(tokenizer, text),
+        "token_ids": text,
+        "references": [decoded(tokenizer, prompt.target)],
+        "reference_token_ids": [prompt.target],
+        "target_token_ids": prompt.target,
+        "target_bytes": prompt.target_bytes,
+        "log_probs": [round(value, DIGITS) for value in log_probs],
+    }
+    return json.dumps(content, ensure_ascii=False) + "\n"

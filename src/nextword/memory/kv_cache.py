@@ -1,0 +1,136 @@
+"""How a history rides in a KV cache of transformers.
+
+transformers hands one object through all of generation, the KV cache, and calls its methods: ``reorder_cache`` for
+beams, ``crop`` after rejected candidates, ``batch_repeat_interleave`` for several continuations, ``reset`` for another
+text. The history must go through all of them too. So it lies on that object, as its attribute ``history``, and beside
+it lie these methods once more (:class:`Moves`): each moves keys and values as the cache's class does, then the history.
+They belong to this one object. Its class, its layers and every other cache stay as they are.
+
+Other ways, and what each breaks:
+
+- A class of ours in place of the object's: ``type(cache)`` changes, by which transformers decides whether to compile
+  (``type(cache) is not DynamicCache``) and ``torch.export`` finds out how to flatten a cache.
+- One more layer that holds the history: the cache's length changes, and dynamic caches number their layers by it.
+- A method on a layer: caches without a configuration have no layer before the first pass.
+- A cache of ours around the given one: ``generate`` returns ours, and a crop of the caller's own passes us by.
+- The model's ``_reorder_cache``: transformers asks it for beams only; all other moves go to the cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import ref
+
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+
+from nextword.memory.growing_history import GrowingHistory
+from nextword.memory.history import History
+from nextword.memory.static_history import StaticHistory
+
+
+class Moves:
+    """The methods of a KV cache that move its keys and values, each followed by the same move of the history.
+
+    The cache is held weakly, since it holds these methods: a cycle would keep keys and values in memory until the
+    garbage collector runs. Copies and pickles of the cache have moves of their own, with their own history.
+    """
+
+    def __init__(self, kv_cache: Cache, history: History) -> None:
+        self._kv_cache, self._history = ref(kv_cache), history
+
+    def __getstate__(self) -> tuple[Cache, History]:
+        return self._cache, self._history
+
+    def __setstate__(self, state: tuple[Cache, History]) -> None:
+        self._kv_cache, self._history = ref(state[0]), state[1]
+
+    @property
+    def _cache(self) -> Cache:
+        kv_cache = self._kv_cache()
+        if kv_cache is None:
+            raise RuntimeError(
+                "this KV cache is a shallow copy of one that is gone, with which it shared its layers; copy it with "
+                "copy.deepcopy"
+            )
+        return kv_cache
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Beam search chose other hypotheses."""
+        type(self._cache).reorder_cache(self._cache, beam_idx)  # type: ignore[arg-type]  # narrower than it is called
+        self._history.reorder(beam_idx)
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Candidates were rejected."""
+        type(self._cache).crop(self._cache, tokens_to_remove)
+        self._history.crop(tokens_to_remove)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Several continuations of each sequence."""
+        type(self._cache).batch_repeat_interleave(self._cache, repeats)
+        self._history.repeat(repeats)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Some of the sequences."""
+        type(self._cache).batch_select_indices(self._cache, indices)
+        self._history.reorder(indices)
+
+    def reset(self) -> None:
+        """Another text."""
+        type(self._cache).reset(self._cache)
+        self._history.reset()
+
+
+def _put_on(kv_cache: Any, history: History) -> None:
+    """Lets a cache, not one of an encoder and a decoder, carry a history."""
+    moves = Moves(kv_cache, history)
+    kv_cache.history = history
+    kv_cache.reorder_cache, kv_cache.crop, kv_cache.reset = moves.reorder_cache, moves.crop, moves.reset
+    kv_cache.batch_repeat_interleave = moves.batch_repeat_interleave
+    kv_cache.batch_select_indices = moves.batch_select_indices
+
+
+def new_cache(config: Any) -> DynamicCache:
+    """A dynamic KV cache with an empty history, for a forward pass that was given none."""
+    kv_cache = DynamicCache(config=config)
+    _put_on(kv_cache, GrowingHistory())
+    return kv_cache
+
+
+def decoder_cache(kv_cache: Cache) -> Cache:
+    """The part of a cache that grows with the decoder's tokens."""
+    return kv_cache.self_attention_cache if isinstance(kv_cache, EncoderDecoderCache) else kv_cache
+
+
+def history_of(kv_cache: Cache | None) -> History | None:
+    """The history that rides in a cache, None where none was attached."""
+    return None if kv_cache is None else getattr(decoder_cache(kv_cache), "history", None)
+
+
+def kv_length(kv_cache: Cache) -> int | Tensor | None:
+    """Places in a KV cache; None where it keeps no count (linear attention)."""
+    inner = decoder_cache(kv_cache)
+    try:
+        return inner.get_seq_length() if len(inner.layers) else 0
+    except ValueError:
+        return None
+
+
+def attach_history(kv_cache: Cache, max_length: int | None = None) -> History:
+    """Makes a cache carry a history from now on.
+
+    Args:
+        kv_cache: Any cache of transformers; what it already holds counts as unknown to the history.
+        max_length: For a static cache whose layers are all windows and do not tell the full length.
+    """
+    history = _home(kv_cache, max_length or 0)
+    _put_on(decoder_cache(kv_cache), history)
+    return history
+
+
+def _home(kv_cache: Cache, max_length: int) -> History:
+    inner = decoder_cache(kv_cache)
+    if len(inner.layers) and inner.is_compileable and inner.get_max_length() > 0:
+        return StaticHistory(max(max_length, inner.get_max_length()))
+    seen = kv_length(kv_cache)
+    return GrowingHistory(unseen=seen if isinstance(seen, int) else 0)

@@ -1,0 +1,126 @@
+"""Plug-ins: parts that other packages bring, found through entry points and through ``--import``.
+
+A package names a module whose import registers its parts, in its ``pyproject.toml``::
+
+    [project.entry-points."nextword.parts"]
+    sharp = "my_package.sharp"
+
+Such a module is imported when somebody asks for a name that is not known otherwise, or for all names. A package that is
+broken therefore harms nobody who does not need it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+GROUP = "nextword.parts"
+"""Group of the entry points; what stands before their ``=`` means nothing."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A module whose import registers parts.
+
+    Attributes:
+        module: Its dotted name.
+        package: The installed distribution that names it; None where ``--import`` does.
+        version: Of the distribution.
+    """
+
+    module: str
+    package: str | None = None
+    version: str | None = None
+
+    @property
+    def origin(self) -> str:
+        """Where its parts come from, for lists and messages."""
+        return f"module '{self.module}'" if self.package is None else f"package '{self.package}'"
+
+
+_requested: dict[str, Plugin] = {}
+_loaded: dict[Plugin, bool] = {}
+"""Those whose import was tried, with whether it went well."""
+
+
+def request(module: str) -> None:
+    """Adds a module to the plug-ins of this process.
+
+    Raises:
+        ValueError: There is no such module.
+    """
+    if find_module(module) is None:
+        raise ValueError(f"--import {module}: no such module; give the dotted name of one that Python can import")
+    _requested[module] = Plugin(module)
+
+
+def plugins() -> list[Plugin]:
+    """All plug-ins, each module once: what ``--import`` names, then the entry points by package."""
+    from importlib.metadata import entry_points
+
+    named = [
+        Plugin(entry.module, entry.dist.name, entry.dist.version)
+        for entry in entry_points(group=GROUP)
+        if entry.dist is not None
+    ]
+    named.sort(key=lambda plugin: (plugin.package or "", plugin.module))
+    return list({plugin.module: plugin for plugin in [*reversed(named), *_requested.values()]}.values())[::-1]
+
+
+def load() -> None:
+    """Imports every plug-in, each once. One that fails is told in a warning and left out.
+
+    Raises:
+        ValueError: A module that ``--import`` names cannot be imported.
+    """
+    for plugin in plugins():
+        if plugin in _loaded:
+            continue
+        _loaded[plugin] = False  # before the import, which may ask for names itself
+        try:
+            importlib.import_module(plugin.module)
+        except Exception as fault:
+            why = f"{type(fault).__name__}: {(str(fault).strip() or 'no message').splitlines()[0]}"
+            if plugin.package is None:
+                raise ValueError(f"--import {plugin.module}: cannot be imported ({why})") from fault
+            logger.warning(
+                "%s: its parts are left out, '%s' cannot be imported (%s)", plugin.origin, plugin.module, why
+            )
+        else:
+            _loaded[plugin] = True
+
+
+def loaded() -> dict[str, str]:
+    """Version by package, of the plug-ins whose parts are known by now."""
+    return {plugin.package: plugin.version or "" for plugin, well in _loaded.items() if well and plugin.package}
+
+
+def find_module(name: str) -> ModuleSpec | None:
+    """Where a module lies, without importing it or a package around it; None where there is none."""
+    spec: ModuleSpec | None = None
+    parts = name.split(".")
+    for count in range(1, len(parts) + 1):
+        path = None if spec is None else spec.submodule_search_locations
+        if not all(parts) or (spec is not None and path is None):
+            return None
+        found = (finder.find_spec(".".join(parts[:count]), path) for finder in sys.meta_path)
+        spec = next((one for one in found if one is not None), None)
+        if spec is None:
+            return None
+    return spec
+
+
+def sources(name: str) -> list[Path]:
+    """The source files of a module: its own, and of a package all below it."""
+    spec = find_module(name)
+    if spec is None:
+        return []
+    if spec.submodule_search_locations is not None:
+        return [path for folder in spec.submodule_search_locations for path in sorted(Path(folder).rglob("*.py"))]
+    return [Path(spec.origin)] if spec.origin and spec.origin.endswith(".py") else []

@@ -1,0 +1,56 @@
+"""Texts that are written from prompts, as what a task writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nextword.decoding.prompts import Prompt
+from nextword.decoding.samples_files import write_samples
+from nextword.decoding.strategies import PromptedDecoding
+from nextword.decoding.writer import Writer
+from nextword.decoding.writing_settings import Texts
+from nextword.scoring.minibatches import Progress
+from nextword.scoring.token_pairs import Inputs, no_inputs
+from nextword.tasks.task import Writes
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class PromptedTexts(Writes):
+    """As many tokens after each prompt as people wrote there.
+
+    Args:
+        texts: Which texts, and how they are measured.
+        prompts: The prompts in tokens of a tokenizer, by the kind that a decoding names.
+        batch_size: Texts written at a time.
+        score_batch: Targets scored at a time.
+        inputs: What a model reads besides, by model and tokenizer.
+    """
+
+    def __init__(
+        self,
+        texts: Texts,
+        prompts: Callable[[PreTrainedTokenizerBase], Mapping[str, Sequence[Prompt]]],
+        batch_size: int,
+        score_batch: int,
+        inputs: Callable[[Any, PreTrainedTokenizerBase], Inputs] = lambda model, tokenizer: no_inputs,
+    ) -> None:
+        self.texts = texts
+        self._prompts, self._inputs = prompts, inputs
+        self._batch_size, self._score_batch = batch_size, score_batch
+
+    def write(
+        self,
+        model: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        files: Mapping[Path, PromptedDecoding],
+        seed: int,
+        arguments: Mapping[str, Any],
+        progress: Progress | None = None,
+    ) -> None:
+        """Writes the samples files; the log-probabilities of what people wrote are the same in each of a kind."""
+        writer = Writer(model, self._batch_size, self._inputs(model, tokenizer), arguments)
+        write_samples(writer, tokenizer, self._prompts(tokenizer), files, seed, self._score_batch, progress)

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import pytest
+
+from nextword.config import validated
+from nextword.decoding.writing_settings import WINS, ContinuationConfig
+
+
+def test_texts_are_off_by_default_and_settings_are_checked_early():
+    assert ContinuationConfig().texts() is None
+    assert ContinuationConfig(prompts=1).texts().wins == WINS
+    assert [way.title for way in ContinuationConfig(prompts=1).texts().decodings] == ["greedy", "top-k 3"]
+    only = {"prompts": 1, "metrics": ["distinct:1"]}
+    assert validated(ContinuationConfig, only).texts().wins is None
+    with pytest.raises(ValueError, match="Did you mean 'distinct'"):
+        validated(ContinuationConfig, {"metrics": ["distinkt"]})

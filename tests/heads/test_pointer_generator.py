@@ -1,0 +1,93 @@
+"""Pointer generator: published numbers, textbook form, gates far out, size."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from nextword.heads import Head
+from tests.oracles import head_forms, poster, published_heads
+from tests.oracles.pointer_cases import MI, check_blind_positions, check_far_out
+from tests.oracles.published import pointer_form
+from tests.oracles.published_heads import PublishedHead
+from tests.oracles.textbook import pointers
+from tests.oracles.textbook_cases import AMPLE, CHECKS, TINY, Case, Comparisons
+
+NAMES = published_heads.LOCAL_EMBEDDINGS | {
+    "proj_S0": "project",
+    "ptr_gate": "gate",
+    "att_v": "attention_vector",
+    "att_bias": "attention_bias",
+}
+SPECS: dict[str, object] = {
+    "pg": "pg",
+    "mi": {"head": "pg", "mi": MI},
+    "no bias": {"head": "pg", "bias": False},
+    "current": {"head": "pg", "include_current": True},
+}
+
+
+def form(head: Head, case: Case) -> Tensor:
+    queries, places = head_forms.pointed_at(head, case)
+    scores = pointers.additive_scores(queries, places, head.attention_vector, head.attention_bias)
+    logits, gate = head_forms.projected_scores(head, case), head_forms.pointer_gate(head, case)
+    return pointers.log_pointer_generator(logits, scores, gate, places)
+
+
+compared = Comparisons(form, decoder=SPECS, encoder_decoder=SPECS)
+
+
+def published() -> PublishedHead:
+    """Of the encoder-decoder: the published decoder-only head sees the future, and does not sum to one."""
+    return PublishedHead("t5_PG", {"head": "pg", "bias": False}, NAMES)
+
+
+def test_published_numbers() -> None:
+    published().check_values_and_gradients()
+
+
+def test_padding_of_the_source_is_not_pointed_at() -> None:
+    head = published()
+    head.check_without_padding(pointer_form(head.published, padding_counts=False))
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize(("model", "name"), compared.every)
+def test_textbook_form(model: str, name: str, check: str) -> None:
+    CHECKS[check](compared(model, name))
+
+
+@pytest.mark.parametrize(("model", "name"), compared.every)
+def test_sources_are_the_softmax_and_the_pointer(model: str, name: str) -> None:
+    head, case = compared(model, name).head, compared(model, name).case
+    ids = torch.zeros(case.ids.numel(), 1, dtype=torch.long)
+    assert set(head(case.context(head)).sources(ids)) == {"softmax", "pointer"}
+
+
+@pytest.mark.parametrize("model", ["decoder", "encoder-decoder"])
+def test_tokens_that_the_output_layer_lacks(model: str) -> None:
+    compared(model, "pg").check_foreign_tokens()
+
+
+@pytest.mark.parametrize(("model", "name"), [each for each in compared.every if each[1] in ("mi", "current")])
+def test_sequences_of_one_token(model: str, name: str) -> None:
+    comparison = compared(model, name, length=1)
+    comparison.check_values(AMPLE)
+    comparison.check_gradients(1, AMPLE)
+    comparison.check_gradients(12, TINY)
+
+
+def test_where_nothing_is_visible_the_softmax_speaks() -> None:
+    comparison = compared("decoder", "pg")
+    check_blind_positions(comparison, list(comparison.head.gate.parameters()))
+
+
+@pytest.mark.parametrize("size", [300.0, -300.0])
+def test_gates_and_scores_far_out_stay_finite(size: float) -> None:
+    check_far_out(compared, "pg", size)
+
+
+@pytest.mark.parametrize(("spec", "millions"), [("pg", 126.2), ("pg+mi", 133.3)])
+def test_size_is_that_of_the_poster(spec: str, millions: float) -> None:
+    assert abs(poster.millions(spec) - millions) < poster.ROUNDING

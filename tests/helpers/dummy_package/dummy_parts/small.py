@@ -1,0 +1,13 @@
+"""A task."""
+
+from __future__ import annotations
+
+from nextword.tasks import registry
+from nextword.tasks.ambiguous import Ambiguous
+
+
+@registry.register("small")
+class Small(Ambiguous):
+    """The ambiguous prompts once more, under another name."""
+
+    name = "small"

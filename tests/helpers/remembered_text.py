@@ -1,0 +1,42 @@
+"""A random text that is read through a history piece by piece, beside what plain concatenation holds of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nextword.memory.history import History
+
+BEFORE = 2
+"""Places of the window."""
+
+
+class Text:
+    """Two streams and a window of random places, fed to a history piece by piece and concatenated beside it."""
+
+    def __init__(self, history: History, rows: int = 3) -> None:
+        self.history, self.generator = history, torch.Generator().manual_seed(0)
+        self.ids, self.keys = torch.zeros(rows, 0, dtype=torch.long), torch.zeros(rows, 0, 4)
+
+    def read(self, places: int) -> None:
+        """One pass; everything it gives back is compared."""
+        rows, past = self.ids.shape
+        ids = torch.randint(-1, 9, (rows, places), generator=self.generator)  # some unknown
+        valid = torch.rand(rows, places, generator=self.generator) < 0.8
+        keys = torch.randn(rows, places, 4, generator=self.generator)
+        self.ids, self.keys = torch.cat([self.ids, ids], 1), torch.cat([self.keys, keys], 1)
+        window = self.history.preceded("window", keys, BEFORE)
+        shown = torch.cat([torch.zeros(rows, BEFORE, 4), self.keys], 1)[:, -BEFORE - places :]
+        assert torch.equal(window, shown)
+        memory, first = self.history.append(ids, valid, {"keys": keys})
+        end = past + places
+        assert first == past
+        assert self.history.length == end
+        assert torch.equal(memory.ids[:, :end], self.ids)
+        assert torch.equal(memory.valid[:, past:end], valid & (ids >= 0))
+        assert torch.equal(memory.streams["keys"][:, :end], self.keys)
+        assert not memory.valid[:, end:].any()
+
+    def reorder(self, index: Tensor) -> None:
+        self.history.reorder(index)
+        self.ids, self.keys = self.ids[index], self.keys[index]

@@ -1,0 +1,120 @@
+"""One grammar reads and writes the specs of every kind of part."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from nextword.conditioning.parts.spec import grammar as conditioners
+from nextword.heads.parts.spec import grammar as heads
+from nextword.objectives.parts.spec import grammar as objectives
+from nextword.registry import Registry
+from nextword.specs import Grammar, Modifier, Modifiers, SpecSettings
+
+SPECS = {
+    "head": (heads, ["softmax", "softmax+cpr:20,100+mi:1x3", "mos:3,static+cepr:7", "f2:8,eq-token", "pg+mi"]),
+    "objective": (objectives, ["mle:labels", "face:gpo,cp+seq:0.25,8x16", "histalign:released,inputs"]),
+    "conditioner": (conditioners, ["bergpt:2,published", "dau:max", "prefix:4"]),
+}
+
+
+@pytest.mark.parametrize(("kind", "spec"), [(kind, spec) for kind, (_, specs) in SPECS.items() for spec in specs])
+def test_specs_come_back(kind: str, spec: str) -> None:
+    grammar: Grammar[Any] = SPECS[kind][0]
+    config = grammar.parse(spec)
+    assert grammar.write(config) == spec
+    assert grammar.parse(spec.upper().replace("+", " + ")) == config
+    assert grammar.parse({kind: spec}) == config
+    assert grammar.parse(config.model_dump()) == config
+    assert grammar.parse(config) is config
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_every_part_comes_back_from_its_name_alone(kind: str) -> None:
+    grammar: Grammar[Any] = SPECS[kind][0]
+    for name in grammar.registry.names():
+        config = grammar.parse(name)
+        assert config.from_spec([]) == {}, "a name alone names no settings"
+        assert grammar.parse(config.model_dump()) == config
+        assert grammar.parse(grammar.write(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("mos:3+mi:1x3+mi", "head spec 'mos:3+mi:1x3+mi': '+mi' stands there twice; write it once"),
+        (
+            "softmax+c+e",
+            "head spec 'softmax+c+e': '+e' stands beside '+c'; write both as one, as in 'softmax+ce'",
+        ),
+        (
+            "softmax+r:20+c",
+            "head spec 'softmax+r:20+c': '+c' stands beside '+r'; write both as one, as in 'softmax+cr:20'",
+        ),
+        (
+            "f2+c",
+            "head spec 'f2+c': 'f2' takes no '+c', which is for mos, softmax; it takes +mi or +mi:LAYERSxWINDOW",
+        ),
+        ({"heads": "mos"}, "head: missing; it names the head. Known: cache, "),
+        ({"head": "mos:5", "components": 3}, "head.components: given as 5 by 'mos:5' and as 3"),
+        (7, "head: must be a spec such as 'softmax' or its settings (int given)"),
+    ],
+)
+def test_faults_say_what_to_do(spec: Any, message: str) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011  (the whole message is compared)
+        heads.parse(spec)
+    assert str(refused.value).startswith(message)
+
+
+class Animal: ...
+
+
+class CatSettings(SpecSettings):
+    animal: Literal["cat"] = "cat"
+    loud: bool = False
+
+
+class Loud(Modifier):
+    field, usage, entries = "loud", "+loud", ()
+
+    @staticmethod
+    def parse(name: str, arguments: list[str]) -> bool:
+        return True
+
+    @staticmethod
+    def write(value: bool) -> tuple[str, list[str]] | None:
+        return ("loud", []) if value else None
+
+
+def test_a_kind_of_its_own() -> None:
+    registry, modifiers = Registry[type[Animal]]("animal", Animal), Modifiers()
+    modifiers.register("loud", aliases=("shrill",))(Loud)
+    registry.register("cat")(type("Cat", (Animal,), {"Config": CatSettings}))
+    grammar = Grammar(registry, CatSettings, "cat", modifiers)
+    assert grammar.parse("cat+shrill").loud
+    assert grammar.write(grammar.parse("CAT+Loud")) == "cat+loud"
+    with pytest.raises(ValueError, match=r"unknown modifier 'laud'\. Did you mean 'loud'\? Known: \+loud\."):
+        grammar.parse("cat+laud")
+
+
+def test_a_registry_takes_its_own_kind_only() -> None:
+    registry = Registry[type[Animal]]("animal", Animal)
+    with pytest.raises(ValueError, match=r"animal 'stone': must extend .*\.Animal \(.*\.Stone given\)"):
+        registry.register("stone")(type("Stone", (), {}))
+    with pytest.raises(ValueError, match=r"head 'x': must extend nextword\.heads\.head\.Head"):
+        heads.registry.register("x")(Animal)
+    assert "x" not in heads.registry.names()
+
+
+def test_absent_parts_have_no_weights() -> None:
+    from nextword.heads import Dimensions, build_head
+
+    sizes = Dimensions(8, 8, 2, 20)
+    assert not build_head(heads.parse("softmax"), sizes).state_dict()
+    plain = set(build_head(heads.parse("softmax+proj"), sizes).state_dict())
+    assert plain == {"project.weight", "project.bias"}
+    full = set(build_head(heads.parse("softmax+cr:5+mi"), sizes.__class__(8, 8, 3, 20)).state_dict())
+    assert {key.rpartition(".")[0] for key in full - plain} == {
+        "inputs.merge", "partition.context", "partition.rerankers.0"
+    }  # fmt: skip
