@@ -20,7 +20,7 @@ from tests.helpers.recomputation import TOLERANCE
 def results(which: str) -> dict[str, Any]:
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "tests.helpers.compiled_steps", which]
-    environment = os.environ | {"PYTHONPATH": str(root)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}  # of this checkout
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
