@@ -313,12 +313,12 @@ def test_given_texts_are_checked(backbone: GPT2LMHeadModel) -> None:
     ("arguments", "message"),
     [
         ({"texts_or_ids": ["a text"]}, "texts given without a tokenizer"),
-        ({"texts_or_ids": []}, "empty list of texts"),
-        ({"texts_or_ids": [[3], []]}, r"text 1 has shape \(0,\)"),
+        ({"texts_or_ids": []}, r"texts must be at least one \(none given\)"),
+        ({"texts_or_ids": [[3], []]}, r"text 1 must be one or more token ids \(shape \(0,\) given\)"),
         ({"texts_or_ids": [[3, 40]]}, "token id outside the vocabulary of 40 tokens"),
         ({"texts_or_ids": [[-1]]}, "token id outside the vocabulary"),
-        ({"lengths": []}, r"lengths \[\] given"),
-        ({"lengths": [0, 3]}, r"lengths \[0, 3\] given"),
+        ({"lengths": []}, r"lengths must be one or more positive numbers \(\[\] given\)"),
+        ({"lengths": [0, 3]}, r"lengths must be one or more positive numbers \(\[0, 3\] given\)"),
     ],
 )
 def test_bad_input_is_refused(arguments: dict[str, Any], message: str, backbone: GPT2LMHeadModel) -> None:
@@ -327,7 +327,7 @@ def test_bad_input_is_refused(arguments: dict[str, Any], message: str, backbone:
 
 
 def test_bare_model_is_refused(backbone: GPT2LMHeadModel) -> None:
-    with pytest.raises(ValueError, match="GPT2LMHeadModel given; attach one first"):
+    with pytest.raises(ValueError, match=r"a model with a head \(GPT2LMHeadModel given\); attach one first"):
         nw.check(backbone)  # type: ignore[arg-type]
 
 

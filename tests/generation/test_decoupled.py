@@ -179,8 +179,8 @@ def test_settings_of_the_head_hold_where_a_call_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"class_top_k": 0}, "generate.class_top_k is .*at least 1"),
-        ({"class_top_p": 1.5}, "generate.class_top_p is .*at most 1"),
+        ({"class_top_k": 0}, r"generate.class_top_k: must be at least 1 \(0 given\)"),
+        ({"class_top_p": 1.5}, r"generate.class_top_p: must be at most 1 \(1.5 given\)"),
         ({"decoupled": "yes"}, "generate.decoupled"),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, get_args
 
 import annotated_types
 import numpy as np
@@ -18,36 +17,14 @@ import nextword as nw
 import nextword.judges
 from nextword import allocation
 from nextword.allocation import built
-from nextword.comparison.config import CompareConfig
-from nextword.conditioning import registry as conditioners
 from nextword.config import LARGEST, SettingsError, validated
-from nextword.evaluation import EvaluateConfig
 from nextword.frequency import count_tokens
-from nextword.heads import registry as heads
-from nextword.metrics.metric import registry as metrics
 from nextword.metrics.parts.intervals import bootstrap_values
 from nextword.metrics.parts.paired import paired_tests
 from nextword.metrics.parts.statistic import Statistic
 from nextword.metrics.rep import ends_in_loop
 from nextword.metrics.self_bleu import self_bleu
-from nextword.objectives import registry as objectives
-from nextword.tasks import registry as tasks
-from nextword.training.settings import TrainingSettings
-
-ROOTS: dict[str, type[BaseModel]] = {
-    f"{kind}:{name}": registry.get(name).Config
-    for kind, registry in {
-        "head": heads, "objective": objectives, "conditioner": conditioners, "metric": metrics, "task": tasks,
-    }.items()
-    for name in registry.names()
-} | {"evaluate": EvaluateConfig, "compare": CompareConfig, "training": TrainingSettings}  # fmt: skip
-
-
-def parts(annotation: Any) -> Iterator[Any]:
-    """An annotation and everything in its brackets."""
-    yield annotation
-    for part in get_args(annotation):
-        yield from parts(part)
+from tests.helpers.settings_classes import REQUIRED, ROOTS, parts
 
 
 def integers(model: type[BaseModel]) -> Iterator[tuple[type[BaseModel], str, bool]]:
@@ -90,12 +67,6 @@ def test_every_whole_number_has_an_end(model: type[BaseModel], name: str, listed
         validated(model, {**given, **REQUIRED.get(model.__name__, {}), name: [huge] if listed else huge})
     assert time.monotonic() - began < 1
 
-
-REQUIRED: dict[str, dict[str, Any]] = {
-    "EvaluateConfig": {"systems": {"a": ["a.jsonl"]}},
-    "CompareConfig": {"task": "lm", "methods": [{"head": "softmax"}]},
-    "PartitionConfig": {"context": True},
-}
 
 CHECKED_ELSEWHERE = {
     "PartitionConfig.rerank": "against the vocabulary",

@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from nextword.config import SettingsError, validated
-from tests.meta.test_limits import REQUIRED, ROOTS, parts
+from tests.helpers.settings_classes import REQUIRED, ROOTS, parts
 
 SOURCE = Path(__file__).parents[2] / "src" / "nextword"
 OTHER_GRAMMARS = re.compile(r"\bexpected\b|\bgot\b|Input should|\bgiven, .*(is|are) needed|is needed, .* given")

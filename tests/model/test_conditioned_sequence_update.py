@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.helpers.conditioned_models import conditioned, rows_of, with_words
 from tests.helpers.conditioned_models import texts as auxiliary_texts
 from tests.helpers.generating_models import backbone
-from tests.model.test_sequence_update import batch, close, gradients
+from tests.helpers.sequence_updates import batch, close, gradients
 from tests.oracles.textbook import unlikelihood as textbook
 
 P, S = 4, 10

@@ -20,6 +20,7 @@ from transformers import (
 import nextword as nw
 from nextword.model.sequence_update import cut_prefixes
 from nextword.objectives.sequence import SequenceConfig
+from tests.helpers.sequence_updates import batch, close, gradients
 from tests.oracles.textbook import unlikelihood as textbook
 
 V, P, S = 12, 4, 14
@@ -47,12 +48,6 @@ def texts(*lengths: int) -> list[torch.Tensor]:
     return [torch.randint(2, V, (length,), generator=generator) for length in lengths]
 
 
-def batch(rows: list[torch.Tensor], side: str = "right") -> dict[str, torch.Tensor]:
-    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_side=side)
-    mask = torch.nn.utils.rnn.pad_sequence([torch.ones_like(row) for row in rows], batch_first=True, padding_side=side)
-    return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
-
-
 def greedy(model: Any, prefix: torch.Tensor, steps: int = S) -> torch.Tensor:
     """What the model writes, token by token and without a cache."""
     text = prefix[None]
@@ -70,16 +65,6 @@ def textbook_mean(model: Any, prefixes: list[torch.Tensor], n: int = 2) -> torch
         log_probs = model.distribution(torch.cat([prefix, own])[None]).log_probs()
         total = total + textbook.sequence_sum(log_probs[None, len(prefix) - 1 : -1], own[None], n)
     return total / (len(prefixes) * S)
-
-
-def gradients(model: Any, loss: torch.Tensor) -> list[torch.Tensor]:
-    leaves = list(model.parameters())
-    found = torch.autograd.grad(loss, leaves, allow_unused=True)
-    return [torch.zeros_like(leaf) if grad is None else grad for grad, leaf in zip(found, leaves, strict=True)]
-
-
-def close(ours: Any, theirs: Any) -> None:
-    torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import nextword as nw
-from tests.model.test_trainer import LENGTH, V, causal, collate, losses, rows, seq2seq, trainer
+from tests.helpers.trainer_runs import LENGTH, V, causal, collate, losses, rows, seq2seq, trainer
 
 SEQ = {"rate": 1.0, "prefix": 4, "continuation": 6, "n": 2}
 

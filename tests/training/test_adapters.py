@@ -9,7 +9,7 @@ import nextword as nw
 from nextword.training.adapters import lora_adapters
 from nextword.training.settings import LoraSettings
 from nextword.training.train import train
-from tests.training.test_train import killed_at, rows, settings, tiny_gpt2, weights
+from tests.helpers.tiny_trainings import killed_at, settings, tiny_gpt2, weights
 
 __all__ = ["rows"]  # the fixture
 

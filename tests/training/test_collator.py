@@ -22,7 +22,7 @@ def test_asks_for_no_logits_when_told():
 
 
 def test_labels_of_another_length_are_refused():
-    with pytest.raises(ValueError, match=r"as many labels as input_ids.*\(2, 3\)"):
+    with pytest.raises(ValueError, match=r"labels: must be as many as input_ids.*\(2, 3\)"):
         RightPadding()([{"input_ids": [1, 2], "labels": [1, 2, 3]}])
 
 
@@ -36,7 +36,7 @@ def test_targets_of_their_own_length():
 
 
 def test_labels_of_another_length_are_refused_whatever_the_longest_is():
-    with pytest.raises(ValueError, match="as many labels as input_ids"):
+    with pytest.raises(ValueError, match="labels: must be as many as input_ids"):
         RightPadding()([{"input_ids": [1, 2], "labels": [1, 2]}, {"input_ids": [1, 2], "labels": [1]}])
 
 

@@ -6,7 +6,7 @@ import torch
 import nextword as nw
 from nextword.training.learning_rates import GroupedTrainer, parameter_groups
 from nextword.training.train import train
-from tests.training.test_train import killed_at, rows, settings, tiny_gpt2, weights
+from tests.helpers.tiny_trainings import killed_at, settings, tiny_gpt2, weights
 
 __all__ = ["rows"]  # the fixture
 

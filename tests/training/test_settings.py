@@ -18,7 +18,7 @@ def test_an_override_of_one_warmup_replaces_the_other():
 
 @pytest.mark.parametrize("length", [{}, {"steps": 3, "epochs": 1.0}])
 def test_exactly_one_length(length):
-    with pytest.raises(ValueError, match="give either steps or epochs"):
+    with pytest.raises(ValueError, match="training: must have either steps or epochs"):
         validated(TrainingSettings, length, "training")
 
 
@@ -28,7 +28,7 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one():
 
 
 def test_a_wrong_value_is_named():
-    with pytest.raises(ValueError, match=r"^training\.batch_size is .*more than 0"):
+    with pytest.raises(ValueError, match=r"^training\.batch_size: must be more than 0 \(0 given\)"):
         merged({"steps": 3}, {"batch_size": 0}, "training")
 
 

@@ -12,51 +12,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, set_seed
 
 from nextword.training.collator import RightPadding
 from nextword.training.loss_curve import DivergedError
-from nextword.training.settings import TrainingSettings
 from nextword.training.train import train
-
-VOCABULARY = 30
-
-
-def tiny_gpt2(tie=True):
-    set_seed(0)
-    config = GPT2Config(
-        vocab_size=VOCABULARY,
-        n_positions=16,
-        n_embd=16,
-        n_layer=1,
-        n_head=2,
-        tie_word_embeddings=tie,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    return GPT2LMHeadModel(config)
-
-
-@pytest.fixture
-def rows():
-    generator = torch.Generator().manual_seed(0)
-    lengths = torch.randint(3, 9, (24,), generator=generator).tolist()
-    ids = [torch.randint(1, VOCABULARY, (length,), generator=generator).tolist() for length in lengths]
-    return Dataset.from_dict({"input_ids": ids, "labels": ids})
-
-
-def settings(**changes):
-    return TrainingSettings(**{"steps": 6, "batch_size": 4, "log_every": 2, "learning_rate": 1e-2, **changes})
-
-
-def weights(model):
-    return {name: value.clone() for name, value in model.state_dict().items()}
-
-
-def killed_at(step):
-    """A progress function that raises when the given step is done."""
-
-    def progress(fraction):
-        if round(fraction * 6) == step:
-            raise KeyboardInterrupt
-
-    return progress
+from tests.helpers.tiny_trainings import VOCABULARY, killed_at, settings, tiny_gpt2, weights
 
 
 def test_the_outcome_has_curve_cost_and_progress(rows, tmp_path):

@@ -9,7 +9,7 @@ import nextword as nw
 from nextword.training.settings import LoraSettings
 from nextword.training.trainable import trainable, trained_modules
 from tests.helpers.conditioned_models import encoder
-from tests.training.test_train import settings, tiny_gpt2
+from tests.helpers.tiny_trainings import settings, tiny_gpt2
 
 LAST = ("ln_2", "mlp")
 

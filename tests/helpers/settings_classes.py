@@ -1,0 +1,39 @@
+"""Every class of settings that a user can write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from nextword.comparison.config import CompareConfig
+from nextword.conditioning import registry as conditioners
+from nextword.evaluation import EvaluateConfig
+from nextword.heads import registry as heads
+from nextword.metrics.metric import registry as metrics
+from nextword.objectives import registry as objectives
+from nextword.tasks import registry as tasks
+from nextword.training.settings import TrainingSettings
+
+ROOTS: dict[str, type[BaseModel]] = {
+    f"{kind}:{name}": registry.get(name).Config
+    for kind, registry in {
+        "head": heads, "objective": objectives, "conditioner": conditioners, "metric": metrics, "task": tasks,
+    }.items()
+    for name in registry.names()
+} | {"evaluate": EvaluateConfig, "compare": CompareConfig, "training": TrainingSettings}  # fmt: skip
+
+
+def parts(annotation: Any) -> Iterator[Any]:
+    """An annotation and everything in its brackets."""
+    yield annotation
+    for part in get_args(annotation):
+        yield from parts(part)
+
+
+REQUIRED: dict[str, dict[str, Any]] = {
+    "EvaluateConfig": {"systems": {"a": ["a.jsonl"]}},
+    "CompareConfig": {"task": "lm", "methods": [{"head": "softmax"}]},
+    "PartitionConfig": {"context": True},
+}
