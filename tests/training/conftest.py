@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from datasets import Dataset
 
 from tests.helpers.tiny_trainings import VOCABULARY

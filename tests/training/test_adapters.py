@@ -11,8 +11,6 @@ from nextword.training.settings import LoraSettings
 from nextword.training.train import train
 from tests.helpers.tiny_trainings import killed_at, settings, tiny_gpt2, weights
 
-__all__ = ["rows"]  # the fixture
-
 IDS = torch.tensor([[1, 2, 3, 4]])
 
 

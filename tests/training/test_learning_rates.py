@@ -8,8 +8,6 @@ from nextword.training.learning_rates import GroupedTrainer, parameter_groups
 from nextword.training.train import train
 from tests.helpers.tiny_trainings import killed_at, settings, tiny_gpt2, weights
 
-__all__ = ["rows"]  # the fixture
-
 WTE, MLP = "transformer.wte.weight", "transformer.h.0.mlp.c_fc.weight"
 
 
