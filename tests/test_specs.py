@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import pytest
 
-from nextword.conditioning.parts.spec import grammar as conditioners
-from nextword.heads.parts.spec import grammar as heads
-from nextword.objectives.parts.spec import grammar as objectives
+from nextword.conditioning.parts.conditioner_spec import grammar as conditioners
+from nextword.heads.parts.head_spec import grammar as heads
+from nextword.objectives.parts.objective_spec import grammar as objectives
 from nextword.registry import Registry
 from nextword.specs import Grammar, Modifier, Modifiers, SpecSettings
 

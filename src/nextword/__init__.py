@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from nextword.distribution import NextToken
     from nextword.evaluation.all_systems import evaluate
     from nextword.frequency import count_tokens
-    from nextword.functional.streamed.budget import score_memory
+    from nextword.functional.chunked.budget import score_memory
     from nextword.model.attach import attach, load
-    from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
+    from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
     from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
 
 __version__ = "0.1.0"
@@ -28,16 +28,16 @@ __version__ = "0.1.0"
 _HOME = {
     "AuxiliaryTokenizer": "nextword.conditioning.parts.auxiliary_tokenizer",
     "NextToken": "nextword.distribution",
-    "NextWordConfig": "nextword.model.config",
+    "NextWordConfig": "nextword.model.configuration",
     "NextWordForCausalLM": "nextword.model.modeling",
     "NextWordForSeq2SeqLM": "nextword.model.modeling",
-    "NextWordSeq2SeqConfig": "nextword.model.config",
+    "NextWordSeq2SeqConfig": "nextword.model.configuration",
     "attach": "nextword.model.attach",
     "check": "nextword.checking.checker",
     "count_tokens": "nextword.frequency",
     "evaluate": "nextword.evaluation",
     "load": "nextword.model.attach",
-    "score_memory": "nextword.functional.streamed.budget",
+    "score_memory": "nextword.functional.chunked.budget",
 }
 
 __all__ = [

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.distribution.edits import Change
+from nextword.distribution.score_edits import Change
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.logspace import at_least_float32
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nextword import extras
+from nextword import optional_libraries as extras
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -16,15 +16,15 @@ from typer.testing import CliRunner
 
 import nextword as nw
 from nextword.checking.checker import PROPERTIES, CheckReport
-from nextword.checking.probes import Words
-from nextword.checking.properties import Case
+from nextword.checking.probe_texts import Words
+from nextword.checking.property import Case
 from nextword.checking.ways_of_reading import Reader
 from nextword.cli import app
 from nextword.conditioning import Conditioner
 from nextword.conditioning import registry as conditioners
 from nextword.context import Context
 from nextword.distribution import Scores
-from nextword.functional.entries import Entries
+from nextword.functional.stored_entries import Entries
 from nextword.heads import Head, HeadConfig
 from nextword.heads import registry as heads
 from nextword.memory.growing_history import GrowingHistory

@@ -18,7 +18,7 @@ import nextword as nw
 from nextword.checking.checker import PROPERTIES, CheckFailedError, CheckReport
 from nextword.context import Context
 from nextword.distribution import NextToken, Scores
-from nextword.functional.entries import Entries
+from nextword.functional.stored_entries import Entries
 from nextword.heads import Head, HeadConfig, registry
 from nextword.memory.growing_history import GrowingHistory
 from tests.helpers import planted

@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from nextword import extras
+from nextword import optional_libraries as extras
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
 from nextword.comparison.recipe import configured
 from nextword.comparison.shown_examples import marked_text, written_examples

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nextword.corpora.gaps import GapConfig, Pair
+from nextword.corpora.gap_sentences import GapConfig, Pair
 from nextword.corpora.pairs import Reading, Side, gap_texts, leaks, read_pairs, sample
 
 DEFAULTS = {

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.corpora.gaps import Pair
+from nextword.corpora.gap_sentences import Pair
 from nextword.corpora.pairs import Reading, Side, read_pairs
 from nextword.corpora.stories import STORIES, story_pair
 

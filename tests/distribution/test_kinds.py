@@ -22,7 +22,7 @@ from nextword.distribution import (
     TokenClasses,
 )
 from nextword.distribution.scores import in_one_product
-from nextword.functional.entries import Entries
+from nextword.functional.stored_entries import Entries
 from tests.helpers.contexts import LinearVocabulary
 from tests.oracles.textbook import heads as textbook
 

@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset, DatasetDict, IterableDataset, load_dataset
 
 from nextword.frequency import TokenCounts, count_tokens, counting, tokenizer_fingerprint
-from nextword.frequency.partial import partial_path
+from nextword.frequency.partial_count import partial_path
 from nextword.scoring.text_tokens import token_ids
 from nextword.tasks.parts.bpe import trained_tokenizer
 from nextword.tasks.parts.word_tokenizer import word_tokenizer

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from nextword.comparison.config import CompareConfig
+from nextword.comparison.comparison_settings import CompareConfig
 from nextword.conditioning import registry as conditioners
 from nextword.evaluation import EvaluateConfig
 from nextword.heads import registry as heads

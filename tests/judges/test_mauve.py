@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from nextword.judges.mauve import MauveConfig, mauve_of
-from nextword.judges.parts.last_token import LastTokenFeatures
+from nextword.judges.parts.last_token_features import LastTokenFeatures
 from nextword.metrics import Sample, Setup, UndefinedError, parse_metric
 from tests.helpers.tiny_judges import ENGLISH, KOREAN, metric, sample, scores
 

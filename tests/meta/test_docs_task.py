@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nextword.comparison.all_methods import compare
-from nextword.comparison.config import build_task
+from nextword.comparison.comparison_settings import build_task
 from nextword.comparison.recipe import configured
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.tasks import registry

@@ -244,8 +244,8 @@ def test_planted_second_ignored_label_is_found(tmp_path: Path) -> None:
 
 
 def test_planted_stray_test_is_found(tmp_path: Path) -> None:
-    plant(tmp_path / "src", ["heads/softmax.py", "extras.py"])
-    right = ["heads/test_softmax.py", "meta/test_a.py", "test_extras.py", "cli/test_commands.py"]
+    plant(tmp_path / "src", ["heads/softmax.py", "optional_libraries.py"])
+    right = ["heads/test_softmax.py", "meta/test_a.py", "test_optional_libraries.py", "cli/test_commands.py"]
     strayed = ["heads/parts/test_softmax.py", "heads/test_sizes.py", "test_b.py"]
     plant(tmp_path / "tests", right + strayed)
     assert list(strays(tmp_path / "tests", tmp_path / "src")) == strayed

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedConfig
 
 import nextword as nw
-from nextword.model.modes import measuring
+from nextword.model.training_modes import measuring
 from tests.helpers.families import FAMILIES, inputs, labels, tiny
 
 VOCABULARY = 48

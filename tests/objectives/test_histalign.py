@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nextword.context import Context, Source
-from nextword.functional.entries import Entries
+from nextword.functional.stored_entries import Entries
 from nextword.heads.cache import CacheHead
 from nextword.objectives import Objective, parse_objective
 from nextword.objectives.parts.ranking import REDUCTIONS

@@ -7,7 +7,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
-from nextword.model.modes import measuring
+from nextword.model.training_modes import measuring
 from nextword.scoring.long_text import TokenStream, stream_likelihood, window_log_probs
 from nextword.scoring.windows import windows
 from nextword.tasks.parts.bpe import trained_tokenizer

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nextword.checking.invariances import EXTRA
-from nextword.checking.probes import Batch
-from nextword.checking.properties import Case, Finding, Property
+from nextword.checking.invariance_properties import EXTRA
+from nextword.checking.probe_texts import Batch
+from nextword.checking.property import Case, Finding, Property
 from nextword.checking.ways_of_reading import BackboneReader, Reader, deviation
 from nextword.distribution import NextToken
 

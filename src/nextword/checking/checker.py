@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nextword.checking.answers import ANSWERS
 from nextword.checking.auxiliary_properties import AUXILIARY
+from nextword.checking.distribution_properties import ANSWERS
 from nextword.checking.findings import CheckFailedError, CheckReport, Row
-from nextword.checking.invariances import INVARIANCES
-from nextword.checking.probes import Words, given_sample
-from nextword.checking.properties import (
+from nextword.checking.invariance_properties import INVARIANCES
+from nextword.checking.probe_texts import Words, given_sample
+from nextword.checking.property import (
     EXACT,
     EXACT_IN_HALF,
     LIMIT,

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
-from nextword.checking.probes import Batch
+from nextword.checking.probe_texts import Batch
 from nextword.distribution import NextToken
 from nextword.functional.logspace import at_least_float32
 

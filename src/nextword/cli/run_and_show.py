@@ -13,7 +13,7 @@ from rich.console import Console
 from nextword.cli.errors import INTERRUPTED, RUNS_FAILED, complain
 
 if TYPE_CHECKING:
-    from nextword.comparison.config import CompareConfig
+    from nextword.comparison.comparison_settings import CompareConfig
 
 
 def run_comparison(config: CompareConfig, out: Path) -> None:

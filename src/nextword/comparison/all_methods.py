@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from nextword.comparison.common_start import prepare_start
-from nextword.comparison.config import CompareConfig, build_task, plain
+from nextword.comparison.comparison_settings import CompareConfig, build_task, plain
 from nextword.comparison.failure import failure
 from nextword.comparison.folder import ComparisonFolder
 from nextword.comparison.measured_texts import expect_measurable, measured_texts

@@ -14,7 +14,7 @@ from pydantic import Field, JsonValue
 from transformers import AutoConfig, AutoTokenizer, set_seed
 
 import nextword as nw
-from nextword.comparison.config import CompareConfig, is_folder
+from nextword.comparison.comparison_settings import CompareConfig, is_folder
 from nextword.comparison.corpus_counts import (
     COUNTS,
     TEST_COUNTS,

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nextword
-from nextword.comparison.claim import CLAIM, differences, read_claim
-from nextword.comparison.config import CompareConfig, plain
+from nextword.comparison.comparison_settings import CompareConfig, plain
+from nextword.comparison.folder_claim import CLAIM, differences, read_claim
 from nextword.comparison.method import Method, slug
 from nextword.records import LOCK_FILES, Results, RunRecord, write_atomically
 from nextword.training.outcome import TrainingOutcome

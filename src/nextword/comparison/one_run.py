@@ -13,12 +13,12 @@ from transformers import set_seed
 
 import nextword as nw
 from nextword.comparison.common_start import CommonStart
-from nextword.comparison.config import CompareConfig, plain
+from nextword.comparison.comparison_settings import CompareConfig, plain
 from nextword.comparison.folder import ComparisonFolder
 from nextword.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.comparison.progress import StageReporter
 from nextword.comparison.stage_settings import stage_settings
-from nextword.conditioning.parts.encoder import fingerprint
+from nextword.conditioning.parts.auxiliary_encoder import fingerprint
 from nextword.pretrained import load_tokenizer
 from nextword.records import Cost, Evaluation, Record, RunRecord
 from nextword.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable

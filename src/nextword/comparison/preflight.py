@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import nextword as nw
-from nextword.comparison.config import CompareConfig
+from nextword.comparison.comparison_settings import CompareConfig
 from nextword.comparison.corpus_counts import with_counts
 from nextword.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.comparison.stage_settings import stage_settings
-from nextword.conditioning.parts.encoder import expect_encoder
+from nextword.conditioning.parts.auxiliary_encoder import expect_encoder
 from nextword.registry import did_you_mean
 from nextword.training.adapters import expect_peft
 from nextword.training.learning_rates import GROUPS

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from nextword.comparison.config import CompareConfig
+from nextword.comparison.comparison_settings import CompareConfig
 from nextword.config import validated
 from nextword.overrides import overridden
 from nextword.registry import did_you_mean

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nextword.comparison.config import CompareConfig, plain
+from nextword.comparison.comparison_settings import CompareConfig, plain
 from nextword.comparison.method import Method
 from nextword.training.settings import TrainingSettings, merged
 

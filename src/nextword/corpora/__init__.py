@@ -15,7 +15,7 @@ from nextword.corpora.open import (
     readable,
     split_named,
 )
-from nextword.corpora.parts import PARTS, file_names, is_json_lines, is_text, part_files, part_of, table_ending
+from nextword.corpora.part_names import PARTS, file_names, is_json_lines, is_text, part_files, part_of, table_ending
 
 __all__ = [
     "PARTS",

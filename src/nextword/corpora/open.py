@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nextword.corpora.parts import PARTS, is_json_lines, is_text, part_files, table_ending, text_files, words_for
+from nextword.corpora.part_names import PARTS, is_json_lines, is_text, part_files, table_ending, text_files, words_for
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset

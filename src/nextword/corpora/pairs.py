@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nextword.corpora import PARTS, JsonLine, file_names, is_json_lines, json_lines, part_files, part_of
-from nextword.corpora.gaps import GapConfig, Pair, gap_pairs
+from nextword.corpora.gap_sentences import GapConfig, Pair, gap_pairs
 from nextword.corpora.texts import read_parts
 
 

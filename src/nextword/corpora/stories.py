@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from nextword.corpora.gaps import Pair
+from nextword.corpora.gap_sentences import Pair
 from nextword.corpora.pairs import OtherFiles, PairParts, Reading, split_by_hash
 
 ENDING = ".story"

@@ -12,7 +12,7 @@ import torch
 from nextword.decoding.prompts import Prompt
 from nextword.decoding.strategies import PromptedDecoding
 from nextword.decoding.writer import Writer
-from nextword.model.modes import measuring
+from nextword.model.training_modes import measuring
 from nextword.records import write_atomically
 from nextword.scoring.minibatches import Progress, progress_within
 from nextword.scoring.token_pairs import target_log_probs

@@ -9,7 +9,7 @@ from typing import Any
 
 from nextword.decoding.strategies import Decoding
 from nextword.functional.padding import padded
-from nextword.model.unconstrained import unconstrained_generation
+from nextword.model.unconstrained_generation import unconstrained_generation
 from nextword.scoring.minibatches import Progress, batches
 from nextword.scoring.token_pairs import Inputs, TokenPair, fill_id, no_inputs
 

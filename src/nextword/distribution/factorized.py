@@ -11,9 +11,9 @@ from torch import Tensor
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.token_classes import TokenClasses
 from nextword.distribution.vocabulary import Vocabulary
+from nextword.functional.chunked.recompute import concatenate_chunks
+from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import at_least_float32
-from nextword.functional.streamed.recompute import concatenate_chunks
-from nextword.functional.streamed.weight_gradient import SinglePass
 
 
 class Factorized(NextToken):

@@ -9,9 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
-from nextword.functional.entries import Entries
+from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import log_add_exp
-from nextword.functional.streamed.weight_gradient import SinglePass
+from nextword.functional.stored_entries import Entries
 
 
 class Interpolated(NextToken):

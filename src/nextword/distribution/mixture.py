@@ -10,8 +10,8 @@ from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.scores import in_one_product
+from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import log_add_exp, logsumexp_finite
-from nextword.functional.streamed.weight_gradient import SinglePass
 
 
 class Mixture(NextToken):

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.distribution.attribution import Attribution
+from nextword.functional.chunked.budget import row_chunks, sum_chunks
+from nextword.functional.chunked.recompute import concatenate_chunks
+from nextword.functional.chunked.sum_with_gradient import sum_with_gradient
+from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import logsumexp_finite
-from nextword.functional.streamed.budget import row_chunks, sum_chunks
-from nextword.functional.streamed.recompute import concatenate_chunks
-from nextword.functional.streamed.sum_with_gradient import sum_with_gradient
-from nextword.functional.streamed.weight_gradient import SinglePass
 from nextword.functional.truncate import expect_truncation, truncated
 
 _NORMALISING = 2
 """(N, V) tensors alive beside the scores while dense rows are normalised: a shifted copy and the exponentials."""
 
 
-class NextToken(ABC):
+class NextToken(Attribution):
     """A distribution over the V tokens of a vocabulary at each of N positions, in nats.
 
     A question about few tokens a position never makes an (N, V) tensor: rows are computed in chunks that fit the memory
@@ -64,9 +65,6 @@ class NextToken(ABC):
     @abstractmethod
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
         """Of all rows at once; ``single_pass`` is handed on to products and to functions that work in place."""
-
-    @abstractmethod
-    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]: ...
 
     def log_probs(self) -> Float[Tensor, "N V"]:
         """Log-probability of every token at every position; ``-inf`` exactly where the probability is zero."""
@@ -178,28 +176,6 @@ class NextToken(ABC):
             return torch.multinomial(log_probs.softmax(-1), num_samples, replacement=True, generator=generator)
 
         return concatenate_chunks(draw, self._chunks())
-
-    def sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Float[Tensor, "N K"]]:
-        """For each component of the distribution, the part of each asked token's probability that came from it.
-
-        The parts of a token add up to its probability.
-        """
-        self._expect_rows(ids)
-        chunks = [self[rows]._log_sources(ids[rows]) for rows in self._chunks()]
-        return {name: torch.cat([chunk[name] for chunk in chunks]).exp() for name in chunks[0]}
-
-    def places(self) -> dict[str, Float[Tensor, "N S"]]:
-        """For each component that points at places, the probability at each position that came from each place.
-
-        Places are those of the decoder's sequence (padding included), for an encoder-decoder model those of the source.
-        Over the places that hold a token they add up to what :meth:`sources` says of it; components that point at
-        nothing are not there.
-        """
-        chunks = [self[rows]._log_places() for rows in self._chunks()]
-        return {name: torch.cat([chunk[name] for chunk in chunks]).exp() for name in chunks[0]}
-
-    def _log_places(self) -> dict[str, Tensor]:
-        return {}
 
     def row_bytes(self) -> int:
         """Bytes that one row needs while it is computed."""

@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.distribution.edits import Edit, Touched
 from nextword.distribution.next_token import NextToken
+from nextword.distribution.score_edits import Edit, Touched
 from nextword.distribution.vocabulary import Vocabulary
-from nextword.functional.entries import Entries, Stored
+from nextword.functional.chunked.inplace import softmax_at_
+from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import at_least_float32, log_add_exp
-from nextword.functional.streamed.inplace import softmax_at_
-from nextword.functional.streamed.weight_gradient import SinglePass
+from nextword.functional.stored_entries import Entries, Stored
 
 
 class Scores(NextToken):

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.functional.streamed.weight_gradient import SinglePass
+from nextword.functional.chunked.weight_gradient import SinglePass
 
 
 @runtime_checkable

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from nextword.config import validated
-from nextword.evaluation.config import EvaluateConfig
+from nextword.evaluation.evaluation_settings import EvaluateConfig
 from nextword.evaluation.metric_choice import chosen
-from nextword.evaluation.passes import ASKED, Pass, Reading, Watch, read_file
-from nextword.evaluation.recording import recorded
+from nextword.evaluation.sample_passes import ASKED, Pass, Reading, Watch, read_file
 from nextword.evaluation.samples import first_sample
+from nextword.evaluation.system_statistics import recorded
 from nextword.evaluation.unit_choice import unit_for
 from nextword.metrics.metric import Setup
 from nextword.metrics.parts.units import Words

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nextword import extras
-from nextword.evaluation.config import ALL
+from nextword import optional_libraries as extras
+from nextword.evaluation.evaluation_settings import ALL
 from nextword.metrics.metric import Metric, MetricConfig, parse_metric, registry
 from nextword.metrics.parts.sample import Sample
 

@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Int
 
 from nextword.corpora import Batch, Corpus, is_streamed, keeps_a_buffer, open_corpus, readable
-from nextword.frequency import partial
+from nextword.frequency import partial_count as partial
 from nextword.frequency.counts import TokenCounts, tokenizer_fingerprint
-from nextword.frequency.partial import Tally
+from nextword.frequency.partial_count import Tally
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset

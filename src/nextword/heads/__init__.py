@@ -6,7 +6,7 @@ import pkgutil
 from nextword.heads.head import Head, HeadConfig, RemembersTokens, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.head_modifiers import modifiers
-from nextword.heads.parts.spec import build_head, head_spec, parse_head
+from nextword.heads.parts.head_spec import build_head, head_spec, parse_head
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from nextword.context import Context
 from nextword.distribution import Mixture, NextToken, OnMemory, Scores
-from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
+from nextword.functional.stored_entries import Entries
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.local_embeddings import source_places

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nextword.context import Context
 from nextword.distribution import NextToken
-from nextword.functional.entries import Entries
+from nextword.functional.stored_entries import Entries
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import input_states_of
 from nextword.registry import Registry

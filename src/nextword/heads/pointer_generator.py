@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from nextword.context import Context
 from nextword.distribution import Interpolated, NextToken, Scores
-from nextword.functional.additive import additive_scores
-from nextword.functional.entries import Entries
+from nextword.functional.additive_attention import additive_scores
+from nextword.functional.stored_entries import Entries
 from nextword.heads.head import Head, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.gate import ScalarGate

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from nextword.judges.parts.empty import is_blank, note_on_empty
+from nextword.judges.parts.empty_texts import is_blank, note_on_empty
 from nextword.judges.parts.sentence_encoder import Pooling, SentenceEncoder
 from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, registry
 from nextword.metrics.parts import groups

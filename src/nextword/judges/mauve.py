@@ -14,8 +14,8 @@ from jaxtyping import Float
 from pydantic import Field
 
 from nextword.config import Seed
-from nextword.judges.parts.empty import is_blank, note_on_empty
-from nextword.judges.parts.last_token import LastTokenFeatures
+from nextword.judges.parts.empty_texts import is_blank, note_on_empty
+from nextword.judges.parts.last_token_features import LastTokenFeatures
 from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, registry
 from nextword.metrics.parts import groups
 from nextword.records import Measure

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from nextword.judges.parts.empty import is_blank, note_on_empty
+from nextword.judges.parts.empty_texts import is_blank, note_on_empty
 from nextword.judges.parts.tables import is_empty
 from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, registry
 from nextword.metrics.parts import groups

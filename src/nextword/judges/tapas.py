@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nextword.judges.parts.batches import Encoded
 from nextword.judges.parts.classifier import Form, Question
 from nextword.judges.parts.entailment import TableConfig, TableEntailment
+from nextword.judges.parts.padded_batches import Encoded
 from nextword.metrics import Table, registry
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
-from nextword.judges.parts.batches import Encoded
 from nextword.judges.parts.classifier import Form, Question
 from nextword.judges.parts.entailment import TableConfig, TableEntailment
+from nextword.judges.parts.padded_batches import Encoded
 from nextword.judges.parts.tables import tapex_form
 from nextword.metrics import Table, registry
 

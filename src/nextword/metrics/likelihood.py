@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.metrics.parts import groups
-from nextword.metrics.parts.given import AllOrNone
+from nextword.metrics.parts.all_or_none import AllOrNone
 from nextword.metrics.parts.intervals import Interval, bootstrap_ratio
 from nextword.metrics.parts.sample import Sample
 from nextword.metrics.parts.statistic import Statistic

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, registry
 from nextword.metrics.parts import groups
-from nextword.metrics.parts.given import AllOrNone
+from nextword.metrics.parts.all_or_none import AllOrNone
 from nextword.metrics.parts.sample import Sample
 from nextword.metrics.parts.statistic import Statistic
 from nextword.metrics.parts.units import as_ids

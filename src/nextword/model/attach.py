@@ -14,13 +14,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 from transformers.initialization import no_tie_weights
 
 from nextword.conditioning import Conditioner, ConditionerConfig, conditioner_spec, parse_conditioner
-from nextword.conditioning.parts.encoder import expect_same, identity_of, load_encoder
+from nextword.conditioning.parts.auxiliary_encoder import expect_same, identity_of, load_encoder
 from nextword.context import Context
 from nextword.heads import HeadConfig, head_spec, parse_head
-from nextword.model.conditioned import choose_trained, expect_no_encoder_of_its_own, untie
+from nextword.model.conditioned_model import choose_trained, expect_no_encoder_of_its_own, untie
 from nextword.model.forward.output_layer import prove_output_layer
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
-from nextword.model.modes import as_in_evaluation, modes_kept
+from nextword.model.training_modes import as_in_evaluation, modes_kept
 from nextword.objectives import ObjectiveConfig, parse_objective
 from nextword.pretrained import model_location
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from nextword.conditioning.parts.encoder import POOLER
+from nextword.conditioning.parts.auxiliary_encoder import POOLER
 from nextword.model.forward.output_layer import expect_state_scale
 
 

@@ -11,16 +11,15 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 
-from nextword.conditioning.parts.encoder import width_of
+from nextword.conditioning.parts.auxiliary_encoder import width_of
 from nextword.config import validated
 from nextword.context import Context
 from nextword.distribution import NextToken
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.head import Draw
-from nextword.model.adapted import Adapted
-from nextword.model.conditioned import Conditioned
-from nextword.model.config import NextWordConfig, NextWordSeq2SeqConfig
+from nextword.model.conditioned_model import Conditioned
+from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.delegation import Delegation
 from nextword.model.forward.argument_checks import check_arguments, expect_chosen
 from nextword.model.forward.auxiliary_side import auxiliary_side
@@ -33,8 +32,9 @@ from nextword.model.forward.pass_inputs import inputs_of
 from nextword.model.forward.past import past_of
 from nextword.model.generation import HeadGeneration
 from nextword.model.loading import Loading
-from nextword.model.modes import as_in_evaluation
+from nextword.model.peft_adapters import Adapted
 from nextword.model.sequence_update import expect_room, prefixes_of, write_greedily
+from nextword.model.training_modes import as_in_evaluation
 from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives
 

@@ -2,7 +2,7 @@
 
 ``AutoConfig.register`` needs transformers, which takes seconds to import, and ``nextword --help`` is not to wait for
 that. So where transformers has not read its table of configurations yet, ours go in as soon as it has. Their models
-follow when the first such configuration is made (:mod:`nextword.model.config`).
+follow when the first such configuration is made (:mod:`nextword.model.configuration`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def register() -> None:
 
 
 def _register_now() -> None:
-    import nextword.model.config  # noqa: F401  (registers what it defines)
+    import nextword.model.configuration  # noqa: F401  (registers what it defines)
 
 
 class _AfterTheTable:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nextword.functional.padding import padded
 from nextword.model.forward.padded_sides import Sides
-from nextword.model.unconstrained import unconstrained_generation
+from nextword.model.unconstrained_generation import unconstrained_generation
 from nextword.objectives.parts.processes import on_every_process
 from nextword.objectives.sequence import SequenceConfig, Written
 

@@ -13,10 +13,10 @@ from pydantic import Field
 from torch import Tensor
 
 from nextword.context import Context
-from nextword.functional.entries import Entries
+from nextword.functional.chunked.budget import row_chunks
+from nextword.functional.chunked.sum_with_gradient import sum_with_gradient
 from nextword.functional.logspace import at_least_float32
-from nextword.functional.streamed.budget import row_chunks
-from nextword.functional.streamed.sum_with_gradient import sum_with_gradient
+from nextword.functional.stored_entries import Entries
 from nextword.heads import head_spec
 from nextword.heads.head import Head, RemembersTokens
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from nextword.context import Context, Layout
-from nextword.functional.words import Words
+from nextword.functional.distinct_words import Words
 from nextword.heads.head import Head
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry
 from nextword.objectives.parts.loss import Loss

@@ -33,7 +33,7 @@ from nextword.records.evaluation_results import (
 )
 from nextword.records.files import SCHEMA_VERSION, Record, kind_of, write_atomically
 from nextword.records.lock import LOCK_FILES, locked
-from nextword.records.values import Goal, Measure, MetricValue
+from nextword.records.measured_values import Goal, Measure, MetricValue
 
 __all__ = [
     "LOCK_FILES",

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue, model_validator
 from nextword.records.environment import Environment
 from nextword.records.evaluation_results import EvaluationResults
 from nextword.records.files import SCHEMA_VERSION, Record, VersionedRecord, non_finite
-from nextword.records.values import MetricValue
+from nextword.records.measured_values import MetricValue
 
 WITH_PROMPT = ", with prompt"
 """How the title of a decoding ends that differs from the one without this end by a prompt alone."""

@@ -8,7 +8,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from nextword.records.environment import Environment
 from nextword.records.files import SCHEMA_VERSION, Record, VersionedRecord, non_finite
-from nextword.records.values import Measure, MetricValue
+from nextword.records.measured_values import Measure, MetricValue
 
 
 class SampleFile(Record):

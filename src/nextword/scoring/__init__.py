@@ -8,5 +8,5 @@ In the order in which they act:
 - ``windows``, ``long_text``: a text longer than a model can see, every token scored exactly once;
 - ``token_pairs``: targets, each after its context or source.
 
-All of them expect a model as in evaluation, without gradient: ``nextword.model.modes.measuring``.
+All of them expect a model as in evaluation, without gradient: ``nextword.model.training_modes.measuring``.
 """

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from nextword.config import Seed, Settings
-from nextword.model.modes import measuring
+from nextword.model.training_modes import measuring
 from nextword.records import Evaluation, MetricValue
 from nextword.scoring.minibatches import Progress, progress_within
 from nextword.tasks.parts.ambiguous.lexicon import embedded, from_analogies

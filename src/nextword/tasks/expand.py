@@ -24,7 +24,7 @@ from nextword.corpora.pairs import Reading, Side
 from nextword.corpora.stories import STORIES
 from nextword.decoding.prompts import Prompt
 from nextword.decoding.writing_settings import MAY_CHANGE
-from nextword.model.modes import measuring
+from nextword.model.training_modes import measuring
 from nextword.records import WITH_PROMPT, Evaluation, MetricValue
 from nextword.scoring.minibatches import Progress
 from nextword.tasks.parts.bpe import named_or_trained

@@ -20,7 +20,7 @@ from nextword.corpora.texts import TextParts, read_parts
 from nextword.decoding.prompts import Prompt, block_prompts
 from nextword.decoding.writing_settings import MAY_CHANGE, ContinuationConfig
 from nextword.metrics.likelihood import LikelihoodSum
-from nextword.model.modes import measuring
+from nextword.model.training_modes import measuring
 from nextword.records import Evaluation
 from nextword.scoring.long_text import TokenStream, stream_likelihood
 from nextword.scoring.minibatches import Progress

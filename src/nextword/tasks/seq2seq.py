@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from nextword.config import Seed, Settings
-from nextword.corpora.gaps import MASK, GapConfig
+from nextword.corpora.gap_sentences import MASK, GapConfig
 from nextword.corpora.pairs import Reading, Side, gap_texts, read_pairs
 from nextword.decoding.strategies import Decoding
 from nextword.decoding.writer import Writer
 from nextword.metrics.copying import frequent_words
-from nextword.model.modes import measuring
+from nextword.model.training_modes import measuring
 from nextword.records import Evaluation
 from nextword.scoring.minibatches import Progress, progress_within
 from nextword.scoring.token_pairs import TokenPair, likelihood_sum, target_log_probs

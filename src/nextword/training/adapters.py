@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from transformers import set_seed
 
-from nextword import extras
+from nextword import optional_libraries as extras
 from nextword.training.settings import LoraSettings
 
 if TYPE_CHECKING:

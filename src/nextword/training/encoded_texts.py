@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.conditioning.parts.auxiliary_encoder import fingerprint
 from nextword.conditioning.parts.auxiliary_tokenizer import FILL
-from nextword.conditioning.parts.encoder import fingerprint
 from nextword.functional.padding import padded
 
 logger = logging.getLogger(__name__)

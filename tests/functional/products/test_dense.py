@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.products.dense import _joined, dense_products
-from nextword.functional.streamed.weight_gradient import SinglePass
 
 V, D = 11, 4
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.products import picked_rows as picked
 from nextword.functional.products.dense import dense_products
 from nextword.functional.products.picked_rows import picked_product
-from nextword.functional.streamed.weight_gradient import SinglePass
 
 V, D, B, Q, K = 11, 4, 5, 2, 6
 

@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from nextword.judges.parts.classifier import Classifier
-from nextword.judges.parts.labels import consistent_label
+from nextword.judges.parts.label_choice import consistent_label
 from nextword.judges.parts.sentences import sentences_of
 from nextword.judges.parts.tables import sentence_form, tapex_form
 from nextword.metrics import Sample, Setup, UndefinedError

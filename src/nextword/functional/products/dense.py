@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from nextword.functional.streamed.weight_gradient import Factors, GradientCollector, SinglePass
+from nextword.functional.chunked.weight_gradient import Factors, GradientCollector, SinglePass
 
 
 def chooses_precision(device: torch.device) -> bool:

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.functional.chunked.first_order import first_order
+from nextword.functional.chunked.weight_gradient import Factors, GradientCollector, SinglePass
 from nextword.functional.products.picked_rows import picked_at_once
-from nextword.functional.streamed.first_order import first_order
-from nextword.functional.streamed.weight_gradient import Factors, GradientCollector, SinglePass
 
 
 def _blocks(rows: Tensor, weight: Tensor) -> list[tuple[slice, Tensor]]:

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.functional.chunked.first_order import first_order
+from nextword.functional.chunked.weight_gradient import Factors, GradientCollector, SinglePass
 from nextword.functional.products.dense import chooses_precision
-from nextword.functional.streamed.first_order import first_order
-from nextword.functional.streamed.weight_gradient import Factors, GradientCollector, SinglePass
 
 PICKED_BYTES = {"cpu": 8 * 2**20}
 """Bytes of a weight's rows picked at once, by device. On a CPU a new large block of memory costs more than the copy

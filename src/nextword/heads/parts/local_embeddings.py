@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.context import Context
-from nextword.functional.entries import Entries
 from nextword.functional.logspace import at_least_float32
+from nextword.functional.stored_entries import Entries
 from nextword.heads.head import HeadConfig, Keeper
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import FAINT, MultiInputConfig, Projection

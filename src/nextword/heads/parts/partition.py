@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from nextword.context import Context
 from nextword.distribution import Add, Change, Edit, OnWords, Replace, Rerank
-from nextword.functional.entries import Entries
-from nextword.functional.words import Words
+from nextword.functional.distinct_words import Words
+from nextword.functional.stored_entries import Entries
 from nextword.heads.head import Keeper
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import FAINT, Projection

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.context import Layout
-from nextword.functional.entries import Entries
+from nextword.functional.stored_entries import Entries
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class StoredStates:
         queries: What each position looks for.
         keys: What each entry is found by.
         visible: Which entries each position may see.
-        first_place: As in :class:`~nextword.functional.entries.Entries`.
+        first_place: As in :class:`~nextword.functional.stored_entries.Entries`.
         stored: Likewise.
     """
 

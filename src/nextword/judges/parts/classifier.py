@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from nextword.judges.parts.batches import Encoded, as_tensors, by_length, pad_id_of, padded
 from nextword.judges.parts.checkpoints import find_checkpoint, load_part, token_limit
 from nextword.judges.parts.feature_cache import FeatureCache, key_of
-from nextword.judges.parts.labels import consistent_label
+from nextword.judges.parts.label_choice import consistent_label
+from nextword.judges.parts.padded_batches import Encoded, as_tensors, by_length, pad_id_of, padded
 from nextword.metrics import Setup, Table
 
 Evidence = str | Table

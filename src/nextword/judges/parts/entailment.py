@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 
 from nextword.judges.parts.classifier import Answers, Classifier, Evidence, Form, Question, TextPair
-from nextword.judges.parts.empty import is_blank, note_on_empty
+from nextword.judges.parts.empty_texts import is_blank, note_on_empty
 from nextword.judges.parts.tables import READERS, Cells, is_empty, note_on_cells
 from nextword.metrics import Metric, MetricConfig, Sample, Score, Setup, Table
 from nextword.metrics.parts import groups

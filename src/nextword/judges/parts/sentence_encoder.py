@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from nextword import extras
-from nextword.judges.parts.batches import as_tensors, by_length, pad_id_of, padded
+from nextword import optional_libraries as extras
 from nextword.judges.parts.checkpoints import Checkpoint, find_checkpoint, load_part, token_limit
 from nextword.judges.parts.feature_cache import FeatureCache, key_of
+from nextword.judges.parts.padded_batches import as_tensors, by_length, pad_id_of, padded
 from nextword.metrics import Setup
 from nextword.pretrained import MINILM, encoder_named, packaged_encoder
 

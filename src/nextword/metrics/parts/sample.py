@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from nextword.metrics.parts.special import before_special
+from nextword.metrics.parts.special_ids import before_special
 from nextword.metrics.parts.units import MIXED, Unit, Words, as_ids
 from nextword.registry import did_you_mean
 

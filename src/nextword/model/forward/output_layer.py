@@ -17,15 +17,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from nextword.functional.chunked.budget import row_chunks
+from nextword.functional.chunked.deferred import defer_gradient
+from nextword.functional.chunked.recompute import concatenate_chunks
+from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.products.dense import dense_products
 from nextword.functional.products.grouped_rows import grouped_product
 from nextword.functional.products.picked_rows import picked_product
-from nextword.functional.streamed.budget import row_chunks
-from nextword.functional.streamed.deferred import defer_gradient
-from nextword.functional.streamed.recompute import concatenate_chunks
-from nextword.functional.streamed.weight_gradient import SinglePass
 from nextword.model.forward.output_tap import run_with_output_tap
-from nextword.model.modes import as_in_evaluation
+from nextword.model.training_modes import as_in_evaluation
 
 
 class UnsupportedBackboneError(ValueError):
@@ -130,7 +130,7 @@ class OutputLayer:
     Args:
         backbone: The model; its live output layer is read at every call. Make this object before the states: the
             weight's gradient is deferred until autograd has finished everything recorded afterwards
-            (:func:`~nextword.functional.streamed.deferred.defer_gradient`).
+            (:func:`~nextword.functional.chunked.deferred.defer_gradient`).
     """
 
     def __init__(self, backbone: PreTrainedModel) -> None:

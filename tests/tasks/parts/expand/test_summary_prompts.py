@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from nextword.corpora.gaps import Pair
+from nextword.corpora.gap_sentences import Pair
 from nextword.tasks.parts.expand.summary_prompts import SummaryPrompts
 from tests.helpers.summaries import LENGTH, pair, save_encoder, small, write_pairs
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from tokenizers.processors import TemplateProcessing
 
-from nextword.corpora.gaps import MASK, Pair
+from nextword.corpora.gap_sentences import MASK, Pair
 from nextword.tasks.parts.bpe import trained_tokenizer
 from nextword.tasks.parts.seq2seq.source_target import PairEncoder
 

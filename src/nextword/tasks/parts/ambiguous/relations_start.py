@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from nextword.config import Settings
-from nextword.model.modes import measuring
+from nextword.model.training_modes import measuring
 from nextword.records import MetricValue
 from nextword.scoring.prompt_encoding import start_id
 from nextword.tasks.parts.ambiguous.invented_stories import documents, frame_words, probes

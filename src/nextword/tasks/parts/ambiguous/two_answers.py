@@ -15,8 +15,8 @@ from nextword.metrics.parts.intervals import bootstrap_ratio, wilson
 from nextword.metrics.rank import float32_tolerance, numerical_rank, relative_spectrum, singular_values
 from nextword.pretrained import token_label
 from nextword.records import ExamplePrediction, MetricValue
-from nextword.scoring.ask import ask
 from nextword.scoring.minibatches import Progress, batches
+from nextword.scoring.prompt_distributions import ask
 from nextword.scoring.prompt_encoding import encode_answer, encode_prompt
 from nextword.tasks.parts.ambiguous.templates import AmbiguousPrompt
 from nextword.tasks.parts.top_words import top_words

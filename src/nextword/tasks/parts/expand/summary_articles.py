@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nextword import extras
+from nextword import optional_libraries as extras
 from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.corpora import PARTS
-from nextword.corpora.gaps import Pair
+from nextword.corpora.gap_sentences import Pair
 from nextword.pretrained import MINILM, encoder_named, load_tokenizer
 from nextword.records import MetricValue
 from nextword.scoring.text_tokens import token_ids

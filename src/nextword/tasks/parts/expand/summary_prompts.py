@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from nextword.corpora.gaps import Pair
+from nextword.corpora.gap_sentences import Pair
 from nextword.decoding.prompts import Prompt
 from nextword.scoring.prompt_encoding import start_id
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from nextword.corpora.gaps import Pair
+from nextword.corpora.gap_sentences import Pair
 from nextword.corpora.pairs import PairParts, leaks
 from nextword.tasks.parts.pair_samples import PairSamples
 from nextword.tasks.parts.seq2seq.source_target import PairEncoder

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nextword.corpora.gaps import MASK, Pair
+from nextword.corpora.gap_sentences import MASK, Pair
 from nextword.scoring.token_pairs import TokenPair
 
 if TYPE_CHECKING:

@@ -1,0 +1,162 @@
+"""Properties of what one distribution answers: it is a distribution, and its answers agree with each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from nextword.checking.probe_texts import Batch
+from nextword.checking.property import Case, Finding, Property
+from nextword.checking.ways_of_reading import Reader, deviation, inputs_of, largest
+from nextword.functional.chunked.budget import score_memory
+from nextword.functional.logspace import at_least_float32
+
+_ONE_ROW_AT_ONCE = 1e-6
+"""A budget in MiB that holds no two rows."""
+
+_LEAST = 1e-30
+"""Probabilities below are not told apart: in float32 their shares underflow."""
+
+
+def _sums_to_one(reader: Reader, case: Case) -> Iterator[Finding]:
+    log_probs = reader.log_probs(case.batch)
+    yield "", largest((log_probs.double().exp().sum(-1) - 1).abs())
+
+
+def _finite(reader: Reader, case: Case) -> Iterator[Finding]:
+    log_probs = reader.log_probs(case.batch)
+    yield "", largest(log_probs.double().clamp_min(0.0))
+
+
+def _asked(batch: Batch, vocab_size: int) -> dict[str, Tensor]:
+    """Token ids to ask for: few and many, in the text and beyond it."""
+    text = batch.ids[batch.row]
+    every = torch.arange(vocab_size, device=text.device).expand(len(text), -1)
+    own = batch.ids[batch.mask][:, None]
+    return {"one token": own, "a few tokens": torch.cat([own, text[:, :1], every[:, -2:]], 1), "all tokens": every}
+
+
+def _log_prob(reader: Reader, case: Case) -> Iterator[Finding]:
+    distribution, log_probs = reader.distribution(case.batch), reader.log_probs(case.batch)
+    for name, ids in _asked(case.batch, distribution.vocab_size).items():
+        yield name, deviation(distribution.log_prob(ids), log_probs.gather(1, ids))
+
+
+def _top_k(reader: Reader, case: Case) -> Iterator[Finding]:
+    distribution, log_probs = reader.distribution(case.batch), reader.log_probs(case.batch)
+    for k in {1, min(5, distribution.vocab_size)}:
+        values, ids = distribution.top_k(k)
+        yield f"k = {k}, the values", deviation(values, log_probs.topk(k).values)
+        yield f"k = {k}, the tokens", deviation(values, log_probs.gather(1, ids))
+
+
+def _entropy(reader: Reader, case: Case) -> Iterator[Finding]:
+    log_probs = reader.log_probs(case.batch)
+    expected = torch.special.entr(log_probs.double().exp()).sum(-1)
+    yield "", deviation(reader.distribution(case.batch).entropy(), expected)
+
+
+def _logits(reader: Reader, case: Case) -> Iterator[Finding]:
+    if reader.mode != getattr(case.model.next_word_head.config, "mode", "joint"):
+        return  # forward returns what the head is set to
+    batch = case.batch
+    for name, labels in (("without labels", None), ("with labels", batch.ids)):
+        out = case.model(**inputs_of(case.model, batch), labels=labels, return_logits=True)
+        logits = at_least_float32(out.logits[batch.mask])
+        yield name, deviation(logits.log_softmax(-1), reader.log_probs(batch))
+
+
+def _sources(reader: Reader, case: Case) -> Iterator[Finding]:
+    distribution = reader.distribution(case.batch)
+    for name, ids in _asked(case.batch, distribution.vocab_size).items():
+        shares = torch.stack(list(distribution.sources(ids).values())).double()
+        total = shares.sum(0).clamp_min(_LEAST).log()
+        probability = reader.log_probs(case.batch).gather(1, ids).double().clamp_min(math.log(_LEAST))
+        yield name, max(deviation(total, probability), largest(-shares))
+
+
+def _places(reader: Reader, case: Case) -> Iterator[Finding]:
+    distribution, batch = reader.distribution(case.batch), case.batch
+    text = batch.ids if batch.source_ids is None else batch.source_ids
+    every = torch.arange(distribution.vocab_size, device=text.device).expand(len(batch.row), -1)
+    sources = distribution.sources(every)
+    for name, shares in distribution.places().items():
+        by_token = torch.zeros_like(sources[name]).scatter_add(1, text[batch.row], shares.to(sources[name].dtype))
+        yield f"'{name}'", max(largest((by_token - sources[name]).abs()), largest(-shares))
+
+
+def _chunks(reader: Reader, case: Case) -> Iterator[Finding]:
+    whole = reader.distribution(case.batch)
+    ids = _asked(case.batch, whole.vocab_size)["a few tokens"]
+    with score_memory(_ONE_ROW_AT_ONCE):
+        log_probs, log_prob = whole.log_probs(), whole.log_prob(ids)
+        entropy, shares = whole.entropy(), whole.sources(ids)
+    yield "log_probs", deviation(log_probs, reader.log_probs(case.batch))
+    yield "log_prob", deviation(log_prob, whole.log_prob(ids))
+    yield "entropy", deviation(entropy, whole.entropy())
+    for name, share in whole.sources(ids).items():
+        yield f"source '{name}'", deviation(shares[name], share)
+
+
+ANSWERS = (
+    Property(
+        name="sums to one",
+        meaning="the probabilities of all tokens add up to 1 at every position",
+        look_at="Look at the normaliser of the head: every score that log_probs shows must be in it, once.",
+        measure=_sums_to_one,
+        single=True,
+    ),
+    Property(
+        name="finite",
+        meaning="no NaN, no infinite probability, no log-probability above 0",
+        look_at="Look for -inf minus -inf, a division by an empty sum, or a log of a difference.",
+        measure=_finite,
+        single=True,
+    ),
+    Property(
+        name="log_prob",
+        meaning="log_prob(ids) is log_probs() at these ids, and -inf for the same tokens",
+        look_at="Training uses log_prob and decoding log_probs; compare _log_prob and _log_probs of the distribution.",
+        measure=_log_prob,
+    ),
+    Property(
+        name="top_k",
+        meaning="top_k(k) gives the k largest of log_probs() and their tokens",
+        look_at="Look at how the distribution answers top_k.",
+        measure=_top_k,
+    ),
+    Property(
+        name="entropy",
+        meaning="entropy() is that of log_probs()",
+        look_at="Look at tokens of probability 0 in the distribution's entropy.",
+        measure=_entropy,
+    ),
+    Property(
+        name="logits",
+        meaning="softmax of the logits that forward returns, with and without labels, is the distribution",
+        look_at="Look at logits() of the head, and whether labels reach the distribution in forward.",
+        measure=_logits,
+    ),
+    Property(
+        name="sources",
+        meaning="the shares of all sources are not negative and add up to the probability of each token",
+        look_at="Look at _log_sources: a part without a name, or one that is counted twice.",
+        measure=_sources,
+    ),
+    Property(
+        name="places",
+        meaning="the shares of the places that hold a token are not negative and add up to the share of their source",
+        look_at="Look at _log_places, and at first_place of the entries: the place in the text of the first of them.",
+        measure=_places,
+    ),
+    Property(
+        name="chunks",
+        meaning="answers do not depend on how many rows are computed at once",
+        look_at="Look at __getitem__ of the distribution, and for sums over rows in _log_probs or _log_prob.",
+        measure=_chunks,
+    ),
+)
+"""All of them, in the order of the report."""

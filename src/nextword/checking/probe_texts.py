@@ -1,0 +1,243 @@
+"""The texts of a check, and the batches they are laid out in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from nextword.checking.auxiliary_probe_texts import AuxiliaryText, AuxiliaryWords
+from nextword.conditioning.parts.auxiliary_tokenizer import FILL
+from nextword.functional.padding import Side, padded
+
+_T = TypeVar("_T")
+
+_LONGER = 2
+"""Tokens that an auxiliary text has at least more than the text that it is given with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Sequences side by side, padded.
+
+    Args:
+        ids: The decoder's tokens.
+        mask: False at padding.
+        source_ids: Source tokens of an encoder-decoder model; of a conditioned one whose head copies, the auxiliary
+            texts in the decoder's tokens.
+        source_mask: False at padding.
+        source_places: For each of the latter the place of the auxiliary token that stands for it.
+        aux_ids: Auxiliary texts in the encoder's tokens.
+        aux_mask: False at padding.
+        aux_states: The same already encoded, to be given in place of the tokens.
+    """
+
+    ids: Int[Tensor, "B T"]
+    mask: Bool[Tensor, "B T"]
+    source_ids: Int[Tensor, "B E"] | None = None
+    source_mask: Bool[Tensor, "B E"] | None = None
+    source_places: Int[Tensor, "B E"] | None = None
+    aux_ids: Int[Tensor, "B A"] | None = None
+    aux_mask: Bool[Tensor, "B A"] | None = None
+    aux_states: Float[Tensor, "B A _"] | None = None
+
+    @property
+    def row(self) -> Int[Tensor, "N"]:
+        """Which sequence each token belongs to, padding left out."""
+        return self.mask.nonzero(as_tuple=True)[0]
+
+    @property
+    def place(self) -> Int[Tensor, "N"]:
+        """Place of each token in its own sequence, padding left out and not counted."""
+        return (self.mask.long().cumsum(1) - 1)[self.mask]
+
+    def select(self, index: Int[Tensor, "B"]) -> Batch:
+        """The sequences in another order."""
+        parts: dict[str, Any] = {part.name: getattr(self, part.name) for part in fields(self)}
+        chosen: dict[str, Any] = {name: part if part is None else part[index] for name, part in parts.items()}
+        return Batch(**chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some sequences, not padded yet.
+
+    Args:
+        name: For messages.
+        rows: Tokens of each sequence.
+        sources: Source of each sequence, for an encoder-decoder model.
+        pad: The token that stands at padding.
+        auxiliary: Auxiliary text of each sequence, for a conditioned model.
+        aux_pad: The token of the encoder that stands at padding.
+    """
+
+    name: str
+    rows: tuple[Tensor, ...]
+    sources: tuple[Tensor, ...] | None
+    pad: int
+    auxiliary: tuple[AuxiliaryText, ...] | None = None
+    aux_pad: int = 0
+
+    def batch(self, side: Side = "right", extra: int = 0, source_extra: int = 0) -> Batch:
+        """The sequences in one batch.
+
+        Args:
+            side: Where the decoder's padding goes; source and auxiliary texts are padded on the right.
+            extra: Columns of padding more than the longest sequence needs.
+            source_extra: The same for the source and the auxiliary texts.
+        """
+        batch = Batch(*_pad(self.rows, self.pad, side, extra))
+        if self.auxiliary is not None:
+            return replace(batch, **self._auxiliary_parts(source_extra))
+        if self.sources is None:
+            return batch
+        ids, mask = _pad(self.sources, self.pad, "right", source_extra)
+        return replace(batch, source_ids=ids, source_mask=mask)
+
+    def _auxiliary_parts(self, extra: int) -> dict[str, Tensor]:
+        assert self.auxiliary is not None
+        ids, mask = _pad([text.ids for text in self.auxiliary], self.aux_pad, "right", extra)
+        found = {"aux_ids": ids, "aux_mask": mask}
+        words = [text.words for text in self.auxiliary if text.words is not None]
+        if not words:
+            return found
+        source_ids, source_mask = _pad([word.ids for word in words], self.pad, "right", extra)
+        places, _ = _pad([word.places for word in words], FILL["source_places"], "right", extra)
+        return found | {"source_ids": source_ids, "source_mask": source_mask, "source_places": places}
+
+    def with_row(
+        self,
+        index: int,
+        rows: Sequence[Tensor],
+        sources: Sequence[Tensor] | None = None,
+        auxiliary: Sequence[AuxiliaryText] | None = None,
+    ) -> Sample:
+        """Sequence ``index`` as it is, all others from ``rows``, and so sources and auxiliary texts where given."""
+        mixed = replace(self, rows=_mixed(index, self.rows, rows))
+        if self.sources is not None and sources is not None:
+            mixed = replace(mixed, sources=_mixed(index, self.sources, sources))
+        if self.auxiliary is not None and auxiliary is not None:
+            mixed = replace(mixed, auxiliary=_mixed(index, self.auxiliary, auxiliary))
+        return mixed
+
+    def alone(self, index: int) -> Sample:
+        """Sequence ``index`` without the others."""
+        sources = None if self.sources is None else (self.sources[index],)
+        auxiliary = None if self.auxiliary is None else (self.auxiliary[index],)
+        return replace(self, rows=(self.rows[index],), sources=sources, auxiliary=auxiliary)
+
+
+def _mixed(index: int, own: Sequence[_T], others: Sequence[_T]) -> tuple[_T, ...]:
+    """The one at ``index`` as it is, the others in place of the rest."""
+    return tuple(mine if i == index else other for i, (mine, other) in enumerate(zip(own, others, strict=True)))
+
+
+def _pad(rows: Sequence[Tensor], pad: int, side: Side, extra: int) -> tuple[Tensor, Tensor]:
+    ids, mask = padded(rows, pad, side)
+    more = (0, extra) if side == "right" else (extra, 0)
+    return nn.functional.pad(ids, more, value=pad), nn.functional.pad(mask, more).bool()
+
+
+class Words:
+    """Random tokens of one model, special ones left out.
+
+    Args:
+        model: A wrapped model.
+        seed: Of the random numbers; torch's own generators are not touched.
+    """
+
+    def __init__(self, model: Any, seed: int) -> None:
+        config = model.config.get_text_config(decoder=True)
+        weight = model.get_input_embeddings().weight
+        self._generator = torch.Generator().manual_seed(seed)
+        special: set[int] = set()
+        for key in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
+            value = getattr(model.config, key, None)
+            special.update(value if isinstance(value, list) else [] if value is None else [value])
+        known = min(weight.shape[0], model.get_output_embeddings().weight.shape[0])
+        ordinary = [token for token in range(known) if token not in special]
+        self.ordinary = torch.tensor(ordinary if len(ordinary) > 3 else range(known))
+        self.device = weight.device
+        self.start: int | None = None
+        if model.config.is_encoder_decoder:
+            start = getattr(model.config, "decoder_start_token_id", None)
+            self.start = start if start is not None else int(self.ordinary[0])
+        pad = getattr(model.config, "pad_token_id", None)
+        self.pad = pad if isinstance(pad, int) and 0 <= pad < known else int(self.ordinary[-1])
+        self.longest = getattr(config, "max_position_embeddings", None)
+        self.auxiliary: AuxiliaryWords | None = None
+        if model.conditioner is not None:
+            decoder = self.ordinary if model.next_word_head.reads_source else None
+            self.auxiliary = AuxiliaryWords(model.auxiliary_encoder, self._generator, decoder)
+            if self.longest is not None:
+                self.longest -= model.conditioner.virtual
+
+    def text(self, length: int) -> Tensor:
+        """Tokens of which about half occur more than once, so that a memory has something to add up."""
+        pool = self.ordinary[torch.randperm(len(self.ordinary), generator=self._generator)[: max(2, length // 2)]]
+        return pool[torch.randint(len(pool), (length,), generator=self._generator)].to(self.device)
+
+    def other(self, ids: Tensor) -> Tensor:
+        """Another token at every place."""
+        order = torch.randperm(len(self.ordinary), generator=self._generator)
+        drawn = self.ordinary[order[torch.randint(len(order) - 1, ids.shape, generator=self._generator)]].to(ids.device)
+        return torch.where(drawn == ids, self.ordinary[order[-1]].to(ids.device), drawn)
+
+    def sequence(self, text: Tensor) -> Tensor:
+        """What the decoder reads: the text itself, after the start token of an encoder-decoder model."""
+        return text if self.start is None else torch.cat([text.new_tensor([self.start]), text[:-1]])
+
+    def sample(self, name: str, texts: Sequence[Tensor]) -> Sample:
+        """A sample of these texts; for an encoder-decoder model they are source and target at once.
+
+        For a conditioned model each has a random auxiliary text, of another length than all texts and all others.
+        """
+        sources = None if self.start is None else tuple(texts)
+        sample = Sample(name, tuple(self.sequence(text) for text in texts), sources, self.pad)
+        if self.auxiliary is None:
+            return sample
+        lengths = [len(text) + _LONGER + i for i, text in enumerate(reversed(texts))]
+        auxiliary = tuple(self.auxiliary.text(length) for length in lengths)
+        return replace(sample, auxiliary=auxiliary, aux_pad=self.auxiliary.pad)
+
+    def random_sample(self, length: int) -> Sample:
+        """Three sequences, of ``length`` tokens and fewer."""
+        lengths = (length, max(1, length - 2), max(1, length // 2))
+        sample = self.sample(f"{length} random tokens", [self.text(n) for n in lengths])
+        if sample.sources is None:
+            return sample
+        # sources of another length than the targets, or a mix-up of the two lengths would not show
+        return replace(sample, sources=tuple(self.text(n + 2) for n in reversed(lengths)))
+
+
+def given_sample(words: Words, given: Any, tokenizer: Any, max_length: int) -> Sample:
+    """A sample of the caller's texts, each cut to ``max_length`` tokens.
+
+    Args:
+        words: For the model's special tokens.
+        given: Texts, sequences of token ids, or a tensor of ids (B, T).
+        tokenizer: Turns texts into ids.
+        max_length: Most tokens of each.
+
+    Raises:
+        ValueError: Texts without a tokenizer, nothing at all, an empty text, or ids outside the vocabulary.
+    """
+    items = [given] if isinstance(given, str) else list(given)
+    if not items:
+        raise ValueError("check: texts must be at least one (none given); leave them out for random tokens alone")
+    if any(isinstance(item, str) for item in items):
+        if tokenizer is None:
+            raise ValueError("check: texts given without a tokenizer; pass tokenizer=..., or token ids")
+        items = [tokenizer(item).input_ids for item in items]
+    texts = [torch.as_tensor(item, dtype=torch.long, device=words.device)[:max_length] for item in items]
+    known = int(words.ordinary.max()) + 1
+    for number, text in enumerate(texts):
+        if text.ndim != 1 or not len(text):
+            raise ValueError(f"check: text {number} must be one or more token ids (shape {tuple(text.shape)} given)")
+        if int(text.min()) < 0 or int(text.max()) >= max(known, words.pad + 1):
+            raise ValueError(f"check: text {number} has a token id outside the vocabulary of {known} tokens")
+    return words.sample("the given text", texts)

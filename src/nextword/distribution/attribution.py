@@ -1,0 +1,57 @@
+"""Attribution: from which component, and from which place of the text, the probability of a token came."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class Attribution(ABC):
+    """What a distribution answers about where its probabilities come from; each kind of distribution says it in logs.
+
+    Components have names, such as ``softmax`` and ``cache``. A kind implements ``_log_sources``, and ``_log_places``
+    where it points at places, for all its rows at once.
+    """
+
+    @abstractmethod
+    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
+        """By component, log of the part of each token's probability (N, K)."""
+
+    def _log_places(self) -> dict[str, Tensor]:
+        """By component that points at places, log of the probability that came from each (N, S)."""
+        return {}
+
+    @abstractmethod
+    def __getitem__(self, rows: slice) -> Attribution: ...
+
+    @abstractmethod
+    def _chunks(self) -> list[slice]: ...
+
+    @abstractmethod
+    def _expect_rows(self, ids: Tensor) -> None: ...
+
+    def sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Float[Tensor, "N K"]]:
+        """For each component of the distribution, the part of each asked token's probability that came from it.
+
+        The parts of a token add up to its probability.
+        """
+        self._expect_rows(ids)
+        return _joined([self[rows]._log_sources(ids[rows]) for rows in self._chunks()])
+
+    def places(self) -> dict[str, Float[Tensor, "N S"]]:
+        """For each component that points at places, the probability at each position that came from each place.
+
+        Places are those of the decoder's sequence (padding included), for an encoder-decoder model those of the source.
+        Over the places that hold a token they add up to what :meth:`sources` says of it; components that point at
+        nothing are not there.
+        """
+        return _joined([self[rows]._log_places() for rows in self._chunks()])
+
+
+def _joined(chunks: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Probabilities of all rows from the logs of each chunk."""
+    return {name: torch.cat([chunk[name] for chunk in chunks]).exp() for name in chunks[0]}

@@ -1,0 +1,237 @@
+"""Edits: changes to the dense scores of few tokens a position."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nextword.distribution.vocabulary import Vocabulary
+from nextword.functional.chunked.inplace import overwrite_
+from nextword.functional.chunked.weight_gradient import SinglePass
+from nextword.functional.logspace import at_least_float32
+from nextword.functional.stored_entries import Entries
+
+
+class Change(ABC):
+    """How a value meets the score that stands: :class:`Replace` or :class:`Add`."""
+
+    @abstractmethod
+    def scores_of(
+        self,
+        vocabulary: Vocabulary,
+        states: Float[Tensor, "B Q D"],
+        ids: Int[Tensor, "B K"],
+        single_pass: SinglePass | None = None,
+    ) -> Float[Tensor, "B Q K"]:
+        """The values that queries of the output embedding give to few tokens."""
+
+    @abstractmethod
+    def write_(
+        self,
+        scores: Float[Tensor, "N V"],
+        ids: Int[Tensor, "N K"],
+        values: Float[Tensor, "N K"],
+        present: Bool[Tensor, "N K"],
+        single_pass: SinglePass | None = None,
+    ) -> Float[Tensor, "N V"]:
+        """Changes ``scores`` in place, and returns them."""
+
+    @abstractmethod
+    def gather(
+        self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
+    ) -> Float[Tensor, "N K"]:
+        """Values of a step and of the steps before it, as one."""
+
+    @abstractmethod
+    def standing(
+        self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
+    ) -> Float[Tensor, "N K"]:
+        """What the scores would be."""
+
+
+class Replace(Change):
+    """The value takes the score's place ("assign")."""
+
+    def scores_of(
+        self,
+        vocabulary: Vocabulary,
+        states: Float[Tensor, "B Q D"],
+        ids: Int[Tensor, "B K"],
+        single_pass: SinglePass | None = None,
+    ) -> Float[Tensor, "B Q K"]:
+        """Scores as the vocabulary gives them."""
+        return vocabulary.scores_of(states, ids, single_pass)
+
+    def write_(
+        self,
+        scores: Float[Tensor, "N V"],
+        ids: Int[Tensor, "N K"],
+        values: Float[Tensor, "N K"],
+        present: Bool[Tensor, "N K"],
+        single_pass: SinglePass | None = None,
+    ) -> Float[Tensor, "N V"]:
+        """The scores with the values in place of the old ones, which get no gradient."""
+        return overwrite_(scores, ids, values, present, single_pass)
+
+    def gather(
+        self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
+    ) -> Float[Tensor, "N K"]:
+        """The later over the earlier."""
+        return values.scatter(1, columns, new)
+
+    def standing(
+        self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
+    ) -> Float[Tensor, "N K"]:
+        """Values where there are any."""
+        return torch.where(present, values, initial)
+
+
+class Add(Change):
+    """The value is added to the score ("add")."""
+
+    def scores_of(
+        self,
+        vocabulary: Vocabulary,
+        states: Float[Tensor, "B Q D"],
+        ids: Int[Tensor, "B K"],
+        single_pass: SinglePass | None = None,
+    ) -> Float[Tensor, "B Q K"]:
+        """What the queries add to the scores of a zero query; a bias of the vocabulary stands in the score already."""
+        of_zero = vocabulary.scores_of(states.new_zeros(states.shape[0], 1, states.shape[2]), ids, single_pass)
+        # a token that the vocabulary rules out stays out
+        return (vocabulary.scores_of(states, ids, single_pass) - of_zero).masked_fill(of_zero == -torch.inf, 0.0)
+
+    def write_(
+        self,
+        scores: Float[Tensor, "N V"],
+        ids: Int[Tensor, "N K"],
+        values: Float[Tensor, "N K"],
+        present: Bool[Tensor, "N K"],
+        single_pass: SinglePass | None = None,
+    ) -> Float[Tensor, "N V"]:
+        """The scores with the values added."""
+        return scores.scatter_add_(1, ids, values.masked_fill(~present, 0.0).to(scores.dtype))
+
+    def gather(
+        self, values: Float[Tensor, "N K"], columns: Int[Tensor, "N J"], new: Float[Tensor, "N J"]
+    ) -> Float[Tensor, "N K"]:
+        """The sum."""
+        return values.scatter_add(1, columns, new)
+
+    def standing(
+        self, initial: Float[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
+    ) -> Float[Tensor, "N K"]:
+        """The sums."""
+        return initial + values
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Which tokens an edit changed.
+
+    Args:
+        source: Name under which ``sources`` reports their probability.
+        ids: Tokens.
+        present: Which of them were changed.
+    """
+
+    source: str
+    ids: Int[Tensor, "N K"]
+    present: Bool[Tensor, "N K"]
+
+    def holds(self, ids: Int[Tensor, "N J"], vocab_size: int) -> Bool[Tensor, "N J"]:
+        """Whether each of the asked tokens was changed."""
+        marks = torch.zeros(len(self.ids), vocab_size, dtype=torch.int32, device=self.ids.device)
+        return marks.scatter_add(1, self.ids, self.present.int()).gather(1, ids) > 0
+
+
+class Edit(ABC):
+    """A change to the scores of few tokens a position, made on the dense scores as earlier edits left them."""
+
+    @abstractmethod
+    def map(self, change: Callable[[Tensor], Tensor]) -> Edit:
+        """With ``change`` made to every tensor that has a row for each position."""
+
+    @abstractmethod
+    def apply_(
+        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: SinglePass | None = None
+    ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+        """Changes ``scores`` in place; returns them, and which tokens were changed, the latest change last."""
+
+
+@dataclass(frozen=True)
+class OnWords(Edit):
+    """New scores for words known beforehand: those of the context, of the source (partitions, pointers).
+
+    Args:
+        source: Name in ``sources``.
+        words: Distinct words with the value of each as seen from every position, and which of them are changed.
+        change: How the value meets the score.
+    """
+
+    source: str
+    words: Entries
+    change: Change
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> OnWords:
+        """With ``change`` made to the words as seen from each position."""
+        return OnWords(self.source, self.words.map(change), self.change)
+
+    def apply_(
+        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: SinglePass | None = None
+    ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+        """All words at once."""
+        ids, present = self.words.ids[self.words.row], self.words.visible
+        changed = self.change.write_(scores, ids, self.words.scores, present, single_pass)
+        return changed, [Touched(self.source, ids, present)]
+
+
+@dataclass(frozen=True)
+class Rerank(Edit):
+    """The best tokens are scored again by a query of their own, then the best of the outcome by another, and so on.
+
+    Source: Softmax-CPR, reranker partition R. A step takes its candidates from the whole vector as the step before
+    left it. What a step may take was then either rescored or among the first ``sum of sizes`` tokens at the start, so
+    one top-k over the vocabulary serves all steps.
+
+    Args:
+        queries: Query of each step.
+        sizes: Candidates of each step.
+        change: How the new score meets the old one.
+        from_initial: Whether each step takes its candidates from the scores as they were before the first.
+    """
+
+    queries: Float[Tensor, "N J D"]
+    sizes: Sequence[int]
+    change: Change
+    from_initial: bool = False
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Rerank:
+        """With ``change`` made to the queries."""
+        return Rerank(change(self.queries), self.sizes, self.change, self.from_initial)
+
+    def apply_(
+        self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: SinglePass | None = None
+    ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+        """All steps, and one write."""
+        if self.sizes[0] > scores.shape[1]:
+            raise ValueError(
+                f"reranker: must have at most {scores.shape[1]} candidates, the vocabulary ({self.sizes[0]} given)"
+            )
+        initial, ids = scores.detach().topk(min(sum(self.sizes), scores.shape[1]))
+        rescored = at_least_float32(self.change.scores_of(vocabulary, self.queries, ids, single_pass))
+        values, present = torch.zeros_like(initial), torch.zeros_like(ids, dtype=torch.bool)
+        touched = []
+        for step, size in enumerate(self.sizes):
+            standing = initial if self.from_initial else self.change.standing(initial, values.detach(), present)
+            columns = standing.topk(size).indices
+            values = self.change.gather(values, columns, rescored[:, step].gather(1, columns).to(values.dtype))
+            chosen = torch.zeros_like(present).scatter(1, columns, True)
+            present = present | chosen
+            touched.append(Touched(f"reranker {size}", ids, chosen))
+        return self.change.write_(scores, ids, values, present, single_pass), touched

@@ -1,0 +1,77 @@
+"""Settings of an evaluation."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from nextword.config import Seed, Settings
+from nextword.evaluation.samples import PlainText
+from nextword.metrics.parts.intervals import MOST_DRAWS, RESAMPLES
+from nextword.metrics.parts.paired_tests import PERMUTATIONS
+
+ALL = "all"
+"""In the place of metrics: all that the samples have fields for."""
+
+
+class EvaluateConfig(Settings):
+    """Which samples are measured, by what, and how."""
+
+    systems: dict[str, list[str]] = Field(min_length=1)
+    """Samples files of each system by its name, one file a seed."""
+    metrics: list[str | dict[str, Any]] = [ALL]  # noqa: RUF012  (pydantic copies it)
+    """Specs such as "self-bleu:2,3", or settings in full with the name under "metric"; "all" stands for every metric
+    that the samples have fields for and that asks no model."""
+    tokenizer: str | None = None
+    """Path or hub name of the tokenizer whose tokens are counted; none: the samples' own token ids, else words."""
+    special: list[int] = Field(default=[])
+    """Token ids of the samples that are no text (padding, beginning and end), where no tokenizer says which."""
+    fields: dict[str, str] = Field(default={})
+    """Names that the files use for fields of a sample, for instance {"text": "prediction"}."""
+    plain_text: PlainText | None = None
+    """How files of plain text are cut: "lines" (a text a line) or "blocks" (a text between blank lines); none: blocks
+    where a blank line stands between two texts, else lines."""
+    features: str | None = None
+    """Folder in which features of models are kept; none: beside each samples file."""
+    human: bool = True
+    """Whether the first references are scored as if a system had written them."""
+    paired: bool = True
+    """Whether systems are tested against each other, which needs the same prompts in the same order."""
+    wins: list[str] | None = None
+    """Keys that vote in the table of wins; none: the first of each metric, or those it names."""
+    resamples: int = Field(default=RESAMPLES, ge=100, le=MOST_DRAWS)
+    """Draws of the bootstrap; each reads all samples once more, and keeps a number for every measure."""
+    permutations: int = Field(default=PERMUTATIONS, ge=100, le=MOST_DRAWS)
+    """Draws of the permutation test, which cost as much."""
+    seed: Seed = 0
+    """Seed of the bootstrap and of the permutation test."""
+    device: str = "cpu"
+    """Where models that a metric asks are run."""
+    batch_size: int = Field(default=32, ge=1)
+    """Texts that such a model sees at once."""
+
+    @field_validator("systems", mode="before")
+    @classmethod
+    def _one_file(cls, systems: Any) -> Any:
+        if not isinstance(systems, dict):
+            return systems
+        return {name: [files] if isinstance(files, str) else files for name, files in systems.items()}
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _one_metric(cls, metrics: Any) -> Any:
+        return [metrics] if isinstance(metrics, str | dict) else metrics
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        for name, files in self.systems.items():
+            if not files:
+                raise ValueError(f"system '{name}' has no samples file")
+            if not name.strip():
+                raise ValueError("a system needs a name")
+        if self.tokenizer is not None and self.special:
+            raise ValueError("the tokenizer says which tokens are special; give 'tokenizer' or 'special', not both")
+        if "human" in self.systems and self.human:
+            raise ValueError("'human' is the row of the references; give the system another name, or human = false")
+        return self

@@ -1,0 +1,128 @@
+"""Functions that destroy their first argument, dense scores (N, V), so that no second tensor of that size is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nextword.functional.chunked.first_order import first_order
+from nextword.functional.chunked.weight_gradient import SinglePass
+
+
+def softmax_at_(
+    scores: Float[Tensor, "N V"], ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None
+) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
+    """What a softmax needs: the scores of K tokens a row, and the log-sum-exp of the row. Destroys ``scores``.
+
+    The exponentials take the place of the scores. Both results are relative to the row's peak.
+
+    Args:
+        scores: Dense scores, read nowhere else; no row is ``-inf`` throughout. They hold exponentials afterwards.
+        ids: Tokens.
+        single_pass: With one, the gradient takes the place of the exponentials; otherwise the backward pass makes one
+            more (N, V) tensor.
+
+    Returns:
+        Scores of the tokens less the peak; log-sum-exp less the peak; the peak, which counts as a constant: whatever is
+        made of these does not depend on it.
+
+    >>> at_ids, total, peak = softmax_at_(torch.tensor([[100.0, 101.0, 102.0]]), torch.tensor([[2, 0]]))
+    >>> at_ids, total, peak
+    (tensor([[ 0., -2.]]), tensor([0.4076]), tensor([102.]))
+    """
+    if torch.is_grad_enabled() and scores.requires_grad:
+        at_ids, total, peak, _ = _SoftmaxAt.apply(scores, ids, single_pass is not None)  # type: ignore[no-untyped-call]
+        return at_ids, total, peak
+    at_ids, mass, peak = _exponentials_(scores, ids)
+    return at_ids, mass.log(), peak
+
+
+def _exponentials_(scores: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    peak = scores.amax(-1, keepdim=True)
+    at_ids = scores.gather(1, ids) - peak
+    return at_ids, scores.sub_(peak).exp_().sum(-1), peak[:, 0]
+
+
+class _SoftmaxAt(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, ids: Tensor, traversed_once: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        at_ids, mass, peak = _exponentials_(scores, ids)
+        ctx.mark_dirty(scores)
+        ctx.mark_non_differentiable(peak)
+        ctx.set_materialize_grads(False)  # what is left of the scores would get (N, V) zeros
+        ctx.save_for_backward(scores, ids, mass)
+        ctx.traversed_once = traversed_once
+        return at_ids, mass.log(), peak, scores
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, of_ids: Tensor | None, of_total: Tensor | None, *_: None) -> tuple[Tensor, None, None]:
+        exponentials, ids, mass = ctx.saved_tensors
+        share = (torch.zeros_like(mass) if of_total is None else of_total / mass)[:, None]
+        gradient = exponentials.mul_(share) if ctx.traversed_once else exponentials * share
+        return gradient if of_ids is None else gradient.scatter_add_(1, ids, of_ids), None, None
+
+
+def overwrite_(
+    scores: Float[Tensor, "N V"],
+    ids: Int[Tensor, "N K"],
+    values: Float[Tensor, "N K"],
+    present: Bool[Tensor, "N K"],
+    single_pass: SinglePass | None = None,
+) -> Float[Tensor, "N V"]:
+    """Puts ``values`` in place of the scores of ``ids`` wherever ``present``. Changes ``scores``, and returns them.
+
+    The overwritten scores get no gradient.
+
+    Args:
+        scores: Dense scores, read nowhere else.
+        ids: Tokens to overwrite; those present in a row must differ, or agree in value.
+        values: What to write.
+        present: Which columns count.
+        single_pass: With one, the gradient of the result is changed into that of ``scores`` in place; otherwise the
+            backward pass makes one more (N, V) tensor.
+
+    >>> overwrite_(torch.zeros(1, 3), torch.tensor([[2, 0]]), torch.tensor([[5.0, 7.0]]), torch.tensor([[True, False]]))
+    tensor([[0., 0., 5.]])
+    """
+    if ids.shape[1] == 0:
+        return scores
+    values = values.to(scores.dtype)
+    if torch.is_grad_enabled() and (scores.requires_grad or values.requires_grad):
+        traversed_once = single_pass is not None
+        changed: Tensor = _Overwrite.apply(scores, ids, values, present, traversed_once)  # type: ignore[no-untyped-call]
+        return changed
+    return _write_(scores, ids, values, present)
+
+
+def _write_(target: Tensor, ids: Tensor, values: Tensor, present: Tensor) -> Tensor:
+    # Every column of a scatter writes somewhere. Absent ones repeat what the first present one writes; in a row without
+    # any they write what stands there already. So no index depends on how many are present, and a step can be compiled.
+    first = present.int().argmax(1, keepdim=True)
+    place = ids.gather(1, first)
+    value = torch.where(present.any(1, keepdim=True), values.gather(1, first), target.gather(1, place))
+    return target.scatter_(1, torch.where(present, ids, place), torch.where(present, values, value))
+
+
+class _Overwrite(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, ids: Tensor, values: Tensor, present: Tensor, traversed_once: bool) -> Tensor:
+        ctx.mark_dirty(scores)
+        ctx.save_for_backward(ids, present)
+        ctx.traversed_once = traversed_once
+        return _write_(scores, ids, values, present)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        ids, present = ctx.saved_tensors
+        needs_scores, _, needs_values, *_ = ctx.needs_input_grad
+        of_values = gradient.gather(1, ids).masked_fill(~present, 0.0) if needs_values else None
+        of_scores = None
+        if needs_scores:
+            zeros = torch.zeros_like(ids, dtype=gradient.dtype)
+            of_scores = _write_(gradient if ctx.traversed_once else gradient.clone(), ids, zeros, present)
+        return of_scores, None, of_values, None, None

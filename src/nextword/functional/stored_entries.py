@@ -1,0 +1,148 @@
+"""Stored tokens with a score each: the entries of a cache, a pointer or a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nextword.functional.chunked.inplace import overwrite_
+from nextword.functional.distinct_words import Words
+from nextword.functional.logspace import log_add_exp, masked_logsumexp
+
+_FEW_IDS = 8
+"""Up to so many ids a position, comparing them with the stored ones is cheaper than laying the entries over V."""
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """What can be made into entries for N positions: entries themselves, or what their scores are made of."""
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Stored:
+        """With ``change`` made to every tensor that has a row for each position."""
+        ...
+
+    def shared(self) -> Sequence[Tensor]:
+        """What may have a gradient and is the same for all positions."""
+        ...
+
+    def scored(self) -> Entries:
+        """The entries."""
+        ...
+
+
+@dataclass(frozen=True)
+class Entries:
+    """For each of N positions, scores of the S entries stored for its sequence; several entries may hold one token.
+
+    Args:
+        ids: Token that each entry stands for, per sequence. An id outside the vocabulary stands for no token: its entry
+            counts in :meth:`log_mass` only.
+        row: Which sequence each position belongs to.
+        scores: Log of the (unnormalised) mass of each entry as seen from each position.
+        visible: Which entries each position may see; the others count nowhere.
+        first_place: Place in its sequence, or in the source, of the token that the first entry stands for; the others
+            follow it.
+        stored: Which entries stand for a token of their sequence, whether a position sees it yet or not; the others are
+            padding. None: all.
+    """
+
+    ids: Int[Tensor, "B S"]
+    row: Int[Tensor, "N"]
+    scores: Float[Tensor, "N S"]
+    visible: Bool[Tensor, "N S"]
+    first_place: int = 0
+    stored: Bool[Tensor, "B S"] | None = None
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Entries:
+        """With ``change`` made to every tensor that has a row for each position."""
+        return replace(self, row=change(self.row), scores=change(self.scores), visible=change(self.visible))
+
+    def shared(self) -> Sequence[Tensor]:
+        """Nothing: every position has scores of its own."""
+        return ()
+
+    def scored(self) -> Entries:
+        """These entries."""
+        return self
+
+    def any_visible(self) -> Bool[Tensor, "N"]:
+        """Whether a position sees any entry at all."""
+        return self.visible.any(-1)
+
+    def peak(self) -> Float[Tensor, "N"]:
+        """Largest visible score, without gradient; ``-inf`` where no entry is visible."""
+        if self.scores.shape[-1] == 0:
+            return self.scores.new_full((len(self.scores),), -torch.inf)
+        return self.scores.detach().masked_fill(~self.visible, -torch.inf).amax(-1)
+
+    def relative(self) -> tuple[Entries, Float[Tensor, "N"]]:
+        """The same entries relative to the largest of each position, and that largest score.
+
+        Their masses are small numbers; the difference of two large ones would lose digits.
+        """
+        peak = self.peak()
+        peak = peak.masked_fill(peak == -torch.inf, 0.0)  # nothing visible
+        return self.lowered(peak), peak
+
+    def lowered(self, by: Float[Tensor, "N"]) -> Entries:
+        """The same entries with ``by`` taken from every score of a position."""
+        return replace(self, scores=self.scores - by[:, None])
+
+    def log_mass(self) -> Float[Tensor, "N"]:
+        """Log of the summed mass of all visible entries; ``-inf`` where there is none."""
+        return masked_logsumexp(self.scores, self.visible)
+
+    def by_place(self) -> Float[Tensor, "N S"]:
+        """Log-mass of the entry at each place of the sequence; ``-inf`` where there is none or it is not visible."""
+        scores = self.scores.masked_fill(~self.visible, -torch.inf)
+        return torch.nn.functional.pad(scores, (self.first_place, 0), value=-torch.inf)
+
+    def log_mass_of(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
+        """Log of the summed mass of the visible entries that hold each of K tokens; ``-inf`` where none does."""
+        if ids.shape[1] > _FEW_IDS:
+            return self.scatter(vocab_size).gather(1, ids)
+        stored = self.ids[self.row]
+        columns = [masked_logsumexp(self.scores, self.visible & (stored == token[:, None])) for token in ids.unbind(1)]
+        return torch.stack(columns, 1) if columns else self.scores.new_empty(ids.shape)
+
+    def add_to_(self, log_mass: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+        """``log(exp(log_mass) + mass)`` of every token, with the mass of the visible entries that hold it.
+
+        Only the words that entries hold are touched: no pass over the vocabulary. Destroys ``log_mass``, in whose place
+        the result is written unless autograd may have kept its values.
+        """
+        vocab_size = log_mass.shape[1]
+        in_vocabulary = (self.ids >= 0) & (self.ids < vocab_size)
+        words = Words.of(self.ids, in_vocabulary)
+        column, counted = words.column[self.row], self.visible & in_vocabulary[self.row]
+        added = self._column_log_mass(column, counted, words.ids.shape[1]).to(log_mass.dtype)
+        ids = words.ids[self.row]
+        values = log_add_exp(log_mass.gather(1, ids), added)
+        target = log_mass.clone() if torch.is_grad_enabled() else log_mass
+        return overwrite_(target, ids, values, added != -torch.inf)
+
+    def _column_log_mass(
+        self, index: Int[Tensor, "N S"], counted: Bool[Tensor, "N S"], columns: int
+    ) -> Float[Tensor, "N columns"]:
+        """Log of the summed mass per column; relative to each column's own largest entry, so nothing underflows."""
+        scores = self.scores.masked_fill(~counted, -torch.inf)
+        peak = scores.new_full((len(scores), columns), -torch.inf)
+        peak = peak.scatter_reduce(1, index, scores.detach(), "amax")
+        relative = (scores - peak.gather(1, index)).masked_fill(~counted, -torch.inf)
+        total = torch.zeros_like(peak).scatter_add(1, index, relative.exp())
+        held = peak != -torch.inf
+        return torch.where(held, peak + total.masked_fill(~held, 1.0).log(), peak)
+
+    def scatter(self, vocab_size: int) -> Float[Tensor, "N V"]:
+        """Log of the summed mass per token of the vocabulary; ``-inf`` where no visible entry holds it.
+
+        The sum is taken relative to each token's own largest entry, so nothing underflows to zero.
+        """
+        stored = self.ids[self.row]
+        counted = self.visible & (stored >= 0) & (stored < vocab_size)
+        return self._column_log_mass(stored.clamp(0, vocab_size - 1), counted, vocab_size)

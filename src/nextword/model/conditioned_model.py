@@ -1,0 +1,165 @@
+"""What a wrapped model has for an auxiliary text: an encoder that reads it, and a conditioner that brings it in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from nextword.conditioning import conditioner_spec, parse_conditioner
+from nextword.conditioning import registry as conditioners
+from nextword.conditioning.parts.auxiliary_encoder import fingerprint, longest_text, new_encoder
+from nextword.heads import Dimensions
+from nextword.model.forward.argument_checks import expect_ids
+from nextword.model.forward.known_ids import expect_known_ids
+from nextword.model.forward.padded_sides import valid_places
+from nextword.model.forward.pass_inputs import NO_CONDITIONER
+from nextword.size_check import built
+
+
+class Conditioned:
+    """The part of a wrapped model that knows of auxiliary texts.
+
+    To be mixed into a model with ``backbone`` and ``config``, before ``nn.Module``.
+    """
+
+    backbone: Any
+    config: Any
+    auxiliary_encoder: Any
+    """The encoder of the auxiliary texts; None without a conditioner. Frozen unless the conditioner trains all."""
+    conditioner: Any
+    """What brings its states into the decoder; None for a model that follows no auxiliary text."""
+
+    def _new_conditioner(self, encoder: PreTrainedModel | None, dimensions: Dimensions) -> None:
+        """Encoder and conditioner as the configuration says; None of either where it names no conditioner."""
+        self.auxiliary_encoder = self.conditioner = None
+        if self.config.conditioner is None:
+            return
+        expect_no_encoder_of_its_own(self.config)
+        config = parse_conditioner(self.config.conditioner)
+        decoder = self.config.text_config.get_text_config(decoder=True)
+        if encoder is None:
+            encoder = new_encoder(self.config.auxiliary_encoder["config"])
+            encoder.config._name_or_path = self.config.auxiliary_encoder["name"]
+        self.auxiliary_encoder = encoder
+        kind, heads = conditioners.get(config.conditioner), decoder.num_attention_heads
+        name = f"conditioner '{conditioner_spec(config)}'"
+        self.conditioner = built(lambda: kind(config, dimensions, heads), name)
+        self.conditioner.place_in(self.backbone)
+
+    @property
+    def _encoder_is_frozen(self) -> bool:
+        return self.conditioner is not None and self.conditioner.config.trains != "all"
+
+    def train(self, mode: bool = True) -> Any:
+        """As in every module, but a frozen auxiliary encoder stays in evaluation, so that a text has one encoding."""
+        super().train(mode)  # type: ignore[misc]
+        if self._encoder_is_frozen:
+            self.auxiliary_encoder.eval()
+        return self
+
+    def encode(
+        self, aux_input_ids: Int[Tensor, "B A"], aux_attention_mask: Tensor | None = None
+    ) -> Float[Tensor, "B A E"]:
+        """States of auxiliary texts, to be given as ``aux_states`` as often as they are needed.
+
+        Args:
+            aux_input_ids: Tokens of the auxiliary encoder.
+            aux_attention_mask: 1 for tokens, 0 for padding.
+
+        Raises:
+            ValueError: No conditioner, ids outside the encoder's vocabulary, or more of them than it has positions for.
+        """
+        if self.conditioner is None:
+            raise ValueError(f"aux_input_ids: {NO_CONDITIONER}")
+        encoder = self.auxiliary_encoder
+        aux_input_ids = expect_ids("aux_input_ids", aux_input_ids, vectors="aux_states")
+        if aux_input_ids.numel() == 0:
+            raise ValueError(
+                f"aux_input_ids: must be (batch, places), none of them 0 (shape {tuple(aux_input_ids.shape)} given)"
+            )
+        expect_known_ids("aux_input_ids", aux_input_ids, encoder.get_input_embeddings().weight.shape[0])
+        limit = longest_text(encoder)
+        if limit is not None and aux_input_ids.shape[1] > limit:
+            raise ValueError(
+                f"auxiliary text: {aux_input_ids.shape[1]} tokens are more than the {limit} that its encoder has "
+                "positions for; cut it off (nw.AuxiliaryTokenizer has a max_length)"
+            )
+        mask = torch.ones_like(aux_input_ids) if aux_attention_mask is None else aux_attention_mask
+        valid_places("aux_attention_mask", mask, aux_input_ids)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self._encoder_is_frozen):
+            states: Tensor = encoder(input_ids=aux_input_ids, attention_mask=mask).last_hidden_state
+        return states
+
+    def blank_auxiliary(self, rows: int) -> dict[str, Tensor]:
+        """Inputs of auxiliary texts of which nothing is known; empty without conditioner."""
+        if self.conditioner is None:
+            return {}
+        weight = next(self.conditioner.parameters())
+        states = weight.new_zeros(rows, 1, self.auxiliary_encoder.config.hidden_size)
+        places = torch.zeros(rows, 1, dtype=torch.long, device=weight.device)
+        return {"aux_states": states, "source_ids": places, "source_places": places}
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """As in transformers; gradients reach what the conditioner trains, as when it was attached."""
+        loaded = super().from_pretrained(*args, **kwargs)  # type: ignore[misc]
+        choose_trained(loaded[0] if isinstance(loaded, tuple) else loaded)
+        return loaded
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """As in transformers, with what tells the auxiliary encoder from others."""
+        if self.conditioner is not None and not self._encoder_is_frozen:
+            told = self.config.auxiliary_encoder | {"fingerprint": fingerprint(self.auxiliary_encoder)}
+            self.config.auxiliary_encoder = told
+        super().save_pretrained(*args, **kwargs)  # type: ignore[misc]
+
+
+def expect_no_encoder_of_its_own(config: Any) -> None:
+    """Raises ValueError where a conditioner is put on an encoder-decoder model."""
+    if config.is_encoder_decoder:
+        raise ValueError(
+            "conditioner: it brings an auxiliary text to a decoder-only model; an encoder-decoder model reads one with "
+            "its own encoder"
+        )
+
+
+@torch.no_grad()
+def choose_trained(model: Any) -> None:
+    """Lets gradients reach what the conditioner's ``trains`` names, and nothing else; without conditioner all is left.
+
+    Args:
+        model: A :class:`~nextword.model.modeling.NextWordModel`.
+    """
+    conditioner = model.conditioner
+    if conditioner is None:
+        return
+    config, backbone = conditioner.config, model.backbone
+    chosen: list[nn.Parameter] = [*conditioner.parameters(), *model.next_word_head.parameters()]
+    if config.unties:
+        chosen += model.get_output_embeddings().parameters()
+    if config.trains == "downstream":
+        chosen += conditioner.downstream(backbone)
+    if config.trains in ("decoder", "all"):
+        chosen += backbone.parameters()
+    if config.trains == "all":
+        chosen += model.auxiliary_encoder.parameters()
+    wanted = {id(parameter) for parameter in chosen}
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            parameter.requires_grad_(id(parameter) in wanted)
+
+
+def untie(backbone: PreTrainedModel) -> None:
+    """Gives a model an output layer of its own, equal to the one that was tied to its input embedding."""
+    layer: Any = backbone.get_output_embeddings()
+    embedding: Any = backbone.get_input_embeddings()
+    if layer.weight is not embedding.weight:
+        return
+    layer.weight = nn.Parameter(layer.weight.detach().clone(), layer.weight.requires_grad)
+    for config in (backbone.config, backbone.config.get_text_config(decoder=True)):
+        config.tie_word_embeddings = False
+    backbone.all_tied_weights_keys = backbone.get_expanded_tied_weights_keys(all_submodels=False)

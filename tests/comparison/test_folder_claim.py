@@ -1,0 +1,54 @@
+"""What may differ between a comparison and the folder that it goes on in, and what may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nextword.comparison.comparison_settings import plain
+from nextword.comparison.folder_claim import differences, read_claim
+from nextword.comparison.method import Method
+
+SOFTMAX = plain(Method(head="softmax"))
+CLAIM: dict[str, Any] = {
+    "nextword": "0.1",
+    "task": "lm",
+    "task_settings": {"batch_size": 8, "start": {"n_layer": 2}},
+    "methods": {"softmax": SOFTMAX},
+    "seeds": {"0": 0},
+}
+
+
+def test_methods_seeds_and_the_librarys_version_may_differ() -> None:
+    more = {"methods": CLAIM["methods"] | {"mos:2": plain(Method(head="mos:2"))}, "seeds": {"0": 0, "1": 1}}
+    assert differences(CLAIM, CLAIM | more | {"nextword": "0.2"}) == []
+
+
+def test_what_was_there_may_not_go_or_change() -> None:
+    changed = {"methods": {"softmax": SOFTMAX | {"objective": "face", "training": {"steps": 2}}}, "seeds": {"1": 1}}
+    assert differences(CLAIM, CLAIM | changed) == [
+        'methods.softmax.objective: "mle" there, "face" asked for',
+        "methods.softmax.training.steps: nothing there, 2 asked for",
+        "seeds.0: 0 there, nothing asked for",
+    ]
+
+
+def test_a_setting_in_a_table_is_named_in_full_and_may_be_free() -> None:
+    other = CLAIM | {"task_settings": {"batch_size": 4, "start": {"n_layer": 3}}}
+    free = frozenset({"task_settings.batch_size"})
+    assert differences(CLAIM, other, free) == ["task_settings.start.n_layer: 2 there, 3 asked for"]
+
+
+def test_settings_that_came_later_are_those_of_then() -> None:
+    """A folder of a version whose methods had fewer settings."""
+    before = {"methods": {"softmax": {"head": "softmax", "objective": "mle"}}}
+    assert differences(CLAIM | before, CLAIM) == []
+
+
+@pytest.mark.parametrize(("content", "message"), [("{", "cannot be read"), ("[1]", "not what a comparison writes")])
+def test_a_file_that_is_no_claim(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "compare.json").write_text(content)
+    with pytest.raises(ValueError, match=rf"{message}.*choose another folder \(--out\) or delete this one"):
+        read_claim(tmp_path / "compare.json")

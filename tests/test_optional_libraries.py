@@ -1,0 +1,93 @@
+"""What is said where an optional library is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nextword import optional_libraries as extras
+from nextword import pretrained
+from nextword.evaluation.metric_choice import not_installed
+from nextword.metrics import Metric
+
+ROOT = Path(__file__).parents[1]
+
+
+class Costly(Metric):
+    packages = ("no_such_package", "json", "no_such_package.inside")
+
+
+def test_missing_modules() -> None:
+    assert extras.missing(["json", "no_such_package", "no_such_package.inside"]) == [
+        "no_such_package",
+        "no_such_package.inside",
+    ]
+
+
+def test_a_metric_says_how_to_install_what_it_lacks() -> None:
+    expected = "needs no_such_package, no_such_package.inside, not installed here (pip install 'nextword[metrics]')"
+    assert not_installed(Costly) == expected
+
+
+def test_no_message_names_a_file_that_a_wheel_has_not() -> None:
+    """And every extra that is named exists."""
+    declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    named = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert "constraints.txt" not in text, path
+        named |= {part.split(")")[0].strip("'\"") for part in text.split("extras.install(")[1:]}
+    assert named == {"metrics", "lora", "encoder", "sentencepiece"}
+    assert all(f"\n{name} = [" in declared for name in named)
+
+
+def t5_folder(folder: Path) -> str:
+    """A tokenizer as published by T5: ``spiece.model`` and no ``tokenizer.json``."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    corpus = folder / "corpus.txt"
+    corpus.write_text("\n".join(f"the king and the queen talked to man {number}" for number in range(200)))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(corpus), model_prefix=str(folder / "spiece"), vocab_size=50, pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
+        minloglevel=2,
+    )  # fmt: skip
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}')
+    return str(folder)
+
+
+def test_sentencepiece_models_are_read(tmp_path: Path) -> None:
+    pytest.importorskip("google.protobuf")
+    tokenizer = pretrained.load_tokenizer(t5_folder(tmp_path), "task.tokenizer")
+    assert tokenizer.decode(tokenizer("the king").input_ids, skip_special_tokens=True) == "the king"
+
+
+def test_what_reads_sentencepiece_models_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers falls back to tiktoken, and asks for that."""
+
+    def refuse(name: str) -> Any:
+        raise ValueError("`tiktoken` is required to read a `tiktoken` file. Install it with `pip install tiktoken`.")
+
+    if importlib.util.find_spec("google") is None:
+        folder = t5_folder(tmp_path)
+    else:
+        import transformers
+
+        folder = str(tmp_path)
+        monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", refuse)
+        monkeypatch.setattr(extras, "missing", lambda modules: ["google.protobuf"])
+    said = r"^task\.tokenizer: cannot load .*: a SentencePiece model is read with protobuf, not installed here "
+    with pytest.raises(ValueError, match=said + r"\(pip install 'nextword\[sentencepiece\]'\)$"):
+        pretrained.load_tokenizer(folder, "task.tokenizer")
+
+
+def test_the_packaged_encoder_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrained, "packaged_encoder", lambda: "packaged")
+    assert pretrained.encoder_location("MiniLM", "encoder") == "packaged"
+    assert pretrained.encoder_location("bert-base-uncased", "encoder") == "bert-base-uncased"
+    monkeypatch.setattr(pretrained, "packaged_encoder", lambda: None)
+    with pytest.raises(
+        ValueError, match=r"^encoder: 'minilm' comes as a package, not installed here \(pip install 'ne"
+    ):
+        pretrained.encoder_location("minilm", "encoder")
