@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -162,6 +163,22 @@ def crowded_tests(tests: Path) -> Iterator[str]:
             yield f"{folder.relative_to(tests)}: {count} test files"
 
 
+FOREIGN_FILES = {
+    "torch/autograd/graph.py", "torch/utils/checkpoint.py",  # of torch
+    "eval_script.py", "NLI.py",  # of published systems
+}  # fmt: skip
+NAMED_FILE = re.compile(r"`([\w./]+\.py)`")
+
+
+def misnamed_files(texts: Iterable[Path], files: Iterable[Path]) -> Iterator[str]:
+    """Files that a text names in backquotes, by the end of their path, and that are not there."""
+    there = [f"/{path.as_posix()}" for path in files]
+    for text in texts:
+        for name in NAMED_FILE.findall(text.read_text(encoding="utf-8")):
+            if name not in FOREIGN_FILES and not any(path.endswith(f"/{name}") for path in there):
+                yield f"{text.name}: {name}"
+
+
 def test_folders_are_short() -> None:
     assert not list(crowded(SOURCE))
 
@@ -271,3 +288,14 @@ def test_planted_seventeenth_test_file_is_found(tmp_path: Path) -> None:
     assert not list(crowded_tests(tmp_path))
     plant(tmp_path, ["heads/test_more.py"])
     assert list(crowded_tests(tmp_path)) == ["heads: 17 test files"]
+
+
+def test_files_that_are_named_are_there() -> None:
+    """Rooms tell in which order their files act: a file that is renamed is renamed there too."""
+    texts = [*SOURCE.rglob("*.py"), ROOT / "docs" / "design.md", ROOT / "docs" / "papers.md", ROOT / "README.md"]
+    assert not list(misnamed_files(texts, [*SOURCE.rglob("*.py"), *TESTS.rglob("*.py")]))
+
+
+def test_planted_name_of_no_file_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("`heads/softmax.py` and ``gate.py``, not `torch/autograd/graph.py`")
+    assert list(misnamed_files([tmp_path / "a.md"], [Path("src/heads/softmax.py")])) == ["a.md: gate.py"]

@@ -1,10 +1,14 @@
 """Models of transformers with a head of ours.
 
-- ``attach``, ``loading``, ``config``, ``registration``: how one is made, saved and found by transformers.
-- ``modeling``: its classes, and the line of a pass from the arguments to the loss; ``forward/`` has the steps.
-- ``delegation``, ``conditioned``, ``adapted``: what the backbone answers, an auxiliary text needs, peft takes along.
-- ``generation``, ``redraw``, ``unconstrained``: what ``generate`` hands on, and how it may be asked.
-- ``sequence_update``: the batch that a ``+seq`` update learns from.
+- ``attach.py``, ``loading.py``, ``configuration.py``, ``registration.py``: how one is made, saved and found by
+  transformers.
+- ``modeling.py``: its classes, and the line of a pass from the arguments to the loss; ``forward/`` has the steps.
+- ``delegation.py``: what the backbone answers. ``conditioned_model.py``: what an auxiliary text needs.
+  ``peft_adapters.py``: what an adapter of peft takes along.
+- ``generation.py``, ``redraw.py``: what ``generate`` hands on. ``unconstrained_generation.py``: generation without the
+  constraints of a pretrained model's own settings.
+- ``training_modes.py``: parts in training and parts in evaluation, as their owner set them.
+- ``sequence_update.py``: the batch that a ``+seq`` update learns from.
 
 Nothing is imported here: ``import nextword`` passes through on its way to :mod:`nextword.model.registration`.
 """

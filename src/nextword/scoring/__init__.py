@@ -2,11 +2,11 @@
 
 In the order in which they act:
 
-- ``prompt_encoding``, ``text_tokens``: prompts, answers and whole texts as token ids, with the bytes of each token;
-- ``minibatches``: slices of a list, each told to whoever watches the progress;
-- ``ask``: the distribution after each prompt;
-- ``windows``, ``long_text``: a text longer than a model can see, every token scored exactly once;
-- ``token_pairs``: targets, each after its context or source.
+- ``prompt_encoding.py``, ``text_tokens.py``: prompts, answers and whole texts as token ids, with the bytes of each;
+- ``minibatches.py``: slices of a list, each told to whoever watches the progress;
+- ``prompt_distributions.py``: the distribution after each prompt;
+- ``windows.py``, ``long_text.py``: a text longer than a model can see, every token scored exactly once;
+- ``token_pairs.py``: targets, each after its context or source.
 
 All of them expect a model as in evaluation, without gradient: ``nextword.model.training_modes.measuring``.
 """
