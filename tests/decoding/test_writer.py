@@ -7,7 +7,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditional
 import nextword as nw
 from nextword.decoding.strategies import Decoding
 from nextword.decoding.writer import Writer
-from nextword.scoring.token_pairs import TokenPair
+from nextword.scoring.target_likelihood import TokenPair
 
 END = 11
 PAIRS = [TokenPair([3, 4], [], 0), TokenPair([8], [], 0), TokenPair([3, 5, 7], [], 0)]

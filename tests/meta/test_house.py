@@ -23,7 +23,7 @@ WIDE_SIGNATURES = {"forward", "prepare_inputs_for_generation"}
 # A room may import from itself and from the rooms on the lines above its own; "" is the package with its public names.
 ORDER = (
     {"optional_libraries", "plugins"},
-    {"size_check", "registry", "functional", "records", "pretrained"},
+    {"model_size_check", "registry", "functional", "records", "pretrained"},
     {"config", "distribution", "overrides", "report"},
     {"corpora", "specs"},
     {"frequency"},

@@ -20,9 +20,9 @@ from tests.helpers.families import tiny
 ROOM = Path(modeling.__file__).parent
 LEADING = "modeling"
 IDS = torch.randint(3, 20, (2, 9), generator=torch.Generator().manual_seed(0))
-SIDES = ["argument_checks", "pass_inputs", "past", "padded_sides", "known_ids"]
+SIDES = ["argument_checks", "pass_inputs", "past", "padding_and_targets", "vocabulary_check"]
 RUN = ["auxiliary_side", "backbone_pass", "head_inputs"]
-UPDATE = ["sequence_update"]
+UPDATE = ["sequence_level_batch"]
 
 
 def steps(call: Callable[[], Any]) -> list[tuple[str, str]]:

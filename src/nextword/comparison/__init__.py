@@ -3,7 +3,7 @@
 In the order in which they act, called by ``all_methods.py``:
 
 1. ``recipe.py`` reads a recipe into a ``comparison_settings.py``, whose methods are each a ``method.py``.
-2. ``folder.py``: where everything lies; ``folder_claim.py``: whether the folder belongs to this very comparison.
+2. ``folder.py``: where everything lies; ``same_comparison.py``: whether the folder belongs to this very comparison.
 3. ``preflight.py`` attaches every method once, so that a mistake costs seconds; ``corpus_counts.py`` counts the
    training text where a head or a measure goes by it.
 4. ``common_start.py``: the checkpoint that every method begins from, loaded or trained first.

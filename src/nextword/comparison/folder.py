@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import nextword
 from nextword.comparison.comparison_settings import CompareConfig, plain
-from nextword.comparison.folder_claim import CLAIM, differences, read_claim
 from nextword.comparison.method import Method, slug
+from nextword.comparison.same_comparison import CLAIM, differences, read_claim
 from nextword.records import LOCK_FILES, Results, RunRecord, write_atomically
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.resume import weights_problem

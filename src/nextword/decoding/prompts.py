@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from nextword.decoding.writing_settings import ContinuationConfig
-from nextword.scoring.token_pairs import TokenPair
+from nextword.scoring.target_likelihood import TokenPair
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from nextword.decoding.writer import Writer
 from nextword.model.training_modes import measuring
 from nextword.records import write_atomically
 from nextword.scoring.minibatches import Progress, progress_within
-from nextword.scoring.token_pairs import target_log_probs
+from nextword.scoring.target_likelihood import target_log_probs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

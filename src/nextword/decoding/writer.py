@@ -11,7 +11,7 @@ from nextword.decoding.strategies import Decoding
 from nextword.functional.padding import padded
 from nextword.model.unconstrained_generation import unconstrained_generation
 from nextword.scoring.minibatches import Progress, batches
-from nextword.scoring.token_pairs import Inputs, TokenPair, fill_id, no_inputs
+from nextword.scoring.target_likelihood import Inputs, TokenPair, fill_id, no_inputs
 
 
 @dataclass(frozen=True)

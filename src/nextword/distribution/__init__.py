@@ -3,9 +3,9 @@
 from nextword.distribution.class_draw import ClassDraw
 from nextword.distribution.factorized import Factorized
 from nextword.distribution.interpolated import Interpolated
+from nextword.distribution.memory_distribution import OnMemory
 from nextword.distribution.mixture import Mixture
 from nextword.distribution.next_token import NextToken
-from nextword.distribution.on_memory import OnMemory
 from nextword.distribution.score_edits import Add, Change, Edit, OnWords, Replace, Rerank
 from nextword.distribution.scores import Scores
 from nextword.distribution.shifted_scores import Shifted

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from nextword.distribution.attribution import Attribution
 from nextword.functional.chunked.budget import row_chunks, sum_chunks
+from nextword.functional.chunked.chunked_loss import sum_with_gradient
 from nextword.functional.chunked.recompute import concatenate_chunks
-from nextword.functional.chunked.sum_with_gradient import sum_with_gradient
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import logsumexp_finite
 from nextword.functional.truncate import expect_truncation, truncated

@@ -8,7 +8,7 @@
 - ``generation.py``, ``redraw.py``: what ``generate`` hands on. ``unconstrained_generation.py``: generation without the
   constraints of a pretrained model's own settings.
 - ``training_modes.py``: parts in training and parts in evaluation, as their owner set them.
-- ``sequence_update.py``: the batch that a ``+seq`` update learns from.
+- ``sequence_level_batch.py``: the batch that a ``+seq`` update learns from.
 
 Nothing is imported here: ``import nextword`` passes through on its way to :mod:`nextword.model.registration`.
 """

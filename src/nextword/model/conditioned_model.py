@@ -14,10 +14,10 @@ from nextword.conditioning import registry as conditioners
 from nextword.conditioning.parts.auxiliary_encoder import fingerprint, longest_text, new_encoder
 from nextword.heads import Dimensions
 from nextword.model.forward.argument_checks import expect_ids
-from nextword.model.forward.known_ids import expect_known_ids
-from nextword.model.forward.padded_sides import valid_places
+from nextword.model.forward.padding_and_targets import valid_places
 from nextword.model.forward.pass_inputs import NO_CONDITIONER
-from nextword.size_check import built
+from nextword.model.forward.vocabulary_check import expect_known_ids
+from nextword.model_size_check import built
 
 
 class Conditioned:

@@ -14,9 +14,9 @@ from nextword.heads import head_spec
 from nextword.memory.kv_cache import attach_history, decoder_cache, history_of, kv_length
 from nextword.model.forward.argument_checks import expect_ids, expect_not_empty, expect_one_text
 from nextword.model.forward.backbone_pass import too_long
-from nextword.model.forward.known_ids import expect_known_ids
-from nextword.model.forward.padded_sides import step_mask
+from nextword.model.forward.padding_and_targets import step_mask
 from nextword.model.forward.pass_inputs import AUXILIARY_ARGUMENTS
+from nextword.model.forward.vocabulary_check import expect_known_ids
 from nextword.model.redraw import RedrawProcessor
 
 logger = logging.getLogger(__name__)

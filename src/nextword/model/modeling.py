@@ -25,15 +25,15 @@ from nextword.model.forward.argument_checks import check_arguments, expect_chose
 from nextword.model.forward.auxiliary_side import auxiliary_side
 from nextword.model.forward.backbone_pass import BackbonePass, run_backbone
 from nextword.model.forward.head_inputs import HeadInputs, head_inputs
-from nextword.model.forward.known_ids import expect_vocabulary
 from nextword.model.forward.output_layer import OutputLayer, prove_output_layer
-from nextword.model.forward.padded_sides import Sides, sides_of
+from nextword.model.forward.padding_and_targets import Sides, sides_of
 from nextword.model.forward.pass_inputs import inputs_of
 from nextword.model.forward.past import past_of
+from nextword.model.forward.vocabulary_check import expect_vocabulary
 from nextword.model.generation import HeadGeneration
 from nextword.model.loading import Loading
 from nextword.model.peft_adapters import Adapted
-from nextword.model.sequence_update import expect_room, prefixes_of, write_greedily
+from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_greedily
 from nextword.model.training_modes import as_in_evaluation
 from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives

@@ -16,7 +16,7 @@ from nextword.heads.head import Head
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry
 from nextword.objectives.parts.balancing import COUNTED, PENALTIES, WEIGHTS, Answers, Confidence, occurrences
 from nextword.objectives.parts.loss import Loss
-from nextword.objectives.parts.processes import summed_over_processes
+from nextword.objectives.parts.process_sums import summed_over_processes
 
 _VARIANTS = {f"{counts[0]}p{weight[1]}": (counts, weight) for counts in COUNTED for weight in WEIGHTS}
 

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from nextword.context import Context
 from nextword.functional.chunked.budget import row_chunks
-from nextword.functional.chunked.sum_with_gradient import sum_with_gradient
+from nextword.functional.chunked.chunked_loss import sum_with_gradient
 from nextword.functional.logspace import at_least_float32
 from nextword.functional.stored_entries import Entries
 from nextword.heads import head_spec
 from nextword.heads.head import Head, RemembersTokens
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry
+from nextword.objectives.parts.embedding_nearness import Nearness, visible_first
 from nextword.objectives.parts.loss import Loss
-from nextword.objectives.parts.nearness import Nearness, visible_first
 from nextword.objectives.parts.ranking import REDUCTIONS, SUMS_OF_POSITIONS, RankedMemory
 
 _FORMS: dict[str, dict[str, str]] = {

@@ -12,7 +12,7 @@ from nextword.context import Context
 from nextword.heads import Dimensions
 from nextword.heads.head import Head
 from nextword.objectives.parts.loss import Loss
-from nextword.objectives.sequence import SequenceConfig, SequenceUpdates
+from nextword.objectives.sequence_level_unlikelihood import SequenceConfig, SequenceUpdates
 from nextword.registry import Registry
 from nextword.specs import SpecSettings
 

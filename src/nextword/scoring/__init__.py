@@ -6,7 +6,7 @@ In the order in which they act:
 - ``minibatches.py``: slices of a list, each told to whoever watches the progress;
 - ``prompt_distributions.py``: the distribution after each prompt;
 - ``windows.py``, ``long_text.py``: a text longer than a model can see, every token scored exactly once;
-- ``token_pairs.py``: targets, each after its context or source.
+- ``target_likelihood.py``: targets, each after its context or source.
 
 All of them expect a model as in evaluation, without gradient: ``nextword.model.training_modes.measuring``.
 """

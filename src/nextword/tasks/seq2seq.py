@@ -25,7 +25,7 @@ from nextword.metrics.copying import frequent_words
 from nextword.model.training_modes import measuring
 from nextword.records import Evaluation
 from nextword.scoring.minibatches import Progress, progress_within
-from nextword.scoring.token_pairs import TokenPair, likelihood_sum, target_log_probs
+from nextword.scoring.target_likelihood import TokenPair, likelihood_sum, target_log_probs
 from nextword.tasks.parts.architecture import ENCODER_DECODER, expect_positions
 from nextword.tasks.parts.bpe import named_or_trained
 from nextword.tasks.parts.cache_tuning import tune_cache

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from nextword.functional.chunked.chunked_loss import sum_with_gradient
 from nextword.functional.chunked.deferred import defer_gradient
-from nextword.functional.chunked.sum_with_gradient import sum_with_gradient
 from nextword.functional.chunked.weight_gradient import GradientCollector, SinglePass
 from nextword.functional.products.dense import dense_products
 

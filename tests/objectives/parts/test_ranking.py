@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nextword.objectives import objective_spec, parse_objective
-from nextword.objectives.parts.nearness import Nearness, visible_first
+from nextword.objectives.parts.embedding_nearness import Nearness, visible_first
 from nextword.objectives.parts.ranking import REDUCTIONS, RankedMemory
 
 N, S = 40, 60

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.functional.chunked.first_order import first_order
+from nextword.functional.chunked.no_second_derivative import first_order
 from nextword.functional.chunked.weight_gradient import SinglePass
 
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.functional.chunked.first_order import first_order
+from nextword.functional.chunked.no_second_derivative import first_order
 from nextword.functional.chunked.weight_gradient import Factors, GradientCollector, SinglePass
 from nextword.functional.products.picked_rows import picked_at_once
 

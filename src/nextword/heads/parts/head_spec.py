@@ -8,7 +8,7 @@ from typing import Any
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.head_modifiers import modifiers
-from nextword.size_check import built
+from nextword.model_size_check import built
 from nextword.specs import Grammar
 
 grammar = Grammar(registry, HeadConfig, "softmax", modifiers)

@@ -3,8 +3,8 @@
 - ``argument_checks.py``: every argument by itself; ids as int64.
 - ``pass_inputs.py``: the arguments split by whom they concern (``PassInputs``).
 - ``past.py``: what earlier passes left, the KV cache and the head's history (``Past``).
-- ``padded_sides.py``: what is padding, which positions count, what is to be predicted (``Sides``).
-- ``known_ids.py``: every token and label is in the vocabulary.
+- ``padding_and_targets.py``: what is padding, which positions count, what is to be predicted (``Sides``).
+- ``vocabulary_check.py``: every token and label is in the vocabulary.
 - ``auxiliary_side.py``: what a conditioner makes of its text (``AuxiliarySide``).
 - ``backbone_pass.py``: the backbone up to its output layer (``BackbonePass``), which ``output_tap.py`` stops there.
 - ``head_inputs.py``: what the head is given (``HeadInputs``); it is asked for the contexts of some places or of all.

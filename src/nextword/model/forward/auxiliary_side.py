@@ -12,7 +12,7 @@ from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.context import Source
 from nextword.heads import head_spec
-from nextword.model.forward.padded_sides import Sides
+from nextword.model.forward.padding_and_targets import Sides
 from nextword.model.forward.pass_inputs import AuxiliaryInputs
 
 

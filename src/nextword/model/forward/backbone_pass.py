@@ -12,7 +12,7 @@ from torch import Tensor
 from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.output_layer import OutputLayer
 from nextword.model.forward.output_tap import run_with_output_tap
-from nextword.model.forward.padded_sides import Sides
+from nextword.model.forward.padding_and_targets import Sides
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from nextword.context import Context, Layout, Memory, Source
 from nextword.distribution import Vocabulary
 from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.backbone_pass import BackbonePass
-from nextword.model.forward.padded_sides import Sides
+from nextword.model.forward.padding_and_targets import Sides
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from nextword.decoding.strategies import PromptedDecoding
 from nextword.decoding.writer import Writer
 from nextword.decoding.writing_settings import Texts
 from nextword.scoring.minibatches import Progress
-from nextword.scoring.token_pairs import Inputs, no_inputs
+from nextword.scoring.target_likelihood import Inputs, no_inputs
 from nextword.tasks.task import Writes
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from nextword.metrics.likelihood import LikelihoodSum
 from nextword.metrics.parts.intervals import bootstrap_ratio
 from nextword.records import MetricValue
 from nextword.scoring.minibatches import Progress, progress_within
-from nextword.scoring.token_pairs import Inputs, likelihood_sum, target_log_probs
+from nextword.scoring.target_likelihood import Inputs, likelihood_sum, target_log_probs
 from nextword.tasks.parts.expand.summary_prompts import Beginning, SummaryPrompts
 from nextword.tasks.parts.likelihood_values import likelihood_values, mean_perplexity, measured_value
 

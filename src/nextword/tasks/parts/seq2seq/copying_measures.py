@@ -9,7 +9,7 @@ from nextword.corpora.word_runs import words
 from nextword.metrics.copying import CopyingSum
 from nextword.pretrained import token_label
 from nextword.records import ExamplePrediction, MetricValue
-from nextword.scoring.token_pairs import distribution_at_targets
+from nextword.scoring.target_likelihood import distribution_at_targets
 from nextword.tasks.parts.likelihood_values import measured_value
 from nextword.tasks.parts.seq2seq.source_target import EncodedPair
 from nextword.tasks.parts.top_words import top_words

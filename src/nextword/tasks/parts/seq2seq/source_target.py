@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nextword.corpora.gap_sentences import MASK, Pair
-from nextword.scoring.token_pairs import TokenPair
+from nextword.scoring.target_likelihood import TokenPair
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -9,7 +9,7 @@ from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.model.forward.output_layer import OutputLayer
-from nextword.model.forward.padded_sides import Sides
+from nextword.model.forward.padding_and_targets import Sides
 
 
 def expect_vocabulary(model: Any, sides: Sides) -> None:

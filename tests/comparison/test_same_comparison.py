@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nextword.comparison.comparison_settings import plain
-from nextword.comparison.folder_claim import differences, read_claim
 from nextword.comparison.method import Method
+from nextword.comparison.same_comparison import differences, read_claim
 
 SOFTMAX = plain(Method(head="softmax"))
 CLAIM: dict[str, Any] = {

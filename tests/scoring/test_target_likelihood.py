@@ -6,7 +6,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditional
 
 import nextword as nw
 from nextword.model.training_modes import measuring
-from nextword.scoring.token_pairs import TokenPair, distribution_at_targets, likelihood_sum, target_log_probs
+from nextword.scoring.target_likelihood import TokenPair, distribution_at_targets, likelihood_sum, target_log_probs
 
 PAIRS = [TokenPair([3, 4], [5, 6, 7], 4), TokenPair([8], [9], 1), TokenPair([3, 5, 7], [2, 4], 2)]
 

@@ -11,10 +11,10 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from nextword.functional.padding import padded
-from nextword.model.forward.padded_sides import Sides
+from nextword.model.forward.padding_and_targets import Sides
 from nextword.model.unconstrained_generation import unconstrained_generation
-from nextword.objectives.parts.processes import on_every_process
-from nextword.objectives.sequence import SequenceConfig, Written
+from nextword.objectives.parts.process_sums import on_every_process
+from nextword.objectives.sequence_level_unlikelihood import SequenceConfig, Written
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 import nextword as nw
 from nextword.distribution import next_token, scores
 from nextword.distribution import score_edits as edits
-from nextword.functional.chunked import plain
+from nextword.functional.chunked import textbook_forms as plain
 from nextword.model.forward import output_layer
 from tests.helpers.families import VOCABULARY, inputs, labels
 from tests.helpers.head_specs import pairs, specs, with_head

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import distributed, multiprocessing
 
-from nextword.objectives.parts.processes import on_every_process
+from nextword.objectives.parts.process_sums import on_every_process
 from tests.helpers.trained_by_objectives import Batch, build_objective
 
 

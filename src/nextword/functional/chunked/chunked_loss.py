@@ -18,7 +18,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import get_device_states, set_device_states
 
 from nextword.functional.chunked.deferred import deliver
-from nextword.functional.chunked.first_order import first_order
+from nextword.functional.chunked.no_second_derivative import first_order
 from nextword.functional.chunked.recompute import concatenate_chunks
 from nextword.functional.chunked.weight_gradient import GradientCollector, SinglePass
 

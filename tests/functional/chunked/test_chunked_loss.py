@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from nextword.functional.chunked.sum_with_gradient import sum_with_gradient
+from nextword.functional.chunked.chunked_loss import sum_with_gradient
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.products.dense import dense_products
 
