@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nextword.context import Context, Layout, Memory, Source
 from nextword.distribution import Vocabulary
+from nextword.memory.growing_history import GrowingHistory
 from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.backbone_pass import BackbonePass
 from nextword.model.forward.padding_and_targets import Sides
@@ -85,6 +86,8 @@ def head_inputs(model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: 
         run: What the backbone gave.
     """
     head, decoder, history = model.next_word_head, sides.decoder, sides.past.history
+    if history is None and model.carries_history:
+        history = GrowingHistory()  # for this pass alone: what it holds is not kept while the loss is computed
     inputs = head.inputs(run.states, run.layers, decoder.valid, history)
     past: int | Tensor = 0
     memory = None

@@ -8,7 +8,6 @@ from typing import Any
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
-from nextword.memory.growing_history import GrowingHistory
 from nextword.memory.history import History
 from nextword.memory.kv_cache import attach_history, history_of, kv_length, new_cache
 from nextword.model.forward.pass_inputs import PassInputs
@@ -20,7 +19,7 @@ class Past:
 
     Args:
         kv_cache: The cache that was given, or a new one where a history needs one to ride in.
-        history: Where this pass adds its places; None where nothing is remembered.
+        history: Where this pass adds its places; None where nothing is remembered after it.
         held: Places in the KV cache; None where it keeps no count.
         places: Those of them that belong to the text; None where that is not known on the host.
     """
@@ -32,7 +31,7 @@ class Past:
 
 
 def past_of(model: Any, inputs: PassInputs) -> Past:
-    """The past of a pass: that of the given cache, of a new one, or a history for this pass alone.
+    """The past of a pass: that of the given cache, or of a new one where something is to be remembered after it.
 
     Args:
         model: A :class:`~nextword.model.modeling.NextWordModel`.
@@ -68,7 +67,7 @@ def _new(model: Any, use_cache: bool | None) -> Past:
     config = model.config.get_text_config(decoder=True)
     wanted = getattr(config, "use_cache", True) if use_cache is None else use_cache
     if not wanted or model.training:
-        return Past(None, GrowingHistory(), 0, 0)
+        return Past(None, None, 0, 0)
     if not model.config.is_encoder_decoder:
         kv_cache = new_cache(config)
         return Past(kv_cache, history_of(kv_cache), 0, 0)
