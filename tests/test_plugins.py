@@ -211,10 +211,11 @@ def test_a_requested_module_that_breaks_is_an_error(
     (tmp_path / "broken_request.py").write_text(BROKEN)
     monkeypatch.syspath_prepend(tmp_path)
     alone.append(plugins.Plugin("broken_request"))
-    with pytest.raises(
-        ValueError, match=r"--import broken_request: cannot be imported \(ModuleNotFoundError: No module"
-    ):
-        Registry[type]("animal").names()
+    for _ in range(2):  # it was asked for, so it is said every time
+        with pytest.raises(
+            ValueError, match=r"--import broken_request: cannot be imported \(ModuleNotFoundError: No module"
+        ):
+            Registry[type]("animal").names()
 
 
 def test_modules_are_found_without_importing_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,11 @@ def test_every_part_comes_back_from_its_name_alone(kind: str) -> None:
             "head spec 'f2+c': 'f2' takes no '+c', which is for mos, softmax; it takes +mi or +mi:LAYERSxWINDOW",
         ),
         ({"heads": "mos"}, "head: missing; it names the head. Known: cache, "),
+        (
+            "softmax+rc:5+r:7",
+            "head spec 'softmax+rc:5+r:7': '+r' stands beside '+rc'; write both as one, as in 'softmax+cr:5,7'",
+        ),
+        ({"head": "mos:3", "components": 3.0}, "head.components: must be a whole number (3.0 given)"),
         ({"head": "mos:5", "components": 3}, "head.components: given as 5 by 'mos:5' and as 3"),
         (7, "head: must be a spec such as 'softmax' or its settings (int given)"),
     ],
@@ -105,6 +110,22 @@ def test_a_registry_takes_its_own_kind_only() -> None:
     with pytest.raises(ValueError, match=r"head 'x': must extend nextword\.heads\.head\.Head"):
         heads.registry.register("x")(Animal)
     assert "x" not in heads.registry.names()
+
+
+def test_a_kind_without_modifiers_says_so() -> None:
+    registry = Registry[type[Animal]]("animal", Animal)
+    registry.register("cat")(type("Cat", (Animal,), {"Config": CatSettings}))
+    with pytest.raises(ValueError, match=r"animal spec 'cat\+mi': takes no modifier \('\+mi' given\)"):
+        Grammar(registry, CatSettings, "cat").parse("cat+mi")
+
+
+def test_another_name_is_given_once() -> None:
+    registry = Registry[type[Animal]]("animal", Animal)
+    registry.register("cat", aliases=("tom",))(type("Cat", (Animal,), {}))
+    for name, aliases, taken in (("dog", ("cat",), "cat"), ("dog", ("tom",), "tom"), ("tom", (), "tom")):
+        with pytest.raises(ValueError, match=f"animal '{name}': '{taken}' is another name of 'cat' already"):
+            registry.register(name, aliases=aliases)(type("Dog", (Animal,), {}))
+    assert registry.names() == ("cat",)
 
 
 def test_absent_parts_have_no_weights() -> None:

@@ -80,12 +80,13 @@ def load() -> None:
         ValueError: A module that ``--import`` names cannot be imported.
     """
     for plugin in plugins():
-        if plugin in _loaded:
-            continue
+        if plugin in _loaded and (_loaded[plugin] or plugin.package is not None):
+            continue  # a module that --import names is asked for: that it fails is said every time
         _loaded[plugin] = False  # before the import, which may ask for names itself
         try:
             importlib.import_module(plugin.module)
         except Exception as fault:
+            _loaded[plugin] = False
             why = f"{type(fault).__name__}: {(str(fault).strip() or 'no message').splitlines()[0]}"
             if plugin.package is None:
                 raise ValueError(f"--import {plugin.module}: cannot be imported ({why})") from fault

@@ -73,6 +73,10 @@ class Registry(Generic[T]):
             taken = self._entries.get(name)
             if taken is not None and _origin(taken) != _origin(entry):
                 raise ValueError(f"{self.kind} '{name}': is {_origin(taken)} already; rename {_origin(entry)}")
+            for other in (name, *aliases):
+                owner = self._aliases.get(other, other)
+                if owner != name and (owner in self._entries):
+                    raise ValueError(f"{self.kind} '{name}': '{other}' is another name of '{owner}' already; rename it")
             self._entries[name] = entry
             self._aliases |= dict.fromkeys(aliases, name)
             return entry

@@ -141,7 +141,7 @@ class Grammar(Generic[C]):
         for key in sorted(set(values) & set(spec) - {kind}):
             if values[key] != spec[key]:
                 raise ValueError(f"{place}.{key}: given as {values[key]!r} by '{spec[kind]}' and as {spec[key]!r}")
-        return validated(self._config_of(values[kind]), {**spec, **values}, place)
+        return validated(self._config_of(values[kind]), {**values, **spec, kind: values[kind]}, place)
 
     def write(self, config: C) -> str:
         """The shortest spec that names this config; settings that a spec cannot name are left out."""
@@ -174,6 +174,8 @@ class Grammar(Generic[C]):
             values = {self.registry.kind: name, **config.from_spec(arguments)}
             written: dict[str, str] = {}
             for term, term_arguments in terms:
+                if not len(self.modifiers):
+                    raise ValueError(f"takes no modifier ('+{term}' given)")
                 modifier = self.modifiers.get(term)
                 if modifier.field not in config.model_fields:
                     raise ValueError(self._refusal(name, term))
@@ -182,7 +184,7 @@ class Grammar(Generic[C]):
                     first = written[modifier.field]
                     if term == first:
                         raise ValueError(f"'+{term}' stands there twice; write it once")
-                    both = self.write(config(**values | {modifier.field: {**values[modifier.field], **value}}))
+                    both = self.write(config(**values | {modifier.field: _joined(values[modifier.field], value)}))
                     raise ValueError(f"'+{term}' stands beside '+{first}'; write both as one, as in '{both}'")
                 values[modifier.field], written[modifier.field] = value, term
         except ValueError as fault:
@@ -211,3 +213,11 @@ def read_term(text: str) -> tuple[str, list[str]]:
 def write_term(name: str, arguments: list[str]) -> str:
     """The inverse of :func:`read_term`."""
     return f"{name}:{','.join(arguments)}" if arguments else name
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """The values of two modifiers as that of one; lists, such as the numbers of rerankers, one after the other."""
+    if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
+        return second
+    twice = (key for key in first.keys() & second.keys() if isinstance(first[key], list | tuple))
+    return {**first, **second, **{key: [*first[key], *second[key]] for key in twice}}

@@ -198,7 +198,7 @@ def test_a_shallow_copy_shares_keys_and_history() -> None:
     twin.crop(-1)
     assert keys_of(cache) == tokens(cache) == keys_of(twin) == tokens(twin) == [[0, 1], [10, 11]]
     del cache
-    with pytest.raises(RuntimeError, match=r"shallow copy of one that is gone.*deepcopy"):
+    with pytest.raises(RuntimeError, match=r"that this method moves is gone.*deepcopy"):
         twin.crop(-1)
 
 
@@ -265,3 +265,24 @@ def test_a_class_of_somebody_s_own_generates_as_any_other() -> None:
     out = generated(model, ids, past_key_values=CountingCache(), max_new_tokens=NEW, num_beams=4)
     assert type(out.past_key_values) is CountingCache
     assert_as_recomputed(model, out, {"input_ids": ids})
+
+
+def test_a_method_of_its_owner_is_still_called() -> None:
+    cache, cropped, places = new_cache(CONFIG), list[int](), DynamicCache(config=CONFIG)
+    keys = torch.zeros(1, 2, 5, 2)
+    places.update(keys, keys, 0)
+    of_class = places.crop
+
+    def counted(change: int) -> None:
+        cropped.append(change)
+        of_class(change)
+
+    places.crop = counted  # type: ignore[method-assign]
+    attach_history(places)
+    attach_history(places)  # a second time: ours are not taken for its owner's
+    places.crop(-2)
+    assert (cropped, places.get_seq_length(), history_of(places).length) == ([-2], 3, 3)
+    crop = cache.crop
+    del cache
+    with pytest.raises(RuntimeError, match="the KV cache that this method moves is gone"):
+        crop(-1)

@@ -28,6 +28,9 @@ from nextword.memory.growing_history import GrowingHistory
 from nextword.memory.history import History
 from nextword.memory.static_history import StaticHistory
 
+MOVES = ("reorder_cache", "crop", "batch_repeat_interleave", "batch_select_indices", "reset")
+"""Methods by which transformers moves the keys and values of a cache."""
+
 
 class Moves:
     """The methods of a KV cache that move its keys and values, each followed by the same move of the history.
@@ -38,56 +41,70 @@ class Moves:
 
     def __init__(self, kv_cache: Cache, history: History) -> None:
         self._kv_cache, self._history = ref(kv_cache), history
+        self._owners = {name: _owners_method(kv_cache, name) for name in MOVES}
+        """By name, what the cache's owner put on this very object; it is called in place of the class's method."""
 
-    def __getstate__(self) -> tuple[Cache, History]:
-        return self._cache, self._history
+    def __getstate__(self) -> tuple[Cache, History, dict[str, Any]]:
+        return self._cache, self._history, self._owners
 
-    def __setstate__(self, state: tuple[Cache, History]) -> None:
-        self._kv_cache, self._history = ref(state[0]), state[1]
+    def __setstate__(self, state: tuple[Cache, History, dict[str, Any]]) -> None:
+        self._kv_cache, self._history, self._owners = ref(state[0]), state[1], state[2]
+
+    def _move(self, name: str, argument: Any = None) -> None:
+        """The move of keys and values, as the owner of the cache or its class makes it."""
+        kv_cache = self._cache
+        method = self._owners.get(name) or getattr(type(kv_cache), name).__get__(kv_cache)
+        method() if argument is None else method(argument)
 
     @property
     def _cache(self) -> Cache:
         kv_cache = self._kv_cache()
         if kv_cache is None:
             raise RuntimeError(
-                "this KV cache is a shallow copy of one that is gone, with which it shared its layers; copy it with "
-                "copy.deepcopy"
+                "the KV cache that this method moves is gone: keep the cache while you use its methods, and copy it "
+                "with copy.deepcopy (a shallow copy shares its layers, and moves the cache that it was copied from)"
             )
         return kv_cache
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Beam search chose other hypotheses."""
-        type(self._cache).reorder_cache(self._cache, beam_idx)  # type: ignore[arg-type]  # narrower than it is called
+        self._move("reorder_cache", beam_idx)
         self._history.reorder(beam_idx)
 
     def crop(self, tokens_to_remove: int) -> None:
         """Candidates were rejected."""
-        type(self._cache).crop(self._cache, tokens_to_remove)
+        self._move("crop", tokens_to_remove)
         self._history.crop(tokens_to_remove)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
         """Several continuations of each sequence."""
-        type(self._cache).batch_repeat_interleave(self._cache, repeats)
+        self._move("batch_repeat_interleave", repeats)
         self._history.repeat(repeats)
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Some of the sequences."""
-        type(self._cache).batch_select_indices(self._cache, indices)
+        self._move("batch_select_indices", indices)
         self._history.reorder(indices)
 
     def reset(self) -> None:
         """Another text."""
-        type(self._cache).reset(self._cache)
+        self._move("reset")
         self._history.reset()
+
+
+def _owners_method(kv_cache: Cache, name: str) -> Any:
+    """What the owner of a cache put on it under this name, before any history was attached; None: nothing."""
+    method = vars(kv_cache).get(name)
+    earlier = getattr(method, "__self__", None)
+    return earlier._owners[name] if isinstance(earlier, Moves) else method
 
 
 def _put_on(kv_cache: Any, history: History) -> None:
     """Lets a cache, not one of an encoder and a decoder, carry a history."""
     moves = Moves(kv_cache, history)
     kv_cache.history = history
-    kv_cache.reorder_cache, kv_cache.crop, kv_cache.reset = moves.reorder_cache, moves.crop, moves.reset
-    kv_cache.batch_repeat_interleave = moves.batch_repeat_interleave
-    kv_cache.batch_select_indices = moves.batch_select_indices
+    for name in MOVES:
+        setattr(kv_cache, name, getattr(moves, name))
 
 
 def new_cache(config: Any) -> DynamicCache:
