@@ -44,7 +44,7 @@ def test_a_second_stage_has_a_folder_of_its_own_after_the_shared_one():
     assert len({method.stages[1] for method in more}) == 3
     assert more[0].stages[1].startswith("cache-mle--then-histalign-")
     assert more[0].title == "cache, then histalign"
-    assert more[0].objective_spec == "mle, then histalign"
+    assert more[0].all_objectives == "mle, then histalign"
 
 
 def test_random_weights_are_another_training():

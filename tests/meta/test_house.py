@@ -33,10 +33,10 @@ ORDER = (
     {"objectives", "conditioning"},
     {"model"},
     {"checking", "scoring"},
-    {"decoding"},
+    {"decoding", "inspection"},
     {"", "tasks"},
     {"training"},
-    {"comparison"},
+    {"comparison", "finetuning"},
     {"cli"},
     {"__main__"},
 )

@@ -10,12 +10,10 @@ from typing import Any, Self
 from pydantic import Field, JsonValue, model_validator
 
 from nextword.config import Settings
+from nextword.training.method_settings import MethodSettings, spec_of_objective
 
 TEST_TIME_OBJECTIVE = "mle"
 """Objective of a head that is only attached after training: it is never asked for a loss that is minimised."""
-
-SHORT_FORM = ("head", "objective", "conditioner")
-"""What a method as text says, in this order."""
 
 DECODING = frozenset({"do_sample", "num_beams", "top_k", "top_p", "temperature", "max_new_tokens", "max_length"})
 """Arguments of ``generate`` that the task's decodings give."""
@@ -24,13 +22,13 @@ DECODING = frozenset({"do_sample", "num_beams", "top_k", "top_p", "temperature",
 class Stage(Settings):
     """A second training of the same model, for another objective; optimiser and learning rate begin anew."""
 
-    objective: str = Field(min_length=1)
-    """Objective spec."""
+    objective: str | dict[str, JsonValue] = Field(min_length=1)
+    """Objective spec, or its settings as a table."""
     training: dict[str, JsonValue] = Field(default={})
     """Settings which differ from those of the first stage."""
 
 
-class Method(Settings):
+class Method(MethodSettings):
     """A head with its objective. Text is the short form ``head/objective/conditioner``; the later parts may be missing.
 
     >>> Method.model_validate("cache/histalign").objective
@@ -43,14 +41,6 @@ class Method(Settings):
     'softmax, then unlikelihood'
     """
 
-    head: str | dict[str, JsonValue] = Field(min_length=1)
-    """Head spec, for instance ``mos:3`` or ``softmax+mi``, or its settings as a table; ``nextword list heads`` shows
-    them."""
-    objective: str = Field(default="mle", min_length=1)
-    """Objective spec; ``nextword list objectives`` shows them."""
-    conditioner: str | dict[str, JsonValue] | None = Field(default=None, min_length=1)
-    """Conditioner spec, for instance ``bergpt:2``, or its settings as a table; ``nextword list conditioners`` shows
-    them. Only for tasks with an auxiliary text."""
     label: str | None = None
     """Name in tables and figures; made from the specs where not given."""
     trained_as: str | None = None
@@ -59,8 +49,6 @@ class Method(Settings):
     """Begin from random weights of the start's architecture (drawn by the seed) instead of the start's weights."""
     trained: bool = True
     """Whether it is trained. If not, it is measured as it is attached to the start, such as GPT-2 itself."""
-    training: dict[str, JsonValue] = Field(default={})
-    """Training settings in which this method differs from all others, for instance ``{lora = {rank = 8}}``."""
     then: Stage | None = None
     """A second training after the first, which methods with the same head and objective share."""
     tune: bool | None = None
@@ -71,16 +59,6 @@ class Method(Settings):
     ``{decoupled = false}``."""
     note: str | None = None
     """What a reader of the report must know about this method."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, given: Any) -> Any:
-        if not isinstance(given, str):
-            return given
-        parts = [part.strip() for part in given.split("/")]
-        if len(parts) > len(SHORT_FORM):
-            raise ValueError(f"'{given}' has {len(parts)} parts; a method is written {'/'.join(SHORT_FORM)}")
-        return dict(zip(SHORT_FORM, parts, strict=False))
 
     @model_validator(mode="after")
     def _decodings_are_the_task_s(self) -> Self:
@@ -101,62 +79,35 @@ class Method(Settings):
 
     def expect_known_names(self) -> None:
         """Raises ValueError, with the nearest known name, where a head, objective or conditioner does not exist."""
-        from nextword.conditioning import parse_conditioner
         from nextword.heads import parse_head
         from nextword.objectives import parse_objective
 
         try:
-            parse_head(self.head)
+            super().expect_known_names()
             parse_head(self.trained_head)
-            for objective in self.objectives:
-                parse_objective(objective)
-            if self.conditioner is not None:
-                parse_conditioner(self.conditioner)
+            if self.then is not None:
+                parse_objective(self.then.objective)
         except ValueError as problem:
             raise ValueError(f"method '{self.title}': {problem}") from None
 
     @property
-    def spec(self) -> str:
-        """The head as text; of settings in a table, those that a spec can name."""
-        if isinstance(self.head, str):
-            return self.head
-        from nextword.heads import head_spec, parse_head
-
-        try:
-            return head_spec(parse_head(self.head))
-        except ValueError:
-            return str(self.head.get("head", self.head))  # what is wrong with it is said where it is built
-
-    @property
-    def conditioner_spec(self) -> str | None:
-        """The conditioner as text; of settings in a table, those that a spec can name."""
-        if not isinstance(self.conditioner, dict):
-            return self.conditioner
-        from nextword.conditioning import conditioner_spec, parse_conditioner
-
-        try:
-            return conditioner_spec(parse_conditioner(self.conditioner))
-        except ValueError:
-            return str(self.conditioner.get("conditioner", self.conditioner))
-
-    @property
-    def objectives(self) -> list[str]:
+    def objectives(self) -> list[str | dict[str, JsonValue]]:
         """What it is trained for, one stage after the other."""
         return [self.objective, *([self.then.objective] if self.then else [])]
 
     @property
-    def objective_spec(self) -> str:
-        """All stages as text."""
-        return ", then ".join(self.objectives)
+    def all_objectives(self) -> str:
+        """The objectives of all stages as text."""
+        return ", then ".join(map(spec_of_objective, self.objectives))
 
     @property
     def title(self) -> str:
         """The label, or one made from the specs."""
         if self.label:
             return self.label
-        title = self.spec if self.objective == "mle" else f"{self.spec}/{self.objective}"
+        title = self.spec if self.objective == "mle" else f"{self.spec}/{self.objective_spec}"
         title += f" with {self.conditioner_spec}" if self.conditioner else ""
-        title += f", then {self.then.objective}" if self.then else ""
+        title += f", then {spec_of_objective(self.then.objective)}" if self.then else ""
         title += f" (trained as {self.trained_as})" if self.trained_as else ""
         title += " (from scratch)" if self.from_scratch else ""
         title += "" if self.trained else " (not trained)"
@@ -185,11 +136,15 @@ class Method(Settings):
         conditioner += f" {_short_hash(self.conditioner)}" if isinstance(self.conditioner, dict) else ""
         scratch = " scratch" if self.from_scratch else ""
         training = f" own {_short_hash(self.training)}" if self.training else "" if self.trained else " untrained"
-        objective = re.sub(r"(?<!\d)\.(?=\d)", "0.", self.objective)  # a rate of .1 is not one of 1
+        objective = re.sub(r"(?<!\d)\.(?=\d)", "0.", self.objective_spec)  # a rate of .1 is not one of 1
+        objective += f" {_short_hash(self.objective)}" if isinstance(self.objective, dict) else ""
         first = slug(f"{self.trained_as or self.spec}{table} {objective}{conditioner}{scratch}{training}")
         if self.then is None:
             return (first,)
-        return (first, f"{first}--then-{slug(self.then.objective)}-{_short_hash(self.then.model_dump())}")
+        return (
+            first,
+            f"{first}--then-{slug(spec_of_objective(self.then.objective))}-{_short_hash(self.then.model_dump())}",
+        )
 
 
 def slug(text: str) -> str:

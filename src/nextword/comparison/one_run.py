@@ -54,7 +54,7 @@ class Run:
         return {
             "method": self.method.title,
             "head": self.method.spec,
-            "objective": self.method.objective_spec,
+            "objective": self.method.all_objectives,
             "conditioner": self.method.conditioner_spec,
             "seed": self.seed,
         }

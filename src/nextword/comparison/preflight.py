@@ -16,6 +16,7 @@ from nextword.comparison.corpus_counts import with_counts
 from nextword.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.comparison.stage_settings import stage_settings
 from nextword.conditioning.parts.auxiliary_encoder import expect_encoder
+from nextword.model.attach import ObjectiveSpec
 from nextword.registry import did_you_mean
 from nextword.training.adapters import expect_peft
 from nextword.training.learning_rates import GROUPS
@@ -100,7 +101,7 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
 
 
 def build_method(
-    backbone: PreTrainedModel, method: Method, objective: str, encoder: str | None, counts: Path | None
+    backbone: PreTrainedModel, method: Method, objective: ObjectiveSpec, encoder: str | None, counts: Path | None
 ) -> Any:
     """A method's model as one stage of its training begins, on this backbone.
 

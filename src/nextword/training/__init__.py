@@ -2,8 +2,8 @@
 
 In the order in which they act, called by ``train.py``:
 
-1. ``settings.py``: what can be set. ``collator.py`` pads rows of ids to batches; ``encoded_texts.py`` has the states of
-   auxiliary texts that a frozen encoder reads once.
+1. ``method_settings.py``: what the model is; ``settings.py``: how it is trained. ``collator.py`` pads rows of ids to
+   batches; ``encoded_texts.py`` has the states of auxiliary texts that a frozen encoder reads once.
 2. ``trainable.py``: which parameters are trained, with ``adapters.py`` (LoRA) in the backbone where they are asked for.
 3. ``resume.py``: whether the folder holds checkpoints of this very training, and which of them is whole.
 4. ``learning_rates.py``: the Trainer, with learning rates for parts of the model.
