@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from nextword.evaluation.all_systems import evaluate
     from nextword.frequency import count_tokens
     from nextword.functional.chunked.budget import score_memory
+    from nextword.inspection.trace import Trace
+    from nextword.inspection.trace_example import trace
     from nextword.model.attach import attach, load
     from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
     from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
@@ -32,12 +34,14 @@ _HOME = {
     "NextWordForCausalLM": "nextword.model.modeling",
     "NextWordForSeq2SeqLM": "nextword.model.modeling",
     "NextWordSeq2SeqConfig": "nextword.model.configuration",
+    "Trace": "nextword.inspection.trace",
     "attach": "nextword.model.attach",
     "check": "nextword.checking.checker",
     "count_tokens": "nextword.frequency",
     "evaluate": "nextword.evaluation",
     "load": "nextword.model.attach",
     "score_memory": "nextword.functional.chunked.budget",
+    "trace": "nextword.inspection.trace_example",
 }
 
 __all__ = [
@@ -47,6 +51,7 @@ __all__ = [
     "NextWordForCausalLM",
     "NextWordForSeq2SeqLM",
     "NextWordSeq2SeqConfig",
+    "Trace",
     "attach",
     "check",
     "conditioning",
@@ -59,6 +64,7 @@ __all__ = [
     "metrics",
     "objectives",
     "score_memory",
+    "trace",
 ]
 
 registration.register()

@@ -5,17 +5,33 @@ Columns, not rows: ``tokens.log_prob[i]`` is about the token ``texts["text"].ids
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+import os
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
-from nextword.records.files import Record
+from nextword.records.files import Record, write_atomically
 
 TRACE_FORMAT = "nextword-trace/1"
 """Name and version of the format; a reader refuses others."""
 
 Role = Literal["text", "source", "auxiliary"]
 """Which text: the decoder's own, what the encoder of an encoder-decoder model reads, what a conditioner brings in."""
+
+
+def _null_is_zero(value: Any) -> Any:
+    return -math.inf if value is None else value
+
+
+def _null_where_zero(value: float) -> float | None:
+    return None if value == -math.inf else value
+
+
+LogProb = Annotated[
+    float, BeforeValidator(_null_is_zero), PlainSerializer(_null_where_zero, return_type=float | None, when_used="json")
+]
+"""Natural log of a probability. That of zero is ``-inf``, which JSON does not have: there it is ``null``."""
 
 
 class TracedModel(Record):
@@ -49,8 +65,8 @@ class Candidates(Record):
     """The most probable tokens at each position, in decreasing order: K a position."""
 
     ids: list[list[int]]
-    """Token ids, positions x K."""
-    log_prob: list[list[float]]
+    """Token ids, positions x K; fewer where fewer tokens have any probability."""
+    log_prob: list[list[LogProb]]
     """Natural logs of their probabilities."""
     shares: dict[str, list[list[float]]]
     """By component, the part of each one's probability that came from it; the parts of a token add up to 1."""
@@ -68,14 +84,15 @@ class Places(Record):
 class TracedTokens(Record):
     """Columns with one entry for each predicted token."""
 
-    log_prob: list[float]
-    """Natural log of the observed token's probability."""
+    log_prob: list[LogProb]
+    """Natural log of the observed token's probability; ``null`` in JSON, ``-inf`` in Python, where it is zero."""
     rank: list[int]
     """Its place among all tokens by probability, from 1."""
     entropy: list[float]
     """Of the whole distribution, in nats."""
     shares: dict[str, list[float]]
-    """By component, the part of the observed token's probability that came from it; they add up to 1."""
+    """By component, the part of the observed token's probability that came from it. They add up to 1, or are all 0
+    where it is zero."""
     candidates: Candidates
     """The most probable tokens."""
     places: dict[str, Places] = Field(default={})
@@ -102,3 +119,11 @@ class TraceRecord(Record):
     """How each token that occurs anywhere in the trace is shown, by id: ``␣king`` begins a word."""
     tokens: TracedTokens
     """What was said of each predicted token."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trace as JSON on one line, [atomically][nextword.records.write_atomically].
+
+        Raises:
+            DiskFullError: There is no room for it.
+        """
+        write_atomically(path, self.model_dump_json() + "\n")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.prompt_encoding import start_id
 from nextword.scoring.target_likelihood import Inputs, TokenPair
+
+Span = tuple[int, int]
+"""Where the characters of a token begin and end."""
+
+_SPECIAL: Span = (-1, -1)
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,14 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Tokens:
+    """Token ids with the span of each; (-1, -1) at a special token."""
+
+    ids: list[int]
+    spans: list[Span]
+
+
+@dataclass(frozen=True)
 class EncodedExample(TokenPair):
     """An example as token ids.
 
@@ -39,22 +53,51 @@ class EncodedExample(TokenPair):
         spans: For each target token, where in ``example.text`` its characters begin and end; (-1, -1) at a special
             token.
         specials: Special tokens at the beginning of the context, such as a start token.
+        context_spans: For each context token, where in the prompt or source its characters begin and end.
     """
 
     example: Example
-    spans: list[tuple[int, int]]
+    spans: list[Span]
     specials: int
+    context_spans: list[Span] = field(default_factory=list)
 
 
 def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
     """The example in tokens of a model.
 
     A decoder-only model reads a start token and the prompt. An encoder-decoder model reads the source; its target has
-    the special tokens that its tokenizer puts around a text, and an end token.
+    the special tokens that its tokenizer puts around a text, and an end token. Where a token would have characters of
+    both prompt and text, each is encoded by itself.
 
     Raises:
         ValueError: The tokenizer cannot say which characters a token covers, the text has no tokens, or something is
             missing that the model reads.
+    """
+    if opened.has_encoder:
+        return _after_source(opened, example)
+    start = encode_context(opened, Example("", id=example.id))
+    joined = _tokens(opened.tokenizer, example.prompt + example.text)
+    before, after = _parted(joined, len(example.prompt))
+    if after is None:
+        before, after = _tokens(opened.tokenizer, example.prompt), _tokens(opened.tokenizer, example.text)
+    if not after.ids:
+        raise ValueError(_no_tokens(example))
+    return EncodedExample(
+        context=start.ids + before.ids,
+        target=after.ids,
+        target_bytes=len(example.text.encode()),
+        example=example,
+        spans=after.spans,
+        specials=len(start.ids),
+        context_spans=start.spans + before.spans,
+    )
+
+
+def encode_context(opened: OpenedModel, example: Example) -> Tokens:
+    """What a model reads before it predicts: a start token and the prompt, or the source.
+
+    Raises:
+        ValueError: The tokenizer cannot say which characters a token covers, or the source is missing.
     """
     tokenizer: Any = opened.tokenizer
     if not tokenizer.is_fast:
@@ -62,54 +105,66 @@ def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
             f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so a token's characters are not "
             "known. Use its fast version."
         )
-    if opened.has_encoder:
-        return _from_source(opened, example)
-    first = [start_id(tokenizer)]
-    whole = tokenizer(example.prompt + example.text, add_special_tokens=False, return_offsets_mapping=True)
-    cut = len(example.prompt)
-    count = sum(begin < cut for begin, _ in whole["offset_mapping"])
-    spans, ids = whole["offset_mapping"][count:], whole["input_ids"]
-    if count and whole["offset_mapping"][count - 1][1] > cut:  # a token has characters of both; each side by itself
-        prompt = tokenizer(example.prompt, add_special_tokens=False)["input_ids"]
-        alone = tokenizer(example.text, add_special_tokens=False, return_offsets_mapping=True)
-        count, spans, ids, cut = len(prompt), alone["offset_mapping"], [*prompt, *alone["input_ids"]], 0
-    if not ids[count:]:
-        raise ValueError(f"example {example.id}: the text has no tokens ({example.text[:40]!r} given)")
-    return EncodedExample(
-        context=[*first, *ids[:count]],
-        target=list(ids[count:]),
-        target_bytes=len(example.text.encode()),
-        example=example,
-        spans=[(begin - cut, end - cut) for begin, end in spans],
-        specials=len(first),
-    )
-
-
-def _from_source(opened: OpenedModel, example: Example) -> EncodedExample:
-    tokenizer: Any = opened.tokenizer
+    if not opened.has_encoder:
+        prompt = _tokens(tokenizer, example.prompt)
+        return Tokens([start_id(tokenizer), *prompt.ids], [_SPECIAL, *prompt.spans])
     if example.source is None:
         raise ValueError(f"example {example.id}: an encoder-decoder model reads a source, and there is none; give one")
     if example.prompt:
         raise ValueError(f"example {example.id}: an encoder-decoder model takes no prompt; give it as the source")
-    target = tokenizer(text_target=example.text, return_offsets_mapping=True, return_special_tokens_mask=True)
-    ids = list(target["input_ids"])
-    spans = [
-        (-1, -1) if special else (int(begin), int(end))
-        for (begin, end), special in zip(target["offset_mapping"], target["special_tokens_mask"], strict=True)
-    ]
-    if all(begin < 0 for begin, _ in spans):
-        raise ValueError(f"example {example.id}: the text has no tokens ({example.text[:40]!r} given)")
-    end = tokenizer.eos_token_id
-    if end is not None and ids[-1] != end:
-        ids, spans = [*ids, end], [*spans, (-1, -1)]
+    return _tokens(tokenizer, example.source, add_special_tokens=True)
+
+
+def _after_source(opened: OpenedModel, example: Example) -> EncodedExample:
+    source = encode_context(opened, example)
+    target = _tokens(opened.tokenizer, text_target=example.text, add_special_tokens=True)
+    if all(begin < 0 for begin, _ in target.spans):
+        raise ValueError(_no_tokens(example))
+    end: Any = opened.tokenizer.eos_token_id
+    if end is not None and target.ids[-1] != end:
+        target = Tokens([*target.ids, end], [*target.spans, _SPECIAL])
     return EncodedExample(
-        context=list(tokenizer(example.source)["input_ids"]),
-        target=ids,
+        context=source.ids,
+        target=target.ids,
         target_bytes=len(example.text.encode()),
         example=example,
-        spans=spans,
+        spans=target.spans,
         specials=0,
+        context_spans=source.spans,
     )
+
+
+def _tokens(tokenizer: Any, *text: str, add_special_tokens: bool = False, **more: str) -> Tokens:
+    made = tokenizer(
+        *text,
+        add_special_tokens=add_special_tokens,
+        return_offsets_mapping=True,
+        return_special_tokens_mask=True,
+        verbose=False,  # a text may be longer than the model: who asks says what to do then
+        **more,
+    )
+    spans = zip(made["offset_mapping"], made["special_tokens_mask"], strict=True)
+    return Tokens(list(made["input_ids"]), [_SPECIAL if special else (int(b), int(e)) for (b, e), special in spans])
+
+
+def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
+    """The tokens up to a character and those from it on; None for the second where no clear cut goes through them.
+
+    What a tokenizer leaves out of its spans, such as the space before a word, counts with the token after it. Beside
+    the cut, a token of such a space alone may be of either side.
+    """
+    ends = list(accumulate((end for _, end in joined.spans), max, initial=0))
+    count = sum(end <= cut for end in ends[1:])
+    beside = joined.spans[max(count - 1, 0) : count + 1]
+    before = Tokens(joined.ids[:count], joined.spans[:count])
+    if (ends[count] < cut and count < len(joined.ids)) or any(begin == end for begin, end in beside):
+        return before, None
+    after = [(begin - cut, end - cut) for begin, end in joined.spans[count:]]
+    return before, Tokens(joined.ids[count:], after)
+
+
+def _no_tokens(example: Example) -> str:
+    return f"example {example.id}: the text has no tokens ({example.text[:40]!r} given); give a longer one"
 
 
 def auxiliary_inputs(opened: OpenedModel) -> Inputs:

@@ -1,0 +1,40 @@
+"""A text that the model writes itself after a prompt or a source, as tokens that can be asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from nextword.inspection.text_pieces import pieces_of_ids
+from nextword.scoring.example_encoding import EncodedExample, Example, encode_context
+from nextword.scoring.opened_model import OpenedModel
+
+
+def written_example(
+    opened: OpenedModel, example: Example, inputs: Mapping[str, Any], generation: Mapping[str, Any]
+) -> tuple[EncodedExample, list[str]]:
+    """What the model writes, and the piece of text of each token.
+
+    Args:
+        opened: The model.
+        example: What it reads; its text is not looked at.
+        inputs: Further inputs of the model, such as its auxiliary text.
+        generation: Arguments of ``generate``.
+
+    Raises:
+        ValueError: The model writes nothing, or several texts are asked for.
+    """
+    if generation.get("num_return_sequences", 1) != 1:
+        raise ValueError("trace: num_return_sequences must be 1, one text; call trace once for each")
+    context = encode_context(opened, example)
+    ids = torch.tensor([context.ids], device=opened.model.device)
+    made = opened.model.generate(ids, attention_mask=torch.ones_like(ids), **inputs, **generation)
+    written = getattr(made, "sequences", made)[0].tolist()
+    target = written[1 if opened.has_encoder else len(context.ids) :]
+    if not target:
+        raise ValueError("trace: the model wrote nothing; give a text, or max_new_tokens of 1 or more")
+    pieces = pieces_of_ids(opened.tokenizer, target, () if opened.has_encoder else context.ids)
+    bytes_written = len("".join(pieces).encode())
+    return EncodedExample(context.ids, target, bytes_written, example, [], 1, context.spans), pieces

@@ -1,0 +1,219 @@
+"""From a model and a text to a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nextword import __version__
+from nextword.conditioning import conditioner_spec
+from nextword.heads import head_spec
+from nextword.inspection.continuation import written_example
+from nextword.inspection.text_pieces import pieces_of_spans
+from nextword.inspection.trace import Trace
+from nextword.model.attach import attach
+from nextword.model.modeling import NextWordModel
+from nextword.model.training_modes import measuring
+from nextword.objectives import objective_spec
+from nextword.pretrained import token_label
+from nextword.records.token_trace import Candidates, Places, Role, TracedModel, TracedText, TracedTokens
+from nextword.scoring.example_encoding import EncodedExample, Example, auxiliary_inputs, encode_example
+from nextword.scoring.opened_model import OpenedModel, open_model
+from nextword.scoring.target_likelihood import distribution_at_targets
+from nextword.scoring.token_facts import TokenFacts, TopPlaces, token_facts
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+DECIMALS = 4
+"""Of nats and shares: a ten-thousandth of a nat is a ten-thousandth of a probability."""
+
+
+def trace(
+    model: PreTrainedModel | OpenedModel | str | Path,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    text: str | None = None,
+    *,
+    prompt: str = "",
+    source: str | None = None,
+    auxiliary: str | None = None,
+    candidates: int = 10,
+    places: int = 8,
+    **generation: Any,
+) -> Trace:
+    """What a model says about every token of a text: how probable it was, what else was, and where that came from.
+
+    Args:
+        model: A model of ours or of transformers (which is asked with head ``softmax`` and stays as it is), or the
+            folder or hub name of one. With a conditioner: its folder, or an ``OpenedModel`` with its two tokenizers.
+        tokenizer: Its tokenizer; None where ``model`` brings its own.
+        text: What the model predicts, token by token. None: what it writes itself after the prompt or source.
+        prompt: What stands before the text, read and not predicted.
+        source: What an encoder-decoder model reads.
+        auxiliary: What the encoder of a conditioned model reads.
+        candidates: How many of the most probable tokens are named at each position.
+        places: How many places of the text or source are named, for each component that points at places.
+        **generation: Arguments of ``generate``, where the model writes the text.
+
+    Returns:
+        The trace: ``to_pandas()``, ``to_json(path)``, ``to_html(path)``; a notebook shows it by itself.
+
+    Raises:
+        ValueError: No text, one that is longer than the model can see, a tokenizer without offsets, something missing
+            that the model reads, or a number out of range.
+
+    Example:
+        >>> trace = nw.trace(model, tokenizer, "The king sat. The king stood.")  # doctest: +SKIP
+        >>> trace.to_pandas()[["piece", "log_prob", "rank", "share cache"]]  # doctest: +SKIP
+    """
+    opened = _opened(model, tokenizer)
+    example = Example(text or "", prompt, source, auxiliary, id="text")
+    with measuring(opened.model):
+        if text is None:
+            inputs = auxiliary_inputs(opened)([_unread(example)])
+            encoded, pieces = written_example(opened, example, inputs, generation)
+        else:
+            _expect_none(generation)
+            encoded = encode_example(opened, example)
+            inputs = auxiliary_inputs(opened)([encoded])
+            pieces = pieces_of_spans(example.text, encoded.spans)
+        _expect_room(opened, encoded)
+        distribution, targets = distribution_at_targets(opened.model, [encoded], inputs)
+        facts = token_facts(distribution, targets, candidates=min(candidates, distribution.vocab_size), places=places)
+    _expect_numbers(facts)
+    beside: Role = "source" if opened.has_encoder else "auxiliary"
+    texts = _texts(opened, encoded, pieces, inputs)
+    tokens = _columns(facts)
+    return Trace(
+        nextword=__version__,
+        model=_facts_of(opened),
+        texts=texts,
+        places_in={name: "text" if of == "text" else beside for name, of in distribution.places_in().items()},
+        first=len(texts["text"].ids) - len(encoded.target),
+        vocabulary=_labels(opened.tokenizer, texts, tokens),
+        tokens=tokens,
+    )
+
+
+def _opened(model: Any, tokenizer: Any) -> OpenedModel:
+    if isinstance(model, OpenedModel):
+        return model
+    if isinstance(model, str | Path):
+        opened = open_model(model)
+        return opened if tokenizer is None else replace(opened, tokenizer=tokenizer)
+    if tokenizer is None:
+        raise ValueError("trace: tokenizer must be given with a model; or give the folder that both were saved in")
+    ours: Any = model if isinstance(model, NextWordModel) else attach(model, "softmax")
+    if ours.conditioner is not None:
+        raise ValueError(
+            "trace: the model follows auxiliary texts, so it must come with its encoder's tokenizer too; give its "
+            "folder, or nextword.scoring.opened_model.OpenedModel(name, model, tokenizer, auxiliary_tokenizer)"
+        )
+    named = Path(str(ours.backbone.config.name_or_path or "")).name
+    return OpenedModel(named or type(ours.backbone).__name__, ours, tokenizer)
+
+
+def _unread(example: Example) -> EncodedExample:
+    """An example before it has tokens, to be asked for its auxiliary text."""
+    return EncodedExample([], [], 0, example, [], 0)
+
+
+def _expect_none(generation: Mapping[str, Any]) -> None:
+    if generation:
+        raise ValueError(
+            f"trace: '{next(iter(generation))}' is an argument of generate, and the text is given; leave the text out "
+            "to let the model write it"
+        )
+
+
+def _expect_room(opened: OpenedModel, encoded: EncodedExample) -> None:
+    conditioner = opened.model.conditioner
+    read = len(encoded.target) + (0 if opened.has_encoder else len(encoded.context) - 1)
+    read += 0 if conditioner is None else conditioner.virtual
+    if opened.longest is not None and read > opened.longest:
+        raise ValueError(
+            f"text: must have at most {opened.longest:,} tokens, which is what '{opened.name}' sees at once ({read:,} "
+            "given, all that it reads counted); trace a part of it, with what stands right before as its prompt"
+        )
+
+
+def _expect_numbers(facts: TokenFacts) -> None:
+    wrong = np.flatnonzero(np.isnan(facts.log_prob) | np.isnan(facts.entropy))
+    if len(wrong):
+        raise ValueError(
+            f"token {wrong[0] + 1} of the text: its probability is no number (NaN); are the model's weights damaged?"
+        )
+
+
+def _facts_of(opened: OpenedModel) -> TracedModel:
+    model = opened.model
+    return TracedModel(
+        name=opened.name,
+        head=head_spec(model.next_word_head.config),
+        objective=objective_spec(model.objective.config),
+        conditioner=None if model.conditioner is None else conditioner_spec(model.conditioner.config),
+        backbone=type(model.backbone).__name__,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+    )
+
+
+def _texts(
+    opened: OpenedModel, encoded: EncodedExample, pieces: list[str], inputs: Mapping[str, Any]
+) -> dict[Role, TracedText]:
+    """What the model read and predicted: its own text first, then what it reads beside it."""
+    example = encoded.example
+    read = example.source if opened.has_encoder else example.prompt
+    before = TracedText(ids=encoded.context, pieces=pieces_of_spans(read or "", encoded.context_spans))
+    if opened.has_encoder:
+        start = int(opened.model.generation_config.decoder_start_token_id)
+        return {"text": TracedText(ids=[start, *encoded.target], pieces=["", *pieces]), "source": before}
+    text = TracedText(ids=before.ids + encoded.target, pieces=before.pieces + pieces)
+    if example.auxiliary is None or opened.auxiliary_tokenizer is None:
+        return {"text": text}
+    tokenizer: Any = opened.tokenizer
+    made = tokenizer(example.auxiliary, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    # what the encoder cut off cannot be pointed at
+    count = inputs["source_ids"].shape[1] if "source_ids" in inputs else len(made["input_ids"])
+    shown = TracedText(
+        ids=list(made["input_ids"])[:count], pieces=pieces_of_spans(example.auxiliary, made["offset_mapping"])[:count]
+    )
+    return {"text": text, "auxiliary": shown}
+
+
+def _columns(facts: TokenFacts) -> TracedTokens:
+    best = facts.candidates
+    counts = np.isfinite(best.log_prob).sum(1)  # a token without any probability is no candidate
+    return TracedTokens(
+        log_prob=_rounded(facts.log_prob),
+        rank=facts.rank.tolist(),
+        entropy=_rounded(facts.entropy),
+        shares={name: _rounded(share) for name, share in facts.shares.items()},
+        candidates=Candidates(
+            ids=_cut(best.ids.tolist(), counts),
+            log_prob=_cut(_rounded(best.log_prob), counts),
+            shares={name: _cut(_rounded(share), counts) for name, share in best.shares.items()},
+        ),
+        places={name: _strongest(of) for name, of in facts.places.items()},
+    )
+
+
+def _strongest(places: TopPlaces) -> Places:
+    counts = (places.share.round(DECIMALS) > 0).sum(1)
+    return Places(at=_cut(places.at.tolist(), counts), share=_cut(_rounded(places.share), counts))
+
+
+def _cut(rows: list[Any], counts: np.ndarray) -> list[Any]:
+    return [row[:count] for row, count in zip(rows, counts.tolist(), strict=True)]
+
+
+def _rounded(numbers: np.ndarray) -> Any:
+    return (numbers.round(DECIMALS) + 0.0).tolist()  # 0.0 for -0.0
+
+
+def _labels(tokenizer: Any, texts: Mapping[Role, TracedText], tokens: TracedTokens) -> dict[int, str]:
+    rows: Sequence[Sequence[int]] = [*(text.ids for text in texts.values()), *tokens.candidates.ids]
+    return {token: token_label(tokenizer, token) for token in sorted({token for row in rows for token in row})}
