@@ -1,0 +1,104 @@
+"""Where two models differ on one text."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nextword.records.token_trace import TraceRecord
+
+BEFORE, AFTER = 6, 4
+"""Tokens of the text that a row shows in front of its own, and behind it."""
+
+ALIKE = 0.005
+"""Nats below which a token is no difference worth a row: half a percent of its probability."""
+
+
+@dataclass(frozen=True)
+class TokenDifference:
+    """One token that the models gave different probabilities.
+
+    Attributes:
+        index: Place of the token in the text.
+        nats: By how much the second model's log-probability is higher.
+        before: The text in front of it.
+        token: The token, as the vocabulary shows it.
+        after: The text behind it.
+    """
+
+    index: int
+    nats: float
+    before: str
+    token: str
+    after: str
+
+    @property
+    def factor(self) -> float:
+        """How many times the probability of the one is that of the other, at least 1."""
+        return math.exp(min(abs(self.nats), 700.0))
+
+
+@dataclass(frozen=True)
+class ModelDifference:
+    """Two models on the same tokens; positive numbers speak for the second.
+
+    Attributes:
+        total: Nats that the second model gains over the whole text.
+        of: Nats that the first model needs for the whole text.
+        gained: Nats and tokens on which the second is better.
+        lost: Nats and tokens on which the first is.
+        rows: Tokens that differ, the largest difference first.
+    """
+
+    total: float
+    of: float
+    gained: tuple[float, int]
+    lost: tuple[float, int]
+    rows: tuple[TokenDifference, ...]
+
+
+def difference(one: TraceRecord, other: TraceRecord) -> ModelDifference:
+    """Compares two models token by token.
+
+    Raises:
+        ValueError: They did not predict the same tokens.
+    """
+    expect_same_tokens(one, other)
+    nats = [b - a for a, b in zip(one.tokens.log_prob, other.tokens.log_prob, strict=True)]
+    order = sorted((at for at in range(len(nats)) if abs(nats[at]) >= ALIKE), key=lambda at: -abs(nats[at]))
+    gains, losses = [each for each in nats if each > 0], [-each for each in nats if each < 0]
+    return ModelDifference(
+        total=math.fsum(nats),
+        of=-math.fsum(one.tokens.log_prob),
+        gained=(math.fsum(gains), len(gains)),
+        lost=(math.fsum(losses), len(losses)),
+        rows=tuple(_row(one, one.first + at, nats[at]) for at in order),
+    )
+
+
+def expect_same_tokens(one: TraceRecord, other: TraceRecord) -> None:
+    """Raises ValueError unless both traces are of the same tokens of the same text."""
+    names = f"'{one.model.name}' and '{other.model.name}'"
+    left, right = one.texts["text"].ids, other.texts["text"].ids
+    if left != right:
+        at = next((at for at, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), None)
+        where = f"{len(left)} and {len(right)} tokens" if at is None else f"they part at token {at + 1}"
+        raise ValueError(
+            f"traces of {names}: must be of the same token ids ({where}); trace one text with two models that share a "
+            "tokenizer"
+        )
+    if one.first != other.first:
+        raise ValueError(
+            f"traces of {names}: must begin at the same token ({one.first} and {other.first} given); trace both with "
+            "the same prompt"
+        )
+
+
+def _row(trace: TraceRecord, index: int, nats: float) -> TokenDifference:
+    text = trace.texts["text"]
+    before = "".join(text.pieces[max(index - BEFORE, 0) : index])
+    after = "".join(text.pieces[index + 1 : index + 1 + AFTER])
+    token = text.pieces[index].lstrip(" ")  # the space in front of a word is shown, and not marked
+    space = " " * (len(text.pieces[index]) - len(token)) if token else ""
+    shown = token if token.strip() else trace.vocabulary[text.ids[index]]
+    return TokenDifference(index, nats, before + space, shown, after)
