@@ -42,10 +42,9 @@ _PIECE = re.compile(r"\n| ?[\w’]+| ?[^\w\s]|\s")
 
 
 def pieces_of(text: str) -> list[str]:
-    """The text as tokens: words with the space before them, line ends; characters beyond the BMP in four byte pieces."""
-    return [
-        part for piece in _PIECE.findall(text) for part in ([piece, "", "", ""] if ord(piece[-1]) > 0xFFFF else [piece])
-    ]
+    """The text as tokens: words with the space before them, line ends; an emoji is four bytes of four tokens."""
+    pieces = _PIECE.findall(text)
+    return [part for piece in pieces for part in ([piece, "", "", ""] if ord(piece[-1]) > 0xFFFF else [piece])]
 
 
 def label_of(piece: str, number: int) -> str:
@@ -140,17 +139,23 @@ class MadeUp:
         return TraceRecord(
             nextword="0.1.0",
             model=TracedModel(
-                name=name, head="cache" if self.gate else "softmax", objective="histalign" if self.gate else "mle",
-                backbone="GPT2LMHeadModel", parameters=11_234_816,
+                name=name,
+                head="cache" if self.gate else "softmax",
+                objective="histalign" if self.gate else "mle",
+                backbone="GPT2LMHeadModel",
+                parameters=11_234_816,
             ),
             texts={role: TracedText(ids=roles[role], pieces=self.pieces[role]) for role in roles},
             places_in={"cache": self.role} if self.gate else {},
             first=self.first,
             vocabulary=self.labels,
             tokens=TracedTokens(
-                **columns, shares=shares, candidates=Candidates(**top), places={"cache": Places(**where)} if self.gate else {}
+                **columns,
+                shares=shares,
+                candidates=Candidates(**top),
+                places={"cache": Places(**where)} if self.gate else {},
             ),
-        )  # fmt: skip
+        )
 
 
 def story(**settings: Any) -> TraceRecord:

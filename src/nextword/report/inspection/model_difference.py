@@ -87,6 +87,13 @@ def expect_same_tokens(one: TraceRecord, other: TraceRecord) -> None:
             f"traces of {names}: must be of the same token ids ({where}); trace one text with two models that share a "
             "tokenizer"
         )
+    pieces = zip(one.texts["text"].pieces, other.texts["text"].pieces, strict=True)
+    for at, (here, there) in enumerate(pieces, start=1):
+        if here != there:
+            raise ValueError(
+                f"traces of {names}: must be of the same text (token {at} is {here!r} and {there!r}); trace one text "
+                "with two models that share a tokenizer"
+            )
     if one.first != other.first:
         raise ValueError(
             f"traces of {names}: must begin at the same token ({one.first} and {other.first} given); trace both with "
