@@ -10,7 +10,7 @@ import pytest
 from nextword.records.token_trace import TraceRecord
 from nextword.report import trace_page
 from tests.helpers.browser import NARROW, WIDE, Opening, OpenPage
-from tests.helpers.made_up_traces import STORY, SUMMARY, MadeUp, long_trace, one_text, story
+from tests.helpers.made_up_traces import STORY, SUMMARY, MadeUp, one_text, story
 
 pytestmark = pytest.mark.browser
 
@@ -22,8 +22,6 @@ TWO = trace_page(PLAIN, RECORD)
 
 TOKENS = "#tokens-text span"
 CANDIDATES = ".candidates li"
-FIRST_PAINT, ANSWER = 1000, 100
-"""Limits in milliseconds at 2,000 tokens with ten candidates."""
 
 
 def index_of(word: str, record: TraceRecord = RECORD, nth: int = 0) -> int:
@@ -387,39 +385,3 @@ def test_on_a_telephone_a_touched_token_stays_above_its_sheet(open_page: Opening
     assert token["y"] + token["height"] <= sheet["y"]
     view.page.get_by_role("button", name="close").tap()
     assert not view.page.locator("#panel").is_visible()
-
-
-# -- time
-
-PAINTED = """() => new Promise(done => new PerformanceObserver(all => {
-  for (const paint of all.getEntriesByName("first-contentful-paint")) done(paint.startTime);
-}).observe({type: "paint", buffered: true}))"""
-
-# From the click to the end of the next frame: a message that is posted in it arrives when it is drawn.
-CLICK = """selector => new Promise(done => {
-  const element = document.querySelector(selector), {port1, port2} = new MessageChannel();
-  const began = performance.now();
-  port1.onmessage = () => done(performance.now() - began);
-  element.click();
-  requestAnimationFrame(() => port2.postMessage("drawn"));
-})"""
-
-
-def test_two_thousand_tokens_are_painted_within_a_second(open_page: Opening) -> None:
-    view = open_page(trace_page(long_trace()))
-    assert view.page.evaluate(PAINTED) < FIRST_PAINT
-    assert len(view.texts(TOKENS)) == 2001
-
-
-@pytest.mark.parametrize("models", [1, 2])
-def test_a_click_is_answered_within_a_tenth_of_a_second(open_page: Opening, models: int) -> None:
-    """Among 2,000 tokens: the first click, which makes the way back from places to tokens, a later one, colours."""
-    traces = [long_trace(), long_trace(gate=0.2)][:models]
-    view = open_page(trace_page(*traces))
-    copied = next(at for at in range(1500, 2000) if traces[0].tokens.places["cache"].at[at]) + 1
-    took = {one: view.page.evaluate(CLICK, one) for one in (f"#text-{copied}", ".found button", "#text-20")}
-    assert opened(view) == 20
-    for measure in range(1, len(view.texts("#measures label")) + 1):
-        selector = f"#measures label:nth-of-type({measure}) input"
-        took[selector] = view.page.evaluate(CLICK, selector)
-    assert {selector: time for selector, time in took.items() if time >= ANSWER} == {}

@@ -103,6 +103,8 @@ function start() {
   fill();
   colour();
   wire();
+  // So that the first click need not wait for it.
+  (window.requestIdleCallback ?? setTimeout)(() => traces.forEach(one => tokensHelped(one, "text", 0)));
 }
 
 function wire() {

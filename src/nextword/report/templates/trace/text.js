@@ -15,6 +15,8 @@ class TokenText {
 
   fill(trace) {
     const { ids, pieces } = textOf(trace, this.role);
+    // Another model mostly reads the same text, which is left as it stands.
+    if (this.pieces?.join("\0") === pieces.join("\0")) return;
     const fragment = document.createDocumentFragment();
     this.pieces = pieces;
     this.spans = pieces.map((piece, index) => {
