@@ -21,7 +21,7 @@ def shifted(by: dict[int, float]) -> TraceRecord:
 def test_largest_difference_comes_first() -> None:
     found = difference(PLAIN, shifted({3: 0.5, 10: -2.0, 20: 0.004}))
     assert [(row.index, pytest.approx(row.nats)) for row in found.rows] == [(11, -2.0), (4, 0.5)]
-    assert found.rows[0].factor == pytest.approx(math.exp(2.0))
+    assert (found.rows[0].amount, found.rows[0].factor) == ("2.00", f"{math.exp(2.0):.2f}")
 
 
 def test_totals_are_those_of_the_whole_text() -> None:
@@ -32,9 +32,18 @@ def test_totals_are_those_of_the_whole_text() -> None:
     assert found.gained[1] + found.lost[1] == len(PLAIN.tokens.log_prob)
 
 
+def test_a_token_that_one_thinks_impossible_comes_first_and_is_left_out_of_the_totals() -> None:
+    found = difference(PLAIN, shifted({3: 0.5, 10: -math.inf}))
+    assert (found.rows[0].index, found.rows[0].amount, found.rows[0].factor) == (11, "∞", "∞")
+    assert (found.total, found.never) == (pytest.approx(0.5), 1)
+    assert found.of == pytest.approx(-sum(PLAIN.tokens.log_prob) + PLAIN.tokens.log_prob[10])
+    both = shifted({10: -math.inf})
+    assert (difference(both, both).rows, difference(both, both).never) == ((), 0)
+
+
 def test_a_row_shows_its_token_in_context() -> None:
     (row,) = difference(PLAIN, shifted({16: 1.0})).rows
-    assert STORY.replace("\n\n", "\n\n").find(row.before + row.token + row.after) >= 0
+    assert row.before + row.token + row.after in STORY
     assert row.token == PLAIN.texts["text"].pieces[row.index].strip()
     assert row.before.endswith(" ")
 

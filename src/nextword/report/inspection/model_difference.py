@@ -10,6 +10,9 @@ from nextword.records.token_trace import TraceRecord
 BEFORE, AFTER = 6, 4
 """Tokens of the text that a row shows in front of its own, and behind it."""
 
+LARGEST = 9.2
+"""Nats from which a factor is only called large: ten thousand times."""
+
 ALIKE = 0.005
 """Nats below which a token is no difference worth a row: half a percent of its probability."""
 
@@ -20,7 +23,7 @@ class TokenDifference:
 
     Attributes:
         index: Place of the token in the text.
-        nats: By how much the second model's log-probability is higher.
+        nats: By how much the second model's log-probability is higher; infinite where one of them gave it none.
         before: The text in front of it.
         token: The token, as the vocabulary shows it.
         after: The text behind it.
@@ -33,9 +36,17 @@ class TokenDifference:
     after: str
 
     @property
-    def factor(self) -> float:
-        """How many times the probability of the one is that of the other, at least 1."""
-        return math.exp(min(abs(self.nats), 700.0))
+    def amount(self) -> str:
+        """The nats, without the sign."""
+        return f"{abs(self.nats):.2f}" if math.isfinite(self.nats) else "∞"
+
+    @property
+    def factor(self) -> str:
+        """How many times the probability of the one is that of the other."""
+        if abs(self.nats) > LARGEST:
+            return "∞" if math.isinf(self.nats) else f"over {math.exp(LARGEST):.0e}"
+        factor = math.exp(abs(self.nats))
+        return f"{factor:.0f}" if factor >= 10 else f"{factor:.2f}"
 
 
 @dataclass(frozen=True)
@@ -43,10 +54,11 @@ class ModelDifference:
     """Two models on the same tokens; positive numbers speak for the second.
 
     Attributes:
-        total: Nats that the second model gains over the whole text.
-        of: Nats that the first model needs for the whole text.
+        total: Nats that the second model gains over the whole text, but for the tokens of ``never``.
+        of: Nats that the first model needs for these tokens.
         gained: Nats and tokens on which the second is better.
         lost: Nats and tokens on which the first is.
+        never: Tokens that only one of them thinks possible.
         rows: Tokens that differ, the largest difference first.
     """
 
@@ -54,6 +66,7 @@ class ModelDifference:
     of: float
     gained: tuple[float, int]
     lost: tuple[float, int]
+    never: int
     rows: tuple[TokenDifference, ...]
 
 
@@ -64,14 +77,17 @@ def difference(one: TraceRecord, other: TraceRecord) -> ModelDifference:
         ValueError: They did not predict the same tokens.
     """
     expect_same_tokens(one, other)
-    nats = [b - a for a, b in zip(one.tokens.log_prob, other.tokens.log_prob, strict=True)]
+    pairs = list(zip(one.tokens.log_prob, other.tokens.log_prob, strict=True))
+    nats = [0.0 if a == b else b - a for a, b in pairs]  # where both are -inf, they agree
+    finite = [each for each in nats if math.isfinite(each)]
     order = sorted((at for at in range(len(nats)) if abs(nats[at]) >= ALIKE), key=lambda at: -abs(nats[at]))
-    gains, losses = [each for each in nats if each > 0], [-each for each in nats if each < 0]
+    gains, losses = [each for each in finite if each > 0], [-each for each in finite if each < 0]
     return ModelDifference(
-        total=math.fsum(nats),
-        of=-math.fsum(one.tokens.log_prob),
+        total=math.fsum(finite),
+        of=-math.fsum(a for a, b in pairs if math.isfinite(a) and math.isfinite(b)),
         gained=(math.fsum(gains), len(gains)),
         lost=(math.fsum(losses), len(losses)),
+        never=len(nats) - len(finite),
         rows=tuple(_row(one, one.first + at, nats[at]) for at in order),
     )
 

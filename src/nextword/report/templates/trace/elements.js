@@ -18,7 +18,7 @@ const spaceBefore = piece => /^ +(?=[^ ])/.exec(piece)?.[0] ?? "";
 
 const bits = nats => nats / Math.LN2;
 const whole = number => Math.round(number).toLocaleString("en");
-const digits = number => (number >= 10 ? whole(number) : number.toFixed(1));
+const digits = number => (number === Infinity ? "∞" : number >= 10 ? whole(number) : number.toFixed(1));
 
 // 0.12 -> "12 %"; what is too small for a percentage to say anything: "1 in 40,000".
 function percent(share) {
@@ -37,4 +37,4 @@ function ordinal(rank) {
 }
 
 const counted = (number, noun) => `${whole(number)} ${noun}${number === 1 ? "" : "s"}`;
-const times = nats => `${digits(Math.exp(Math.min(Math.abs(nats), 20)))} times`;
+const times = nats => `${digits(Math.exp(Math.abs(nats)))} times`;

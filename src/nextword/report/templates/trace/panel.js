@@ -82,7 +82,7 @@ class Panel {
       element("td", {}, percent(Math.exp(trace.tokens.log_prob[at]))),
       element("td", {}, ordinal(trace.tokens.rank[at]))));
     const verdict = Math.abs(nats) < Math.log(1.05) ? "Both give it much the same probability."
-      : `${nats > 0 ? "B" : "A"} gives it ${times(nats)} the probability, ${Math.abs(nats).toFixed(2)} nats, ${Math.abs(bits(nats)).toFixed(2)} bits.`;
+      : `${nats > 0 ? "B" : "A"} gives it ${times(nats)} the probability, ${digits(Math.abs(nats))} nats or ${digits(Math.abs(bits(nats)))} bits more.`;
     return element("div", {},
       element("table", { class: "models" },
         element("thead", {}, element("tr", {}, element("td"), element("th", { scope: "col" }, "probability"), element("th", { scope: "col" }, "choice"))),

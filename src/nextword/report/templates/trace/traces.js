@@ -1,6 +1,9 @@
-// What the models said, as it stands in the page: the record of docs/inspect.md, read and never written.
+// What the models said, as it stands in the page: the record of docs/trace.md, read and never written.
 
 const traces = JSON.parse(document.getElementById("traces").textContent);
+// JSON has no infinity: the log of a probability of zero is null.
+for (const { tokens } of traces) tokens.log_prob = tokens.log_prob.map(log => log ?? -Infinity);
+
 const [{ first, tokens: { log_prob: { length: predicted } } }] = traces;
 const isPredicted = index => index >= first && index < first + predicted;
 
@@ -14,7 +17,10 @@ const textOf = (trace, role) => trace.texts[role];
 const labelOf = (trace, id) => trace.vocabulary[id] ?? `<#${id}>`;
 
 // By how many nats the second model's log-probability is higher.
-const gain = index => traces[1].tokens.log_prob[index - first] - traces[0].tokens.log_prob[index - first];
+function gain(index) {
+  const [one, other] = traces.map(trace => trace.tokens.log_prob[index - first]);
+  return one === other ? 0 : other - one;
+}
 
 // Where the probability of a token came from, strongest first: [{role, index, share, component}].
 function placesOf(trace, index) {
