@@ -14,9 +14,10 @@ BIN := $(VENV)/bin
 HERE := $(shell pwd | cksum | cut -d ' ' -f 1)
 INSTALLED     := $(VENV)/.installed-$(HERE)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(HERE)
+INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-oldest bench lint format check clean
+.PHONY: help quickstart test test-slow test-browser test-oldest bench lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +41,10 @@ test-oldest: constraints.txt pyproject.toml  ## test the models with the oldest 
 
 test-slow: $(INSTALLED_DEV)  ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow -q
+
+# Needs a Chromium or Chrome on PATH (Debian: apt-get install chromium); without one the tests skip and say so.
+test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where there is one
+	$(BIN)/python -m pytest -m browser -q -rs tests/report
 
 bench: $(INSTALLED_DEV)  ## measure speed and memory, rewrite the tables and figures of docs/performance.md (about two hours)
 	$(BIN)/python benchmarks/run_all.py $(BENCH_FLAGS)
@@ -75,3 +80,7 @@ $(INSTALLED_DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing nextword and its test tools into $(VENV) (a few minutes the first time)"
 	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
 	@touch $(INSTALLED) $@
+
+$(INSTALLED_BROWSER): $(INSTALLED_DEV)
+	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[browser]'
+	@touch $@

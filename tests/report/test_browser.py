@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import json
-import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +9,15 @@ import pytest
 
 from nextword.report.comparison.page import render
 from nextword.report.evaluation.evaluation_page import render_evaluation
+from tests.helpers.browser import NARROW, WIDE, opening
 from tests.helpers.expanded_results import expansion
 from tests.helpers.made_up_results import make_sample
 from tests.helpers.written_results import comparison, swept
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-WIDTHS = (1280, 390)
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.browser
 
-# Every page stands in a frame of its width; what is found is written into the document, which the browser prints.
-MEASURE = """
-const found = {};
-for (const frame of document.querySelectorAll("iframe")) {
-  const page = frame.contentDocument, width = page.documentElement.clientWidth;
+MEASURE = """() => {
+  const page = document, width = page.documentElement.clientWidth;
   const beyond = [], scrolled = [], crossed = [];
   const box = element => element.getBoundingClientRect();
   const name = element => `${element.tagName} ${(element.textContent || "").trim().slice(0, 30)}`;
@@ -46,23 +37,17 @@ for (const frame of document.querySelectorAll("iframe")) {
         if (box(line).right > own.left) crossed.push(box(line).right);
     if (element.matches(".scroll, pre") && element.scrollWidth > element.clientWidth + 1) {
       const first = element.querySelector("tbody tr:not(.groups) th");
-      scrolled.push([element.getAttribute("aria-label"), first && page.defaultView.getComputedStyle(first).position]);
+      scrolled.push([element.getAttribute("aria-label"), first && getComputedStyle(first).position]);
     }
   }
   const labels = [...page.querySelectorAll("svg text")].filter(one => one.checkVisibility()).length;
-  found[frame.id] = {width, scrolls: page.scrollingElement.scrollWidth > width, beyond, scrolled, crossed, labels};
+  return {width, scrolls: page.scrollingElement.scrollWidth > width, beyond, scrolled, crossed, labels};
 }
-const written = document.createElement("pre");
-written.id = "found";
-written.textContent = JSON.stringify(found);
-document.body.replaceChildren(written);
 """
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    if BROWSER is None:
-        pytest.skip("no chromium or chrome here")
+def found(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     texts = comparison()
     systems = texts.texts["greedy"].systems
     pages = {
@@ -73,38 +58,16 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "classes": render(swept(decodings=("top-k 20",))),
         "evaluation": render_evaluation(texts.texts["greedy"].model_copy(update={"systems": systems[:2]})),
     }
-    style = "border:0;height:900px;width:"
-    frames = [
-        f'<iframe id="{name} {width}" style="{style}{width}px" srcdoc="{html.escape(page)}"></iframe>'
-        for name, page in pages.items()
-        for width in WIDTHS
-    ]
-    folder = tmp_path_factory.mktemp("browser")
-    host = folder / "host.html"
-    script = f"<script>onload = () => {{ {MEASURE} }}</script>"
-    host.write_text(f"<!doctype html><meta charset=utf-8>{script}{''.join(frames)}", encoding="utf-8")
-    return measured(host, folder)
+    folder: Path = tmp_path_factory.mktemp("browser")
+    with opening(chromium, folder) as open_page:
+        return {
+            f"{name} {width}": open_page(page, width).page.evaluate(MEASURE)
+            for name, page in pages.items()
+            for width in (WIDE, NARROW)
+        }
 
 
-def measured(host: Path, folder: Path) -> dict[str, Any]:
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--hide-scrollbars",
-        f"--user-data-dir={folder / 'profile'}",
-    ]
-    assert BROWSER is not None
-    done = subprocess.run(
-        [BROWSER, *options, "--dump-dom", host.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    )
-    written = re.search(r'<pre id="found">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert written is not None, done.stdout[:500] + done.stderr[-500:]
-    pages: dict[str, Any] = json.loads(html.unescape(written[1]))
-    return pages
-
-
-def test_frames_have_their_width_and_figures_are_drawn(found: dict[str, Any]) -> None:
+def test_pages_have_their_width_and_figures_are_drawn(found: dict[str, Any]) -> None:
     assert len(found) == 12
     assert all(one["width"] == int(name.split()[1]) for name, one in found.items())
     assert all(one["labels"] > 10 for name, one in found.items() if not name.startswith("evaluation"))

@@ -15,6 +15,7 @@ from nextword.cli.classes import classes
 from nextword.cli.compare import compare
 from nextword.cli.count import count
 from nextword.cli.evaluate import evaluate
+from nextword.cli.inspect import inspect
 from nextword.cli.list import app as list_app
 from nextword.cli.plugin_option import Modules, request
 from nextword.cli.quickstart import quickstart
@@ -59,5 +60,6 @@ app.command()(evaluate)
 app.command()(count)
 app.command()(classes)
 app.command()(check)
+app.command()(inspect)
 app.command()(report)
 app.add_typer(list_app, name="list")

@@ -8,3 +8,4 @@ from __future__ import annotations
 from nextword.report.comparison.page import write_report as write_report
 from nextword.report.comparison.terminal import results_table as results_table
 from nextword.report.evaluation.evaluation_terminal import evaluation_tables as evaluation_tables
+from nextword.report.inspection.inspection_page import trace_page as trace_page

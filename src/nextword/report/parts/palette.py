@@ -62,3 +62,14 @@ def variables() -> str:
         f":root {{ color-scheme: light dark; {light} }}\n"
         f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
     )
+
+
+def switchable_variables() -> str:
+    """The same for a page with a switch: the reader's theme, or that of ``data-theme`` on the root; on paper light."""
+    colours = " ".join(f"--{name}: light-dark({light}, {dark});" for name, (light, dark) in THEMES.items())
+    return (
+        f":root {{ color-scheme: light dark; {colours} }}\n"
+        ":root[data-theme=light] { color-scheme: light; }\n"
+        ":root[data-theme=dark] { color-scheme: dark; }\n"
+        "@media print { :root, :root[data-theme] { color-scheme: light; } }\n"
+    )

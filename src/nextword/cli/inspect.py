@@ -1,0 +1,241 @@
+"""``nextword inspect``: what a model says about every token of one text, as a page."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nextword.cli.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.option_groups import option_groups
+
+if TYPE_CHECKING:
+    from nextword.records.token_trace import TraceRecord
+
+LONGEST = 100
+"""Tokens that a model writes where it is not said how many."""
+
+SHORTEST = 2
+"""Tokens of a text that is worth a page."""
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """What is read and predicted."""
+
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            "--text", "--target", metavar="FILE", help="The text to predict; without it the model writes one."
+        ),
+    ] = None
+    prompt: Annotated[
+        str, typer.Option(metavar="TEXT", help="What stands before the text: it is read and not predicted.")
+    ] = ""
+    source: Annotated[Path | None, typer.Option(metavar="FILE", help="What an encoder-decoder model reads.")] = None
+    auxiliary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What the encoder of a conditioned model reads.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class WritingOptions:
+    """How the model writes the text where none is given."""
+
+    length: Annotated[
+        int | None,
+        typer.Option("--continue", metavar="N", min=SHORTEST, help=f"Tokens it writes; {LONGEST} by default."),
+    ] = None
+    decoding: Annotated[
+        str | None,
+        typer.Option(
+            help="greedy (the default), sample[:TEMPERATURE], top-k:K[,TEMPERATURE], top-p:P[,TEMPERATURE] or "
+            "beam:BEAMS."
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0
+
+
+@dataclass(frozen=True)
+class PageOptions:
+    """What is written down."""
+
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The page.")] = Path("inspection.html")
+    json: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="The trace as JSON, which inspect reads again. One for each model."),
+    ] = None
+    candidates: Annotated[int, typer.Option(min=1, help="Most probable tokens named at each position.")] = 10
+    places: Annotated[int, typer.Option(min=0, help="Places named that a token's probability came from.")] = 8
+
+
+@plain_errors
+@option_groups
+def inspect(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL [MODEL]",
+            help="Folder of a saved model or a name on the hub, or a trace that --json wrote. Two are compared on the "
+            "same tokens.",
+        ),
+    ],
+    reading: TextOptions,
+    writing: WritingOptions,
+    page: PageOptions,
+    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, ...")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Of the weights: auto (as saved), float32, bfloat16, ...")] = "auto",
+) -> None:
+    """Show what a model says about every token of a text, and where it came from, as one HTML page.
+
+    Any model of transformers, with a head of ours or without. With two models the page begins with where they differ;
+    where no text is given, the first one writes it.
+
+    nextword inspect runs/m --text story.txt --out story.html
+
+    nextword inspect runs/softmax runs/cache --prompt "The king" --continue 60
+    """
+    inputs = _inputs(reading)
+    _expect_models(models, reading, writing)
+    _expect_writable(page, models, reading)
+    try:
+        records = _traces(models, inputs, _generation(writing), page, (device, dtype))
+    except KeyboardInterrupt:
+        complain("nothing was written; the same command begins again", kind="interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    _write(records, page)
+
+
+def _is_trace(model: str) -> bool:
+    return model.endswith(".json")
+
+
+def _inputs(reading: TextOptions) -> dict[str, str]:
+    """Texts by the argument of ``trace`` that they are."""
+    files = {"text": reading.text, "source": reading.source, "auxiliary": reading.auxiliary}
+    texts = {name: _text_of(file, f"--{name}") for name, file in files.items() if file is not None}
+    return texts | ({"prompt": reading.prompt} if reading.prompt else {})
+
+
+def _text_of(file: Path, option: str) -> str:
+    """What stands in a file, the last line end left out."""
+    if not file.is_file():
+        what = "a folder" if file.is_dir() else "not there"
+        raise ValueError(f"{option}: must be a file of text ({file} is {what}); give the path of one")
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise ValueError(f"{option}: must be plain text in UTF-8 ({file} is binary or in another encoding); convert it")
+    if not text.strip():
+        raise ValueError(f"{option}: must be a file with a text in it ({file} is empty); write one into it")
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _expect_models(models: list[str], reading: TextOptions, writing: WritingOptions) -> None:
+    """Raises ValueError, before any library is imported, where the command cannot mean anything."""
+    from nextword.pretrained import model_location
+
+    if len(models) > 2:
+        raise ValueError(f"MODEL: must be one model or two ({len(models)} given); compare more of them in pairs")
+    asked = [model for model in models if not _is_trace(model)]
+    for model in asked:
+        model_location(model)
+    if asked and not (reading.text or reading.prompt or reading.source or reading.auxiliary):
+        raise ValueError("--text: must be a file (none given); give one, or --prompt TEXT for the model to go on with")
+    if not asked and reading != TextOptions():
+        raise ValueError("--text, --prompt, --source, --auxiliary: must be left out with traces; they have their text")
+    if reading.text and (writing.length or writing.decoding):
+        raise ValueError(
+            "--continue, --decoding: must be left out with --text; use --prompt for what the model goes on with"
+        )
+
+
+def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions) -> None:
+    """Raises ValueError, before anything is computed, where a file cannot be written or is one that is read."""
+    asked = [model for model in models if not _is_trace(model)]
+    outputs = [("--out", page.out), *(("--json", file) for file in page.json or [])]
+    inputs = [file for file in (reading.text, reading.source, reading.auxiliary) if file is not None]
+    inputs += [Path(model) for model in models if _is_trace(model)]
+    for option, file in outputs:
+        there = next(folder for folder in file.absolute().parents if folder.exists())
+        if file.is_dir() or not there.is_dir():
+            folder = file if file.is_dir() else there
+            what = "a folder" if file.is_dir() else "a file"
+            raise ValueError(f"{option} {file}: must be a file to write ({folder} is {what}); give another path")
+        if any(file.resolve() == one.resolve() for one in inputs):
+            raise ValueError(f"{option} {file}: must be another file than what is read; give another path")
+    if page.json and len(page.json) != len(asked):
+        raise ValueError(f"--json: must be given once for each model ({len(page.json)} given for {len(asked)})")
+    if len({file.resolve() for _, file in outputs}) < len(outputs):
+        raise ValueError("--out, --json: must be different files; give another path")
+
+
+def _generation(writing: WritingOptions) -> dict[str, Any]:
+    """Arguments of ``generate``."""
+    from nextword.config import validated
+    from nextword.decoding.writing_settings import WritingConfig
+
+    (decoding,) = validated(WritingConfig, {"decodings": [writing.decoding or "greedy"]}).decodings
+    return {"max_new_tokens": writing.length or LONGEST, **decoding.arguments(), "seed": writing.seed}
+
+
+def _traces(
+    models: list[str], inputs: dict[str, str], generation: dict[str, Any], page: PageOptions, where: tuple[str, str]
+) -> list[TraceRecord]:
+    """A trace of each model, all of one text: what the first one writes, where none is given."""
+    from nextword.records.token_trace import TraceRecord
+
+    records: list[TraceRecord] = []
+    for model in models:
+        if _is_trace(model):
+            records.append(TraceRecord.load(model))
+            continue
+        record = _traced(model, inputs, generation, page, where)
+        if "text" not in inputs:
+            inputs = {**inputs, "text": "".join(record.texts["text"].pieces[record.first :])}
+        if len(record.tokens.log_prob) < SHORTEST:
+            raise ValueError(f"--text: must have at least {SHORTEST} tokens ({len(record.tokens.log_prob)} given)")
+        records.append(record)
+    return records
+
+
+def _traced(
+    model: str, inputs: dict[str, str], generation: dict[str, Any], page: PageOptions, where: tuple[str, str]
+) -> TraceRecord:
+    from transformers import set_seed
+
+    from nextword.inspection.trace_example import trace
+    from nextword.scoring.opened_model import open_model
+
+    opened = open_model(model, *where)
+    arguments = dict(generation)
+    set_seed(arguments.pop("seed"))
+    record: TraceRecord = trace(
+        opened, **inputs, candidates=page.candidates, places=page.places, **({} if "text" in inputs else arguments)
+    )
+    return record
+
+
+def _write(records: list[TraceRecord], page: PageOptions) -> None:
+    from rich.console import Console
+
+    from nextword.records import write_atomically
+    from nextword.report import trace_page
+
+    html = trace_page(*records)
+    for record, file in zip(records, page.json or [], strict=False):
+        record.save(file)
+    write_atomically(page.out, html)
+    console = Console()
+    for record in records:
+        nats = -math.fsum(record.tokens.log_prob) / len(record.tokens.log_prob)
+        console.print(
+            f"{record.model.name}: {len(record.tokens.log_prob):,} tokens, {nats:.3f} nats a token",
+            soft_wrap=True, highlight=False, markup=False,
+        )  # fmt: skip
+    console.print(f"Page: {page.out.resolve()}", soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,1 @@
+"""The page of a trace: one text, token by token."""

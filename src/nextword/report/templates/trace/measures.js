@@ -1,0 +1,63 @@
+// What tokens can be coloured by: each measure sorts them into levels, from pale to strong, and says what these mean.
+
+const below = (bounds, value) => bounds.filter(bound => value < bound).length;
+const above = (bounds, value) => bounds.filter(bound => value > bound).length;
+const levels = labels => labels.map((label, level) => ({ name: `l${level}`, label }));
+
+const PROBABILITIES = [0.5, 0.1, 0.01, 0.001, 0.0001];
+const RANKS = [1, 3, 10, 100, 1000];
+const BITS = [1, 2, 4, 6, 8];
+const SHARES = [0.05, 0.25, 0.5, 0.75, 0.95];
+const FACTORS = [1.25, 2, 10];
+
+const probability = {
+  key: "probability", name: "Probability", hue: "m5",
+  note: "How much probability the model gave to the token that stands here. The stronger the colour, the more it was surprised.",
+  levels: levels(["50 % or more", "10–50 %", "1–10 %", "0.1–1 %", "0.01–0.1 %", "below 0.01 %"]),
+  of: (trace, index) => `l${below(PROBABILITIES, Math.exp(trace.tokens.log_prob[index - first]))}`,
+};
+
+const rank = {
+  key: "rank", name: "Rank", hue: "m5",
+  note: "The place of the token among all tokens of the vocabulary, by probability. Pale: the model would have written it itself.",
+  levels: levels(["1st", "2nd–3rd", "4th–10th", "11th–100th", "101st–1,000th", "beyond"]),
+  of: (trace, index) => `l${above(RANKS, trace.tokens.rank[index - first])}`,
+};
+
+const uncertainty = {
+  key: "entropy", name: "Uncertainty", hue: "m5",
+  note: "Entropy: how unsure the model was before the token, whatever came. 3 bits: as unsure as between 8 equally likely tokens.",
+  levels: levels(["under 1 bit", "1–2 bits", "2–4 bits", "4–6 bits", "6–8 bits", "over 8 bits"]),
+  of: (trace, index) => `l${above(BITS, bits(trace.tokens.entropy[index - first]))}`,
+};
+
+const shareOf = (component, place, pointed) => ({
+  key: `share ${component}`, name: `From ${component}`, hue: sourceHue(place),
+  note: `How much of the token's probability came from ${component}` +
+    (pointed ? `, which copies from places in the ${pointed}.` : ", one of the parts that the model adds up."),
+  levels: levels(["under 5 %", "5–25 %", "25–50 %", "50–75 %", "75–95 %", "over 95 %"]),
+  of: (trace, index) => `l${above(SHARES, trace.tokens.shares[component]?.[index - first] ?? 0)}`,
+});
+
+const SIDES = { false: "a", true: "b" };
+const difference = {
+  key: "difference", name: "Difference", hue: "m0",
+  note: "Which model gave the token more probability, and how many times as much. Blue: A. Orange: B. No colour: alike.",
+  levels: [
+    { name: "a3", label: "A ×10+" }, { name: "a2", label: "A ×2–10" }, { name: "a1", label: "A ×1.25–2" },
+    { name: "l0", label: "alike" },
+    { name: "b1", label: "B ×1.25–2" }, { name: "b2", label: "B ×2–10" }, { name: "b3", label: "B ×10+" },
+  ],
+  of: (trace, index) => {
+    const nats = gain(index), level = above(FACTORS, Math.exp(Math.abs(nats)));
+    return level ? `${SIDES[nats > 0]}${level}` : "l0";
+  },
+};
+
+const sourceHue = place => `m${place % 8}`;
+
+// Those that a trace can answer; with two models, their difference is the first.
+function measuresOf(trace) {
+  const shares = componentsOf(trace).map((name, place) => shareOf(name, place, trace.places_in[name]));
+  return [...(traces.length > 1 ? [difference] : []), probability, rank, uncertainty, ...shares];
+}
