@@ -10,7 +10,7 @@ import pytest
 from nextword.records.token_trace import TraceRecord
 from nextword.report import trace_page
 from tests.helpers.browser import NARROW, WIDE, Opening, OpenPage
-from tests.helpers.made_up_traces import STORY, SUMMARY, MadeUp, one_text, story
+from tests.helpers.made_up_traces import STORY, SUMMARY, MadeUp, long_trace, one_text, story
 
 pytestmark = pytest.mark.browser
 
@@ -141,6 +141,8 @@ def test_places_of_a_source_are_marked_there(open_page: Opening) -> None:
         "all => all.map(one => Number(one.dataset.at))"
     )
     assert sorted(marked) == sorted(places)
+    strongest = view.page.locator(f"#source-{places[0]}").bounding_box()
+    assert 0 < strongest["y"] < view.page.viewport_size["height"]
     choose(view, places[0], "source")
     assert "The model read this token in the source." in view.text("#panel")
     assert view.page.locator(f"#text-{at}").get_attribute("data-order") is not None
@@ -345,17 +347,18 @@ def test_the_model_that_is_asked_can_be_changed(open_page: Opening) -> None:
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
-@pytest.mark.parametrize("page", ["one", "source", "two", "long words"])
+@pytest.mark.parametrize("page", ["one", "source", "two", "unlikely", "long words"])
 def test_nothing_lies_beyond_the_right_edge(open_page: Opening, width: int, page: str) -> None:
     html = {
         "one": PAGE,
         "source": trace_page(SOURCE),
         "two": TWO,
+        "unlikely": trace_page(long_trace(300)),
         "long words": trace_page(MadeUp("x" * 300 + " and " + "wordsofmanyparts" * 20).record("n" * 90)),
     }[page]
     view = open_page(html, width)
     assert not view.scrolls_sideways
-    choose(view, 1)
+    choose(view, 2)
     assert not view.scrolls_sideways
     beyond = view.page.evaluate(
         "[...document.body.querySelectorAll('*')]"
@@ -364,6 +367,8 @@ def test_nothing_lies_beyond_the_right_edge(open_page: Opening, width: int, page
         ".map(one => one.outerHTML.slice(0, 80))"
     )
     assert beyond == []
+    view.page.evaluate("document.querySelector('#panel').scrollLeft = 50")
+    assert view.page.evaluate("document.querySelector('#panel').scrollLeft") == 0
 
 
 def test_the_source_stands_beside_the_text_or_folds_above_it(open_page: Opening) -> None:

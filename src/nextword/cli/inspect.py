@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -176,12 +178,15 @@ def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions)
 
 
 def _generation(writing: WritingOptions) -> dict[str, Any]:
-    """Arguments of ``generate``."""
+    """Arguments of ``generate``; what it draws is drawn from now on."""
+    from transformers import set_seed
+
     from nextword.config import validated
     from nextword.decoding.writing_settings import WritingConfig
 
     (decoding,) = validated(WritingConfig, {"decodings": [writing.decoding or "greedy"]}).decodings
-    return {"max_new_tokens": writing.length or LONGEST, **decoding.arguments(), "seed": writing.seed}
+    set_seed(writing.seed)
+    return {"max_new_tokens": writing.length or LONGEST, **decoding.arguments()}
 
 
 def _traces(
@@ -195,30 +200,27 @@ def _traces(
         if _is_trace(model):
             records.append(TraceRecord.load(model))
             continue
-        record = _traced(model, inputs, generation, page, where)
-        if "text" not in inputs:
+        ask = _asking(model, page, where)
+        record = ask(**inputs) if "text" in inputs else ask(**inputs, **generation)
+        if "text" not in inputs and len(models) > 1:
+            # Both are asked about the text, for what is written need not be the tokens that a tokenizer makes of it.
             inputs = {**inputs, "text": "".join(record.texts["text"].pieces[record.first :])}
+            record = ask(**inputs)
         if len(record.tokens.log_prob) < SHORTEST:
             raise ValueError(f"--text: must have at least {SHORTEST} tokens ({len(record.tokens.log_prob)} given)")
         records.append(record)
     return records
 
 
-def _traced(
-    model: str, inputs: dict[str, str], generation: dict[str, Any], page: PageOptions, where: tuple[str, str]
-) -> TraceRecord:
-    from transformers import set_seed
+def _asking(model: str, page: PageOptions, where: tuple[str, str]) -> Callable[..., TraceRecord]:
+    """``trace`` of one model."""
+    from transformers.utils import logging
 
     from nextword.inspection.trace_example import trace
     from nextword.scoring.opened_model import open_model
 
-    opened = open_model(model, *where)
-    arguments = dict(generation)
-    set_seed(arguments.pop("seed"))
-    record: TraceRecord = trace(
-        opened, **inputs, candidates=page.candidates, places=page.places, **({} if "text" in inputs else arguments)
-    )
-    return record
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    return partial(trace, open_model(model, *where), candidates=page.candidates, places=page.places)
 
 
 def _write(records: list[TraceRecord], page: PageOptions) -> None:

@@ -13,7 +13,7 @@ const FACTORS = [1.25, 2, 10];
 const probability = {
   key: "probability", name: "Probability", hue: "m5",
   note: "How much probability the model gave to the token that stands here. The stronger the colour, the more it was surprised.",
-  levels: levels(["50 % or more", "10–50 %", "1–10 %", "0.1–1 %", "0.01–0.1 %", "below 0.01 %"]),
+  levels: levels(["50\u202f% or more", "10–50\u202f%", "1–10\u202f%", "0.1–1\u202f%", "0.01–0.1\u202f%", "below 0.01\u202f%"]),
   of: (trace, index) => `l${below(PROBABILITIES, Math.exp(trace.tokens.log_prob[index - first]))}`,
 };
 
@@ -35,7 +35,7 @@ const shareOf = (component, place, pointed) => ({
   key: `share ${component}`, name: `From ${component}`, hue: sourceHue(place),
   note: `How much of the token's probability came from ${component}` +
     (pointed ? `, which copies from places in the ${pointed}.` : ", one of the parts that the model adds up."),
-  levels: levels(["under 5 %", "5–25 %", "25–50 %", "50–75 %", "75–95 %", "over 95 %"]),
+  levels: levels(["under 5\u202f%", "5–25\u202f%", "25–50\u202f%", "50–75\u202f%", "75–95\u202f%", "over 95\u202f%"]),
   of: (trace, index) => `l${above(SHARES, trace.tokens.shares[component]?.[index - first] ?? 0)}`,
 });
 

@@ -42,6 +42,7 @@ function draw() {
   for (const [role, text] of texts) {
     text.open(open?.role === role ? open.index : null);
     text.mark(marked.filter(place => place.role === role));
+    if (open?.role !== role) text.reveal();
   }
   document.body.classList.toggle("opened", Boolean(open));
   $("#status").textContent = isToken ? spoken(open.index) : "";

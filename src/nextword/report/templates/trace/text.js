@@ -76,6 +76,15 @@ class TokenText {
     });
   }
 
+  // Moves a text that scrolls by itself, beside the other, so that its strongest mark is seen; the page stays.
+  reveal() {
+    const span = this.spans[this.marked[0]], scroller = this.box.closest(".beside");
+    if (!span || !scroller) return;
+    const seen = scroller.getBoundingClientRect(), mark = span.getBoundingClientRect();
+    const top = Math.max(seen.top, 0), bottom = Math.min(seen.bottom, innerHeight);
+    if (mark.top < top || mark.bottom > bottom) scroller.scrollTop += mark.top - top - (bottom - top) / 3;
+  }
+
   find(words) {
     const wanted = words.toLowerCase(), lower = this.pieces.map(piece => piece.toLowerCase());
     const text = lower.join(""), hits = [];
