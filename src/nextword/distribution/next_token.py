@@ -68,6 +68,10 @@ class NextToken(Attribution):
         """
         return self
 
+    def relative(self) -> NextToken:
+        """:meth:`computed`, but each row's log-probabilities may all be off by one constant, where that is cheaper."""
+        return self.computed()
+
     @abstractmethod
     def _log_probs(self) -> Float[Tensor, "N V"]: ...
 

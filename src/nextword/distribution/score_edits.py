@@ -153,6 +153,9 @@ class Touched:
 
     def holds(self, ids: Int[Tensor, "N J"], vocab_size: int) -> Bool[Tensor, "N J"]:
         """Whether each of the asked tokens was changed."""
+        if self.ids.shape[1] * ids.shape[1] < vocab_size:
+            same = self.ids[:, :, None] == ids[:, None, :]
+            return (same & self.present[:, :, None]).any(1)
         marks = torch.zeros(len(self.ids), vocab_size, dtype=torch.int32, device=self.ids.device)
         return marks.scatter_add(1, self.ids, self.present.int()).gather(1, ids) > 0
 

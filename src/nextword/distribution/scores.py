@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.distribution.computed_scores import ComputedScores
 from nextword.distribution.next_token import NextToken
-from nextword.distribution.normalised_scores import Normalised
 from nextword.distribution.score_edits import Edit, Touched
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.chunked.inplace import softmax_at_
@@ -139,14 +139,18 @@ class Scores(NextToken):
             at_ids = log_add_exp(at_ids, lowered.log_mass_of(ids, self.vocab_size).to(at_ids.dtype))
         return at_ids - total[:, None]
 
-    def computed(self) -> Normalised:
+    def relative(self) -> ComputedScores:
+        """The scores as they are, and stored entries beside them."""
+        return ComputedScores(*self._edited(), self._entries(), self.name)
+
+    def computed(self) -> ComputedScores:
         """The scores as log-probabilities, before the stored entries are added, which stay beside them."""
         scores, touched = self._edited()
         if not self.stored:
-            return Normalised(scores.log_softmax(-1), touched, {}, self.name)
+            return ComputedScores(scores.log_softmax(-1), touched, {}, self.name)
         scores, stored, total = self._lowered(scores)
         entries = {name: entries.lowered(total[:, 0].to(entries.scores.dtype)) for name, entries in stored.items()}
-        return Normalised(scores - total, touched, entries, self.name)
+        return ComputedScores(scores - total, touched, entries, self.name)
 
     def places_in(self) -> dict[str, TextRead]:
         """The texts that edits and stored entries point into."""

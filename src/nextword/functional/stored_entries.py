@@ -127,7 +127,7 @@ class Entries:
     def log_mass_of(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
         """Log of the summed mass of the visible entries that hold each of K tokens; ``-inf`` where none does."""
         if ids.shape[1] > _FEW_IDS:
-            return self.scatter(vocab_size).gather(1, ids)
+            return self._looked_up(ids, vocab_size)
         stored = self.ids[self.row]
         columns = [masked_logsumexp(self.scores, self.visible & (stored == token[:, None])) for token in ids.unbind(1)]
         return torch.stack(columns, 1) if columns else self.scores.new_empty(ids.shape)
@@ -138,15 +138,30 @@ class Entries:
         Only the words that entries hold are touched: no pass over the vocabulary. Destroys ``log_mass``, in whose place
         the result is written unless autograd may have kept its values.
         """
-        vocab_size = log_mass.shape[1]
-        in_vocabulary = (self.ids >= 0) & (self.ids < vocab_size)
-        words = Words.of(self.ids, in_vocabulary)
-        column, counted = words.column[self.row], self.visible & in_vocabulary[self.row]
-        added = self._column_log_mass(column, counted, words.ids.shape[1]).to(log_mass.dtype)
-        ids = words.ids[self.row]
+        words, added = self._by_word(log_mass.shape[1])
+        added, ids = added.to(log_mass.dtype), words.ids[self.row]
         values = log_add_exp(log_mass.gather(1, ids), added)
         target = log_mass.clone() if torch.is_grad_enabled() else log_mass
         return overwrite_(target, ids, values, added != -torch.inf)
+
+    def _by_word(self, vocab_size: int) -> tuple[Words, Float[Tensor, "N U"]]:
+        """The distinct words that are stored, and log of the mass of each as seen from every position."""
+        in_vocabulary = (self.ids >= 0) & (self.ids < vocab_size)
+        words = Words.of(self.ids, in_vocabulary)
+        column, counted = words.column[self.row], self.visible & in_vocabulary[self.row]
+        return words, self._column_log_mass(column, counted, words.ids.shape[1])
+
+    def _looked_up(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
+        """:meth:`log_mass_of` by a table of the words of each sequence, which is of size (B, V)."""
+        words, mass = self._by_word(vocab_size)
+        count = words.ids.shape[1]
+        filled = words.first < words.valid.shape[1]
+        table = words.ids.new_full((len(self.ids), vocab_size + 1), count)
+        table.scatter_(
+            1, words.ids.masked_fill(~filled, vocab_size), torch.arange(count, device=ids.device).expand_as(words.ids)
+        )
+        nothing = mass.new_full((len(mass), 1), -torch.inf)
+        return torch.cat([mass, nothing], 1).gather(1, table[self.row[:, None], ids])
 
     def _column_log_mass(
         self, index: Int[Tensor, "N S"], counted: Bool[Tensor, "N S"], columns: int

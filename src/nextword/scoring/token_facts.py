@@ -91,11 +91,9 @@ def token_facts(distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: i
         raise ValueError(f"candidates: must be from 0 to the vocabulary's {size} tokens ({candidates} given)")
     if places < 0:
         raise ValueError(f"places: must be 0 or more ({places} given)")
-    # beside what normalising takes: the log-probabilities as they are looked at, and a copy to add entries to
-    row_bytes = distribution.row_bytes() + 2 * distribution.vocab_size * 4
     blocks: list[dict[str, Tensor]] = []
-    for rows in row_chunks(len(ids), row_bytes, distribution.device) or [slice(0, 0)]:
-        chunk, asked = distribution[rows].computed(), ids[rows]
+    for rows in row_chunks(len(ids), distribution.row_bytes(), distribution.device) or [slice(0, 0)]:
+        chunk, asked = distribution[rows].relative(), ids[rows]
         blocks += [_facts(chunk[part], asked[part], candidates, places) for part in _blocks(chunk)]
         del chunk  # before the next one is made
     return _assembled({name: _array([block[name] for block in blocks]) for name in blocks[0]})
@@ -107,19 +105,22 @@ def _blocks(chunk: NextToken) -> Iterator[slice]:
 
 
 def _facts(block: NextToken, ids: Int[Tensor, "N"], candidates: int, places: int) -> dict[str, Tensor]:
-    """Columns by name; ``shares``, ``candidates`` and ``places`` have one for each component, behind a slash."""
-    log_probs = block._log_probs()
-    at_ids = log_probs.gather(1, ids[:, None])
-    best = top_k(log_probs, candidates)
-    asked = torch.cat([at_ids, best[0]], 1)
+    """Columns by name; ``shares``, ``candidates`` and ``places`` have one for each component, behind a slash.
+
+    The block's numbers are log-probabilities up to a constant of each row, as all that it says of components is.
+    """
+    scores = block._log_probs()
+    at_ids, best = scores.gather(1, ids[:, None]), top_k(scores, max(candidates, 1))
+    normaliser, entropy = _normaliser_and_entropy(scores, peak=best[0][:, :1])
+    asked, of_best = torch.cat([at_ids, best[0][:, :candidates]], 1), best[1][:, :candidates]
     facts = {
-        "log_prob": at_ids[:, 0],
-        "rank": _count_above(log_probs, at_ids) + 1,
-        "entropy": _entropy(log_probs),
-        "candidate ids": best[1],
-        "candidate log_prob": best[0],
+        "log_prob": (at_ids - normaliser)[:, 0],
+        "rank": _count_above(scores, at_ids) + 1,
+        "entropy": entropy,
+        "candidate ids": of_best,
+        "candidate log_prob": asked[:, 1:] - normaliser,
     }
-    for name, log_part in block._log_sources(torch.cat([ids[:, None], best[1]], 1)).items():
+    for name, log_part in block._log_sources(torch.cat([ids[:, None], of_best], 1)).items():
         share = _share(log_part, asked)
         facts[f"shares/{name}"], facts[f"candidates/{name}"] = share[:, 0], share[:, 1:]
     if places:
@@ -142,12 +143,17 @@ def _count_above(log_probs: Float[Tensor, "N V"], level: Float[Tensor, "N 1"]) -
     return above.sum(-1).long()
 
 
-def _entropy(log_probs: Float[Tensor, "N V"]) -> Float[Tensor, "N"]:
-    probs = log_probs.exp()
-    total: Tensor = torch.linalg.vecdot(probs, log_probs)
-    if total.isnan().any():  # 0 log 0 = 0
-        total = torch.linalg.vecdot(probs, log_probs.masked_fill(log_probs == -torch.inf, 0.0))
-    return -total
+def _normaliser_and_entropy(
+    scores: Float[Tensor, "N V"], peak: Float[Tensor, "N 1"]
+) -> tuple[Float[Tensor, "N 1"], Float[Tensor, "N"]]:
+    """Log-sum-exp of each row, and the entropy of its softmax, of the same exponentials."""
+    lowered = scores - peak
+    mass = lowered.exp()
+    total = mass.sum(-1)
+    moment: Tensor = torch.linalg.vecdot(mass, lowered)
+    if moment.isnan().any():  # 0 log 0 = 0
+        moment = torch.linalg.vecdot(mass, lowered.masked_fill(lowered == -torch.inf, 0.0))
+    return peak + total.log()[:, None], total.log() - moment / total
 
 
 def _array(parts: list[Tensor]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Normalised: the log-probabilities of one softmax, with what is needed to say where they came from."""
+"""ComputedScores: the scores of one softmax, with what is needed to say where its probabilities came from."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from nextword.functional.logspace import log_add_exp
 from nextword.functional.stored_entries import Entries, TextRead
 
 
-class Normalised(NextToken):
+class ComputedScores(NextToken):
     """What :class:`~nextword.distribution.scores.Scores` becomes when its (N, V) numbers are made.
 
-    Any question is answered from these numbers. They are made without gradients.
+    Any question is answered from these numbers: log-probabilities, or the same up to one constant for each row.
 
     Args:
-        dense: Log-probability that comes from the scores of the vocabulary.
+        dense: What comes from the scores of the vocabulary, after the edits.
         touched: What edits changed, the latest change last.
-        stored: Entries beside the scores, each with the log of its probability.
+        stored: Entries beside the scores, on the same scale.
         name: Name of what no edit changed.
     """
 
@@ -40,9 +40,9 @@ class Normalised(NextToken):
     def __len__(self) -> int:
         return len(self.dense)
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Normalised:
-        """With ``change`` made to the log-probabilities, the edits and the stored entries."""
-        return Normalised(
+    def map(self, change: Callable[[Tensor], Tensor]) -> ComputedScores:
+        """With ``change`` made to the scores, the edits and the stored entries."""
+        return ComputedScores(
             change(self.dense),
             [touched.map(change) for touched in self.touched],
             {name: entries.map(change) for name, entries in self.stored.items()},
