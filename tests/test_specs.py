@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from nextword.conditioning.parts.conditioner_spec import grammar as conditioners
 from nextword.heads.parts.head_spec import grammar as heads
+from nextword.heads.parts.input_states import MultiInputConfig
+from nextword.heads.parts.partition_settings import PartitionConfig
+from nextword.metrics.metric import grammar as metrics
 from nextword.objectives.parts.objective_spec import grammar as objectives
+from nextword.objectives.sequence_level_unlikelihood import SequenceConfig
 from nextword.registry import Registry
 from nextword.specs import Grammar, Modifier, Modifiers, SpecSettings
+from tests.helpers.drawn_settings import settings_of
 
 SPECS = {
     "head": (heads, ["softmax", "softmax+cpr:20,100+mi:1x3", "mos:3,static+cepr:7", "f2:8,eq-token", "pg+mi"]),
@@ -70,6 +76,94 @@ def test_faults_say_what_to_do(spec: Any, message: str) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011  (the whole message is compared)
         heads.parse(spec)
     assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "spec", "expected"),
+    [
+        (heads, "cache:temperature=0.5,mode=cache_only", {"temperature": 0.5, "mode": "cache_only"}),
+        (heads, "Cache:Temperature = 2", {"temperature": 2.0}),
+        (heads, "mos:3,static,bias=false", {"components": 3, "gate": "static", "bias": False}),
+        (heads, "mos:bias=false,3", {"components": 3, "bias": False}),
+        (heads, "f2:8,counts=Runs/A.npz", {"classes": 8, "division": "eq-freq", "counts": "Runs/A.npz"}),
+        (heads, 'f2:counts="a,b+c=d.npz"', {"counts": "a,b+c=d.npz"}),
+        (heads, "pg:gate_bias=1e+2+mi", {"gate_bias": 100.0, "mi": MultiInputConfig()}),
+        (heads, "softmax+mi:2x3,expansion=4", {"mi": MultiInputConfig(layers=2, window=3, expansion=4)}),
+        (heads, "softmax+r:20,rerank_mode=add,5", {"partition": PartitionConfig(rerank=(5, 20), rerank_mode="add")}),
+        (objectives, "histalign:paper,alpha=0.5", {"alpha": 0.5, "reduction": "pair_sum", "base": "mle"}),
+        (objectives, "histalign:alpha=0.5,reduction=pair_sum", {"alpha": 0.5, "reduction": "pair_sum"}),
+        (objectives, "unlikelihood:alpha=0.5+seq:rate=0.25,n=3", {"alpha": 0.5, "seq": SequenceConfig(rate=0.25, n=3)}),
+        (objectives, "mle+seq:1e-05", {"seq": SequenceConfig(rate=1e-05)}),
+        (conditioners, "bergpt:layers=[0,-1],tied=true", {"layers": [0, -1], "tied": True}),
+        (metrics, "rouge:1,l,stemmer=false", {"kinds": ("1", "l"), "stemmer": False}),
+        (metrics, "factcc:model=none", {"model": None}),
+    ],
+)  # fmt: skip
+def test_every_setting_can_be_given_by_name(grammar: Grammar[Any], spec: str, expected: dict[str, Any]) -> None:
+    config = grammar.parse(spec)
+    assert {name: getattr(config, name) for name in expected} == expected
+    assert grammar.parse(grammar.write(config)) == config
+    assert grammar.parse(grammar.table(spec)) == config
+    assert "=" not in grammar.title(config)
+
+
+@pytest.mark.parametrize(
+    ("grammar", "spec", "message"),
+    [
+        (
+            objectives, "histalign:alhpa=1",
+            "objective spec 'histalign:alhpa=1': alhpa: unknown key. Did you mean 'alpha'? Known: ",
+        ),
+        (
+            heads, "cache:temperature=warm",
+            "head spec 'cache:temperature=warm': temperature must be a number ('warm' given).",
+        ),
+        (heads, "mos:components=2.5", "head spec 'mos:components=2.5': components must be a whole number (2.5 given)."),
+        (heads, "cache:weight=", "head spec 'cache:weight=': weight must be a number ('' given)."),
+        (
+            objectives, "histalign:paper,base=trime",
+            "objective spec 'histalign:paper,base=trime': 'base' is given twice, by 'histalign:paper' and by its name",
+        ),
+        (heads, "mos:3,components=3", "head spec 'mos:3,components=3': 'components' is given twice, by 'mos:3' and "),
+        (heads, "cache:weight=0,weight=1", "head spec 'cache:weight=0,weight=1': 'weight' is given twice"),
+        (heads, "cache:head=mos", "head spec 'cache:head=mos': 'head' is given twice, by 'cache' and by its name"),
+        (
+            heads, "softmax+proj:bias=false",
+            "head spec 'softmax+proj:bias=false': '+proj' has no settings ('bias' given)",
+        ),
+        (
+            heads, "softmax+mi:2x3,window=4",
+            "head spec 'softmax+mi:2x3,window=4': 'window' is given twice, by '+mi:2x3' and by its name",
+        ),
+        (
+            heads, "softmax:mi={window=4}+mi",
+            "head spec 'softmax:mi={window=4}+mi': 'mi' is given twice, by its name and by '+mi'",
+        ),
+        (
+            heads, "softmax+mi:windw=4",
+            "head spec 'softmax+mi:windw=4': mi.windw: unknown key. Did you mean 'window'? Known: ",
+        ),
+    ],
+)  # fmt: skip
+def test_faults_of_settings_by_name_say_what_to_do(grammar: Grammar[Any], spec: str, message: str) -> None:
+    with pytest.raises(ValueError) as refused:  # noqa: PT011  (the whole message is compared)
+        grammar.parse(spec)
+    assert str(refused.value).startswith(message)
+
+
+PARTS = [(grammar, name) for grammar in (heads, objectives, conditioners, metrics) for name in grammar.registry.names()]
+
+
+@pytest.mark.parametrize(("grammar", "name"), PARTS, ids=[f"{g.registry.kind} {name}" for g, name in PARTS])
+def test_any_settings_come_back(grammar: Grammar[Any], name: str) -> None:
+    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+    @given(settings_of(grammar.registry.get(name).Config, {grammar.registry.kind: name}))
+    def come_back(config: Any) -> None:
+        spec = grammar.write(config)
+        assert grammar.parse(spec) == config, spec
+        assert grammar.write(grammar.parse(spec)) == spec
+
+    come_back()
 
 
 class Animal: ...

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import copy
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
+"""The table that a text at a path is short for; None where it is only text."""
 
-def overridden(recipe: dict[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+
+def overridden(
+    recipe: dict[str, Any], overrides: Iterable[str], table_of: TableOf = lambda path, text: None
+) -> dict[str, Any]:
     """A copy of ``recipe`` with each ``key.path=value`` applied, from left to right.
 
     The value is read as TOML, and as text where it is no TOML. A number in the path is a place in a list, from 0.
 
     >>> overridden({"start": {"model": "gpt2"}}, ["start.model=distilgpt2", "start.seed=3"])
     {'start': {'model': 'distilgpt2', 'seed': 3}}
+
+    Args:
+        recipe: What is changed.
+        overrides: What is changed in it.
+        table_of: Where a path leads into a text that is short for a table, this table takes the text's place. Recipes
+            with heads, objectives and conditioners take :func:`nextword.training.method_settings.table_of_spec`.
+
+    Raises:
+        ValueError: An override that is not written so, or whose path leads nowhere.
     """
     changed = copy.deepcopy(recipe)
     for override in overrides:
@@ -22,7 +36,7 @@ def overridden(recipe: dict[str, Any], overrides: Iterable[str]) -> dict[str, An
         parts = key.strip().split(".")
         if not equals or not all(parts):
             raise ValueError(f"'{override}': an override is written key.path=value, for instance training.steps=100")
-        _put(changed, parts, read_value(value), override)
+        _put(changed, parts, read_value(value), override, table_of)
     return changed
 
 
@@ -39,7 +53,7 @@ def read_value(text: str) -> Any:
     return parsed["value"] if len(parsed) == 1 else text
 
 
-def _put(table: Any, parts: Sequence[str], value: Any, override: str) -> None:
+def _put(table: Any, parts: Sequence[str], value: Any, override: str, table_of: TableOf) -> None:
     for done, part in enumerate(parts):
         is_last = done == len(parts) - 1
         if isinstance(table, list):
@@ -55,5 +69,7 @@ def _put(table: Any, parts: Sequence[str], value: Any, override: str) -> None:
             raise ValueError(f"'{override}': {'.'.join(parts[:done])} is a value ({table!r}), not a table with keys")
         if is_last:
             table[place] = value
-        else:
-            table = table[place]
+            return
+        if isinstance(table[place], str):
+            table[place] = table_of(parts[: done + 1], table[place]) or table[place]
+        table = table[place]

@@ -1,19 +1,22 @@
 """Specs: how a part is written. ``mos:3+mi`` is the head ``mos`` with one argument, then the modifier ``mi``.
 
-One grammar for every kind of part: ``name[:argument,...][+modifier[:argument,...]]...``, in any case. A modifier fills
-one field of the part's config, and a part takes the modifiers whose fields its config has. Heads, objectives,
-conditioners and metrics are a :class:`Grammar` each.
+One grammar for every kind of part: ``name[:argument,...][+modifier[:argument,...]]...``, in any case. An argument is a
+word or number that the part knows (``mos:3,static``), or any of its settings by name (``cache:temperature=0.5``,
+``histalign:paper,alpha=0.5``). A modifier fills one field of the part's config, and a part takes the modifiers whose
+fields its config has. Heads, objectives, conditioners and metrics are a :class:`Grammar` each.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from nextword.config import Settings, validated
 from nextword.registry import Registry
+from nextword.spec_syntax import read_arguments, read_term, split_outside, write_argument, write_term
 
 
 class SpecSettings(Settings):
@@ -129,29 +132,60 @@ class Grammar(Generic[C]):
         if isinstance(spec, self.config):
             return spec
         if isinstance(spec, str):
-            values = self._read(spec)
+            values = self.table(spec)
             return validated(self._config_of(values[kind]), values, f"{kind} spec '{spec}'")
         if not isinstance(spec, Mapping):
             given = type(spec).__name__
             raise ValueError(f"{kind}: must be a spec such as '{self.example}' or its settings ({given} given)")
         if kind not in spec:
             raise ValueError(f"{kind}: missing; it names the {kind}. Known: {', '.join(self.registry.names())}.")
-        values = self._read(str(spec[kind]))
+        values = self.table(str(spec[kind]))
         place = self.place(values[kind])
         for key in sorted(set(values) & set(spec) - {kind}):
             if values[key] != spec[key]:
                 raise ValueError(f"{place}.{key}: given as {values[key]!r} by '{spec[kind]}' and as {spec[key]!r}")
         return validated(self._config_of(values[kind]), {**values, **spec, kind: values[kind]}, place)
 
+    def table(self, text: str) -> dict[str, Any]:
+        """The settings that a spec names, the part's name among them; :meth:`parse` takes them too.
+
+        Raises:
+            ValueError: As in :meth:`parse`, but values are not checked.
+        """
+        (name, arguments), *terms = map(read_term, split_outside(text, "+"))
+        self.expect_known(name)
+        config = self._config_of(name)
+        kind = self.registry.kind
+        try:
+            values: dict[str, Any] = _settings(name, arguments, lambda given: {kind: name, **config.from_spec(given)})
+            written: dict[str, str] = {}
+            for term, term_arguments in terms:
+                if not len(self.modifiers):
+                    raise ValueError(f"takes no modifier ('+{term}' given)")
+                modifier = self.modifiers.get(term)
+                if modifier.field not in config.model_fields:
+                    raise ValueError(self._refusal(name, term))
+                value = _settings(f"+{term}", term_arguments, partial(modifier.parse, term))
+                if modifier.field in written:
+                    first = written[modifier.field]
+                    if term == first:
+                        raise ValueError(f"'+{term}' stands there twice; write it once")
+                    both = self.write(config(**values | {modifier.field: _joined(values[modifier.field], value)}))
+                    raise ValueError(f"'+{term}' stands beside '+{first}'; write both as one, as in '{both}'")
+                if modifier.field in values:
+                    raise ValueError(f"'{modifier.field}' is given twice, by its name and by '+{term}'")
+                values[modifier.field], written[modifier.field] = value, term
+        except ValueError as fault:
+            raise ValueError(f"{self.registry.kind} spec '{text}': {fault}") from None
+        return values
+
     def write(self, config: C) -> str:
-        """The shortest spec that names this config; settings that a spec cannot name are left out."""
-        terms = [write_term(getattr(config, self.registry.kind), config.spec_arguments())]
-        modifiers = self.modifiers.by_field()
-        for field in type(config).model_fields:
-            written = modifiers[field].write(getattr(config, field)) if field in modifiers else None
-            if written is not None:
-                terms.append(write_term(*written))
-        return "+".join(terms)
+        """The shortest spec that this config comes back from: what can be said without names, then settings by name."""
+        return "+".join(write_term(term.name, term.arguments()) for term in self._terms(config))
+
+    def title(self, config: C) -> str:
+        """As :meth:`write` without the settings by name: what tables and folders of comparisons call settings."""
+        return "+".join(write_term(term.name, term.positional) for term in self._terms(config))
 
     def place(self, name: str) -> str:
         """What messages put before a setting of the part of this name: its kind, as in ``head.components``."""
@@ -161,35 +195,20 @@ class Grammar(Generic[C]):
         """Raises ValueError where no part is called so."""
         self.registry.get(name)
 
+    def _terms(self, config: C) -> Iterator[_Term]:
+        kind, modifiers = self.registry.kind, self.modifiers.by_field()
+        name = getattr(config, kind)
+        apart = {kind, *modifiers}
+        yield _Term(name, config.spec_arguments(), config, lambda given: {kind: name, **config.from_spec(given)}, apart)
+        for field in type(config).model_fields:
+            modifier, value = modifiers.get(field), getattr(config, field)
+            written = None if modifier is None else modifier.write(value)
+            if modifier is not None and written is not None:
+                yield _Term(*written, value, partial(modifier.parse, written[0]), set())
+
     def _config_of(self, name: str) -> type[C]:
         config: type[C] = self.registry.get(name).Config
         return config
-
-    def _read(self, text: str) -> dict[str, Any]:
-        """The settings that a spec names, the part's name among them."""
-        (name, arguments), *terms = map(read_term, text.lower().split("+"))
-        self.expect_known(name)
-        config = self._config_of(name)
-        try:
-            values = {self.registry.kind: name, **config.from_spec(arguments)}
-            written: dict[str, str] = {}
-            for term, term_arguments in terms:
-                if not len(self.modifiers):
-                    raise ValueError(f"takes no modifier ('+{term}' given)")
-                modifier = self.modifiers.get(term)
-                if modifier.field not in config.model_fields:
-                    raise ValueError(self._refusal(name, term))
-                value = modifier.parse(term, term_arguments)
-                if modifier.field in written:
-                    first = written[modifier.field]
-                    if term == first:
-                        raise ValueError(f"'+{term}' stands there twice; write it once")
-                    both = self.write(config(**values | {modifier.field: _joined(values[modifier.field], value)}))
-                    raise ValueError(f"'+{term}' stands beside '+{first}'; write both as one, as in '{both}'")
-                values[modifier.field], written[modifier.field] = value, term
-        except ValueError as fault:
-            raise ValueError(f"{self.registry.kind} spec '{text}': {fault}") from None
-        return values
 
     def _refusal(self, name: str, term: str) -> str:
         """Why a part takes no such modifier, and which ones do."""
@@ -200,19 +219,51 @@ class Grammar(Generic[C]):
         return f"'{name}' takes no '+{term}', which is for {', '.join(takers)}; {own}"
 
 
-def read_term(text: str) -> tuple[str, list[str]]:
-    """Name and arguments of a term of a spec.
+@dataclass(frozen=True)
+class _Term:
+    """A term of a spec that is to be written.
 
-    >>> read_term("mos:3, static"), read_term("cache")
-    (('mos', ['3', 'static']), ('cache', []))
+    Args:
+        name: Of the part or modifier.
+        positional: Arguments that stand for themselves.
+        settings: What the term stands for.
+        read: Values that positional arguments give.
+        apart: Settings that other terms give.
     """
-    name, colon, rest = text.strip().partition(":")
-    return name.strip(), [argument.strip() for argument in rest.split(",")] if colon else []
+
+    name: str
+    positional: list[str]
+    settings: Any
+    read: Callable[[list[str]], Any]
+    apart: Set[str]
+
+    def arguments(self) -> list[str]:
+        """The positional arguments, and every setting that is not as they leave it, by name."""
+        values = self.read(self.positional)
+        if not isinstance(values, Mapping):
+            return self.positional
+        usual = validated(type(self.settings), values)
+        others = [
+            name
+            for name in type(usual).model_fields
+            if name not in self.apart and getattr(usual, name) != getattr(self.settings, name)
+        ]
+        return [*self.positional, *(write_argument(name, getattr(self.settings, name)) for name in others)]
 
 
-def write_term(name: str, arguments: list[str]) -> str:
-    """The inverse of :func:`read_term`."""
-    return f"{name}:{','.join(arguments)}" if arguments else name
+def _settings(name: str, arguments: list[str], read: Callable[[list[str]], Any]) -> Any:
+    """What the arguments of a term say: those that stand for themselves as ``read`` has it, and those by name."""
+    positional, named = read_arguments(arguments)
+    values = read(positional)
+    if not named:
+        return values
+    if not isinstance(values, Mapping):
+        raise ValueError(f"'{name}' has no settings ('{next(iter(named))}' given)")
+    twice = next((key for key in named if key in values), None)
+    if twice is not None:
+        before = f"{name}:{','.join(positional)}" if positional else name
+        raise ValueError(f"'{twice}' is given twice, by '{before}' and by its name")
+    return {**values, **named}
 
 
 def _joined(first: Any, second: Any) -> Any:

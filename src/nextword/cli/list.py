@@ -21,7 +21,7 @@ app = typer.Typer(
 def heads() -> None:
     """Heads, and the modifiers that may follow a + of theirs: what --head takes."""
     found = Catalogue("nextword.heads")
-    _show("head", found, "heads")
+    _show("head", found, "heads", "cache:temperature=0.5")
     _show_modifiers(found, "heads")
 
 
@@ -30,7 +30,7 @@ def heads() -> None:
 def objectives() -> None:
     """Objectives, and the modifiers that may follow a + of theirs: what may stand after the / of --head."""
     found = Catalogue("nextword.objectives")
-    _show("objective", found, "objectives")
+    _show("objective", found, "objectives", "histalign:paper,alpha=0.5")
     _show_modifiers(found, "objectives")
 
 
@@ -38,14 +38,14 @@ def objectives() -> None:
 @plain_errors
 def conditioners() -> None:
     """Conditioners, which bring an auxiliary text in: what may stand after a second / of --head."""
-    _show("conditioner", Catalogue("nextword.conditioning"), "conditioners")
+    _show("conditioner", Catalogue("nextword.conditioning"), "conditioners", "bergpt:2,tied=true")
 
 
 @app.command()
 @plain_errors
 def metrics() -> None:
     """Metrics: what --metrics of 'nextword evaluate' takes."""
-    _show("metric", Catalogue("nextword.metrics", "nextword.judges"), "metrics")
+    _show("metric", Catalogue("nextword.metrics", "nextword.judges"), "metrics", "rouge:1,2,stemmer=false")
 
 
 @app.command()
@@ -80,12 +80,13 @@ class Row(NamedTuple):
     page: str | None
 
 
-def _show(kind: str, found: Catalogue, folder: str) -> None:
+def _show(kind: str, found: Catalogue, folder: str, by_name: str = "") -> None:
+    """What is registered; ``by_name`` is a spec that names a setting, where parts are chosen by specs."""
     rows = []
     for name, entry in found.registered("registry").items():
         text = entry.docstring
         rows.append(_row(entry, name, first_sentence(text), example(text, name), name))
-    _print(kind, rows, f"docs/{folder}")
+    _print(kind, rows, f"docs/{folder}", f" Any setting can be given by name, as in {by_name}." if by_name else "")
 
 
 def _show_modifiers(found: Catalogue, folder: str) -> None:
@@ -125,7 +126,7 @@ def example(docstring: str, name: str) -> str:
     return found.group(1) if found else name
 
 
-def _print(kind: str, rows: list[Row], folder: str) -> None:
+def _print(kind: str, rows: list[Row], folder: str, hint: str = "") -> None:
     """The rows as a table; names, specs and pages keep whole, so only the text is broken to fit the terminal."""
     from rich import box
     from rich.console import Console
@@ -138,6 +139,7 @@ def _print(kind: str, rows: list[Row], folder: str) -> None:
     named = all(row.page in (f"{row.name}.md", None) for row in rows)
     told = [True, True, any(row.name != row.example for row in rows), len(pages) > 1 and not named]
     where = f"Page: {folder}/{pages[0]}" if len(pages) == 1 else f"Pages are in {folder}{', by name' * named}."
+    where += hint
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, caption=where, caption_justify="left")
     for heading in compress(headings, told):
         table.add_column(heading, no_wrap=heading != "what it is", overflow="fold")

@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import Field, JsonValue, model_validator
 
 from nextword.config import Settings
-from nextword.training.method_settings import MethodSettings, spec_of_objective
+from nextword.training.method_settings import MethodSettings, in_short
 
 TEST_TIME_OBJECTIVE = "mle"
 """Objective of a head that is only attached after training: it is never asked for a loss that is minimised."""
@@ -98,7 +98,7 @@ class Method(MethodSettings):
     @property
     def all_objectives(self) -> str:
         """The objectives of all stages as text."""
-        return ", then ".join(map(spec_of_objective, self.objectives))
+        return ", then ".join(in_short("objective", objective) for objective in self.objectives)
 
     @property
     def title(self) -> str:
@@ -107,7 +107,7 @@ class Method(MethodSettings):
             return self.label
         title = self.spec if self.objective == "mle" else f"{self.spec}/{self.objective_spec}"
         title += f" with {self.conditioner_spec}" if self.conditioner else ""
-        title += f", then {spec_of_objective(self.then.objective)}" if self.then else ""
+        title += f", then {in_short('objective', self.then.objective)}" if self.then else ""
         title += f" (trained as {self.trained_as})" if self.trained_as else ""
         title += " (from scratch)" if self.from_scratch else ""
         title += "" if self.trained else " (not trained)"
@@ -131,19 +131,18 @@ class Method(MethodSettings):
     @property
     def stages(self) -> tuple[str, ...]:
         """Folder names of its trainings, the last that of the trained model; equal names are one training."""
-        table = "" if isinstance(self.trained_head, str) else f" {_short_hash(self.trained_head)}"
-        conditioner = f" with {self.conditioner_spec}" if self.conditioner else ""
-        conditioner += f" {_short_hash(self.conditioner)}" if isinstance(self.conditioner, dict) else ""
+        conditioner = "" if self.conditioner is None else f" with {self.conditioner_spec}{_mark(self.conditioner)}"
         scratch = " scratch" if self.from_scratch else ""
         training = f" own {_short_hash(self.training)}" if self.training else "" if self.trained else " untrained"
         objective = re.sub(r"(?<!\d)\.(?=\d)", "0.", self.objective_spec)  # a rate of .1 is not one of 1
-        objective += f" {_short_hash(self.objective)}" if isinstance(self.objective, dict) else ""
-        first = slug(f"{self.trained_as or self.spec}{table} {objective}{conditioner}{scratch}{training}")
+        objective += _mark(self.objective)
+        head = f"{self.trained_as or self.spec}{_mark(self.trained_head)}"
+        first = slug(f"{head} {objective}{conditioner}{scratch}{training}")
         if self.then is None:
             return (first,)
         return (
             first,
-            f"{first}--then-{slug(spec_of_objective(self.then.objective))}-{_short_hash(self.then.model_dump())}",
+            f"{first}--then-{slug(in_short('objective', self.then.objective))}-{_short_hash(self.then.model_dump())}",
         )
 
 
@@ -154,6 +153,11 @@ def slug(text: str) -> str:
     ('softmax-cpr-20-100-mi', 'cache-trime')
     """
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "method"
+
+
+def _mark(part: str | dict[str, JsonValue]) -> str:
+    """What tells apart parts whose text as a folder name may be the same: ``gate_bias=-1`` and ``gate_bias=1``."""
+    return f" {_short_hash(part)}" if isinstance(part, dict) or "=" in part else ""
 
 
 def _short_hash(settings: Any) -> str:

@@ -12,6 +12,7 @@ from nextword.comparison.comparison_settings import CompareConfig
 from nextword.config import validated
 from nextword.overrides import overridden
 from nextword.registry import did_you_mean
+from nextword.training.method_settings import table_of_spec
 
 
 def built_in() -> dict[str, str]:
@@ -51,7 +52,7 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> Compare
     """
     if isinstance(recipe.get("task"), str):
         recipe = {**recipe, "task": {"name": recipe["task"]}}  # a table can take overrides of the task's settings
-    return validated(CompareConfig, overridden(recipe, overrides))
+    return validated(CompareConfig, overridden(recipe, overrides, table_of_spec))
 
 
 def _parsed(content: bytes, where: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from nextword.config import Settings
 from nextword.registry import did_you_mean
-from nextword.specs import read_term
+from nextword.spec_syntax import read_term
 
 
 class Decoding(Settings):

@@ -182,7 +182,7 @@ class _MetricGrammar(Grammar[MetricConfig]):
         super().expect_known(name)
 
 
-_grammar = _MetricGrammar(registry, MetricConfig, "distinct")
+grammar = _MetricGrammar(registry, MetricConfig, "distinct")
 
 
 def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
@@ -191,7 +191,7 @@ def parse_metric(spec: str | Mapping[str, Any] | MetricConfig) -> MetricConfig:
     Raises:
         ValueError: An unknown name (with the nearest known one), or settings that do not fit.
     """
-    return _grammar.parse(spec)
+    return grammar.parse(spec)
 
 
 Order = Annotated[int, Field(ge=1, le=LONGEST)]

@@ -59,7 +59,7 @@ class SequenceModifier(Modifier):
         """``["0.5", "50x100"]`` as settings."""
         lengths = re.fullmatch(r"(\d+)x(\d+)", arguments[-1]) if arguments else None
         rates = arguments[:-1] if lengths else arguments
-        if len(rates) > 1 or not all(re.fullmatch(r"\d*\.?\d+", rate) for rate in rates):
+        if len(rates) > 1 or not all(re.fullmatch(r"\d*\.?\d+(e-\d+)?", rate) for rate in rates):
             raise ValueError(f"must be {SequenceModifier.usage} ('+{name}:{','.join(arguments)}' given)")
         found: dict[str, Any] = {"rate": float(rates[0])} if rates else {}
         return found | ({"prefix": int(lengths[1]), "continuation": int(lengths[2])} if lengths else {})

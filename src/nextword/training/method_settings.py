@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field, JsonValue, model_validator
 
 from nextword.config import Settings
+from nextword.spec_syntax import split_outside
+from nextword.specs import Grammar
 
 SHORT_FORM = ("head", "objective", "conditioner")
 """What a method as text says, in this order."""
@@ -40,10 +43,7 @@ class MethodSettings(Settings):
     def _short_form(cls, text: Any) -> Any:
         if not isinstance(text, str):
             return text
-        parts = [part.strip() for part in text.split("/")]
-        if len(parts) > len(SHORT_FORM):
-            raise ValueError(f"'{text}' has {len(parts)} parts; a method is written {'/'.join(SHORT_FORM)}")
-        return dict(zip(SHORT_FORM, parts, strict=False))
+        return table_of_method(text)
 
     def expect_known_names(self) -> None:
         """Raises ValueError, with the nearest known name, where a head, objective or conditioner does not exist."""
@@ -58,41 +58,78 @@ class MethodSettings(Settings):
 
     @property
     def spec(self) -> str:
-        """The head as text; of settings in a table, those that a spec can name."""
-        if isinstance(self.head, str):
-            return self.head
-        from nextword.heads import head_spec, parse_head
-
-        try:
-            return head_spec(parse_head(self.head))
-        except ValueError:
-            return str(self.head.get("head", self.head))  # what is wrong with it is said where it is built
+        """The head in short: :func:`in_short`."""
+        return in_short("head", self.head)
 
     @property
     def objective_spec(self) -> str:
-        """The objective as text; of settings in a table, those that a spec can name."""
-        return spec_of_objective(self.objective)
+        """The objective in short."""
+        return in_short("objective", self.objective)
 
     @property
     def conditioner_spec(self) -> str | None:
-        """The conditioner as text; of settings in a table, those that a spec can name."""
-        if not isinstance(self.conditioner, dict):
-            return self.conditioner
-        from nextword.conditioning import conditioner_spec, parse_conditioner
-
-        try:
-            return conditioner_spec(parse_conditioner(self.conditioner))
-        except ValueError:
-            return str(self.conditioner.get("conditioner", self.conditioner))
+        """The conditioner in short."""
+        return None if self.conditioner is None else in_short("conditioner", self.conditioner)
 
 
-def spec_of_objective(objective: str | dict[str, JsonValue]) -> str:
-    """An objective as text; of settings in a table, those that a spec can name."""
-    if isinstance(objective, str):
-        return objective
-    from nextword.objectives import objective_spec, parse_objective
+def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
+    """A part as text as it is given; of a table, what a spec says without names (``histalign:paper``).
 
+    Comparisons call their tables and folders so. A table may have settings that are not said here.
+
+    Args:
+        kind: One of :data:`SHORT_FORM`.
+        part: Its spec, or its settings as a table.
+    """
+    if isinstance(part, str):
+        return part
+    grammar = _grammar(kind)
     try:
-        return objective_spec(parse_objective(objective))
+        return grammar.title(grammar.parse(part))
     except ValueError:
-        return str(objective.get("objective", objective))
+        return str(part.get(kind, part))  # what is wrong with it is said where it is built
+
+
+def _grammar(kind: str) -> Grammar[Any]:
+    from nextword.conditioning.parts.conditioner_spec import grammar as conditioner
+    from nextword.heads.parts.head_spec import grammar as head
+    from nextword.objectives.parts.objective_spec import grammar as objective
+
+    grammars: dict[str, Grammar[Any]] = {"head": head, "objective": objective, "conditioner": conditioner}
+    return grammars[kind]
+
+
+def table_of_method(text: str) -> dict[str, Any]:
+    """The short form of a method as a table of specs.
+
+    >>> table_of_method("cache/histalign:alpha=0.5")
+    {'head': 'cache', 'objective': 'histalign:alpha=0.5'}
+
+    Raises:
+        ValueError: It has too many parts.
+    """
+    parts = [part.strip() for part in split_outside(text, "/")]
+    if len(parts) > len(SHORT_FORM):
+        raise ValueError(f"'{text}' has {len(parts)} parts; a method is written {'/'.join(SHORT_FORM)}")
+    return dict(zip(SHORT_FORM, parts, strict=False))
+
+
+def table_of_spec(path: Sequence[str], text: str) -> dict[str, Any] | None:
+    """The table that a spec, or the short form of a method, stands for; None for any other text.
+
+    For :func:`nextword.overrides.overridden`, so that ``objective.alpha=0.5`` changes ``objective = "histalign"``, and
+    ``methods.0.objective.alpha=0.5`` changes ``methods = ["cache/histalign"]``.
+
+    Args:
+        path: The keys that lead to the text; the last says what it is.
+        text: What stands there.
+
+    Raises:
+        ValueError: A spec that cannot be read.
+
+    >>> table_of_spec(["head"], "mos:5+mi"), table_of_spec(["start", "model"], "gpt2")
+    ({'head': 'mos', 'components': 5, 'mi': {}}, None)
+    """
+    if path[-1] in SHORT_FORM:
+        return _grammar(path[-1]).table(text)
+    return table_of_method(text) if len(path) > 1 and path[-2] == "methods" else None

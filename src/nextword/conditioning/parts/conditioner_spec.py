@@ -32,7 +32,7 @@ def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> Cond
 
 
 def conditioner_spec(config: ConditionerConfig) -> str:
-    """The shortest spec that names this config; settings that a spec cannot name are left out.
+    """The shortest spec that this config comes back from.
 
     >>> conditioner_spec(parse_conditioner({"conditioner": "bergpt", "last": 3}))
     'bergpt:3'

@@ -38,14 +38,16 @@ def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
 
 
 def head_spec(config: HeadConfig) -> str:
-    """The shortest spec that names this config; settings that a spec cannot name are left out.
+    """The shortest spec that this config comes back from, without what building a head for a model has filled in.
 
     >>> head_spec(parse_head("mos:3+mi:1x3"))
     'mos:3+mi:1x3'
     >>> head_spec(parse_head("Softmax+Mi+CPR:100,20"))
     'softmax+cpr:20,100+mi'
+    >>> head_spec(parse_head({"head": "mos", "components": 5, "bias": False, "mi": {"expansion": 2}}))
+    'mos:5,bias=false+mi:expansion=2'
     """
-    return grammar.write(config)
+    return grammar.write(config.unbuilt())
 
 
 def build_head(config: HeadConfig, dimensions: Dimensions) -> Head:

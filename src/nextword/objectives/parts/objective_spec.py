@@ -29,7 +29,7 @@ def parse_objective(spec: str | Mapping[str, Any] | ObjectiveConfig) -> Objectiv
 
 
 def objective_spec(config: ObjectiveConfig) -> str:
-    """The shortest spec that names this config; settings that a spec cannot name are left out.
+    """The shortest spec that this config comes back from.
 
     >>> objective_spec(parse_objective("Face:OPR+seq:0.5,25x50"))
     'face:opr+seq:25x50'
