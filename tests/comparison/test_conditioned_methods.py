@@ -52,7 +52,7 @@ def batches(monkeypatch):
             seen.append(batch)
             return batch
 
-    monkeypatch.setattr("nextword.training.train.RightPadding", Recording)
+    monkeypatch.setattr("nextword.training.one_training.RightPadding", Recording)
     return seen
 
 

@@ -29,10 +29,10 @@ from nextword.comparison.progress import StageReporter
 from nextword.records import MetricValue, Record
 from nextword.tasks.parts.architecture import Architecture, architecture_of
 from nextword.training.loss_curve import DivergedError
+from nextword.training.one_training import train
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.resume import weights_problem
 from nextword.training.settings import merged
-from nextword.training.train import train
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
