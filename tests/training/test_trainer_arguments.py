@@ -25,5 +25,5 @@ def test_a_tracker_that_is_not_installed_is_refused(monkeypatch):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_float16_without_a_gpu_is_refused():
-    with pytest.raises(ValueError, match="training.fp16: needs a GPU"):
+    with pytest.raises(ValueError, match=r"training\.fp16: needs a GPU"):
         expect_available(settings(fp16=True))

@@ -12,12 +12,12 @@ import torch
 
 import nextword as nw
 from nextword.comparison.comparison_settings import CompareConfig
-from nextword.comparison.corpus_counts import with_counts
 from nextword.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.comparison.stage_settings import stage_settings
 from nextword.conditioning.parts.auxiliary_encoder import expect_encoder
 from nextword.model.attach import ObjectiveSpec
 from nextword.registry import did_you_mean
+from nextword.tasks.parts.head_counts import with_counts
 from nextword.training.learning_rates import GROUPS
 from nextword.training.settings import TrainingSettings, merged
 from nextword.training.trainable import trained_group_names
