@@ -31,6 +31,7 @@ ORDER = (
     {"memory", "judges"},
     {"heads", "evaluation"},
     {"objectives", "conditioning"},
+    {"model_card"},
     {"model"},
     {"checking", "scoring"},
     {"decoding", "inspection"},

@@ -7,14 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
-from transformers import PreTrainedTokenizerFast
 
 import nextword as nw
 from nextword.model import registration
 from tests.helpers.families import tiny
+from tests.helpers.word_tokenizer import word_tokenizer
 
 ORDERS = {
     "nextword first": "import nextword\nimport transformers as hf\n",
@@ -26,13 +23,9 @@ ORDERS = {
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("saved")
-    words = {word: number for number, word in enumerate(["<pad>", "<s>", "</s>", *(f"w{n}" for n in range(3, 48))])}
-    tokenizer = Tokenizer(WordLevel(words, unk_token="<pad>"))
-    tokenizer.pre_tokenizer = Whitespace()
-    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<pad>"}
     for name, family, head in (("causal", "gpt2", "mos:2+mi"), ("seq2seq", "t5", "softmax+e")):
         nw.attach(tiny(family), head, "face").save_pretrained(folder / name)
-        PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder / name)
+        word_tokenizer().save_pretrained(folder / name)
     return folder
 
 

@@ -1,7 +1,7 @@
 """Models of transformers with a head of ours.
 
-- ``attach.py``, ``loading.py``, ``configuration.py``, ``registration.py``: how one is made, saved and found by
-  transformers.
+- ``attach.py``, ``loading.py``, ``configuration.py``, ``registration.py``: how one is made, loaded and found by
+  transformers. ``saving.py``: what its folder holds. ``remote_code.py``: the file there that leads back to us.
 - ``modeling.py``: its classes, and the line of a pass from the arguments to the loss; ``forward/`` has the steps.
 - ``delegation.py``: what the backbone answers. ``conditioned_model.py``: what an auxiliary text needs.
   ``peft_adapters.py``: what an adapter of peft takes along.

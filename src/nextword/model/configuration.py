@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any, ClassVar
 
 from transformers import AutoConfig, PreTrainedConfig
 
+from nextword.model.remote_code import auto_map, write_remote_code
+
 _OWN = frozenset({"text_config", "head", "objective", "conditioner", "auxiliary_encoder", "auto_map"})
+_ONLY_IN_FILES = ("spec", "auto_map")
+"""Made anew whenever a configuration is written; what a file says of them is not read."""
 _FROM_BACKBONE = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
 
@@ -49,6 +54,9 @@ class NextWordConfig(PreTrainedConfig):
     model_type = "nextword_causal_lm"
     sub_configs: ClassVar[dict[str, Any]] = {"text_config": AutoConfig}
     _backbone_type: ClassVar[str] = "gpt2"
+    _auto_map: ClassVar[dict[str, str]] = auto_map(
+        AutoConfig="NextWordConfig", AutoModelForCausalLM="NextWordForCausalLM"
+    )
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
 
     text_config: dict[str, Any] | PreTrainedConfig | None = None
@@ -69,7 +77,7 @@ class NextWordConfig(PreTrainedConfig):
 
         if not isinstance(self.text_config, PreTrainedConfig):
             self.text_config = AutoConfig.for_model(**{"model_type": self._backbone_type} | (self.text_config or {}))
-        super().__post_init__(**kwargs)
+        super().__post_init__(**{name: value for name, value in kwargs.items() if name not in _ONLY_IN_FILES})
         backbone: Any = self.text_config
         if self.state_scale is not None and not _is_factor(self.state_scale):
             raise ValueError(
@@ -106,6 +114,33 @@ class NextWordConfig(PreTrainedConfig):
         parameters: dict[str, Any] = backbone._get_generation_parameters()
         return parameters
 
+    @property
+    def spec(self) -> str:
+        """Head, objective and conditioner in one line, as a method is written: ``cache/histalign/bergpt:2``."""
+        from nextword.conditioning import conditioner_spec, parse_conditioner
+        from nextword.heads import head_spec, parse_head
+        from nextword.objectives import objective_spec, parse_objective
+
+        head: Any = self.head
+        objective: Any = self.objective
+        specs = [head_spec(parse_head(head)), objective_spec(parse_objective(objective))]
+        if self.conditioner is not None:
+            specs.append(conditioner_spec(parse_conditioner(self.conditioner)))
+        return "/".join(specs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in transformers, with a line for readers (:attr:`spec`) and what the Auto classes need to know."""
+        return super().to_dict() | {"spec": self.spec, "auto_map": dict(self._auto_map)}
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
+        """As in transformers, with the file that ``auto_map`` names."""
+        write_remote_code(save_directory)
+        super().save_pretrained(save_directory, *args, **kwargs)
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: Any = "AutoConfig") -> None:
+        """Nothing to do: transformers would copy this library's code into each folder, which names it instead."""
+
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
         """Also takes the configuration of an ordinary model, with ``head`` and ``objective`` beside it."""
@@ -120,6 +155,9 @@ class NextWordSeq2SeqConfig(NextWordConfig):
 
     model_type = "nextword_seq2seq_lm"
     _backbone_type: ClassVar[str] = "t5"
+    _auto_map: ClassVar[dict[str, str]] = auto_map(
+        AutoConfig="NextWordSeq2SeqConfig", AutoModelForSeq2SeqLM="NextWordForSeq2SeqLM"
+    )
 
 
 for _kind in (NextWordConfig, NextWordSeq2SeqConfig):

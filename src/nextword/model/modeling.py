@@ -33,13 +33,14 @@ from nextword.model.forward.vocabulary_check import expect_vocabulary
 from nextword.model.generation import HeadGeneration
 from nextword.model.loading import Loading
 from nextword.model.peft_adapters import Adapted
+from nextword.model.saving import Saving
 from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_greedily
 from nextword.model.training_modes import as_in_evaluation
 from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives
 
 
-class NextWordModel(Delegation, HeadGeneration, Conditioned, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]
+class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]
     """What both wrapped models share; use :class:`NextWordForCausalLM` or :class:`NextWordForSeq2SeqLM`.
 
     Args:

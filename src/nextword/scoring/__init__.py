@@ -2,7 +2,8 @@
 
 In the order in which they act:
 
-- ``opened_model.py``: a saved model with its tokenizers; ``example_encoding.py``: what it is asked about, as text and as ids;
+- ``opened_model.py``: a saved model with its tokenizers; ``example_encoding.py``: what it is asked about, as text and
+  as ids;
 - ``prompt_encoding.py``, ``text_tokens.py``: prompts, answers and whole texts as token ids, with the bytes of each;
 - ``minibatches.py``: slices of a list, each told to whoever watches the progress;
 - ``prompt_distributions.py``: the distribution after each prompt;

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
+from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER, AuxiliaryTokenizer
 from nextword.model.attach import load
 from nextword.pretrained import load_tokenizer, model_location
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-ENCODER_TOKENIZER = "encoder_tokenizer"
-"""Folder in a conditioned model's folder, or beside it, with what auxiliary texts are cut into tokens by."""
 
 
 @dataclass(frozen=True)

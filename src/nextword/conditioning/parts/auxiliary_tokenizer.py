@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 FILL = {"aux_input_ids": 0, "aux_attention_mask": 0, "source_ids": 0, "source_places": -1}
 """What stands at padding, by input."""
 
+ENCODER_TOKENIZER = "encoder_tokenizer"
+"""Folder in a conditioned model's folder, or beside it, with what auxiliary texts are cut into tokens by."""
+
 _UNLIMITED = 2**20
 """Tokenizers without a limit say that it is an absurdly large number."""
 

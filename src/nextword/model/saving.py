@@ -1,0 +1,90 @@
+"""A model as a folder: what ``save_pretrained`` adds, and a folder written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER
+from nextword.model_card import CardFacts, card_text
+from nextword.records import disk_full_explained, write_atomically
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+CARD = "README.md"
+"""Where the Hub looks for the model card."""
+
+_CONFIGURATION = "config.json"
+"""The file without which a folder is no model."""
+
+
+class Saving:
+    """The part of a wrapped model that is asked to save itself; to be mixed into a PreTrainedModel."""
+
+    def save_pretrained(
+        self, save_directory: str | os.PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
+        """As in transformers, with a short model card where the folder has none."""
+        super().save_pretrained(save_directory, is_main_process, *args, **kwargs)  # type: ignore[misc]
+        card = Path(save_directory) / CARD
+        is_adapter = getattr(self, "_hf_peft_config_loaded", False)  # then no model was saved, only what is beside it
+        if is_main_process and not is_adapter and not card.exists():
+            config: Any = self.config  # type: ignore[attr-defined]
+            write_atomically(card, card_text(config, CardFacts(), Path(save_directory).resolve().name))
+
+
+def save_model_folder(
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    path: str | os.PathLike[str],
+    facts: CardFacts,
+    auxiliary_tokenizer: PreTrainedTokenizerBase | None = None,
+) -> None:
+    """Writes a model with all that is needed to use it, as the Hub understands it.
+
+    Everything is written to a folder beside ``path`` first and then moved, ``config.json`` last. So a save that is
+    killed leaves the old model, or a folder that ``nextword.load`` refuses. Other files in ``path`` stay; a model card
+    there is replaced.
+
+    Args:
+        model: The model, ours.
+        tokenizer: Its tokenizer.
+        path: The folder; made where missing.
+        facts: What the model card says.
+        auxiliary_tokenizer: What auxiliary texts are cut into tokens by; goes into the folder ``encoder_tokenizer``.
+
+    Raises:
+        DiskFullError: There is no room for it.
+    """
+    folder = Path(path).resolve()
+    new = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(new, ignore_errors=True)  # of a save that was killed
+    with disk_full_explained(folder):
+        try:
+            model.save_pretrained(new)
+            tokenizer.save_pretrained(new)
+            if auxiliary_tokenizer is not None:
+                auxiliary_tokenizer.save_pretrained(new / ENCODER_TOKENIZER)
+            write_atomically(new / CARD, card_text(model.config, facts, folder.name))
+            _move(new, folder)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+
+
+def _move(new: Path, folder: Path) -> None:
+    """Puts the files of one folder into another in place of the model there."""
+    files = [file for file in new.rglob("*") if file.is_file()]
+    for file in files:
+        with open(file, "rb") as written:
+            os.fsync(written.fileno())
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _CONFIGURATION).unlink(missing_ok=True)
+    for weights in folder.glob("model*.safetensors*"):  # in other pieces than the new ones they would be read first
+        weights.unlink()
+    for file in sorted(files, key=lambda file: file.name == _CONFIGURATION):
+        place = folder / file.relative_to(new)
+        place.parent.mkdir(exist_ok=True)
+        os.replace(file, place)
