@@ -17,7 +17,7 @@ from nextword.registry import did_you_mean
 from nextword.tasks import Task
 from nextword.tasks.expand import Expand
 from nextword.tasks.lm import LanguageModelling
-from nextword.tasks.seq2seq import Seq2Seq
+from nextword.tasks.seq2seq import SequenceToSequence
 
 TEXT, PAIRS, AUXILIARY = KINDS = ("text", "pairs", "auxiliary")
 """Running text; a source and a target; a text, and what an encoder reads beside it."""
@@ -25,7 +25,7 @@ TEXT, PAIRS, AUXILIARY = KINDS = ("text", "pairs", "auxiliary")
 TASKS: dict[tuple[str, bool], type[Task]] = {
     (TEXT, False): LanguageModelling,
     (PAIRS, False): PromptedPairs,
-    (PAIRS, True): Seq2Seq,
+    (PAIRS, True): SequenceToSequence,
     (AUXILIARY, False): Expand,
 }
 """By the kind, and whether the model is an encoder-decoder one."""
@@ -64,7 +64,7 @@ def data_task(config: TrainConfig, has_encoder: bool) -> Task:
     for name, instead in ALREADY_SET.items():
         if name in settings:
             raise ValueError(f"data.{name}: is set elsewhere; give {instead}=... in its place")
-    if "generation" in settings and task is not Seq2Seq:
+    if "generation" in settings and task is not SequenceToSequence:
         raise ValueError("data.generation: a training writes no texts; leave it out, and use 'nextword generate' later")
     settings |= {"data": path, **WRITES_NOTHING.get(kind, {})}
     if kind == AUXILIARY:

@@ -1,7 +1,7 @@
 """The folder of one training: what lies where, whose it is, and whether it is finished.
 
 ```
-config.json, *.safetensors, tokenizer files, README.md     the model: the folder is what loads, config.json came last
+config.json, *.safetensors, tokenizer files, README.md     the model, written by ``nextword.model.saving``
 record.json                                                what was asked, measured and spent; written last of all
 training/run.json                                          which training this is; the folder is refused to another one
 training/tokenizer/, training/counts.npz                   made from the data, where the model is made here or a head
@@ -27,7 +27,7 @@ from nextword.records.claim import differences, read_claim
 from nextword.records.training_results import TrainingResults
 from nextword.training.resume import IDENTITY, weights_problem
 
-CLAIM, RECORD, CONFIG = "run.json", "record.json", "config.json"
+CLAIM, RECORD = "run.json", "record.json"
 MAY_CHANGE = ("nextword", "keep_checkpoints")
 """Keys of a claim that say nothing about the model."""
 
@@ -95,7 +95,7 @@ class RunFolder:
             raise ValueError(f"{self.path}: is finished by its {RECORD}, but has {problem}; delete it to train again")
         return results
 
-    def made(self, name: str, make: Callable[[Path], None]) -> Path:
+    def made(self, name: str, make: Callable[[Path], object]) -> Path:
         """A file or folder below ``training``, made where it is missing, as a whole or not at all.
 
         Args:
@@ -110,22 +110,6 @@ class RunFolder:
             make(half)
             os.replace(half, path)
         return path
-
-    def place_model(self, save: Callable[[Path], None]) -> None:
-        """Writes the model's folder; until ``config.json`` is there, which comes last, nothing takes it for one.
-
-        Args:
-            save: Writes all files to a folder.
-        """
-        half = self.training / "model"
-        _delete(half)
-        save(half)
-        for file in sorted(half.iterdir(), key=lambda file: file.name == CONFIG):
-            target = self.path / file.name
-            if file.is_dir():
-                _delete(target)
-            os.replace(file, target)
-        half.rmdir()
 
     def drop_checkpoints(self) -> None:
         """Deletes what a finished training needs no more."""

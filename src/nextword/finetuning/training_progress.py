@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from transformers import TrainerCallback
 
@@ -62,7 +62,7 @@ def stage_told(watcher: TrainingWatcher, stage: str) -> Iterator[Callable[[float
 class StepTeller(TrainerCallback):
     """Passes on what Trainer says: the share of steps that are done, and losses."""
 
-    NAMES = {"loss": "loss", "eval_loss": "validation loss"}
+    NAMES: ClassVar = {"loss": "loss", "eval_loss": "validation loss"}
 
     def __init__(self, watcher: TrainingWatcher) -> None:
         self._watcher = watcher
