@@ -31,7 +31,7 @@ test: $(INSTALLED_DEV)  ## install, then run the fast tests
 # The lower end of what pyproject.toml allows, in an environment of its own: what touches transformers is tested.
 OLDEST      := transformers==5.18.0
 OLDEST_VENV := $(VENV)-oldest
-OLDEST_TESTS := tests/model tests/conformance tests/generation tests/conditioning tests/training/test_train.py
+OLDEST_TESTS := tests/model tests/conformance tests/generation tests/conditioning tests/training/test_one_training.py
 
 test-oldest: constraints.txt pyproject.toml  ## test the models with the oldest transformers that is allowed
 	@test -x $(OLDEST_VENV)/bin/python || $(PYTHON) -m venv $(OLDEST_VENV)

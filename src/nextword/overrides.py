@@ -1,4 +1,4 @@
-"""``key.path=value``: how the command line changes single settings."""
+"""Settings in a TOML file, and ``key.path=value``: how the command line changes single ones of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,39 @@ from typing import Any
 
 TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
 """The table that a text at a path is short for; None where it is only text."""
+
+def parsed(content: bytes, where: str) -> dict[str, Any]:
+    """The settings of a TOML file.
+
+    Args:
+        content: Its bytes.
+        where: Its name, for messages.
+
+    Raises:
+        ValueError: It is no TOML.
+    """
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except UnicodeDecodeError as problem:
+        raise ValueError(f"{where} is no recipe: a recipe is TOML, which is text in UTF-8 ({problem})") from None
+    except tomllib.TOMLDecodeError as problem:
+        raise ValueError(f"{where} is no recipe: it is not TOML: {problem}") from None
+
+
+def recipe_and_overrides(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """A recipe, where the first word of a command is no override, and the overrides.
+
+    >>> recipe_and_overrides(["mine.toml", "seed=3"]), recipe_and_overrides(["seed=3"])
+    (('mine.toml', ['seed=3']), (None, ['seed=3']))
+
+    Raises:
+        ValueError: Another word than the first is no override.
+    """
+    recipe, overrides = (None, list(words)) if not words or "=" in words[0] else (words[0], list(words[1:]))
+    for word in overrides:
+        if "=" not in word:
+            raise ValueError(f"'{word}': only the first word names a recipe, the others are written key.path=value")
+    return recipe, overrides
 
 
 def overridden(

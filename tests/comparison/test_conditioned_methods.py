@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 
 import nextword as nw
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.comparison.corpus_counts import training_counts
 from nextword.comparison.recipe import configured
 from nextword.records import Results
 from nextword.tasks import registry
+from nextword.tasks.parts.head_counts import training_counts
 from nextword.training.collator import RightPadding
 from tests.helpers.advised import WIDTH, Advised, AdvisedRows, save_encoder
 from tests.helpers.counting_task import Heard
@@ -52,7 +52,7 @@ def batches(monkeypatch):
             seen.append(batch)
             return batch
 
-    monkeypatch.setattr("nextword.training.train.RightPadding", Recording)
+    monkeypatch.setattr("nextword.training.one_training.RightPadding", Recording)
     return seen
 
 
@@ -223,4 +223,6 @@ def test_data_that_differs_between_epochs_is_counted_as_it_first_is(advised):
     task = advised(advised.Config())
     rows = AdvisedRows([])
     labels = [label for place in range(len(rows)) for label in rows[place]["labels"]]
-    assert training_counts(task, task.start.tokenizer()).counts.tolist() == np.bincount(labels, minlength=20).tolist()
+    assert (
+        training_counts(task.data, task.start.tokenizer()).counts.tolist() == np.bincount(labels, minlength=20).tolist()
+    )

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from nextword.comparison.comparison_settings import plain
 from nextword.comparison.method import Method
-from nextword.comparison.same_comparison import differences, read_claim
+from nextword.comparison.same_comparison import differences
 
 SOFTMAX = plain(Method(head="softmax"))
 CLAIM: dict[str, Any] = {
@@ -45,10 +42,3 @@ def test_settings_that_came_later_are_those_of_then() -> None:
     """A folder of a version whose methods had fewer settings."""
     before = {"methods": {"softmax": {"head": "softmax", "objective": "mle"}}}
     assert differences(CLAIM | before, CLAIM) == []
-
-
-@pytest.mark.parametrize(("content", "message"), [("{", "cannot be read"), ("[1]", "not what a comparison writes")])
-def test_a_file_that_is_no_claim(tmp_path: Path, content: str, message: str) -> None:
-    (tmp_path / "compare.json").write_text(content)
-    with pytest.raises(ValueError, match=rf"{message}.*choose another folder \(--out\) or delete this one"):
-        read_claim(tmp_path / "compare.json")

@@ -9,11 +9,11 @@ from safetensors.torch import load_file
 
 import nextword as nw
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.comparison.corpus_counts import wants_counts, with_counts
 from nextword.comparison.recipe import configured
 from nextword.frequency import TokenCounts, tokenizer_fingerprint
 from nextword.heads import Head, HeadConfig, registry
 from nextword.heads.softmax import SoftmaxConfig, SoftmaxHead
+from nextword.tasks.parts.head_counts import wants_counts, with_counts
 from tests.helpers.counting_task import Counting, Heard
 
 pytestmark = pytest.mark.usefixtures("counting", "quick_report")

@@ -7,8 +7,8 @@ import torch
 
 import nextword as nw
 from nextword.training.adapters import lora_adapters
+from nextword.training.one_training import train
 from nextword.training.settings import LoraSettings
-from nextword.training.train import train
 from tests.helpers.tiny_trainings import killed_at, settings, tiny_gpt2, weights
 
 IDS = torch.tensor([[1, 2, 3, 4]])

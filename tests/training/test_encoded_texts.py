@@ -8,7 +8,7 @@ from transformers import BertConfig, BertModel, set_seed
 import nextword as nw
 from nextword.training.encoded_texts import distinct_texts, encode_texts, is_encodable
 from nextword.training.learning_rates import parameter_groups
-from nextword.training.train import train
+from nextword.training.one_training import train
 from tests.helpers.tiny_trainings import VOCABULARY, settings, tiny_gpt2
 
 TEXTS = [[5, 6], [7, 8, 9, 10], [5, 6], [4], [2, 6]]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nextword.training.epochs import FixedDataset
-from nextword.training.train import train
+from nextword.training.one_training import train
 from tests.helpers.tiny_trainings import VOCABULARY, settings, tiny_gpt2
 
 ROWS = 10  # three batches of 4 an epoch: steps 4 and 5 lie in the middle of the second

@@ -5,7 +5,7 @@ import torch
 
 import nextword as nw
 from nextword.training.learning_rates import GroupedTrainer, parameter_groups
-from nextword.training.train import train
+from nextword.training.one_training import train
 from tests.helpers.tiny_trainings import killed_at, settings, tiny_gpt2, weights
 
 WTE, MLP = "transformer.wte.weight", "transformer.h.0.mlp.c_fc.weight"

@@ -44,3 +44,17 @@ def test_learning_rates_of_parts_are_overridden_part_by_part():
     }  # fmt: skip
     with pytest.raises(ValueError, match=r"training\.learning_rates"):
         merged(common, {"learning_rates": 3}, "training")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bf16": True, "fp16": True}, "give either bf16 or fp16"),
+        ({"patience": 3}, "training.patience: goes by the validation loss; give evaluate_every"),
+        ({"keep_best": True, "evaluate_every": 5, "save_every": None}, "training.keep_best: .*give save_every"),
+        ({"trains": "head", "lora": {}}, "training.trains: .*neither lora"),
+    ],
+)
+def test_settings_that_do_not_go_together(changes, message):
+    with pytest.raises(ValueError, match=message):
+        merged({"steps": 5}, changes, "training")

@@ -63,3 +63,15 @@ def test_adapters_are_named() -> None:
         found = trained_modules(model)
         assert sum(found.values()) == sum(one.numel() for one in model.parameters() if one.requires_grad)
         assert any("lora_A" in name for name in found)
+
+
+def test_the_head_alone() -> None:
+    model = nw.attach(tiny_gpt2(), "mos:2")
+    with trainable(model, settings(trains="head"), seed=0):
+        assert set(trained_modules(model)) == {"next_word_head"}
+    assert set(trained_modules(model)) == {"all"}
+    with (
+        pytest.raises(ValueError, match="trains: there is nothing to train"),
+        trainable(nw.attach(tiny_gpt2(), "cache"), settings(trains="head"), seed=0),
+    ):
+        pass

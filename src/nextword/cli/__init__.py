@@ -20,6 +20,7 @@ from nextword.cli.list import app as list_app
 from nextword.cli.plugin_option import Modules, request
 from nextword.cli.quickstart import quickstart
 from nextword.cli.report import report
+from nextword.cli.train import train
 
 app = typer.Typer(
     name="nextword",
@@ -55,6 +56,7 @@ def main(
 
 
 app.command()(quickstart)
+app.command()(train)
 app.command()(compare)
 app.command()(evaluate)
 app.command()(count)

@@ -40,8 +40,9 @@ def compare(
     """
     from nextword.cli.run_and_show import run_comparison
     from nextword.comparison.recipe import configured, read
+    from nextword.overrides import recipe_and_overrides
 
-    recipe, overrides = _split(words or [])
+    recipe, overrides = recipe_and_overrides(words or [])
     content: dict[str, Any] = read(recipe) if recipe else {}
     if task:
         content["task"] = {"name": task}
@@ -53,12 +54,3 @@ def compare(
         raise ValueError("nothing to compare: give a recipe ('nextword list recipes'), or --task and --head")
     config = configured(content, overrides)
     run_comparison(config, out or Path("runs") / (Path(recipe).stem if recipe else config.task))
-
-
-def _split(words: list[str]) -> tuple[str | None, list[str]]:
-    """A recipe, where the first word is no override, and the overrides."""
-    recipe, overrides = (None, words) if not words or "=" in words[0] else (words[0], words[1:])
-    for word in overrides:
-        if "=" not in word:
-            raise ValueError(f"'{word}': only the first word names a recipe, the others are written key.path=value")
-    return recipe, overrides

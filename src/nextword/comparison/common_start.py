@@ -18,21 +18,20 @@ from nextword.comparison.comparison_settings import CompareConfig, is_folder
 from nextword.comparison.corpus_counts import (
     COUNTS,
     TEST_COUNTS,
-    HeadSpec,
     needed_counts,
     needed_test_counts,
-    with_counts,
 )
 from nextword.comparison.method import Method
 from nextword.comparison.preflight import build_method, check_methods, needed_encoder
 from nextword.comparison.progress import StageReporter
 from nextword.records import MetricValue, Record
 from nextword.tasks.parts.architecture import Architecture, architecture_of
+from nextword.tasks.parts.head_counts import HeadSpec, with_counts
 from nextword.training.loss_curve import DivergedError
+from nextword.training.one_training import train
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.resume import weights_problem
 from nextword.training.settings import merged
-from nextword.training.train import train
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 import nextword
 from nextword.comparison.comparison_settings import CompareConfig, plain
 from nextword.comparison.method import Method, slug
-from nextword.comparison.same_comparison import CLAIM, differences, read_claim
+from nextword.comparison.same_comparison import CLAIM, differences
 from nextword.records import LOCK_FILES, Results, RunRecord, write_atomically
+from nextword.records.claim import read_claim
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.resume import weights_problem
 
@@ -105,7 +106,7 @@ class ComparisonFolder:
                 raise ValueError(f"{self.path} is not empty and holds no comparison; choose another folder (--out)")
         elif self._has_begun():
             wanted = _fingerprint(config, task)
-            found = self._with_results(read_claim(path))
+            found = self._with_results(read_claim(path, "a comparison"))
             different = differences(found, wanted, {f"task_settings.{key}" for key in task.may_change})
             if different:
                 raise ValueError(

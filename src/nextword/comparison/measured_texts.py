@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import nextword
 from nextword.comparison.common_start import CommonStart
-from nextword.comparison.corpus_counts import AGAINST, FIELD, asks_for_test_data, expect_test_data
+from nextword.comparison.corpus_counts import AGAINST, asks_for_test_data, expect_test_data
 from nextword.comparison.folder import ComparisonFolder
 from nextword.comparison.method import Method, slug
 from nextword.comparison.one_run import Setting
@@ -21,6 +21,7 @@ from nextword.evaluation.metric_choice import not_installed
 from nextword.metrics.metric import parse_metric
 from nextword.metrics.metric import registry as metrics
 from nextword.records import EvaluationResults, Record, RunRecord
+from nextword.tasks.parts.head_counts import FIELD
 
 if TYPE_CHECKING:
     from nextword.tasks import Task, Texts

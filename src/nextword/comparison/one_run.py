@@ -22,9 +22,9 @@ from nextword.conditioning.parts.auxiliary_encoder import fingerprint
 from nextword.pretrained import load_tokenizer
 from nextword.records import Cost, Evaluation, Record, RunRecord
 from nextword.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable
+from nextword.training.one_training import train
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.settings import TrainingSettings
-from nextword.training.train import train
 from nextword.training.trainable import with_applicable_rates
 
 if TYPE_CHECKING:

@@ -12,16 +12,16 @@ import torch
 
 import nextword as nw
 from nextword.comparison.comparison_settings import CompareConfig
-from nextword.comparison.corpus_counts import with_counts
 from nextword.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.comparison.stage_settings import stage_settings
 from nextword.conditioning.parts.auxiliary_encoder import expect_encoder
 from nextword.model.attach import ObjectiveSpec
 from nextword.registry import did_you_mean
-from nextword.training.adapters import expect_peft
+from nextword.tasks.parts.head_counts import with_counts
 from nextword.training.learning_rates import GROUPS
 from nextword.training.settings import TrainingSettings, merged
 from nextword.training.trainable import trained_group_names
+from nextword.training.trainer_arguments import expect_available
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -44,8 +44,8 @@ def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
     """
     common = common_settings(config, task)
     for method in config.methods:
-        if any(settings.lora is not None for settings in stage_settings(method, common, config)):
-            expect_peft()
+        for settings in stage_settings(method, common, config):
+            expect_available(settings)
     encoder = needed_encoder(config.methods, task)
     if encoder is not None:
         expect_encoder(encoder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from nextword.comparison.comparison_settings import CompareConfig
 from nextword.config import validated
-from nextword.overrides import overridden
+from nextword.overrides import overridden, parsed
 from nextword.registry import did_you_mean
 from nextword.training.method_settings import table_of_spec
 
@@ -34,9 +33,9 @@ def read(recipe: str) -> dict[str, Any]:
     """
     path = Path(recipe).expanduser()
     if path.is_file():
-        return _parsed(path.read_bytes(), str(path))
+        return parsed(path.read_bytes(), str(path))
     if recipe in built_in():
-        return _parsed((resources.files("nextword") / "recipes" / f"{recipe}.toml").read_bytes(), recipe)
+        return parsed((resources.files("nextword") / "recipes" / f"{recipe}.toml").read_bytes(), recipe)
     names = ", ".join(built_in())
     raise ValueError(f"{recipe}: no such file or built-in recipe.{did_you_mean(recipe, built_in())} Built in: {names}.")
 
@@ -53,12 +52,3 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> Compare
     if isinstance(recipe.get("task"), str):
         recipe = {**recipe, "task": {"name": recipe["task"]}}  # a table can take overrides of the task's settings
     return validated(CompareConfig, overridden(recipe, overrides, table_of_spec))
-
-
-def _parsed(content: bytes, where: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(content.decode("utf-8"))
-    except UnicodeDecodeError as problem:
-        raise ValueError(f"{where} is no recipe: a recipe is TOML, which is text in UTF-8 ({problem})") from None
-    except tomllib.TOMLDecodeError as problem:
-        raise ValueError(f"{where} is no recipe: it is not TOML: {problem}") from None

@@ -101,6 +101,7 @@ class LanguageModelling(Task):
         "steps": 200, "batch_size": 8, "learning_rate": 2e-3, "freeze_output_embeddings": False,
     }  # fmt: skip
     data: TextData
+    measures: WindowLikelihood
 
     def __init__(self, config: LmConfig) -> None:
         if config.stride > config.window:
@@ -121,8 +122,9 @@ class LanguageModelling(Task):
             self.writes = PromptedTexts(texts, self._prompts, config.generation.batch_size, config.batch_size)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The model's positions must hold a window, a block and a text after its prompt."""
+        """The model's positions must hold a window, a block and a text after its prompt; the test text a window."""
         expect_positions(model_config, self._lengths())
+        self.measures.test_windows(tokenizer)
         if self.writes is not None:
             self._prompts(tokenizer)
 
@@ -179,11 +181,15 @@ class WindowLikelihood(Measures):
 
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
         """Perplexity and nll per token of this tokenizer, and bits per byte of the text, with bootstrap intervals."""
-        stream = TokenStream.of(tokenizer, self._parts.test, self._config.test_tokens)
-        spans = windows(len(stream), self._config.window, self._config.stride)
+        stream, spans = self.test_windows(tokenizer)
         with measuring(model):
             total = self._likelihood(model, stream, spans, progress)
         return Evaluation(metrics=likelihood_values(total))
+
+    def test_windows(self, tokenizer: PreTrainedTokenizerBase) -> tuple[TokenStream, list[Window]]:
+        """The test text, and the windows in which it is scored; ValueError where it is shorter than one."""
+        stream = TokenStream.of(tokenizer, self._parts.test, self._config.test_tokens)
+        return stream, windows(len(stream), self._config.window, self._config.stride)
 
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of the first validation tokens."""

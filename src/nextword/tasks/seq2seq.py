@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from nextword.config import Seed, Settings
+from nextword.config import Settings
 from nextword.corpora.gap_sentences import MASK, GapConfig
-from nextword.corpora.pairs import Reading, Side, gap_texts, read_pairs
+from nextword.corpora.pairs import gap_texts, read_pairs
 from nextword.decoding.strategies import Decoding
 from nextword.decoding.writer import Writer
 from nextword.metrics.copying import frequent_words
@@ -30,7 +30,7 @@ from nextword.tasks.parts.architecture import ENCODER_DECODER, expect_positions
 from nextword.tasks.parts.bpe import named_or_trained
 from nextword.tasks.parts.cache_tuning import tune_cache
 from nextword.tasks.parts.likelihood_values import likelihood_values
-from nextword.tasks.parts.pair_samples import PairSamples
+from nextword.tasks.parts.pair_samples import PairSamples, PairsConfig
 from nextword.tasks.parts.seq2seq.copying_measures import copying_metrics, example_predictions
 from nextword.tasks.parts.seq2seq.pair_rows import PairRows
 from nextword.tasks.parts.seq2seq.source_target import PairEncoder
@@ -58,51 +58,19 @@ class CopyingConfig(Settings):
     """Longest output; None: as long as the longest target."""
 
 
-class Seq2SeqConfig(Settings):
+class Seq2SeqConfig(PairsConfig):
     """What can be set; ``data`` must be."""
 
-    data: str
-    """A .jsonl file, a folder with train, validation and test .jsonl files, or plain text as for the task lm."""
-    source_field: str = "source"
-    """Field of a JSON line that holds the source."""
-    target_field: str = "target"
-    """Field that holds the target."""
-    split_field: str | None = None
-    """Field of one .jsonl file that says train, validation or test; None: it is split by a hash of the source."""
-    validation_share: float = Field(default=0.05, gt=0, lt=1)
-    """Share of one .jsonl file that validates."""
-    test_share: float = Field(default=0.05, gt=0, lt=1)
-    """Share that tests; the rest trains."""
     gaps: GapConfig = GapConfig()
     """How pairs are made of plain text."""
     mask: str | None = None
     """Text in place of the sentence taken out; None: the tokenizer's mask token (in T5's, <extra_id_0>)."""
     source_prefix: str = ""
     """Text before every source, for pretrained models that expect one, such as "summarize: "."""
-    seed: Seed = 0
-    """Seed of the split by hash, of the samples below and of random gaps."""
-    train_pairs: int | None = Field(default=None, ge=1)
-    """Training pairs at most, a sample; None: all."""
-    validation_pairs: int | None = Field(default=500, ge=1)
-    """Validation pairs at most."""
-    test_pairs: int | None = Field(default=1000, ge=2)
-    """Test pairs at most."""
-    tuning_pairs: int = Field(default=100, ge=1)
-    """Validation pairs on which a cache's temperature and weight are chosen."""
-    max_source_tokens: int = Field(default=256, ge=8)
-    """Longer sources are cut off at the end."""
-    max_target_tokens: int = Field(default=64, ge=8)
-    """Longer targets are cut off at the end."""
-    tokenizer: str | None = None
-    """Path or hub name of a tokenizer; None: a byte-level BPE is trained on the training pairs."""
     vocabulary: int = Field(default=8000, ge=259)
     """Tokens of the trained BPE."""
-    cache: str | None = None
-    """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
     frequent_words: int = Field(default=1000, ge=0)
     """Rare words are all but so many most frequent words of the training targets."""
-    batch_size: int = Field(default=32, ge=1)
-    """Pairs at a time in measurements."""
     generation: CopyingConfig = CopyingConfig()
     """What is generated."""
     start: T5StartConfig = T5StartConfig()
@@ -126,13 +94,8 @@ class SequenceToSequence(Task):
     def __init__(self, config: Seq2SeqConfig) -> None:
         _check_settings(config)
         self.config = config
-        reading = Reading(
-            source=Side("source", config.source_field), target=Side("target", config.target_field),
-            split_field=config.split_field, validation_share=config.validation_share, test_share=config.test_share,
-            seed=config.seed, other=gap_texts(config.gaps),
-        )  # fmt: skip
-        sizes = config.train_pairs, config.validation_pairs, config.test_pairs
-        pairs = PairSamples(Path(config.data), reading, sizes)
+        reading = config.reading(gap_texts(config.gaps))
+        pairs = PairSamples(Path(config.data), reading, config.sizes)
         first = None if config.start.data is None else read_pairs(Path(config.start.data), reading, "task.start.data")
         self.data = data = PairRows(pairs, self._encoder, first)
         self.start = SmallStart(

@@ -82,6 +82,15 @@ class GroupedTrainer(Trainer):
             optimizer.param_groups = [part for group in optimizer.param_groups for part in _split(group, rate_of)]
         return optimizer
 
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """The batches of a step; none where the training ended before, which Trainer would follow by one more step.
+
+        That is so where a process was killed between the last checkpoint and whatever comes after the training.
+        """
+        if self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True
+        return ([], None) if self.control.should_training_stop else super().get_batch_samples(*args, **kwargs)
+
 
 def _split(group: dict[str, Any], rate_of: Mapping[nn.Parameter, float | None]) -> list[dict[str, Any]]:
     rates = dict.fromkeys(rate_of[parameter] for parameter in group["params"])  # in order, so that it is the same again

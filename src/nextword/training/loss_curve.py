@@ -1,8 +1,9 @@
-"""The loss curve of a training: whole over interruptions, up to the last step, and ended where the loss diverges."""
+"""The loss curve of a training: whole over interruptions, to the last step; what diverges or falls no more is ended."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
@@ -57,3 +58,58 @@ class LastStepLogger(TrainerCallback):
         """Asks for a log entry at the last step."""
         if state.global_step == state.max_steps:
             control.should_log = True
+
+
+class BestCheckpoint(TrainerCallback):
+    """Makes each lower validation loss a checkpoint; Trainer remembers which was the lowest, and does not delete it.
+
+    Args:
+        folder: Where the checkpoints lie now; it may have moved since the last interruption.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Says where the best one lies, if there is one."""
+        if state.best_global_step:
+            state.best_model_checkpoint = str(self._folder / f"checkpoint-{state.best_global_step}")
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **evaluated: Any) -> None:
+        """Asks for a checkpoint; Trainer compares and saves after this."""
+        if state.best_metric is None or evaluated["metrics"]["eval_loss"] < state.best_metric:
+            control.should_save = True
+
+
+class EarlyStopping(StatefulCallback):
+    """Ends a training whose validation loss has not fallen for a while.
+
+    Args:
+        patience: Validation losses without improvement that are borne.
+        min_improvement: Nats per token by which one must be lower than the lowest before.
+    """
+
+    checkpointed = ("lowest", "waited")
+
+    def __init__(self, patience: int, min_improvement: float) -> None:
+        self._patience, self._min_improvement = patience, min_improvement
+        self.lowest: float | None = None
+        """The loss that must be improved on."""
+        self.waited = 0
+        """Losses since then."""
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **evaluated: Any) -> None:
+        """Counts, and ends; the checkpoint is for a process that is killed between this and the saved model."""
+        loss = evaluated["metrics"]["eval_loss"]
+        if self.lowest is None or loss < self.lowest - self._min_improvement:
+            self.lowest, self.waited = loss, 0
+        else:
+            self.waited += 1
+        if self.waited >= self._patience:
+            control.should_training_stop = True
+            control.should_save = args.save_strategy != "no"
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Ends a training that goes on from the checkpoint of its end."""
+        if self.waited >= self._patience:
+            control.should_training_stop = True

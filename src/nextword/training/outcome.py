@@ -14,6 +14,8 @@ class TrainingOutcome(Record):
     """Training loss, nats per token, each point the mean since the one before."""
     validation_curve: list[CurvePoint] = Field(default=[])
     """Validation loss, nats per token, as Trainer averages it (over batches); empty without ``evaluate_every``."""
+    best_step: int | None = None
+    """The step whose weights these are, where those of the lowest validation loss were kept; None: of the last."""
     cost: Cost
     """Parameters, time and memory; see docs/compare.md for what each number means."""
 

@@ -60,8 +60,12 @@ class TrainingSettings(Settings):
     """Gradients are scaled down to this norm; 0 leaves them alone."""
     bf16: bool = False
     """Forward and backward passes in bfloat16 autocast, weights in float32."""
+    fp16: bool = False
+    """The same in float16, with a scaled loss; needs a GPU."""
     activation_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
+    trains: Literal["all", "head"] = "all"
+    """What is trained: everything that can be, or the parameters of the head alone."""
     freeze_output_embeddings: bool = False
     """Do not train the output embeddings. Where they are tied to the input embeddings, those are frozen as well."""
     lora: LoraSettings | None = None
@@ -71,12 +75,18 @@ class TrainingSettings(Settings):
     """Steps between two points of the training curve."""
     evaluate_every: int | None = Field(default=None, gt=0)
     """Steps between two validation losses; none by default."""
+    keep_best: bool = False
+    """Keep the weights of the lowest validation loss, not those of the last step. Each better one is a checkpoint."""
+    patience: int | None = Field(default=None, gt=0)
+    """Stop after so many validation losses without improvement; None: never."""
+    min_improvement: float = Field(default=0.0, ge=0)
+    """Nats per token by which a validation loss must be lower than the best before to count for ``patience``."""
     save_every: int | None = Field(default=200, gt=0)
     """Steps between two checkpoints that an interrupted training resumes from; ``None`` saves none."""
     dataloader_workers: int = Field(default=0, ge=0, le=1024)
     """Processes that prepare batches; 0 prepares them in the training process."""
     report_to: list[str] = Field(default=[])
-    """Trackers of transformers to log to, for instance ``["tensorboard"]``."""
+    """Trackers of transformers to log to, for instance ``["tensorboard"]``, ``["wandb"]`` or ``["trackio"]``."""
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:
@@ -84,6 +94,19 @@ class TrainingSettings(Settings):
             raise ValueError(f"must have either steps or epochs (steps={self.steps}, epochs={self.epochs} given)")
         if self.warmup_steps and self.warmup_ratio:
             raise ValueError("give either warmup_steps or warmup_ratio, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.bf16 and self.fp16:
+            raise ValueError("give either bf16 or fp16, not both")
+        for name in ("keep_best", "patience"):
+            if getattr(self, name) and self.evaluate_every is None:
+                raise ValueError(f"{name}: goes by the validation loss; give evaluate_every as well")
+        if self.keep_best and self.save_every is None:
+            raise ValueError("keep_best: the best weights lie in a checkpoint; give save_every as well")
+        if self.trains == "head" and (self.lora is not None or self.freeze_output_embeddings):
+            raise ValueError('trains: "head" leaves all else as it is; give neither lora nor freeze_output_embeddings')
         return self
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from torch import nn
+
 from nextword.training.adapters import lora_adapters
-from nextword.training.learning_rates import trained_groups
+from nextword.training.learning_rates import parameter_groups, trained_groups
 from nextword.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
 
 
@@ -23,17 +24,18 @@ def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> 
     Raises:
         ValueError: The settings ask for what the model cannot give.
     """
-    with _frozen_output_embeddings(model, settings.freeze_output_embeddings), lora_adapters(model, settings.lora, seed):
+    with (
+        _frozen(_outside_the_head(model) if settings.trains == "head" else []),
+        _frozen(_output_embeddings(model) if settings.freeze_output_embeddings else []),
+        lora_adapters(model, settings.lora, seed),
+    ):
         yield
 
 
 @contextlib.contextmanager
-def _frozen_output_embeddings(model: PreTrainedModel, freeze: bool) -> Iterator[None]:
-    """Leaves the output embeddings (and what is tied to them) untrained inside the ``with`` block."""
-    output: torch.nn.Module | None = model.get_output_embeddings() if freeze else None
-    if freeze and output is None:
-        raise ValueError(f"freeze_output_embeddings: {type(model).__name__} has no output embeddings")
-    stopped = [parameter for parameter in output.parameters() if parameter.requires_grad] if output is not None else []
+def _frozen(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Leaves these parameters untrained inside the ``with`` block."""
+    stopped = [parameter for parameter in parameters if parameter.requires_grad]
     for parameter in stopped:
         parameter.requires_grad_(False)
     try:
@@ -41,6 +43,25 @@ def _frozen_output_embeddings(model: PreTrainedModel, freeze: bool) -> Iterator[
     finally:
         for parameter in stopped:
             parameter.requires_grad_(True)
+
+
+def _output_embeddings(model: PreTrainedModel) -> list[nn.Parameter]:
+    """The output embeddings and what is tied to them."""
+    output: nn.Module | None = model.get_output_embeddings()
+    if output is None:
+        raise ValueError(f"freeze_output_embeddings: {type(model).__name__} has no output embeddings")
+    return list(output.parameters())
+
+
+def _outside_the_head(model: PreTrainedModel) -> list[nn.Parameter]:
+    """All parameters but those that the head has for itself."""
+    groups = parameter_groups(model)
+    if "head" not in groups:
+        raise ValueError(
+            "trains: there is nothing to train where it is 'head' and the head has no parameters of its own; "
+            'train "all", or choose another head'
+        )
+    return [parameter for name, group in groups.items() if name != "head" for parameter in group]
 
 
 def trained_group_names(model: PreTrainedModel, settings: TrainingSettings) -> list[str]:
@@ -53,7 +74,7 @@ def trained_group_names(model: PreTrainedModel, settings: TrainingSettings) -> l
         return list(trained_groups(model))
 
 
-def trained_modules(model: torch.nn.Module) -> dict[str, int]:
+def trained_modules(model: nn.Module) -> dict[str, int]:
     """What of a model is trained now: the outermost modules of which all parameters are, each with their number.
 
     A parameter that is trained by itself stands under its own name, and one shared by two places under the first of
@@ -72,7 +93,7 @@ def trained_modules(model: torch.nn.Module) -> dict[str, int]:
     return {pattern if len(group) > 1 else next(iter(group)): sum(group.values()) for pattern, group in alike.items()}
 
 
-def _outermost(module: torch.nn.Module, name: str, taken: set[int]) -> Iterator[tuple[str, int]]:
+def _outermost(module: nn.Module, name: str, taken: set[int]) -> Iterator[tuple[str, int]]:
     rest = [one for one in module.parameters() if id(one) not in taken]
     if rest and all(one.requires_grad for one in rest):
         taken.update(map(id, rest))

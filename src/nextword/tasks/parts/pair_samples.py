@@ -4,8 +4,67 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import Field
+
+from nextword.config import Seed, Settings
 from nextword.corpora import PARTS
-from nextword.corpora.pairs import Reading, leaks, read_pairs, sample
+from nextword.corpora.pairs import OtherFiles, Reading, Side, leaks, read_pairs, sample
+
+
+class PairsConfig(Settings):
+    """What can be set of pairs of a source and a target; ``data`` must be."""
+
+    data: str
+    """A .jsonl file, a folder with train, validation and test .jsonl files, or other files that the task can read."""
+    source_field: str = "source"
+    """Field of a JSON line that holds the source."""
+    target_field: str = "target"
+    """Field that holds the target."""
+    split_field: str | None = None
+    """Field of one .jsonl file that says train, validation or test; None: it is split by a hash of the source."""
+    validation_share: float = Field(default=0.05, gt=0, lt=1)
+    """Share of one .jsonl file that validates."""
+    test_share: float = Field(default=0.05, gt=0, lt=1)
+    """Share that tests; the rest trains."""
+    seed: Seed = 0
+    """Seed of the split by hash, of the samples below and of random gaps."""
+    train_pairs: int | None = Field(default=None, ge=1)
+    """Training pairs at most, a sample; None: all."""
+    validation_pairs: int | None = Field(default=500, ge=1)
+    """Validation pairs at most."""
+    test_pairs: int | None = Field(default=1000, ge=2)
+    """Test pairs at most."""
+    tuning_pairs: int = Field(default=100, ge=1)
+    """Validation pairs on which a cache's temperature and weight are chosen."""
+    max_source_tokens: int = Field(default=256, ge=8)
+    """Longer sources are cut off at the end."""
+    max_target_tokens: int = Field(default=64, ge=8)
+    """Longer targets are cut off at the end."""
+    tokenizer: str | None = None
+    """Path or hub name of a tokenizer; None: a byte-level BPE is trained on the training pairs."""
+    vocabulary: int = Field(default=8000, ge=258)
+    """Tokens of the trained BPE."""
+    cache: str | None = None
+    """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
+    batch_size: int = Field(default=32, ge=1)
+    """Pairs at a time in measurements."""
+
+    def reading(self, other: OtherFiles) -> Reading:
+        """How the pairs are found in files.
+
+        Args:
+            other: What reads files that hold no JSON lines.
+        """
+        return Reading(
+            source=Side("source", self.source_field), target=Side("target", self.target_field),
+            split_field=self.split_field, validation_share=self.validation_share, test_share=self.test_share,
+            seed=self.seed, other=other,
+        )  # fmt: skip
+
+    @property
+    def sizes(self) -> tuple[int | None, int | None, int | None]:
+        """Pairs to train, validate and test on at most."""
+        return self.train_pairs, self.validation_pairs, self.test_pairs
 
 
 class PairSamples:

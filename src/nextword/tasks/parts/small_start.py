@@ -31,7 +31,8 @@ class SmallStart(Start):
         training: dict[str, Any],
     ) -> None:
         self._tokenizer = cache(tokenizer)
-        self._architecture, self._rows, self._training = architecture, rows, training
+        self._rows = rows
+        self.architecture, self.training = architecture, training
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer that was named, or one made from the data."""
@@ -39,4 +40,4 @@ class SmallStart(Start):
 
     def pretraining(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Pretraining:
         """The configuration, the rows and the settings of the training."""
-        return Pretraining(self._architecture(tokenizer), self._rows(tokenizer, seed), self._training)
+        return Pretraining(self.architecture(tokenizer), self._rows(tokenizer, seed), self.training)

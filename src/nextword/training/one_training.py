@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from transformers import PrinterCallback, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, TrainerCallback
 
 from nextword.records import Cost, CurvePoint
 from nextword.tasks.parts.architecture import architecture_of
@@ -19,11 +17,12 @@ from nextword.training.cost import PeakMemory, StepClock
 from nextword.training.encoded_texts import EncodedTexts
 from nextword.training.epochs import EpochSetter, FixedDataset
 from nextword.training.learning_rates import GroupedTrainer, expect_trained
-from nextword.training.loss_curve import LastStepLogger, RunningLoss
+from nextword.training.loss_curve import BestCheckpoint, EarlyStopping, LastStepLogger, RunningLoss
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.resume import TrainingIdentity, claim_folder, last_complete_checkpoint
 from nextword.training.settings import TrainingSettings
 from nextword.training.trainable import trainable, trained_modules
+from nextword.training.trainer_arguments import expect_available, trainer_arguments
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -40,11 +39,12 @@ def train(
     folder: str | Path,
     validation: Any = None,
     encoded: EncodedTexts | None = None,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], None] | TrainerCallback | None = None,
 ) -> TrainingOutcome:
     """Trains ``model`` in place.
 
-    Called again with the same folder after an interruption, it goes on from the last complete checkpoint.
+    Called again with the same folder after an interruption, it goes on from the last complete checkpoint. On a CPU the
+    weights are then those of an uninterrupted training, bit for bit.
 
     Args:
         model: A model with labels in its ``forward``, ours or any of transformers, decoder-only or encoder-decoder.
@@ -55,13 +55,15 @@ def train(
         folder: Where checkpoints are kept.
         validation: Like ``dataset``; needed with ``settings.evaluate_every``.
         encoded: States of auxiliary texts, made by the model's own encoder, which training must leave as it is.
-        progress: Called with the share of steps that are done.
+        progress: Called with the share of steps that are done; or a callback of Trainer, which is told all there is.
 
     Raises:
-        ValueError: The data cannot be trained on, or ``folder`` holds checkpoints of another training.
+        ValueError: The data cannot be trained on, the settings ask for what is not here, or ``folder`` holds
+            checkpoints of another training.
         DivergedError: The loss of a step is NaN or infinite.
     """
     folder = Path(folder)
+    expect_available(settings)
     collator = _collator(model, encoded)
     _check_data(dataset, settings, validation, collator)
     clock, memory = StepClock(), PeakMemory()
@@ -73,11 +75,11 @@ def train(
         trainer = GroupedTrainer(
             settings.learning_rates,
             model=model,
-            args=_arguments(settings, seed, folder),
+            args=trainer_arguments(settings, seed, folder),
             data_collator=collator,
             train_dataset=dataset,
             eval_dataset=_without_epochs(validation) if settings.evaluate_every else None,
-            callbacks=[clock, memory, LastStepLogger(), *_callbacks_for(dataset, progress)],
+            callbacks=[clock, memory, LastStepLogger(), *_callbacks_for(dataset, settings, folder, progress)],
         )
         trainer.remove_callback(PrinterCallback)  # it prints every log entry where the progress bar is off
         trainer.add_callback(RunningLoss(trainer))
@@ -89,9 +91,13 @@ def train(
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         finally:
             memory.stop_recording()
+        best = trainer.state.best_global_step if settings.keep_best else None
+        if best is not None and best != trainer.state.global_step:
+            trainer._load_from_checkpoint(str(folder / f"checkpoint-{best}"))
     return TrainingOutcome(
         curve=_curve(trainer.state.log_history, "loss"),
         validation_curve=_curve(trainer.state.log_history, "eval_loss"),
+        best_step=best,
         cost=Cost(
             parameters=parameters,
             trained_parameters=sum(trained.values()),
@@ -103,10 +109,18 @@ def train(
     )
 
 
-def _callbacks_for(dataset: Any, progress: Callable[[float], None] | None) -> list[TrainerCallback]:
-    """Those for data that changes with the epoch, and for a caller who wants to know how far it is."""
-    epochs = [EpochSetter(dataset)] if hasattr(dataset, "set_epoch") else []
-    return [*epochs, *([_StepProgress(progress)] if progress else [])]
+def _callbacks_for(
+    dataset: Any, settings: TrainingSettings, folder: Path, progress: Callable[[float], None] | TrainerCallback | None
+) -> list[TrainerCallback]:
+    """Those that not every training has."""
+    callbacks: list[TrainerCallback] = [EpochSetter(dataset)] if hasattr(dataset, "set_epoch") else []
+    if settings.keep_best:
+        callbacks.append(BestCheckpoint(folder))
+    if settings.patience is not None:
+        callbacks.append(EarlyStopping(settings.patience, settings.min_improvement))
+    if progress is not None:
+        callbacks.append(progress if isinstance(progress, TrainerCallback) else _StepProgress(progress))
+    return callbacks
 
 
 class _StepProgress(TrainerCallback):
@@ -118,46 +132,6 @@ class _StepProgress(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """One more step is done."""
         self._progress(state.global_step / state.max_steps)
-
-
-def _arguments(settings: TrainingSettings, seed: int, folder: Path) -> TrainingArguments:
-    on_cpu = not torch.accelerator.is_available()
-    # the older versions that pyproject.toml allows have the other name only, the newer ones warn of it
-    known = {field.name for field in dataclasses.fields(TrainingArguments)}
-    name = "activation_checkpointing" if "activation_checkpointing" in known else "gradient_checkpointing"
-    checkpointing: dict[str, Any] = {name: settings.activation_checkpointing or None}
-    return TrainingArguments(
-        **checkpointing,
-        output_dir=str(folder),
-        max_steps=settings.steps or -1,
-        num_train_epochs=settings.epochs or 1.0,
-        per_device_train_batch_size=settings.batch_size,
-        per_device_eval_batch_size=settings.batch_size,
-        gradient_accumulation_steps=settings.gradient_accumulation_steps,
-        learning_rate=settings.learning_rate,
-        weight_decay=settings.weight_decay,
-        lr_scheduler_type=settings.scheduler,
-        warmup_steps=settings.warmup_ratio or settings.warmup_steps,  # below 1 it is a share, says transformers 5
-        max_grad_norm=settings.max_grad_norm,
-        bf16=settings.bf16,
-        logging_steps=settings.log_every,
-        logging_first_step=True,
-        logging_nan_inf_filter=False,  # a loss that is not finite must be seen, not replaced by the mean
-        eval_strategy="steps" if settings.evaluate_every else "no",
-        eval_steps=settings.evaluate_every,
-        prediction_loss_only=True,
-        save_strategy="steps" if settings.save_every else "no",
-        save_steps=settings.save_every or 500,
-        save_total_limit=2,  # one more than needed, for when the newest is cut off in the middle
-        report_to=list(settings.report_to),
-        disable_tqdm=True,
-        remove_unused_columns=False,  # the collator takes what it needs
-        dataloader_num_workers=settings.dataloader_workers,
-        dataloader_pin_memory=not on_cpu,
-        use_cpu=on_cpu,
-        seed=seed,
-        data_seed=seed,
-    )
 
 
 def _check_data(dataset: Any, settings: TrainingSettings, validation: Any, collator: RightPadding) -> None:

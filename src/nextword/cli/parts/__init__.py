@@ -1,0 +1,1 @@
+"""What verbs show while they work; no verb is here."""

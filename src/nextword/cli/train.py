@@ -1,0 +1,119 @@
+"""``nextword train``: one model, from data to a folder that loads."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nextword.cli.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.option_groups import option_groups
+from nextword.cli.run_and_show import quiet_libraries, this_command
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nextword.finetuning.train_config import TrainConfig
+    from nextword.records.training_results import TrainingResults
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """What the model is."""
+
+    method: Annotated[str | None, typer.Option(help="Short for the next three: HEAD/OBJECTIVE/CONDITIONER.")] = None
+    head: Annotated[str | None, typer.Option(help="Head, such as cache or mos:3 ('nextword list heads').")] = None
+    objective: Annotated[str | None, typer.Option(help="What it is trained for ('nextword list objectives').")] = None
+    conditioner: Annotated[
+        str | None, typer.Option(help="How an auxiliary text steers it ('nextword list conditioners').")
+    ] = None
+    encoder: Annotated[str | None, typer.Option(help="Encoder that reads auxiliary texts, such as minilm.")] = None
+    seed: Annotated[int | None, typer.Option(help="Of new parameters, batches and dropout.")] = None
+
+
+@plain_errors
+@option_groups
+def train(
+    options: MethodOptions,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RECIPE] [KEY.PATH=VALUE]...",
+            help="A TOML file, then changes to it: training.steps=500, training.learning_rate=1e-4, "
+            "training.bf16=true, training.keep_best=true, training.lora.rank=8, training.trains=head, data.block=512.",
+        ),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Text, pairs or tables: a file, a folder or a name on the hub.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="Folder or hub name of the model to train; 'small' makes a small one, 'small-t5' a T5."),
+    ] = None,
+    report_to: Annotated[
+        list[str] | None, typer.Option(help="Tracker: tensorboard, wandb or trackio. May be repeated.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the trained model.")] = None,
+) -> None:
+    """Train one model, measure it, check it, and save it as a folder that loads.
+
+    The same command goes on after an interruption, and does nothing where all is finished.
+
+    nextword train --data book.txt --model small --head cache --objective histalign --out runs/book
+
+    nextword train mine.toml training.steps=2000 --out runs/mine
+    """
+    from nextword.finetuning.train_config import configured, read
+    from nextword.overrides import recipe_and_overrides
+
+    recipe, overrides = recipe_and_overrides(words or [])
+    content: dict[str, Any] = read(recipe) if recipe else {}
+    named = {"model": model, **asdict(options)}
+    content |= {key: value for key, value in named.items() if value is not None}
+    if data is not None:
+        table = content.get("data")
+        content["data"] = {**(table if isinstance(table, dict) else {}), "path": data}
+    if report_to:
+        content["training"] = {**content.get("training", {}), "report_to": list(report_to)}
+    config = configured(content, overrides)
+    _train_and_show(config, out or Path("runs") / (Path(recipe).stem if recipe else "train"))
+
+
+def _train_and_show(config: TrainConfig, out: Path) -> None:
+    """Trains and prints what was measured.
+
+    Raises:
+        typer.Exit: With code 130 after Ctrl-C, when what is kept and the command that goes on are printed.
+    """
+    from rich.console import Console
+
+    from nextword.cli.parts.watch_training import watching_training
+    from nextword.finetuning.train_model import TrainingInterrupted, train_model
+
+    quiet_libraries()
+    console, command = Console(), this_command()
+    was_there = (out / "record.json").exists()
+    try:
+        with watching_training(console) as progress:
+            results = train_model(config, out, progress, command)
+    except KeyboardInterrupt as interruption:
+        kept = str(interruption) if isinstance(interruption, TrainingInterrupted) else "nothing was begun yet"
+        complain(kept, kind="interrupted")
+        Console(stderr=True, soft_wrap=True).print(f"To go on: {command}", markup=False, highlight=False)
+        raise typer.Exit(INTERRUPTED) from None
+    if was_there:
+        console.print("Finished before; nothing was to be done.", markup=False, highlight=False)
+    _show(results, out, console)
+
+
+def _show(results: TrainingResults, out: Path, console: Console) -> None:
+    for name, value in results.evaluation.metrics.items():
+        interval = f" ({value.low:.4g} to {value.high:.4g})" if value.low is not None else ""
+        console.print(
+            f"{name}: {value.value:.4g}{interval}, {value.unit}", markup=False, highlight=False, soft_wrap=True
+        )
+    for failure in (one for one in results.checks if one.verdict == "FAILED"):
+        complain(str(failure.explanation), kind="check failed")
+    console.print(f"Model: {out.resolve()}", soft_wrap=True, highlight=False, markup=False)

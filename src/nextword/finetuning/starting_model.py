@@ -1,0 +1,122 @@
+"""What a training begins with: a saved model, or a small one with random weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoConfig, AutoTokenizer, set_seed
+
+import nextword as nw
+from nextword.conditioning import conditioner_spec, parse_conditioner
+from nextword.finetuning.data_kinds import told_as_data
+from nextword.finetuning.run_folder import RunFolder
+from nextword.finetuning.train_config import SMALL_T5, TrainConfig
+from nextword.heads import parse_head
+from nextword.model.configuration import NextWordConfig
+from nextword.pretrained import load_tokenizer, model_location
+from nextword.tasks import Task
+from nextword.tasks.parts.architecture import architecture_of
+from nextword.tasks.parts.head_counts import HeadSpec, expect_tokenizer, training_counts, wants_counts, with_counts
+from nextword.tasks.parts.small_start import SmallStart
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+
+def has_encoder(config: TrainConfig) -> bool:
+    """Whether the model that is named is an encoder-decoder one.
+
+    Raises:
+        ValueError: There is no such model.
+    """
+    return (
+        config.model == SMALL_T5 if config.is_small else architecture_of(saved_configuration(config.model)).has_encoder
+    )
+
+
+def saved_configuration(model: str) -> PretrainedConfig:
+    """The configuration of a saved model, ours or any of transformers.
+
+    Raises:
+        ValueError: There is no such model.
+    """
+    location = _located(model)
+    try:
+        found: PretrainedConfig = AutoConfig.from_pretrained(location)
+    except (OSError, ValueError) as problem:
+        first = next(iter(str(problem).splitlines()), type(problem).__name__)
+        raise ValueError(
+            f"model: '{model}' is neither a folder with a model here, nor a name on the hub that could be reached "
+            f"({first}). Give the path of a folder, or 'small' for a small model with random weights."
+        ) from None
+    return found
+
+
+def starting_tokenizer(config: TrainConfig, task: Task, folder: RunFolder) -> PreTrainedTokenizerBase:
+    """The tokenizer of the saved model; of a small one, what is trained on the data and kept in the folder."""
+    if not config.is_small:
+        return load_tokenizer(str(_located(config.model)), "model")
+    path = folder.made("tokenizer", lambda half: task.start.tokenizer().save_pretrained(half))
+    found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path)
+    return found
+
+
+def starting_model(config: TrainConfig, task: Task, tokenizer: PreTrainedTokenizerBase, folder: RunFolder) -> Any:
+    """The model with its head, as training begins; what is new in it depends on the seed only.
+
+    A model of ours goes on with the head that it has, where the same is asked for.
+
+    Raises:
+        ValueError: The model does not fit the data, or the head, objective or conditioner does not fit the model.
+    """
+    expect_tokenizer(config.head, tokenizer, "head")
+    set_seed(config.seed)
+    if config.is_small:
+        assert isinstance(task.start, SmallStart)
+        plain: Any = task.architecture.new(task.start.architecture(tokenizer))
+        _check(task, plain.config, tokenizer)
+    else:
+        saved: Any = saved_configuration(config.model)
+        _check(task, saved.get_text_config(decoder=True), tokenizer)
+        plain = nw.load(_located(config.model), dtype=torch.float32)
+        if isinstance(saved, NextWordConfig) and _has_what_is_asked_for(config, plain):
+            plain.set_objective(config.objective)
+            return plain
+    head = _with_counts(config.head, task, tokenizer, folder)
+    set_seed(config.seed)
+    with told_as_data():
+        encoder = None if config.conditioner is None else task.data.encoder()
+    return nw.attach(plain, head, config.objective, conditioner=config.conditioner, encoder=encoder)
+
+
+def _located(model: str) -> str | Path:
+    try:
+        return model_location(model)
+    except ValueError as problem:
+        raise ValueError(f"model: {problem}") from None
+
+
+def _check(task: Task, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    with told_as_data():
+        task.check(config, tokenizer)
+
+
+def _has_what_is_asked_for(config: TrainConfig, model: Any) -> bool:
+    """Whether a model of ours has the head and the conditioner that are asked for already."""
+    if config.conditioner is None and model.conditioner is not None:
+        spec = conditioner_spec(model.conditioner.config)
+        raise ValueError(f"conditioner: the model follows an auxiliary text already; give conditioner={spec}")
+    if parse_head(config.head).unbuilt() != model.next_word_head.config.unbuilt():
+        return False
+    if config.conditioner is None:
+        return True
+    return model.conditioner is not None and parse_conditioner(config.conditioner) == model.conditioner.config
+
+
+def _with_counts(head: HeadSpec, task: Task, tokenizer: PreTrainedTokenizerBase, folder: RunFolder) -> HeadSpec:
+    """The head with the counts of the training data, where it goes by counts and names none."""
+    if not wants_counts(head):
+        return head
+    return with_counts(head, folder.made("counts.npz", lambda half: training_counts(task.data, tokenizer).save(half)))

@@ -1,0 +1,174 @@
+"""Trains one model, measures it, and makes a folder of it that loads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nextword.finetuning.data_kinds import data_task, told_as_data
+from nextword.finetuning.run_folder import RunFolder
+from nextword.finetuning.starting_model import has_encoder, starting_model, starting_tokenizer
+from nextword.finetuning.train_config import TrainConfig
+from nextword.finetuning.trained_model import measured_on_test_part, results_of, save_trained
+from nextword.finetuning.training_progress import SilentTrainingWatcher, StepTeller, TrainingWatcher, stage_told
+from nextword.records import disk_full_explained, locked
+from nextword.records.training_results import TrainingResults
+from nextword.tasks import Task
+from nextword.tasks.parts.small_start import SmallStart
+from nextword.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable
+from nextword.training.learning_rates import expect_trained
+from nextword.training.loss_curve import DivergedError
+from nextword.training.one_training import train
+from nextword.training.outcome import TrainingOutcome
+from nextword.training.settings import TrainingSettings, merged
+from nextword.training.trainable import trainable
+from nextword.training.trainer_arguments import expect_available
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+DEFAULTS: dict[str, Any] = {"epochs": 3, "batch_size": 8, "learning_rate": 5e-5, "warmup_ratio": 0.05}
+"""Training settings of a saved model; a small one made here has those of its size."""
+
+DEFAULT_COMMAND = "nextword.finetuning.train_model.train_model(config, out)"
+"""How a training is repeated that was not started from the command line."""
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a training; says what is kept. The same call again goes on."""
+
+
+def train_model(
+    config: TrainConfig, out: str | Path, progress: TrainingWatcher | None = None, command: str | None = None
+) -> TrainingResults:
+    """Trains a model and makes the folder ``out`` of it, which ``nextword.load`` and transformers load.
+
+    Interrupted at any moment, the same call goes on; on a CPU the weights are then those of an uninterrupted training,
+    bit for bit. Where all is finished, nothing is done.
+
+    Args:
+        config: What to train on what.
+        out: Where everything is written; a folder of another training is refused.
+        progress: Who is told about progress.
+        command: How the user started this, for record and model card.
+
+    Raises:
+        ValueError: The config does not fit model, data or folder, another process is at work in the folder, or the
+            loss became no number.
+        DiskFullError: There is no room to write something.
+        TrainingInterrupted: Ctrl-C.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("a training runs in one process; start it without torchrun")
+    config.expect_known_names()
+    folder, watcher = RunFolder(out), progress or SilentTrainingWatcher()
+    folder.expect(config)
+    results = folder.finished()
+    if results is not None:
+        watcher.finished(results, before=True)
+        return results
+    command = command or DEFAULT_COMMAND
+    with disk_full_explained(folder.path), _told_what_is_kept(folder), locked(folder.path, command):
+        results = _carry_out(config, folder, watcher, command)
+    watcher.finished(results, before=False)
+    return results
+
+
+def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher, command: str) -> TrainingResults:
+    """All of it, in a folder that nobody else writes to."""
+    with stage_told(watcher, "data"):
+        task = data_task(config, has_encoder(config))
+        settings = training_settings(config, task)
+        folder.claim(config)
+        tokenizer = starting_tokenizer(config, task, folder)
+    with stage_told(watcher, "model"):
+        model = starting_model(config, task, tokenizer, folder)
+        with trainable(model, settings, config.seed):
+            expect_trained(settings.learning_rates, model)
+    outcome = _trained(config, settings, model, tokenizer, task, folder, watcher)
+    outcome.save(folder.training / "outcome.json")
+    model.to(torch.accelerator.current_accelerator() or torch.device("cpu"))
+    with stage_told(watcher, "measuring") as advanced:
+        evaluation = measured_on_test_part(model, tokenizer, task, advanced)
+    with stage_told(watcher, "checking and saving"):
+        results = results_of(config, task, settings, model, outcome, evaluation, command)
+        save_trained(model, tokenizer, task, config, results, folder.path)
+        results.save(folder.record)
+    if not config.keep_checkpoints:
+        folder.drop_checkpoints()
+    return results
+
+
+def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
+    """All training settings.
+
+    Raises:
+        ValueError: One that there is not, or that asks for what is not here.
+    """
+    defaults = DEFAULTS
+    if config.is_small:
+        assert isinstance(task.start, SmallStart)
+        defaults = task.start.training
+    settings = merged(defaults, config.training, "training")
+    expect_available(settings)
+    return settings
+
+
+def _trained(
+    config: TrainConfig,
+    settings: TrainingSettings,
+    model: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    task: Task,
+    folder: RunFolder,
+    watcher: TrainingWatcher,
+) -> TrainingOutcome:
+    """Trains the model in place."""
+    with told_as_data(), stage_told(watcher, "rows"):
+        rows = task.data.training(tokenizer)
+        validation = task.data.validation(tokenizer) if settings.evaluate_every is not None else None
+    encoded = _encoded_texts(model, rows, validation, watcher)
+    with stage_told(watcher, "training"):
+        try:
+            return train(
+                model.train(),
+                rows,
+                settings,
+                seed=config.seed,
+                folder=folder.training,
+                validation=validation,
+                encoded=encoded,
+                progress=StepTeller(watcher),
+            )
+        except DivergedError as problem:
+            raise ValueError(
+                f"training: {problem}; give a smaller training.learning_rate and another folder (--out){_kept(folder)}"
+            ) from problem
+
+
+def _encoded_texts(model: Any, rows: Any, validation: Any, watcher: TrainingWatcher) -> EncodedTexts | None:
+    """What the model's encoder makes of the auxiliary texts, where it makes the same of them all through training."""
+    if not is_encodable(model):
+        return None
+    with stage_told(watcher, "encoding auxiliary texts") as advanced:
+        model.to(torch.accelerator.current_accelerator() or torch.device("cpu"))
+        texts = distinct_texts([rows, *([validation] if validation is not None else [])])
+        return encode_texts(model, texts, advanced)
+
+
+@contextmanager
+def _told_what_is_kept(folder: RunFolder) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise TrainingInterrupted(f"nothing is lost in {folder.path}{_kept(folder)}") from None
+
+
+def _kept(folder: RunFolder) -> str:
+    checkpoints = folder.checkpoints()
+    return f" ({checkpoints[-1]} is kept)" if checkpoints else ""
