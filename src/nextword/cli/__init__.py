@@ -19,6 +19,7 @@ from nextword.cli.list import app as list_app
 from nextword.cli.plugin_option import Modules, request
 from nextword.cli.quickstart import quickstart
 from nextword.cli.report import report
+from nextword.cli.score import score
 
 app = typer.Typer(
     name="nextword",
@@ -55,6 +56,7 @@ def main(
 
 app.command()(quickstart)
 app.command()(compare)
+app.command()(score)
 app.command()(evaluate)
 app.command()(count)
 app.command()(classes)

@@ -52,6 +52,8 @@ class ModelScore(Record):
 
     name: str
     """What tables call it."""
+    location: str = ""
+    """Folder or hub name that it was loaded from; empty where it was made in Python."""
     head: str
     """Head spec; "softmax" for a model that is not one of ours."""
     objective: str
@@ -136,6 +138,8 @@ class ScoreResults(VersionedRecord):
     """The command that makes these results again; empty where they were made in Python."""
     data: list[str]
     """Where the texts are from."""
+    fields: dict[str, str] = Field(default={})
+    """Columns of tables that were read for a field, where they were named."""
     texts: int = Field(ge=1)
     """How many were scored, each by itself."""
     bytes: int = Field(ge=1)

@@ -8,3 +8,5 @@ from __future__ import annotations
 from nextword.report.comparison.page import write_report as write_report
 from nextword.report.comparison.terminal import results_table as results_table
 from nextword.report.evaluation.evaluation_terminal import evaluation_tables as evaluation_tables
+from nextword.report.scores.score_csv import score_csv as score_csv
+from nextword.report.scores.score_terminal import score_tables as score_tables

@@ -128,6 +128,7 @@ def score_models(
     return ScoreResults(
         command=command,
         data=given.data,
+        fields=given.fields,
         texts=len(examples),
         bytes=sum(len(example.text.encode()) for example in examples),
         empty=given.empty,
@@ -184,6 +185,7 @@ class _Asked:
         has_prompt = any(len(text.prompt) for text in self.texts)
         return ModelScore(
             name=self.opened.name,
+            location=str(getattr(model.config, "_name_or_path", "") or ""),
             head=head_spec(model.next_word_head.config),
             objective=objective_spec(model.objective.config),
             conditioner=None if conditioner is None else conditioner_spec(conditioner.config),

@@ -31,15 +31,19 @@ class GivenTexts:
     Attributes:
         examples: Those that have something in them.
         data: Where they are from, as it was given.
+        fields: Columns of tables that were named.
         empty: How many others there are.
     """
 
     examples: list[Example]
     data: list[str]
+    fields: dict[str, str]
     empty: int = 0
 
     @classmethod
-    def of(cls, examples: Sequence[Example], data: list[str]) -> GivenTexts:
+    def of(
+        cls, examples: Sequence[Example], data: Sequence[str], fields: Mapping[str, str] | None = None
+    ) -> GivenTexts:
         """The examples that have a text.
 
         Raises:
@@ -49,7 +53,7 @@ class GivenTexts:
         if not full:
             what = f"{len(examples):,} empty ones given" if examples else "none given"
             raise ValueError(f"{', '.join(data) or 'texts'}: must have a text that is not empty ({what})")
-        return cls(full, data, len(examples) - len(full))
+        return cls(full, list(data), dict(fields or {}), len(examples) - len(full))
 
 
 def read_texts(data: Sequence[str], fields: Mapping[str, str] | None = None, split: str = "test") -> GivenTexts:
@@ -71,7 +75,7 @@ def read_texts(data: Sequence[str], fields: Mapping[str, str] | None = None, spl
     if unknown is not None:
         raise ValueError(f"--field {unknown}: must be one of {', '.join(FIELDS)}.{did_you_mean(unknown, list(FIELDS))}")
     examples = [example for one in data for example in _read(one, fields, split)]
-    return GivenTexts.of(examples, list(data))
+    return GivenTexts.of(examples, data, fields)
 
 
 def _read(data: str, fields: Mapping[str, str], split: str) -> Iterator[Example]:
