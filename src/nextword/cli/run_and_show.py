@@ -27,7 +27,7 @@ def run_comparison(config: CompareConfig, out: Path) -> None:
     from nextword.comparison.all_methods import ComparisonInterrupted, compare
     from nextword.report import results_table
 
-    _quiet_libraries()
+    quiet_libraries()
     console = Console()
     command = this_command()
     try:
@@ -52,7 +52,7 @@ def this_command() -> str:
     return shlex.join(["nextword", *sys.argv[1:]])
 
 
-def _quiet_libraries() -> None:
+def quiet_libraries() -> None:
     """Turns off the libraries' own progress bars, which would run through ours."""
     import datasets
     from transformers.utils import logging

@@ -22,6 +22,10 @@ WRITING_SECONDS = 60.0
 """How long another score may take to write into the same folder."""
 
 
+MODEL_FILES = ("config.json", "model.safetensors", "tokenizer_config.json")
+"""A folder with one of them is a model, perhaps half of one."""
+
+
 class ScoreOptions(ScoreSettings):
     """What can be set of a score on the command line."""
 
@@ -41,8 +45,8 @@ def score(
         typer.Argument(
             metavar="[NAME=]MODEL... DATA...",
             help="Models and data in any order. A folder with config.json, or a name that is no file here, is a model "
-            "(folder or hub name; with NAME= tables call it so). A file or another folder is data: a file of plain text "
-            "is one text; each row of a .jsonl, .csv, .tsv or .parquet file is one.",
+            "(folder or hub name; with NAME= tables call it so). A file or another folder is data: a file of plain "
+            "text is one text; each row of a .jsonl, .csv, .tsv or .parquet file is one.",
         ),
     ] = None,
     model: Annotated[
@@ -136,7 +140,7 @@ def _is_data(word: str) -> bool:
 
     path = Path(word).expanduser()
     if path.is_dir():
-        return not (path / "config.json").is_file()
+        return not any((path / name).is_file() for name in MODEL_FILES)
     if path.exists():
         return True
     location = Path(word.partition("=")[2] or word).expanduser()
@@ -202,16 +206,17 @@ def _measured(
     tokens: Path | None,
     console: Console,
 ) -> ScoreResults:
-    from nextword.cli.run_and_show import this_command
+    from nextword.cli.run_and_show import quiet_libraries, this_command
     from nextword.scoring.measurement.data_files import read_texts
 
+    quiet_libraries()
     given = read_texts(data, fields, settings.split)
 
     from nextword.scoring.measurement.all_models import score_models
     from nextword.scoring.opened_model import open_model
 
     opened = [
-        lambda name=name, path=path: open_model(path, settings.device, settings.dtype, name)  # type: ignore[misc]
+        lambda name=name, path=path: open_model(path, settings.device, settings.dtype, name)
         for name, path in models.items()
     ]
     with _watched(console) as watch:

@@ -103,12 +103,12 @@ class ModelScore(Record):
 
 
 class ScoreDifference(Record):
-    """What one model said less what another said, on the same texts."""
+    """What one model said less what another said, on the same texts; the other was named before it."""
 
     first: str
     """A model."""
     second: str
-    """Another one."""
+    """One before it."""
     measure: Literal["nll", "bits_per_byte"]
     """Nats per token where both have the same tokens, else bits per byte."""
     breakdown: str | None = None

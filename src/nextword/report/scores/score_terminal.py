@@ -65,7 +65,7 @@ def _values(results: ScoreResults) -> Table:
 
 
 def _differences(results: ScoreResults) -> Table:
-    table = _table("Paired differences, the first less the second")
+    table = _table("Paired differences")
     table.add_column("models", overflow="fold")
     table.add_column("difference", justify="right")
     table.add_column("of", no_wrap=True)
@@ -98,8 +98,8 @@ def _groups(results: ScoreResults, key: str) -> Table:
 def _side_by_side(results: ScoreResults, key: str) -> Table:
     """Nats per token of each model, and every other model less the first."""
     first, *others = results.models
-    shown = [one for one in results.differences if one.breakdown == key and one.first == first.name]
-    by_place = {(one.group, one.second): one for one in shown}
+    shown = [one for one in results.differences if one.breakdown == key and one.second == first.name]
+    by_place = {(one.group, one.first): one for one in shown}
     caption = "nats per token; * holds after correction for all groups" if shown else "nats per token"
     table = _table(results.breakdowns[key].title, caption)
     table.add_column("group")
@@ -113,16 +113,15 @@ def _side_by_side(results: ScoreResults, key: str) -> Table:
         counts = {groups[name].tokens if name in groups else 0 for groups in by_group}
         tokens = f"{min(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
         values = [_nll(groups[name]) if name in groups else formats.NOTHING for groups in by_group]
-        turned = [_turned(by_place.get((name, other.name))) for other in others if shown]
-        table.add_row(name, tokens, *values, *turned)
+        less = [_difference(by_place.get((name, other.name))) for other in others if shown]
+        table.add_row(name, tokens, *values, *less)
     return table
 
 
-def _turned(one: ScoreDifference | None) -> str:
-    """The second less the first, as the columns stand."""
+def _difference(one: ScoreDifference | None) -> str:
     if one is None:
         return formats.NOTHING
-    return formats.signed(-one.difference, "nats", 3) + ("*" if is_significant(one) else " ")
+    return formats.signed(one.difference, "nats", 3) + ("*" if is_significant(one) else " ")
 
 
 def _notes(results: ScoreResults) -> Iterator[str]:
@@ -130,8 +129,11 @@ def _notes(results: ScoreResults) -> Iterator[str]:
         yield f"in brackets: 95 % bootstrap intervals over {results.units:,} {results.unit}"
     else:
         yield "no intervals: the text is too short"
+    by_note: dict[str, list[str]] = {}
     for model in results.models:
-        yield from _of_model(model)
+        for note in _of_model(model):
+            by_note.setdefault(note, []).append(model.name)
+    yield from (f"{', '.join(names)}: {note}" for note, names in by_note.items())
     if not results.same_tokens:
         yield (
             "the models have different tokens: compare them by bits per byte; numbers per token are of each model's "
@@ -139,21 +141,20 @@ def _notes(results: ScoreResults) -> Iterator[str]:
         )
     if results.empty:
         yield f"{results.empty:,} empty texts were left out"
-    for meaning, keys in groupby(results.breakdowns.values(), key=lambda one: one.meaning):
-        yield f"{next(keys).title}: {meaning}"
+    for one in results.breakdowns.values():
+        yield f"{one.title}: {one.meaning}"
 
 
 def _of_model(model: ModelScore) -> Iterator[str]:
     if model.window is not None:
-        yield f"{model.name}: windows of at most {model.window:,} tokens, {model.stride:,} new ones in each"
+        yield f"windows of at most {model.window:,} tokens, {model.stride:,} new ones in each"
     read = [name for name in model.reads if name != "prompt"]
     if read:
-        yield f"{model.name}: reads {formats.listing(read)}"
+        yield f"reads {formats.listing(read)}"
     if model.cut_sources:
-        yield f"{model.name}: {model.cut_sources:,} sources are longer than it can read and were cut"
-    for key, why in model.undefined.items():
-        if key == "perplexity" or "perplexity" not in model.undefined:
-            yield f"{model.name}: {key.replace('_', ' ')} is {why}"
+        yield f"{model.cut_sources:,} sources are longer than it can read and were cut"
+    for why, keys in groupby(model.undefined.items(), key=lambda one: one[1]):
+        yield f"{formats.listing([formats.setting(key) for key, _ in keys])}: {why}"
 
 
 def _with_interval(one: MetricValue | None, decimals: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from jaxtyping import Bool, Int
 
@@ -35,48 +37,40 @@ class CopiedSpans(Breakdown):
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
         """The group of each token."""
         begin = len(text.prompt)
-        found = np.zeros(len(text.target), dtype=np.int64)
-        anywhere = np.zeros(len(text.target), dtype=bool)
-        for group, ends in self._ends(text).items():
-            # copied: a copied n-gram ends at one of the n places from here on; the token before is in it too for all
-            # but the last of them, where this token is its first.
-            anywhere |= _within(ends, self.n)[begin:]
-            found[_within(ends, self.n - 1)[begin:]] = group
-        return np.where((found == 0) & anywhere, 1, found)
+        found = np.zeros(begin + len(text.target), dtype=np.int64)
+        copied = np.zeros(len(found), dtype=bool)
+        for group, ends in self._copied_ends(text):
+            # A copied n-gram that ends at this place or one of the n - 1 after it has this token in it, and, but for
+            # the last of these places, the token before it too.
+            copied |= _any_of_next(ends, self.n)
+            found[_any_of_next(ends, self.n - 1)] = group
+        return np.where(copied & (found == 0), 1, found)[begin:]
 
-    def _ends(self, text: ScoredText) -> dict[int, Bool[np.ndarray, "M"]]:
-        """By group, whether an n-gram that ends at each place of prompt and text is copied; the strongest group last."""
+    def _copied_ends(self, text: ScoredText) -> Iterator[tuple[int, Bool[np.ndarray, "M"]]]:
+        """By group, the places of prompt and text at which a copied n-gram ends; groups that go before others last."""
         stream = np.concatenate([text.prompt, text.target])
-        others = [text.copied_from[name] for name in ("auxiliary", "source") if name in text.copied_from]
-        groups = [group for name, group in (("auxiliary", 4), ("source", 3)) if name in text.copied_from]
-        # Numbers that no token has keep n-grams from reaching over from one text into the next.
-        parts = [piece for mark, other in enumerate(others) for piece in (other, np.array([-1 - mark]))]
-        whole = np.concatenate([*parts, stream])
         if len(stream) < self.n:
-            return {2: np.zeros(len(stream), dtype=bool)}
-        keys = ngram_keys(whole, self.n)
-        own = keys[len(whole) - len(stream) :]
-        found = {2: self._of_text(text, previous(own))}
-        cut = 0
-        for group, other in zip(groups, others, strict=True):
-            found[group] = self._ending(np.isin(own, keys[cut : cut + max(0, len(other) - self.n + 1)]))
-            cut += len(other) + 1
-        return found
+            return
+        others = [(group, text.copied_from.get(name, stream[:0])) for group, name in ((4, "auxiliary"), (3, "source"))]
+        # Numbers that no token has keep n-grams from reaching over from one text into the next.
+        parts = [np.append(other, -group) for group, other in others]
+        keys = ngram_keys(np.concatenate([*parts, stream]), self.n)
+        first = len(parts[0]) + len(parts[1])
+        earlier = previous(keys[first:])
+        visible = np.concatenate([np.zeros(len(text.prompt), dtype=np.int64), text.visible])[self.n - 1 :]
+        yield 2, self._ends((earlier >= 0) & (earlier >= visible))
+        yield 4, self._ends(np.isin(keys[first:], keys[: len(parts[0])]))
+        yield 3, self._ends(np.isin(keys[first:], keys[len(parts[0]) : first]))
 
-    def _of_text(self, text: ScoredText, earlier: Int[np.ndarray, "K"]) -> Bool[np.ndarray, "M"]:
-        begin = len(text.prompt)
-        visible = np.concatenate([np.zeros(begin, dtype=np.int64), text.visible])
-        return self._ending((earlier >= 0) & (earlier >= visible[self.n - 1 :]))
-
-    def _ending(self, beginning: Bool[np.ndarray, "K"]) -> Bool[np.ndarray, "M"]:
+    def _ends(self, begins: Bool[np.ndarray, "K"]) -> Bool[np.ndarray, "M"]:
         """From the n-grams that begin at each place to those that end there."""
-        return np.concatenate([np.zeros(self.n - 1, dtype=bool), beginning])
+        return np.concatenate([np.zeros(self.n - 1, dtype=bool), begins])
 
 
-def _within(ends: Bool[np.ndarray, "M"], places: int) -> Bool[np.ndarray, "M"]:
+def _any_of_next(ends: Bool[np.ndarray, "M"], places: int) -> Bool[np.ndarray, "M"]:
     """Whether any of so many places from each one on is true.
 
-    >>> _within(np.array([False, False, True, False]), 2).tolist()
+    >>> _any_of_next(np.array([False, False, True, False]), 2).tolist()
     [False, True, True, False]
     """
     found = ends.copy()

@@ -29,8 +29,8 @@ class FrequencyBands(Breakdown):
         self._groups = np.where(counts > 0, frequency_groups(counts), len(NAMES))
         ends = ", ".join(f"{100 * end:g}" for end in BOUNDARIES)
         self.meaning = (
-            f"Tokens sorted by how often they occur in {source}, most frequent first, and cut where they make up {ends} "
-            f"% of all: {', '.join(NAMES)}."
+            f"Tokens sorted by how often they occur in {source}, most frequent first, and cut where they make up "
+            f"{ends} % of all: {', '.join(NAMES)}."
         )
 
     @classmethod

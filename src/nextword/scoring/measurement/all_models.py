@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from jaxtyping import Float
@@ -19,7 +21,9 @@ from nextword.model.attach import attach
 from nextword.model.modeling import NextWordModel
 from nextword.model.training_modes import measuring
 from nextword.objectives import objective_spec
+from nextword.pretrained import token_label
 from nextword.records import Environment
+from nextword.records.files import replacing
 from nextword.records.score_results import BreakdownMeaning, ModelScore, ScoreResults
 from nextword.scoring.breakdowns.breakdown import Breakdown
 from nextword.scoring.breakdowns.copied_spans import CopiedSpans
@@ -34,6 +38,7 @@ from nextword.scoring.measurement.paired_differences import differences, same_to
 from nextword.scoring.measurement.score_settings import ScoreSettings
 from nextword.scoring.measurement.scored_texts import ScoredText, Sight, limited, scored_text
 from nextword.scoring.measurement.token_answers import LOG_PROBS, answers, expect_numbers
+from nextword.scoring.measurement.tokens_file import facts_question, token_lines
 from nextword.scoring.opened_model import OpenedModel
 
 if TYPE_CHECKING:
@@ -67,7 +72,7 @@ def score(
         tokens: File for what the models say of every token, one JSON object a line.
         progress: Told how far it is.
         settings: Of :class:`~nextword.scoring.measurement.score_settings.ScoreSettings`: ``window``, ``stride``,
-            ``batch_size``, ``limit``, ``counts``, ``span``.
+            ``batch_size``, ``limit``, ``counts``, ``span``, ``places``.
 
     Raises:
         ValueError: No text, a text that a model cannot read, a setting that does not fit, or weights that are no
@@ -83,7 +88,7 @@ def score(
     if missing or not models:
         raise ValueError(f"tokenizer: must have one for each model ({', '.join(missing) or 'no model'} has none)")
     opened = [
-        lambda name=name, one=one: _opened(name, one, tokenizers[name], auxiliary_tokenizer)  # type: ignore[misc]
+        lambda name=name, one=one: _opened(name, one, tokenizers[name], auxiliary_tokenizer)
         for name, one in models.items()
     ]
     given = [texts] if isinstance(texts, str | Example) else list(texts)
@@ -116,15 +121,18 @@ def score_models(
     examples = given.examples
     columns: dict[str, TokenColumns] = {}
     scores: list[ModelScore] = []
-    for open_one in models:
-        opened = open_one()
-        if settings.limit is not None and not scores:
-            examples = limited(opened, examples, settings.limit)
-        units = Units.of(examples)
-        one = _Asked.of(opened, examples, settings)
-        columns[opened.name] = one.columns(units, progress)
-        scores.append(one.score(columns[opened.name]))
-    several = len(columns) > 1
+    meanings: dict[str, BreakdownMeaning] = {}
+    with replacing(tokens) if tokens is not None else nullcontext() as file:
+        for open_one in models:
+            opened = open_one()
+            if settings.limit is not None and not scores:
+                examples = limited(opened, examples, settings.limit)
+            units = Units.of(examples)
+            one = _Asked.of(opened, examples, settings)
+            columns[opened.name] = one.columns(units, file, progress)
+            scores.append(one.score(columns[opened.name]))
+            meanings = {one.key: BreakdownMeaning(title=one.title, meaning=one.meaning) for one in one.breakdowns}
+            del opened, one  # before the next model is opened
     return ScoreResults(
         command=command,
         data=given.data,
@@ -136,8 +144,8 @@ def score_models(
         units=units.count,
         models=scores,
         same_tokens=same_tokens(columns),
-        breakdowns={one.key: BreakdownMeaning(title=one.title, meaning=one.meaning) for one in one.breakdowns},
-        differences=differences(columns) if several else [],
+        breakdowns=meanings,
+        differences=differences(columns),
         settings=settings.model_dump(mode="json"),
         environment=Environment.collect(),
     )
@@ -165,17 +173,29 @@ class _Asked:
         breakdowns = (NewAndRepeated(), CopiedSpans(settings.span), frequency, TextPosition())
         return cls(opened, sight, texts, breakdowns, settings)
 
-    def columns(self, units: Units, progress: Watch | None) -> TokenColumns:
-        """Asks the model."""
-        name = self.opened.name
-        told = None if progress is None else lambda share: progress(name, share)
+    def columns(self, units: Units, file: BinaryIO | None, progress: Watch | None) -> TokenColumns:
+        """Asks the model; what it says of each token is written to a file, where there is one."""
         found: list[Float[np.ndarray, "T"]] = []
         with measuring(self.opened.model):
-            asked = answers(self.opened, self.texts, self.sight, self.settings.batch_size, LOG_PROBS, told)
-            for text, log_probs in zip(self.texts, asked, strict=True):
+            for text, log_probs in zip(self.texts, self._log_probs(file, progress), strict=True):
                 expect_numbers(self.opened, text, log_probs)
                 found.append(log_probs)
         return TokenColumns.of(self.texts, found, units, self.breakdowns)
+
+    def _log_probs(self, file: BinaryIO | None, progress: Watch | None) -> Iterator[Float[np.ndarray, "T"]]:
+        name = self.opened.name
+        told = None if progress is None else lambda share: progress(name, share)
+        size = self.settings.batch_size
+        if file is None:
+            yield from answers(self.opened, self.texts, self.sight, size, LOG_PROBS, told)
+            return
+        labels = cache(partial(token_label, self.opened.tokenizer))
+        asked = answers(self.opened, self.texts, self.sight, size, facts_question(self.settings.places), told)
+        for text, facts in zip(self.texts, asked, strict=True):
+            yield facts.log_prob
+            groups = {one.key: [one.names[code] for code in one.codes(text)] for one in self.breakdowns}
+            for line in token_lines(name, text, facts, groups, labels):
+                file.write(line)
 
     def score(self, columns: TokenColumns) -> ModelScore:
         """What it said, in numbers."""

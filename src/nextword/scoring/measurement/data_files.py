@@ -130,7 +130,7 @@ def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name:
         if not isinstance(row[key], str):
             raise ValueError(f"{place}: '{key}' must be text ({type(row[key]).__name__} given)")
         found[field] = row[key]
-    return Example(**found, id=name)  # type: ignore[arg-type]
+    return Example(**found, id=name)
 
 
 def _column(name: str) -> str | int:

@@ -50,4 +50,5 @@ class Units:
         inside = np.zeros(len(text.ends), dtype=np.int64)
         if self.piece is not None:
             inside = np.maximum(text.ends - 1, 0) // self.piece
-        return self.begins[number] + inside
+        found: Int[np.ndarray, "T"] = self.begins[number] + inside
+        return found

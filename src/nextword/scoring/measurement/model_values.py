@@ -108,11 +108,11 @@ def values(columns: TokenColumns) -> tuple[dict[str, MetricValue], dict[str, str
     number, total = columns.impossible, len(columns.nats)
     if number:
         have = "token has" if number == 1 else "tokens have"
-        why = f"infinite: {number:,} of {total:,} {have} probability 0"
-        return {}, dict.fromkeys(statistics, why)
+        return {}, dict.fromkeys(statistics, f"infinite, because {number:,} of {total:,} {have} probability 0")
     undefined = {}
     if statistics["nll"].value > LARGEST:
-        undefined["perplexity"] = f"exp({statistics.pop('perplexity') and columns.nll().value:,.0f}) is too large"
+        del statistics["perplexity"]
+        undefined["perplexity"] = f"exp({statistics['nll'].value:,.0f}) is too large for a number"
     counts = {"perplexity": total, "nll": total, "bits_per_byte": int(columns.text_bytes.sum())}
     with np.errstate(over="ignore"):
         intervals = bootstrap_intervals(list(statistics.values()))

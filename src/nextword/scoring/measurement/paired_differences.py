@@ -24,12 +24,12 @@ def same_tokens(columns: Mapping[str, TokenColumns]) -> bool:
 
 
 def differences(columns: Mapping[str, TokenColumns]) -> list[ScoreDifference]:
-    """Every two models: all tokens first, then by group.
+    """Every two models, the later less the earlier: all tokens first, then by group.
 
     Models with the same tokens are compared by nats per token, also by group where both have the same groups. Others
     are compared by bits per byte. A model that gives a token probability 0 is compared in the other groups only.
     """
-    pairs = [(first, second) for first, second in combinations(columns, 2)]
+    pairs = [(later, earlier) for earlier, later in combinations(columns, 2)]
     found = [one for first, second in pairs for one in _of_pair(first, second, columns[first], columns[second])]
     overall = [one for one in found if one.group is None]
     return [*_corrected(overall), *_corrected([one for one in found if one.group is not None])]

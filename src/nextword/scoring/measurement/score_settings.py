@@ -26,6 +26,8 @@ class ScoreSettings(Settings):
     """File of 'nextword count' that says how frequent tokens are; by default they are counted in the scored texts."""
     span: int = Field(default=3, ge=2)
     """Tokens that a copied span has at least."""
+    places: int = Field(default=5, ge=0)
+    """In the file of tokens: places named for each token, strongest first, where a head points at places."""
 
     @model_validator(mode="after")
     def _stride_fits(self) -> Self:

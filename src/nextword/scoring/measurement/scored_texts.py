@@ -59,6 +59,20 @@ class ScoredText:
         """UTF-8 bytes that each token covers; they add up to those of the text."""
         return np.diff(self.ends, prepend=0)
 
+    def token_at(self, text: str, position: int) -> int | None:
+        """The token at a position that :class:`Stretch` counts; None for a start token that is in no text.
+
+        Args:
+            text: "text", or "source" for what is read besides.
+            position: From 1; less in "text" for what stands before it.
+        """
+        if text == "source":
+            read = self.context if "source" in self.copied_from else self.copied_from["auxiliary"]
+            return int(read[position - 1])
+        if position >= 1:
+            return int(self.target[position - 1])
+        return None if "source" in self.copied_from else int(self.context[position - 1])
+
 
 @dataclass(frozen=True)
 class Stretch(TokenPair):
@@ -66,9 +80,12 @@ class Stretch(TokenPair):
 
     Attributes:
         example: The text.
+        begin: Position in the text of the first token that the decoder reads. The first token of the text has 1; what
+            stands before it, a prompt or a start token, has 0 and less.
     """
 
     example: Example
+    begin: int
 
 
 @dataclass(frozen=True)
@@ -116,8 +133,7 @@ def scored_text(opened: OpenedModel, example: Example, sight: Sight) -> ScoredTe
             f"{example.id}: must have at most {longest:,} tokens, what the decoder of '{opened.name}' can see "
             f"({len(encoded.target):,} given); cut it into shorter texts"
         )
-    is_cut = opened.has_encoder and longest is not None and len(context) > longest
-    if is_cut:
+    if opened.has_encoder and longest is not None:
         context = _cut(opened, context, longest)
     spans = np.array(encoded.spans, dtype=np.int64).reshape(-1, 2)
     return ScoredText(
@@ -129,21 +145,26 @@ def scored_text(opened: OpenedModel, example: Example, sight: Sight) -> ScoredTe
         is_special=spans[:, 0] < 0,
         visible=_visible(len(context), len(encoded.target), encoded.specials, sight),
         copied_from=_copied_from(opened, example),
-        source_is_cut=is_cut,
+        source_is_cut=len(context) < len(encoded.context),
     )
 
 
 def stretches(text: ScoredText, sight: Sight) -> Iterator[Stretch]:
     """The parts of a text that are scored in one window each, in order."""
-    ends = text.text_bytes
+    covered = text.text_bytes
     if sight.window is None or sight.stride is None:
-        yield Stretch(text.context.tolist(), text.target.tolist(), int(ends.sum()), text.example)
+        yield Stretch(text.context.tolist(), text.target.tolist(), int(covered.sum()), text.example, 0)
         return
     stream, first = np.concatenate([text.context, text.target]), len(text.context)
     for window in windows_after(first, len(stream), sight.window, sight.stride):
         begin, end = window.targets.start, window.targets.stop
-        covered = int(ends[begin - first : end - first].sum())
-        yield Stretch(stream[window.begin : begin].tolist(), stream[begin:end].tolist(), covered, text.example)
+        yield Stretch(
+            context=stream[window.begin : begin].tolist(),
+            target=stream[begin:end].tolist(),
+            target_bytes=int(covered[begin - first : end - first].sum()),
+            example=text.example,
+            begin=window.begin - first + 1,
+        )
 
 
 def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> list[Example]:
@@ -193,7 +214,9 @@ def _copied_from(opened: OpenedModel, example: Example) -> dict[str, Int[np.ndar
 
 
 def _cut(opened: OpenedModel, source: list[int], longest: int) -> list[int]:
-    """A source as its tokenizer cuts it off, so that the special tokens at its end stay."""
+    """A source as its tokenizer cuts off what is too long: the special tokens at its end stay."""
+    if len(source) <= longest:
+        return source
     tokenizer: Any = opened.tokenizer
     ends = 0
     while ends < len(source) and source[len(source) - 1 - ends] in tokenizer.all_special_ids:

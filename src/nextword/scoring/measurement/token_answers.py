@@ -30,18 +30,18 @@ class Question(Generic[Answer]):
 
     Attributes:
         ask: Given the distribution at N positions and the N tokens that follow, answers for all of them.
-        split: Cuts an answer into those of windows with so many tokens each.
+        split: Cuts an answer into those of the windows that it is about.
         join: Puts the answers of all windows of one text together.
     """
 
     ask: Callable[[Any, Int[Tensor, "N"]], Answer]
-    split: Callable[[Answer, Sequence[int]], Sequence[Answer]]
+    split: Callable[[Answer, Sequence[Stretch]], Sequence[Answer]]
     join: Callable[[Sequence[Answer]], Answer]
 
 
 LOG_PROBS: Question[Float[np.ndarray, "T"]] = Question(
     ask=lambda distribution, ids: distribution.log_prob(ids[:, None])[:, 0].double().cpu().numpy(),
-    split=lambda answer, sizes: np.split(answer, np.cumsum(sizes)[:-1]),
+    split=lambda answer, parts: np.split(answer, token_ends(parts)[:-1]),
     join=np.concatenate,
 )
 """The log-probability of each token, in float64."""
@@ -71,7 +71,8 @@ def answers(
     missing = [len(text.target) for text in texts]
     while pool := list(islice(in_order, BATCHES_SORTED * batch_size)):
         found: dict[int, Answer] = {}
-        by_length = sorted(range(len(pool)), key=lambda place: -len(pool[place][1].context) - len(pool[place][1].target))
+        lengths = [len(part.context) + len(part.target) for _, part in pool]
+        by_length = sorted(range(len(pool)), key=lengths.__getitem__, reverse=True)
         for begin in range(0, len(pool), batch_size):
             places = by_length[begin : begin + batch_size]
             batch = [pool[place][1] for place in places]
@@ -87,6 +88,11 @@ def answers(
                 parts = []
 
 
+def token_ends(parts: Sequence[Stretch]) -> Int[np.ndarray, "B"]:
+    """Where the tokens of each window end, among those of all."""
+    return np.cumsum([len(part.target) for part in parts])
+
+
 def expect_numbers(opened: OpenedModel, text: ScoredText, log_probs: Float[np.ndarray, "T"]) -> None:
     """Raises ValueError where a log-probability is none, with the weights that are no numbers."""
     wrong = np.flatnonzero(np.isnan(log_probs))
@@ -99,12 +105,10 @@ def expect_numbers(opened: OpenedModel, text: ScoredText, log_probs: Float[np.nd
         if weights
         else "all weights are finite, so its arithmetic overflows; try --dtype float32"
     )
-    raise ValueError(
-        f"{opened.name}: the log-probability of token {wrong[0] + 1} of {text.example.id} is nan: {why}"
-    )
+    raise ValueError(f"{opened.name}: the log-probability of token {wrong[0] + 1} of {text.example.id} is nan: {why}")
 
 
 def _asked(opened: OpenedModel, batch: Sequence[Stretch], question: Question[Answer]) -> Sequence[Answer]:
     inputs = auxiliary_inputs(opened)
-    distribution, targets = distribution_at_targets(opened.model, batch, inputs(batch))  # type: ignore[arg-type]
-    return question.split(question.ask(distribution, targets), [len(part.target) for part in batch])
+    distribution, targets = distribution_at_targets(opened.model, batch, inputs(batch))
+    return question.split(question.ask(distribution, targets), batch)
