@@ -209,6 +209,7 @@ def _measured(
     from nextword.cli.run_and_show import quiet_libraries, this_command
     from nextword.scoring.measurement.data_files import read_texts
 
+    _expect_device(settings.device)
     quiet_libraries()
     given = read_texts(data, fields, settings.split)
 
@@ -221,6 +222,15 @@ def _measured(
     ]
     with _watched(console) as watch:
         return score_models(opened, given, settings, tokens=tokens, progress=watch, command=this_command())
+
+
+def _expect_device(name: str) -> None:
+    import torch
+
+    try:
+        torch.empty(0, device=None if name == "auto" else name)
+    except (RuntimeError, AssertionError) as fault:  # torch has either for a device that is not there
+        raise ValueError(f"--device {name}: must be auto or a device of torch that is here ({fault})") from None
 
 
 @contextlib.contextmanager

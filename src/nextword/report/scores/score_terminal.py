@@ -15,7 +15,7 @@ from nextword.report.parts import formats
 
 SIGNIFICANT = 0.05
 INFINITE = "\N{INFINITY}"
-MEASURES = {"nll": "nats per token", "bits_per_byte": "bits per byte"}
+TITLES = {"perplexity": "perplexity", "nll": "nats per token", "bits_per_byte": "bits per byte"}
 DECIMALS = {"perplexity": 2, "nll": 3, "bits_per_byte": 4}
 
 
@@ -73,7 +73,7 @@ def _differences(results: ScoreResults) -> Table:
     for one in results.differences:
         if one.group is None:
             number = _signed(one.difference, one.low, one.high, DECIMALS[one.measure])
-            table.add_row(Text(f"{one.first} \N{MINUS SIGN} {one.second}"), number, MEASURES[one.measure], verdict(one))
+            table.add_row(Text(f"{one.first} \N{MINUS SIGN} {one.second}"), number, TITLES[one.measure], verdict(one))
     return table
 
 
@@ -154,7 +154,7 @@ def _of_model(model: ModelScore) -> Iterator[str]:
     if model.cut_sources:
         yield f"{model.cut_sources:,} sources are longer than it can read and were cut"
     for why, keys in groupby(model.undefined.items(), key=lambda one: one[1]):
-        yield f"{formats.listing([formats.setting(key) for key, _ in keys])}: {why}"
+        yield f"{formats.listing([TITLES[key] for key, _ in keys])}: {why}"
 
 
 def _with_interval(one: MetricValue | None, decimals: int) -> str:

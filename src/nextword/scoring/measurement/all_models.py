@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -92,9 +92,8 @@ def score(
         for name, one in models.items()
     ]
     given = [texts] if isinstance(texts, str | Example) else list(texts)
-    examples = [
-        one if isinstance(one, Example) else Example(one, id=f"text {number}") for number, one in enumerate(given, 1)
-    ]
+    examples = [one if isinstance(one, Example) else Example(one) for one in given]
+    examples = [replace(one, id=one.id or f"text {number}") for number, one in enumerate(examples, 1)]
     made = validated(ScoreSettings, settings)
     return score_models(opened, GivenTexts.of(examples, ["texts"]), made, tokens=tokens, progress=progress)
 
@@ -205,7 +204,7 @@ class _Asked:
         has_prompt = any(len(text.prompt) for text in self.texts)
         return ModelScore(
             name=self.opened.name,
-            location=str(getattr(model.config, "_name_or_path", "") or ""),
+            location=str(model.name_or_path or model.backbone.name_or_path),
             head=head_spec(model.next_word_head.config),
             objective=objective_spec(model.objective.config),
             conditioner=None if conditioner is None else conditioner_spec(conditioner.config),

@@ -8,10 +8,10 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.model.forward.finite_weights import weights_at_fault
 from nextword.scoring.example_encoding import auxiliary_inputs
 from nextword.scoring.measurement.scored_texts import ScoredText, Sight, Stretch, stretches
 from nextword.scoring.minibatches import Progress
@@ -98,13 +98,7 @@ def expect_numbers(opened: OpenedModel, text: ScoredText, log_probs: Float[np.nd
     wrong = np.flatnonzero(np.isnan(log_probs))
     if not len(wrong):
         return
-    weights = [name for name, weight in opened.model.named_parameters() if not torch.isfinite(weight).all()]
-    why = (
-        f"the weights {', '.join(weights[:3])}{', ...' if len(weights) > 3 else ''} are no finite numbers; save the "
-        "model again from a checkpoint before it diverged"
-        if weights
-        else "all weights are finite, so its arithmetic overflows; try --dtype float32"
-    )
+    why = weights_at_fault(opened.model) or "all weights are finite, so it overflows; try float32 (--dtype float32)"
     raise ValueError(f"{opened.name}: the log-probability of token {wrong[0] + 1} of {text.example.id} is nan: {why}")
 
 
