@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nextword.model.attach import attach, load
     from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
     from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
+    from nextword.scoring.measurement.all_models import score
 
 __version__ = "0.1.0"
 
@@ -40,6 +41,7 @@ _HOME = {
     "count_tokens": "nextword.frequency",
     "evaluate": "nextword.evaluation",
     "load": "nextword.model.attach",
+    "score": "nextword.scoring.measurement.all_models",
     "score_memory": "nextword.functional.chunked.budget",
     "trace": "nextword.inspection.trace_example",
 }
@@ -63,6 +65,7 @@ __all__ = [
     "load",
     "metrics",
     "objectives",
+    "score",
     "score_memory",
     "trace",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
 """The table that a text at a path is short for; None where it is only text."""
 
+
 def parsed(content: bytes, where: str) -> dict[str, Any]:
     """The settings of a TOML file.
 

@@ -20,6 +20,7 @@ from nextword.cli.list import app as list_app
 from nextword.cli.plugin_option import Modules, request
 from nextword.cli.quickstart import quickstart
 from nextword.cli.report import report
+from nextword.cli.score import score
 from nextword.cli.train import train
 
 app = typer.Typer(
@@ -58,6 +59,7 @@ def main(
 app.command()(quickstart)
 app.command()(train)
 app.command()(compare)
+app.command()(score)
 app.command()(evaluate)
 app.command()(count)
 app.command()(classes)

@@ -34,11 +34,13 @@ from nextword.records.evaluation_results import (
 from nextword.records.files import SCHEMA_VERSION, Record, kind_of, write_atomically
 from nextword.records.lock import LOCK_FILES, locked
 from nextword.records.measured_values import Goal, Measure, MetricValue
+from nextword.records.score_results import BreakdownMeaning, GroupScore, ModelScore, ScoreDifference, ScoreResults
 
 __all__ = [
     "LOCK_FILES",
     "SCHEMA_VERSION",
     "WITH_PROMPT",
+    "BreakdownMeaning",
     "Cost",
     "CurvePoint",
     "DiskFullError",
@@ -49,14 +51,18 @@ __all__ = [
     "ExamplePrediction",
     "FailedRun",
     "Goal",
+    "GroupScore",
     "Measure",
     "MetricValue",
+    "ModelScore",
     "PairRecord",
     "Place",
     "Record",
     "Results",
     "RunRecord",
     "SampleFile",
+    "ScoreDifference",
+    "ScoreResults",
     "Span",
     "SystemRecord",
     "TopWord",

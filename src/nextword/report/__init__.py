@@ -9,3 +9,5 @@ from nextword.report.comparison.page import write_report as write_report
 from nextword.report.comparison.terminal import results_table as results_table
 from nextword.report.evaluation.evaluation_terminal import evaluation_tables as evaluation_tables
 from nextword.report.inspection.inspection_page import trace_page as trace_page
+from nextword.report.scores.score_csv import score_csv as score_csv
+from nextword.report.scores.score_terminal import score_tables as score_tables

@@ -10,6 +10,8 @@ In the order in which they act:
 - ``windows.py``, ``long_text.py``: a text longer than a model can see, every token scored exactly once;
 - ``target_likelihood.py``: targets, each after its context or source;
 - ``token_facts.py``: what is said about each token: probability, rank, entropy, and where the probability came from.
+- ``breakdowns/``: tokens told apart, new from repeated ones, copied spans, frequent from rare ones;
+- ``measurement/``: texts scored by several models, with intervals and tests: ``nw.score``.
 
 All of them expect a model as in evaluation, without gradient: ``nextword.model.training_modes.measuring``.
 """

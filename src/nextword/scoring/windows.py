@@ -40,10 +40,31 @@ def windows(length: int, size: int, stride: int) -> list[Window]:
             f"the text has {max(targets, 0)} tokens, shorter than one window of {size}. "
             f"Give more text or a smaller task.window."
         )
-    spans = [Window(0, size, size)]
-    done = size
-    while done < targets:
-        scored = min(stride, targets - done)
+    return windows_after(1, length, size, stride)
+
+
+def windows_after(first: int, length: int, size: int, stride: int) -> list[Window]:
+    """Windows over a stream whose first targets come after a prompt, and which may be shorter than one window.
+
+    As :func:`windows`, but only the tokens from ``first`` on are scored. Where the prompt is longer than a window,
+    already the first window scores ``stride`` tokens after the end of the prompt.
+
+    >>> [(w.begin, w.size, list(w.targets)) for w in windows_after(3, 5, size=8, stride=4)]
+    [(0, 4, [3, 4])]
+    >>> [(w.begin, list(w.targets)) for w in windows_after(5, 9, size=4, stride=2)]
+    [(2, [5, 6]), (4, [7, 8])]
+
+    Args:
+        first: Index in the stream of the first token that is scored, from 1.
+        length: Tokens of the stream.
+        size: Inputs of a window at most.
+        stride: Tokens that each window scores after the first.
+    """
+    size = min(size, length - 1)
+    spans = [Window(0, size, size + 1 - first)] if first <= size else []
+    done = size if spans else first - 1
+    while done < length - 1:
+        scored = min(stride, length - 1 - done)
         done += scored
         spans.append(Window(done - size, size, scored))
     return spans

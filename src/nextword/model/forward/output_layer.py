@@ -8,6 +8,7 @@ else is refused rather than computed wrongly.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -24,6 +25,7 @@ from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.products.dense import dense_products
 from nextword.functional.products.grouped_rows import grouped_product
 from nextword.functional.products.picked_rows import picked_product
+from nextword.model.forward.finite_weights import weights_at_fault
 from nextword.model.forward.output_tap import run_with_output_tap
 from nextword.model.training_modes import as_in_evaluation
 
@@ -272,6 +274,8 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
     # a score of -inf on both sides is no difference
     difference = (expected - ours).masked_fill(expected == ours, 0.0).abs().max().item() if same_shape else float("inf")
     largest = ours.masked_fill(ours == -torch.inf, 0.0).abs().max().item()
+    if math.isnan(difference) and (fault := weights_at_fault(backbone)):
+        raise ValueError(f"{name}: {fault}")
     if not difference <= 64 * torch.finfo(states.dtype).eps * max(largest, 1.0):
         done = ", ".join(a.name for a in vocabulary.adjustments) or "nothing"
         raise UnsupportedBackboneError(

@@ -1,0 +1,250 @@
+"""``nextword score``: how likely texts are to one model or several."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from nextword.cli.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.settings_options import options_of
+from nextword.scoring.measurement.score_settings import ScoreSettings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nextword.records import ScoreResults
+
+WRITING_SECONDS = 60.0
+"""How long another score may take to write into the same folder."""
+
+
+MODEL_FILES = ("config.json", "model.safetensors", "tokenizer_config.json")
+"""A folder with one of them is a model, perhaps half of one."""
+
+
+class ScoreOptions(ScoreSettings):
+    """What can be set of a score on the command line."""
+
+    split: str = "test"
+    """Part that is read of a folder or of a data set of the hub."""
+    device: str = "auto"
+    """Where models compute: cpu, cuda, mps, ...; auto: an accelerator where there is one."""
+    dtype: Literal["auto", "float64", "float32", "float16", "bfloat16"] = "auto"
+    """Of the weights; auto: as saved."""
+
+
+@plain_errors
+@options_of(ScoreOptions)
+def score(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME=]MODEL... DATA...",
+            help="Models and data in any order. A folder with config.json, or a name that is no file here, is a model "
+            "(folder or hub name; with NAME= tables call it so). A file or another folder is data: a file of plain "
+            "text is one text; each row of a .jsonl, .csv, .tsv or .parquet file is one.",
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(metavar="[NAME=]MODEL", help="A model, whatever its name looks like.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="Data, whatever its name looks like: for instance NAME[:CONFIG] of a data set of the hub."),
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD=COLUMN",
+            help="Column of tables for the text (else text or target), the prompt, the source (for encoder-decoder "
+            "models) or the auxiliary text (for conditioned ones).",
+        ),
+    ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option(help="File for what the models say of every token: .jsonl, one object a token.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for score.json and score.csv.")] = None,
+    *,
+    settings: ScoreOptions,
+) -> None:
+    """Measure how likely texts are to saved models: perplexity, nats per token, bits per byte.
+
+    Works for any model of transformers. Several models are compared on the same texts, with paired tests.
+
+    nextword score runs/cache test.txt
+
+    nextword score gpt2=openai-community/gpt2 mine=runs/cache test.jsonl --field text=story --out runs/score
+    """
+    from rich.console import Console
+
+    from nextword.cli.run_and_show import this_command
+    from nextword.records import locked, write_atomically
+    from nextword.report import score_csv, score_tables
+
+    models, texts = told_apart(words or [], model or [], data or [])
+    fields = dict(_pair(one) for one in field or [])
+    _expect_same(out, models, texts, fields, settings)
+    console = Console()
+    try:
+        results = _measured(models, texts, fields, settings, tokens, console)
+    except KeyboardInterrupt:
+        complain("nothing was written", kind="interrupted")
+        Console(stderr=True, soft_wrap=True).print(f"To go on: {this_command()}", markup=False, highlight=False)
+        raise typer.Exit(INTERRUPTED) from None
+    if out is not None:
+        with locked(out, this_command(), wait=WRITING_SECONDS):
+            results.save(out / "score.json")
+            write_atomically(out / "score.csv", score_csv(results))
+    for table in score_tables(results):
+        console.print(table)
+    for path in (tokens, out and out / "score.json"):
+        if path is not None:
+            console.print(f"Written: {path.resolve()}", soft_wrap=True, highlight=False, markup=False)
+
+
+def told_apart(words: list[str], models: list[str], data: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Models by name, and data.
+
+    Args:
+        words: Of both.
+        models: Which are models in any case.
+        data: Which are data in any case.
+
+    Raises:
+        ValueError: A word is neither, there is no model or no data, or two models have one name.
+    """
+    named: dict[str, str] = {}
+    texts: list[str] = []
+    for word in words:
+        if _is_data(word):
+            texts.append(word)
+        else:
+            _add(named, word)
+    for word in models:
+        _add(named, word)
+    texts += data
+    if not named:
+        raise ValueError("MODEL: must be a folder with config.json or a name on the hub (none given); give one")
+    if not texts:
+        raise ValueError("DATA: must be a file of text or a table (none given); give one, or a data set with --data")
+    return named, texts
+
+
+def _is_data(word: str) -> bool:
+    """Whether a word of the command line is data; the rest is a model, which ``model_location`` looks at."""
+    from nextword.corpora.part_names import is_text, table_ending
+
+    path = Path(word).expanduser()
+    if path.is_dir():
+        return not any((path / name).is_file() for name in MODEL_FILES)
+    if path.exists():
+        return True
+    location = Path(word.partition("=")[2] or word).expanduser()
+    if not location.exists() and (table_ending(location) is not None or (location.suffix and is_text(location))):
+        raise ValueError(f"{word}: must be a file or folder that exists (none there); give its path")
+    return False
+
+
+def _add(named: dict[str, str], word: str) -> None:
+    from nextword.pretrained import model_location
+
+    name, equals, path = word.partition("=")
+    if not equals or Path(word).exists():
+        name, path = "", word
+    location = model_location(path)
+    name = name or (location.resolve().name if isinstance(location, Path) else location)
+    if name in named:
+        raise ValueError(
+            f"{word}: must have a name of its own ('{name}' is {named[name]}); name them: one={named[name]} "
+            f"other={path}"
+        )
+    named[name] = str(location)
+
+
+def _pair(given: str) -> tuple[str, str]:
+    left, equals, right = given.partition("=")
+    if not (left and equals and right):
+        raise ValueError(f"--field {given}: must be FIELD=COLUMN; write it like --field text=story")
+    return left, right
+
+
+def _expect_same(
+    out: Path | None, models: dict[str, str], data: list[str], fields: dict[str, str], settings: ScoreOptions
+) -> None:
+    """Raises ValueError, before anything is measured, where a score of something else would be written over."""
+    from nextword.records import ScoreResults, kind_of
+
+    path = None if out is None else out / "score.json"
+    if out is None or path is None:
+        return
+    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not there.is_dir():
+        raise ValueError(f"--out {out}: must be a folder ({there} is a file); give another")
+    if not path.exists():
+        return
+    if kind_of(path) != "score":
+        raise ValueError(f"{path}: must be of 'nextword score' ({kind_of(path)} given); give another --out")
+    old = ScoreResults.load(path)
+    before: dict[str, Any] = {"models": {one.name: one.location for one in old.models}, "data": old.data}
+    before |= {"fields": old.fields, **old.settings}
+    now: dict[str, Any] = {"models": models, "data": data, "fields": fields, **settings.model_dump(mode="json")}
+    changed = [name for name in now if now[name] != before.get(name)]
+    if changed:
+        said = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)
+        raise ValueError(f"{path}: must be of the same score to be replaced ({said}); give another --out")
+
+
+def _measured(
+    models: dict[str, str],
+    data: list[str],
+    fields: dict[str, str],
+    settings: ScoreOptions,
+    tokens: Path | None,
+    console: Console,
+) -> ScoreResults:
+    from nextword.cli.run_and_show import quiet_libraries, this_command
+    from nextword.scoring.measurement.data_files import read_texts
+
+    _expect_device(settings.device)
+    quiet_libraries()
+    given = read_texts(data, fields, settings.split)
+
+    from nextword.scoring.measurement.all_models import score_models
+    from nextword.scoring.opened_model import open_model
+
+    opened = [
+        lambda name=name, path=path: open_model(path, settings.device, settings.dtype, name)
+        for name, path in models.items()
+    ]
+    with _watched(console) as watch:
+        return score_models(opened, given, settings, tokens=tokens, progress=watch, command=this_command())
+
+
+def _expect_device(name: str) -> None:
+    import torch
+
+    try:
+        torch.empty(0, device=None if name == "auto" else name)
+    except (RuntimeError, AssertionError) as fault:  # torch has either for a device that is not there
+        raise ValueError(f"--device {name}: must be auto or a device of torch that is here ({fault})") from None
+
+
+@contextlib.contextmanager
+def _watched(console: Console) -> Iterator[Callable[[str, float], None]]:
+    """On a terminal a bar for each model, with the time that is left."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    bars, tasks = Progress(*columns, console=console, transient=True), {}
+
+    def watch(name: str, share: float) -> None:
+        if name not in tasks:
+            tasks[name] = bars.add_task(name, total=1.0)
+        bars.update(tasks[name], completed=share)
+
+    with bars if console.is_terminal else contextlib.nullcontext():
+        yield watch

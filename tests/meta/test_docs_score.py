@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from typing import Any
+
+from nextword.cli.score import ScoreOptions
+from nextword.scoring.breakdowns.copied_spans import CopiedSpans
+from nextword.scoring.breakdowns.frequency_bands import FrequencyBands
+from nextword.scoring.breakdowns.new_and_repeated import NewAndRepeated
+from nextword.scoring.breakdowns.text_position import TextPosition
+from tests.helpers.doc_pages import ROOT, blocks
+
+PAGE = (ROOT / "docs" / "score.md").read_text(encoding="utf-8")
+
+
+def test_the_example_runs() -> None:
+    (example,) = blocks(PAGE, "python")
+    names: dict[str, Any] = {}
+    exec(example, names)
+    both = names["both"]
+    assert both["plain"].perplexity == names["result"].perplexity
+    assert both.differences[0].difference == both["cache"].nll - both["plain"].nll
+
+
+def test_every_breakdown_and_option_is_explained() -> None:
+    for breakdown in (NewAndRepeated, CopiedSpans, FrequencyBands, TextPosition):
+        assert f"| `{breakdown.key}` |" in PAGE
+    seldom = {"batch_size", "device", "dtype"}
+    assert not [name for name in set(ScoreOptions.model_fields) - seldom if f"--{name.replace('_', '-')}" not in PAGE]
