@@ -15,6 +15,7 @@ from nextword.cli.classes import classes
 from nextword.cli.compare import compare
 from nextword.cli.count import count
 from nextword.cli.evaluate import evaluate
+from nextword.cli.generate import generate
 from nextword.cli.list import app as list_app
 from nextword.cli.plugin_option import Modules, request
 from nextword.cli.quickstart import quickstart
@@ -56,6 +57,7 @@ def main(
 app.command()(quickstart)
 app.command()(compare)
 app.command()(evaluate)
+app.command()(generate)
 app.command()(count)
 app.command()(classes)
 app.command()(check)

@@ -87,7 +87,10 @@ class GenerationRun:
             "dtype": str(self.opened.model.dtype).removeprefix("torch."),
             "prompts": f"{len(self.prompts)}, checksum {hashlib.sha256((content + read).encode()).hexdigest()[:16]}",
             "decoding": one.title,
-            "arguments": {**one.arguments, **{key: settings.arguments[ASSISTANT] for key in [ASSISTANT] if key in one.arguments}},
+            "arguments": {
+                **one.arguments,
+                **{key: settings.arguments[ASSISTANT] for key in [ASSISTANT] if key in one.arguments},
+            },
             "stop": settings.stop,
             "seed": one.seed,
             "samples": one.samples,
@@ -136,7 +139,9 @@ def write_samples_files(
         ]
         rows = [rows_of(run.encoded, one) for one in run.passes]
         every = sum(len(part) for part in rows)
-        finished = sum(len(part) if file.is_finished else len(file.done) for file, part in zip(files, rows, strict=True))
+        finished = sum(
+            len(part) if file.is_finished else len(file.done) for file, part in zip(files, rows, strict=True)
+        )
         _report(progress, finished / every)
         if all(file.is_finished for file in files):
             return paths

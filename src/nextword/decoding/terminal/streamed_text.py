@@ -15,8 +15,18 @@ from nextword.distribution import NextToken
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Show = Callable[[str, str | None], None]
-"""Is handed a piece of text, and the component that gave most of its last token's probability, if that is known."""
+Show = Callable[[str, int | None], None]
+"""Is handed a piece of text, and which component of the head, from 0, gave most of its last token's probability; None
+where nobody asked, or the head has one component."""
+
+
+def strongest(shares: Sequence[float]) -> int:
+    """Which share is the largest, the first of equal ones.
+
+    >>> strongest([0.2, 0.5, 0.5])
+    1
+    """
+    return max(range(len(shares)), key=lambda place: shares[place])
 
 
 class TextPieces:
@@ -70,10 +80,10 @@ class SourceStreamer(BaseStreamer):
         tokenizer: PreTrainedTokenizerBase,
         ends: Sequence[int],
         show: Show,
-        source: Callable[[int], str | None] | None = None,
+        source: Callable[[int], int | None] | None = None,
     ) -> None:
         self._pieces, self._ends, self._show, self._source = TextPieces(tokenizer), ends, show, source
-        self._latest: str | None = None
+        self._latest: int | None = None
 
     def put(self, value: Tensor) -> None:
         """Shows the tokens."""
@@ -92,23 +102,28 @@ class LatestDistribution:
 
     Args:
         head: Of the model.
+
+    Attributes:
+        names: The components, once a token was asked about.
     """
 
     def __init__(self, head: Any) -> None:
+        self.names: tuple[str, ...] = ()
         self._head = head
         self._latest: NextToken | None = None
         self._handle: Any = None
 
-    def source(self, token: int) -> str | None:
-        """The component that gave most of the token's probability; None of a head with one component."""
+    def source(self, token: int) -> int | None:
+        """Which component gave most of the token's probability; None of a head with one component."""
         if self._latest is None or self._handle is None:
             return None
         ids = torch.full((len(self._latest), 1), token, device=self._latest.device)
         shares = {name: float(share[-1]) for name, share in self._latest.sources(ids).items()}
+        self.names = tuple(shares)
         if len(shares) == 1:  # there is nothing to tell, so no further token is asked about
             self._stop()
             return None
-        return max(shares, key=lambda name: shares[name])
+        return strongest(list(shares.values()))
 
     def _stop(self) -> None:
         if self._handle is not None:
