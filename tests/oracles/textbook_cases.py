@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 import nextword as nw
 from nextword.context import Context, Source
 from nextword.heads import Head
+from nextword.scoring.token_facts import token_facts
 from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
 from tests.oracles.textbook import heads as textbook
 from tests.oracles.textbook import partitions
@@ -185,12 +187,51 @@ class Comparison:
         terms = torch.where(log_probs > -torch.inf, log_probs.exp() * log_probs, 0.0)
         torch.testing.assert_close(distribution.entropy(), -terms.sum(-1), rtol=EXACT, atol=EXACT)
 
+    def check_facts(self, mebibytes: float) -> None:
+        """What is said about one token a position: its probability, rank, entropy, shares and best places."""
+        head = self.head(self.case.context(self.head))
+        log_probs = self.expected.detach().flatten(0, 1)
+        ids = torch.randint(0, 7, (len(log_probs),), generator=torch.Generator().manual_seed(6))  # some are in the text
+        with nw.score_memory(mebibytes):
+            facts = token_facts(head, ids, candidates=4, places=3)
+        observed = log_probs.gather(1, ids[:, None])
+        _same(facts.log_prob, observed[:, 0])
+        # textbook and library round differently, so that tokens of equal probability are in no order
+        above, level = (log_probs > observed + 1e-9).sum(-1) + 1, (log_probs >= observed - 1e-9).sum(-1)
+        rank = torch.from_numpy(facts.rank)
+        assert ((above <= rank) & (rank <= level)).all()
+        terms = torch.where(log_probs > -torch.inf, log_probs.exp() * log_probs, 0.0)
+        _same(facts.entropy, -terms.sum(-1))
+        _same(facts.candidates.log_prob, log_probs.topk(4).values)
+        asked = torch.cat([ids[:, None], torch.from_numpy(facts.candidates.ids)], 1)
+        probs = log_probs.gather(1, asked).exp()
+        possible = probs > 0
+        for name, parts in head.sources(asked).items():
+            shares = torch.where(possible, parts.detach() / probs, 0.0)
+            _same(facts.shares[name], shares[:, 0])
+            _same(facts.candidates.shares[name], shares[:, 1:])
+        _same(sum(facts.shares.values()), possible[:, 0].double())
+        parts = head.token_places(ids)
+        assert set(facts.places) == set(parts) == set(head.places_in())
+        for name, of_places in parts.items():
+            shares = torch.where(possible[:, :1], of_places.detach() / probs[:, :1], 0.0)
+            _same(shares.sum(-1), torch.from_numpy(facts.shares[name]))
+            best = facts.places[name]
+            _same(best.share, shares.topk(3).values)
+            at = torch.from_numpy(best.at)
+            assert torch.equal(at == -1, torch.from_numpy(best.share) == 0)
+            _same(best.share, shares.gather(1, at.clamp_min(0)).masked_fill(at < 0, 0.0))
+
     def check_some_positions(self) -> None:
         """Positions picked out are those among all."""
         counted = torch.rand(self.case.ids.shape, generator=torch.Generator().manual_seed(3)) < 0.4
         some = self.head(self.case.context(self.head, counted)).log_probs()
         assert 0 < len(some) < counted.numel()
         torch.testing.assert_close(some, self.expected[counted], rtol=EXACT, atol=EXACT)
+
+
+def _same(found: Any, expected: Tensor) -> None:
+    torch.testing.assert_close(torch.as_tensor(found), expected, rtol=EXACT, atol=EXACT)
 
 
 def _gradients(terms: Tensor, leaves: dict[str, Tensor]) -> tuple[Tensor, ...]:
@@ -205,6 +246,8 @@ CHECKS: dict[str, Callable[[Comparison], None]] = {
     "gradients of many": lambda of: of.check_gradients(12, AMPLE),
     "gradients of many, chunked": lambda of: of.check_gradients(12, TINY),
     "answers": Comparison.check_answers,
+    "facts": lambda of: of.check_facts(AMPLE),
+    "facts, chunked": lambda of: of.check_facts(TINY),
     "some positions": Comparison.check_some_positions,
 }
 """What every head is asked about every spec of its test file."""

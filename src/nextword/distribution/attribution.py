@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from nextword.functional.stored_entries import TextRead
+
 
 class Attribution(ABC):
     """What a distribution answers about where its probabilities come from; each kind of distribution says it in logs.
@@ -23,6 +25,18 @@ class Attribution(ABC):
 
     def _log_places(self) -> dict[str, Tensor]:
         """By component that points at places, log of the probability that came from each (N, S)."""
+        return {}
+
+    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        """By component that points at places, log of the part of each token's probability from each place (N, S)."""
+        return {}
+
+    def places_in(self) -> dict[str, TextRead]:
+        """For each component in :meth:`token_places`, which text its places are of.
+
+        ``"text"`` is the decoder's own sequence. ``"source"`` is what the head reads beside it: the source of an
+        encoder-decoder model, else the auxiliary text in the decoder's tokens.
+        """
         return {}
 
     @abstractmethod
@@ -50,6 +64,23 @@ class Attribution(ABC):
         nothing are not there.
         """
         return _joined([self[rows]._log_places() for rows in self._chunks()])
+
+    def token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Float[Tensor, "N S"]]:
+        """For each component that points at places, the part of one token's probability that came from each place.
+
+        ``places()`` is about all tokens, this about one token a position: the places that hold another are zero. Over
+        the places the parts add up to what :meth:`sources` says of the token. :meth:`places_in` says of which text the
+        places are.
+
+        A cache or a pointer gives each place a probability. A partition (``+c``, ``+e``, ``+p``) gives a word one score
+        for all places where it stands. Its probability is divided among them: evenly, or with local embeddings (``p``)
+        in proportion to ``exp`` of each place's similarity. A component that no place explains is not there.
+
+        Raises:
+            ValueError: ``ids`` is not one token of the vocabulary for each position.
+        """
+        self._expect_rows(ids[:, None])
+        return _joined([self[rows]._log_token_places(ids[rows]) for rows in self._chunks()])
 
 
 def _joined(chunks: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:

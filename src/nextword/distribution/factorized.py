@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 
 import torch
 from jaxtyping import Float, Int
@@ -42,13 +43,23 @@ class Factorized(NextToken):
         self.device = states.device
         self.class_scores = class_scores
         self.classes = classes
+        self._computed: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.states)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Factorized:
         """With ``change`` made to the states and the scores of the classes."""
-        return Factorized(self.vocabulary.map(change), change(self.states), change(self.class_scores), self.classes)
+        of_rows = change(self.states), change(self.class_scores)
+        changed = Factorized(self.vocabulary.map(change), *of_rows, self.classes)
+        changed._computed = None if self._computed is None else change(self._computed)
+        return changed
+
+    def computed(self) -> Factorized:
+        """With the log-probabilities of all tokens."""
+        changed = copy(self)
+        changed._computed = self._log_probs()
+        return changed
 
     def shared(self) -> list[Tensor]:
         """The output embedding."""
@@ -96,7 +107,7 @@ class Factorized(NextToken):
         return float(sizes[self.classes.token_class[ids[:, 0]]].double().mean()) / self.vocab_size
 
     def _is_grouped(self, ids: Tensor) -> bool:
-        return ids.shape[1] == 1 and not torch.compiler.is_compiling()
+        return ids.shape[1] == 1 and self._computed is None and not torch.compiler.is_compiling()
 
     def _by_class(
         self, chosen: Int[Tensor, "N"], single_pass: SinglePass | None = None
@@ -118,6 +129,8 @@ class Factorized(NextToken):
         ]
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
+        if self._computed is not None:
+            return self._computed
         # within each class first, as in training: less a normaliser as large as themselves, scores would lose digits
         by_class = zip(
             self._split(at_least_float32(self.vocabulary(self.states))),

@@ -11,7 +11,7 @@ from torch import Tensor
 from nextword.distribution.next_token import NextToken
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import log_add_exp
-from nextword.functional.stored_entries import Entries
+from nextword.functional.stored_entries import Entries, TextRead
 
 
 class Interpolated(NextToken):
@@ -62,6 +62,14 @@ class Interpolated(NextToken):
         """That of the generating distribution."""
         return self.base.shared()
 
+    def computed(self) -> Interpolated:
+        """With the generating distribution computed."""
+        return Interpolated(self.base.computed(), self.attention, self.log_gate, self.log_rest, self.name)
+
+    def places_in(self) -> dict[str, TextRead]:
+        """Those of the base, and that of the attention."""
+        return self.base.places_in() | {self.name: self.attention.text}
+
     def _attended(self) -> Entries:
         """The entries with their share of the probability as their mass."""
         total = torch.where(self.attention.any_visible(), self.attention.log_mass(), 0.0)
@@ -84,3 +92,8 @@ class Interpolated(NextToken):
     def _log_places(self) -> dict[str, Tensor]:
         generated = {name: shares + self.log_gate[:, None] for name, shares in self.base._log_places().items()}
         return generated | {self.name: self._attended().by_place()}
+
+    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        of_base = self.base._log_token_places(ids)
+        generated = {name: shares + self.log_gate[:, None] for name, shares in of_base.items()}
+        return generated | {self.name: self._attended().holding(ids).by_place()}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
 from nextword.functional.chunked.weight_gradient import SinglePass
-from nextword.functional.stored_entries import Entries
+from nextword.functional.stored_entries import Entries, TextRead
 
 
 class OnMemory(NextToken):
@@ -43,6 +43,14 @@ class OnMemory(NextToken):
         """That of the fallback."""
         return self.fallback.shared()
 
+    def computed(self) -> OnMemory:
+        """With the fallback computed."""
+        return OnMemory(self.entries, self.fallback.computed(), self.name)
+
+    def places_in(self) -> dict[str, TextRead]:
+        """Those of the fallback, and that of what is stored."""
+        return self.fallback.places_in() | {self.name: self.entries.text}
+
     def _choose(self, stored: Float[Tensor, "N K"], otherwise: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         seen = self.entries.any_visible()
         # the inner where keeps -inf - -inf, and its NaN gradient, out of rows that are replaced anyway
@@ -64,7 +72,13 @@ class OnMemory(NextToken):
         return shares | {self.name: self._log_prob(ids).masked_fill(~seen, -torch.inf)}
 
     def _log_places(self) -> dict[str, Tensor]:
+        return self._by_place(self.entries, self.fallback._log_places())
+
+    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        return self._by_place(self.entries.holding(ids), self.fallback._log_token_places(ids))
+
+    def _by_place(self, entries: Entries, otherwise: dict[str, Tensor]) -> dict[str, Tensor]:
         seen = self.entries.any_visible()
         total = torch.where(seen, self.entries.log_mass(), 0.0)
-        fallback = {name: s.masked_fill(seen[:, None], -torch.inf) for name, s in self.fallback._log_places().items()}
-        return fallback | {self.name: self.entries.by_place() - total[:, None]}
+        fallback = {name: shares.masked_fill(seen[:, None], -torch.inf) for name, shares in otherwise.items()}
+        return fallback | {self.name: entries.by_place() - total[:, None]}

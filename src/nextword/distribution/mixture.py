@@ -12,6 +12,7 @@ from nextword.distribution.next_token import NextToken
 from nextword.distribution.scores import in_one_product
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import log_add_exp, logsumexp_finite
+from nextword.functional.stored_entries import TextRead
 
 
 class Mixture(NextToken):
@@ -47,6 +48,14 @@ class Mixture(NextToken):
         """What the parts share, each tensor once."""
         return list({id(tensor): tensor for part in self.parts for tensor in part.shared()}.values())
 
+    def computed(self) -> Mixture:
+        """With its parts computed, their products made as one."""
+        return Mixture([part.computed() for part in in_one_product(self.parts)], self.log_weights)
+
+    def places_in(self) -> dict[str, TextRead]:
+        """Those of all parts."""
+        return {name: text for part in self.parts for name, text in part.places_in().items()}
+
     def _log_probs(self) -> Float[Tensor, "N V"]:
         total: Tensor | None = None
         for part, log_weight in zip(in_one_product(self.parts), self.log_weights.unbind(-1), strict=True):
@@ -65,6 +74,9 @@ class Mixture(NextToken):
 
     def _log_places(self) -> dict[str, Tensor]:
         return self._weighted([part._log_places() for part in self.parts])
+
+    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        return self._weighted([part._log_token_places(ids) for part in self.parts])
 
     def _weighted(self, of_parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
         shares: dict[str, Tensor] = {}

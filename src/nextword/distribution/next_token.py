@@ -16,6 +16,7 @@ from nextword.functional.chunked.chunked_loss import sum_with_gradient
 from nextword.functional.chunked.recompute import concatenate_chunks
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import logsumexp_finite
+from nextword.functional.top_k import top_k
 from nextword.functional.truncate import expect_truncation, truncated
 
 _NORMALISING = 2
@@ -58,6 +59,14 @@ class NextToken(Attribution):
     def __getitem__(self, rows: slice | Int[Tensor, "M"]) -> NextToken:
         """The distribution at some of the positions."""
         return self.map(lambda tensor: tensor[rows])
+
+    def computed(self) -> NextToken:
+        """The same distribution with its (N, V) numbers made, so that several questions cost one product.
+
+        It is for as many rows as fit into memory, and without gradients. A kind whose questions share nothing is this
+        already.
+        """
+        return self
 
     @abstractmethod
     def _log_probs(self) -> Float[Tensor, "N V"]: ...
@@ -135,8 +144,8 @@ class NextToken(Attribution):
         """Log-probabilities and ids of the ``k`` most probable tokens at each position, in decreasing order."""
         if not 1 <= k <= self.vocab_size:
             raise ValueError(f"top_k: k must be from 1 to the vocabulary's {self.vocab_size} tokens ({k} given)")
-        chunks = [self[rows]._log_probs().topk(k, dim=-1) for rows in self._chunks()]
-        return torch.cat([top.values for top in chunks]), torch.cat([top.indices for top in chunks])
+        chunks = [top_k(self[rows]._log_probs(), k) for rows in self._chunks()]
+        return torch.cat([values for values, _ in chunks]), torch.cat([ids for _, ids in chunks])
 
     def entropy(self) -> Float[Tensor, "N"]:
         """Entropy at each position, in nats."""

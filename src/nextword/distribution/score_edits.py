@@ -14,7 +14,7 @@ from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.chunked.inplace import overwrite_
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import at_least_float32
-from nextword.functional.stored_entries import Entries
+from nextword.functional.stored_entries import Entries, TextRead
 
 
 class Change(ABC):
@@ -138,11 +138,18 @@ class Touched:
         source: Name under which ``sources`` reports their probability.
         ids: Tokens.
         present: Which of them were changed.
+        places: Where they stand, as in :class:`OnWords`.
     """
 
     source: str
     ids: Int[Tensor, "N K"]
     present: Bool[Tensor, "N K"]
+    places: Entries | None = None
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Touched:
+        """With ``change`` made to every tensor that has a row for each position."""
+        places = None if self.places is None else self.places.map(change)
+        return Touched(self.source, change(self.ids), change(self.present), places)
 
     def holds(self, ids: Int[Tensor, "N J"], vocab_size: int) -> Bool[Tensor, "N J"]:
         """Whether each of the asked tokens was changed."""
@@ -156,6 +163,10 @@ class Edit(ABC):
     @abstractmethod
     def map(self, change: Callable[[Tensor], Tensor]) -> Edit:
         """With ``change`` made to every tensor that has a row for each position."""
+
+    def places_in(self) -> dict[str, TextRead]:
+        """Under its name, of which text the places are that changed words stand at; nothing where none are known."""
+        return {}
 
     @abstractmethod
     def apply_(
@@ -172,15 +183,23 @@ class OnWords(Edit):
         source: Name in ``sources``.
         words: Distinct words with the value of each as seen from every position, and which of them are changed.
         change: How the value meets the score.
+        places: Where the words stand. The scores say how much of its word's probability each place explains: shares are
+            in proportion to their exponentials. None: no place explains it.
     """
 
     source: str
     words: Entries
     change: Change
+    places: Entries | None = None
 
     def map(self, change: Callable[[Tensor], Tensor]) -> OnWords:
         """With ``change`` made to the words as seen from each position."""
-        return OnWords(self.source, self.words.map(change), self.change)
+        places = None if self.places is None else self.places.map(change)
+        return OnWords(self.source, self.words.map(change), self.change, places)
+
+    def places_in(self) -> dict[str, TextRead]:
+        """The text of its places."""
+        return {} if self.places is None else {self.source: self.places.text}
 
     def apply_(
         self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: SinglePass | None = None
@@ -188,7 +207,7 @@ class OnWords(Edit):
         """All words at once."""
         ids, present = self.words.ids[self.words.row], self.words.visible
         changed = self.change.write_(scores, ids, self.words.scores, present, single_pass)
-        return changed, [Touched(self.source, ids, present)]
+        return changed, [Touched(self.source, ids, present, self.places)]
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
+from nextword.distribution.normalised_scores import Normalised
 from nextword.distribution.score_edits import Edit, Touched
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.chunked.inplace import softmax_at_
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import at_least_float32, log_add_exp
-from nextword.functional.stored_entries import Entries, Stored
+from nextword.functional.stored_entries import Entries, Stored, TextRead
 
 
 class Scores(NextToken):
@@ -138,27 +139,28 @@ class Scores(NextToken):
             at_ids = log_add_exp(at_ids, lowered.log_mass_of(ids, self.vocab_size).to(at_ids.dtype))
         return at_ids - total[:, None]
 
-    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
+    def computed(self) -> Normalised:
+        """The scores as log-probabilities, before the stored entries are added, which stay beside them."""
         scores, touched = self._edited()
+        if not self.stored:
+            return Normalised(scores.log_softmax(-1), touched, {}, self.name)
         scores, stored, total = self._lowered(scores)
-        dense = scores.gather(1, ids) - total
-        edited: dict[str, Tensor] = {}
-        untaken = torch.ones_like(ids, dtype=torch.bool)
-        for edit in reversed(touched):  # the latest change of a token is the one that stands
-            changed = edit.holds(ids, self.vocab_size) & untaken
-            untaken = untaken & ~changed
-            share = dense.masked_fill(~changed, -torch.inf)
-            edited[edit.source] = log_add_exp(edited[edit.source], share) if edit.source in edited else share
-        shares = {self.name: dense.masked_fill(~untaken, -torch.inf), **dict(reversed(edited.items()))}
-        for name, entries in stored.items():
-            shares[name] = entries.log_mass_of(ids, self.vocab_size).to(total.dtype) - total
-        return shares
+        entries = {name: entries.lowered(total[:, 0].to(entries.scores.dtype)) for name, entries in stored.items()}
+        return Normalised(scores - total, touched, entries, self.name)
+
+    def places_in(self) -> dict[str, TextRead]:
+        """The texts that edits and stored entries point into."""
+        edited = {name: text for edit in self.edits for name, text in edit.places_in().items()}
+        return edited | {name: stored.text for name, stored in self.stored.items()}
+
+    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
+        return self.computed()._log_sources(ids)
 
     def _log_places(self) -> dict[str, Tensor]:
-        if not self.stored:
-            return {}
-        _, stored, total = self._lowered(self.dense())
-        return {name: entries.by_place() - total for name, entries in stored.items()}
+        return self.computed()._log_places() if self.stored else {}
+
+    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        return self.computed()._log_token_places(ids) if self.places_in() else {}
 
 
 def in_one_product(parts: Sequence[NextToken], single_pass: SinglePass | None = None) -> list[NextToken]:

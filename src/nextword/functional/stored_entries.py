@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,9 +18,18 @@ _FEW_IDS = 8
 """Up to so many ids a position, comparing them with the stored ones is cheaper than laying the entries over V."""
 
 
+TextRead = Literal["text", "source"]
+"""Which text places are of: the decoder's own sequence, or the source that a head reads."""
+
+
 @runtime_checkable
 class Stored(Protocol):
     """What can be made into entries for N positions: entries themselves, or what their scores are made of."""
+
+    @property
+    def text(self) -> TextRead:
+        """Which text the tokens stand in."""
+        ...
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Stored:
         """With ``change`` made to every tensor that has a row for each position."""
@@ -49,6 +58,7 @@ class Entries:
             follow it.
         stored: Which entries stand for a token of their sequence, whether a position sees it yet or not; the others are
             padding. None: all.
+        text: Which text the entries stand for tokens of.
     """
 
     ids: Int[Tensor, "B S"]
@@ -57,6 +67,7 @@ class Entries:
     visible: Bool[Tensor, "N S"]
     first_place: int = 0
     stored: Bool[Tensor, "B S"] | None = None
+    text: TextRead = "text"
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Entries:
         """With ``change`` made to every tensor that has a row for each position."""
@@ -101,6 +112,17 @@ class Entries:
         """Log-mass of the entry at each place of the sequence; ``-inf`` where there is none or it is not visible."""
         scores = self.scores.masked_fill(~self.visible, -torch.inf)
         return torch.nn.functional.pad(scores, (self.first_place, 0), value=-torch.inf)
+
+    def holding(self, ids: Int[Tensor, "N"]) -> Entries:
+        """The same entries, of which each position sees only those that hold its token."""
+        return replace(self, visible=self.visible & (self.ids[self.row] == ids[:, None]))
+
+    def dividing(self, log_mass: Float[Tensor, "N 1"], ids: Int[Tensor, "N"]) -> Float[Tensor, "N S"]:
+        """Log of a mass divided among the places that hold each position's token, in proportion to their own."""
+        entries = self.holding(ids)
+        held = entries.any_visible()[:, None]
+        total = torch.where(held, entries.log_mass()[:, None], 0.0)
+        return (entries.by_place() - total).to(log_mass.dtype) + log_mass.masked_fill(~held, 0.0)
 
     def log_mass_of(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
         """Log of the summed mass of the visible entries that hold each of K tokens; ``-inf`` where none does."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from nextword.context import Context
 from nextword.distribution import Mixture, NextToken, OnMemory, Scores
 from nextword.functional.logspace import at_least_float32
-from nextword.functional.stored_entries import Entries
+from nextword.functional.stored_entries import Entries, TextRead
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.local_embeddings import source_places
@@ -108,7 +108,8 @@ class CacheHead(Head):
             stored = memory.valid[:, 1:] & memory.valid[:, :-1] & (ids < context.vocabulary.size)
             visible = stored[context.row] & (place <= context.position[:, None])
         queries = at_least_float32(context.states) / (math.sqrt(self.dimensions.hidden) * self.config.temperature)
-        return StoredStates(ids, context.row, queries, at_least_float32(keys), visible, first_place, stored)
+        text: TextRead = "text" if context.source is None else "source"
+        return StoredStates(ids, context.row, queries, at_least_float32(keys), visible, first_place, stored, text)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The joint distribution, or one of its parts."""

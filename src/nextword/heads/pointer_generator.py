@@ -89,7 +89,7 @@ class PointerGeneratorHead(Head):
         with torch.autocast(queries.device.type, enabled=False):
             vector = self.attention_vector.to(queries.dtype)
             scores = additive_scores(context.layout.pack(queries), keys.to(queries.dtype), vector, self._reach(context))
-        attention = Entries(ids, context.row, context.layout.unpack(scores), visible)
+        attention = Entries(ids, context.row, context.layout.unpack(scores), visible, text=self.local.text)
         gate = self.gate(context.states)
         softmax = Scores(context.vocabulary, self.project(context.inputs))
         return Interpolated(softmax, attention, F.logsigmoid(gate), F.logsigmoid(-gate))

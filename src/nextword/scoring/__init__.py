@@ -2,12 +2,14 @@
 
 In the order in which they act:
 
-- ``opened_model.py``: a saved model with its tokenizers; ``example_encoding.py``: what it is asked about, as text and as ids;
+- ``opened_model.py``: a saved model with its tokenizers;
+- ``example_encoding.py``: what it is asked about, as text and as ids;
 - ``prompt_encoding.py``, ``text_tokens.py``: prompts, answers and whole texts as token ids, with the bytes of each;
 - ``minibatches.py``: slices of a list, each told to whoever watches the progress;
 - ``prompt_distributions.py``: the distribution after each prompt;
 - ``windows.py``, ``long_text.py``: a text longer than a model can see, every token scored exactly once;
-- ``target_likelihood.py``: targets, each after its context or source.
+- ``target_likelihood.py``: targets, each after its context or source;
+- ``token_facts.py``: what is said about each token: probability, rank, entropy, and where the probability came from.
 
 All of them expect a model as in evaluation, without gradient: ``nextword.model.training_modes.measuring``.
 """

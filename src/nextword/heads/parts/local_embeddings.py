@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nextword.context import Context
 from nextword.functional.logspace import at_least_float32
-from nextword.functional.stored_entries import Entries
+from nextword.functional.stored_entries import Entries, TextRead
 from nextword.heads.head import HeadConfig, Keeper
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import FAINT, MultiInputConfig, Projection
@@ -122,10 +122,16 @@ class LocalEmbeddings(Keeper):
         visible = past_places(context, self.include_current)
         return context.memory.ids, context.memory.streams["local"], visible
 
+    @property
+    def text(self) -> TextRead:
+        """Which text the places are of."""
+        return "source" if self.reads_source else "text"
+
     def entries(self, context: Context) -> Entries:
         """The places with ``p_t . e_s`` as their scores."""
         ids, keys, visible = self.places(context)
-        return Entries(ids, context.row, context.similarities(self.queries(context), at_least_float32(keys)), visible)
+        scores = context.similarities(self.queries(context), at_least_float32(keys))
+        return Entries(ids, context.row, scores, visible, text=self.text)
 
 
 def _mapped(projection: Projection, states: Tensor) -> Tensor:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from nextword.context import Context
 from nextword.distribution import Add, Change, Edit, OnWords, Replace, Rerank
 from nextword.functional.distinct_words import Words
-from nextword.functional.stored_entries import Entries
+from nextword.functional.stored_entries import Entries, TextRead
 from nextword.heads.head import Keeper
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import FAINT, Projection
@@ -128,14 +128,17 @@ class Partition(Keeper):
     ) -> OnWords:
         """The scores of words that occurred: by a query of their own, by the mean over their places, or both."""
         words, values = occurred.words, []
+        similarities = context.states.new_zeros(1, 1).expand(occurred.visible.shape)  # every place counts alike
         if projection is not None:
             values.append(context.word_scores(projection(context.inputs), words.ids, self._change))
         if local is not None:
-            values.append(words.mean(local.entries(context).scores, occurred.visible, context.row))
+            similarities = local.entries(context).scores
+            values.append(words.mean(similarities, occurred.visible, context.row))
         entries = Entries(
             words.ids, context.row, values[0] if len(values) == 1 else values[0] + values[1], occurred.present
         )
-        return OnWords(name, entries, self._change)
+        places = Entries(occurred.ids, context.row, similarities, occurred.visible, text=occurred.text)
+        return OnWords(name, entries, self._change, places)
 
 
 @dataclass(frozen=True)
@@ -143,11 +146,15 @@ class _Occurred:
     """The distinct words of a text, as seen from each position.
 
     Attributes:
+        text: Which text.
+        ids: Its tokens.
         words: The words, with their places.
         visible: Which places each position sees.
         present: Which words it sees.
     """
 
+    text: TextRead
+    ids: Int[Tensor, "B S"]
     words: Words
     visible: Bool[Tensor, "N S"]
     present: Bool[Tensor, "N U"]
@@ -157,7 +164,7 @@ def _of_source(context: Context) -> _Occurred:
     """The words of the source, all of which every position sees."""
     assert context.source is not None
     words = Words.of(context.source.ids, context.source.valid & (context.source.ids < context.vocabulary.size))
-    return _Occurred(words, source_places(context), words.occurring(context.row))
+    return _Occurred("source", context.source.ids, words, source_places(context), words.occurring(context.row))
 
 
 def _of_past(context: Context, include_current: bool) -> _Occurred:
@@ -165,4 +172,4 @@ def _of_past(context: Context, include_current: bool) -> _Occurred:
     assert context.memory is not None
     words = Words.of(context.memory.ids, context.memory.valid & (context.memory.ids < context.vocabulary.size))
     present = words.seen(context.row, context.position + include_current)
-    return _Occurred(words, past_places(context, include_current), present)
+    return _Occurred("text", context.memory.ids, words, past_places(context, include_current), present)

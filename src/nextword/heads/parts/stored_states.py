@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.context import Layout
-from nextword.functional.stored_entries import Entries
+from nextword.functional.stored_entries import Entries, TextRead
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class StoredStates:
         visible: Which entries each position may see.
         first_place: As in :class:`~nextword.functional.stored_entries.Entries`.
         stored: Likewise.
+        text: Likewise.
     """
 
     ids: Int[Tensor, "B S"]
@@ -33,6 +34,7 @@ class StoredStates:
     visible: Bool[Tensor, "N S"]
     first_place: int
     stored: Bool[Tensor, "B S"]
+    text: TextRead = "text"
 
     def map(self, change: Callable[[Tensor], Tensor]) -> StoredStates:
         """With ``change`` made to every tensor that has a row for each position."""
@@ -45,7 +47,7 @@ class StoredStates:
 
     def with_scores(self, scores: Float[Tensor, "N S"]) -> Entries:
         """Entries with these scores."""
-        return Entries(self.ids, self.row, scores, self.visible, self.first_place, self.stored)
+        return Entries(self.ids, self.row, scores, self.visible, self.first_place, self.stored, self.text)
 
     def scored(self) -> Entries:
         """Entries with the dot products of queries and keys, of the sequences alone that positions belong to."""

@@ -1,0 +1,170 @@
+"""All that a distribution says about one token a position, in one pass: what ``score --tokens`` and ``trace`` show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from nextword.distribution import NextToken
+from nextword.functional.chunked.budget import row_chunks
+from nextword.functional.top_k import top_k
+
+_CACHED = 2 * 2**20
+"""Bytes of log-probabilities that a CPU looks at together: so many stay in its cache from one question to the next."""
+
+
+@dataclass(frozen=True)
+class TopTokens:
+    """The K most probable tokens of each position, in decreasing order.
+
+    Attributes:
+        ids: Token ids.
+        log_prob: Natural logs of their probabilities.
+        shares: By component, the part of each one's probability that came from it.
+    """
+
+    ids: Int[np.ndarray, "N K"]
+    log_prob: Float[np.ndarray, "N K"]
+    shares: dict[str, Float[np.ndarray, "N K"]]
+
+
+@dataclass(frozen=True)
+class TopPlaces:
+    """The P places of each position that most of its token's probability came from, strongest first.
+
+    Attributes:
+        at: Places in the text that :meth:`~nextword.distribution.attribution.Attribution.places_in` names; -1 where
+            there are fewer.
+        share: The part of the token's probability that came from each; 0 where there are fewer.
+    """
+
+    at: Int[np.ndarray, "N P"]
+    share: Float[np.ndarray, "N P"]
+
+
+@dataclass(frozen=True)
+class TokenFacts:
+    """What was said of one token at each of N positions, in float64.
+
+    Attributes:
+        log_prob: Natural log of its probability.
+        rank: One more than the tokens that are more probable.
+        entropy: Of the whole distribution, in nats.
+        shares: By component, the part of the token's probability that came from it. They add up to 1, or are all 0
+            where the probability is 0.
+        candidates: The most probable tokens.
+        places: For components that point at places, where the token's probability came from.
+    """
+
+    log_prob: Float[np.ndarray, "N"]
+    rank: Int[np.ndarray, "N"]
+    entropy: Float[np.ndarray, "N"]
+    shares: dict[str, Float[np.ndarray, "N"]]
+    candidates: TopTokens
+    places: dict[str, TopPlaces]
+
+
+@torch.no_grad()
+def token_facts(distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: int = 0, places: int = 0) -> TokenFacts:
+    """What a distribution says about one token at each position.
+
+    Rows are computed in chunks that fit the memory budget (:func:`nextword.score_memory`), each product with the
+    vocabulary once.
+
+    Args:
+        distribution: At N positions.
+        ids: The token of each position.
+        candidates: How many of the most probable tokens are named, at most the vocabulary.
+        places: How many places are named for each component that points at some.
+
+    Raises:
+        ValueError: ``ids`` is not a token of the vocabulary for each position, or a number is out of range.
+    """
+    distribution._expect_rows(ids[:, None])
+    size = distribution.vocab_size
+    if not 0 <= candidates <= size:
+        raise ValueError(f"candidates: must be from 0 to the vocabulary's {size} tokens ({candidates} given)")
+    if places < 0:
+        raise ValueError(f"places: must be 0 or more ({places} given)")
+    # beside what normalising takes: the log-probabilities as they are looked at, and a copy to add entries to
+    row_bytes = distribution.row_bytes() + 2 * distribution.vocab_size * 4
+    blocks: list[dict[str, Tensor]] = []
+    for rows in row_chunks(len(ids), row_bytes, distribution.device) or [slice(0, 0)]:
+        chunk, asked = distribution[rows].computed(), ids[rows]
+        blocks += [_facts(chunk[part], asked[part], candidates, places) for part in _blocks(chunk)]
+        del chunk  # before the next one is made
+    return _assembled({name: _array([block[name] for block in blocks]) for name in blocks[0]})
+
+
+def _blocks(chunk: NextToken) -> Iterator[slice]:
+    size = max(1, _CACHED // (chunk.vocab_size * 4)) if chunk.device.type == "cpu" else max(1, len(chunk))
+    return (slice(begin, begin + size) for begin in range(0, max(1, len(chunk)), size))
+
+
+def _facts(block: NextToken, ids: Int[Tensor, "N"], candidates: int, places: int) -> dict[str, Tensor]:
+    """Columns by name; ``shares``, ``candidates`` and ``places`` have one for each component, behind a slash."""
+    log_probs = block._log_probs()
+    at_ids = log_probs.gather(1, ids[:, None])
+    best = top_k(log_probs, candidates)
+    asked = torch.cat([at_ids, best[0]], 1)
+    facts = {
+        "log_prob": at_ids[:, 0],
+        "rank": _count_above(log_probs, at_ids) + 1,
+        "entropy": _entropy(log_probs),
+        "candidate ids": best[1],
+        "candidate log_prob": best[0],
+    }
+    for name, log_part in block._log_sources(torch.cat([ids[:, None], best[1]], 1)).items():
+        share = _share(log_part, asked)
+        facts[f"shares/{name}"], facts[f"candidates/{name}"] = share[:, 0], share[:, 1:]
+    if places:
+        for name, log_part in block._log_token_places(ids).items():
+            strongest = _share(log_part, at_ids).topk(min(places, log_part.shape[1]))
+            lacking = (0, places - strongest.values.shape[1])
+            facts[f"places/{name}"] = torch.nn.functional.pad(strongest.values, lacking)
+            at = strongest.indices.masked_fill(strongest.values == 0, -1)
+            facts[f"at/{name}"] = torch.nn.functional.pad(at, lacking, value=-1)
+    return facts
+
+
+def _share(log_part: Float[Tensor, "N K"], log_prob: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+    return (log_part - log_prob.masked_fill(log_prob == -torch.inf, 0.0)).exp()
+
+
+def _count_above(log_probs: Float[Tensor, "N V"], level: Float[Tensor, "N 1"]) -> Int[Tensor, "N"]:
+    # comparing into numbers, and not truth values, is what a CPU is fast at
+    above = torch.gt(log_probs, level, out=torch.empty_like(log_probs))
+    return above.sum(-1).long()
+
+
+def _entropy(log_probs: Float[Tensor, "N V"]) -> Float[Tensor, "N"]:
+    probs = log_probs.exp()
+    total: Tensor = torch.linalg.vecdot(probs, log_probs)
+    if total.isnan().any():  # 0 log 0 = 0
+        total = torch.linalg.vecdot(probs, log_probs.masked_fill(log_probs == -torch.inf, 0.0))
+    return -total
+
+
+def _array(parts: list[Tensor]) -> np.ndarray:
+    whole = torch.cat(parts).cpu()
+    return (whole.double() if whole.is_floating_point() else whole).numpy()
+
+
+def _assembled(columns: dict[str, np.ndarray]) -> TokenFacts:
+    def under(group: str) -> dict[str, np.ndarray]:
+        return {name.removeprefix(f"{group}/"): of for name, of in columns.items() if name.startswith(f"{group}/")}
+
+    at = under("at")
+    return TokenFacts(
+        log_prob=columns["log_prob"],
+        rank=columns["rank"],
+        entropy=columns["entropy"],
+        shares=under("shares"),
+        candidates=TopTokens(columns["candidate ids"], columns["candidate log_prob"], under("candidates")),
+        places={name: TopPlaces(at[name], share) for name, share in under("places").items()},
+    )
