@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from nextword.decoding.prompt_files import TextPrompt
 
 STDIN = "-"
+STEPS = 10_000
+"""Of the bar that shows progress."""
 
 
 @dataclass(frozen=True)
@@ -225,8 +227,8 @@ def _progress(console: Console) -> Iterator[Any]:
 
         def report(share: float) -> None:
             if not tasks:  # what was there before counts as done, not as fast
-                tasks.append(bars.add_task("", total=1.0, completed=share))
-            bars.update(tasks[0], completed=share)
+                tasks.append(bars.add_task("", total=STEPS, completed=round(STEPS * share)))
+            bars.update(tasks[0], completed=round(STEPS * share))
 
         yield report
 
@@ -239,10 +241,8 @@ def _told_how_to_go_on(goes_on: bool) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        said = (
-            f"the finished texts are kept. To go on: {this_command()}" if goes_on else "nothing was written to a file"
-        )
-        complain(said, kind="interrupted")
+        kept = f"the finished texts are kept. To go on: {this_command()}"
+        complain(kept if goes_on else "no file was written", kind="interrupted")
         raise typer.Exit(INTERRUPTED) from None
 
 

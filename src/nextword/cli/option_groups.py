@@ -15,7 +15,7 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
     Fields are annotated as parameters of a verb are. Those without a default stand before all others.
     """
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     single = [
         parameter.replace(annotation=hints[name])
         for name, parameter in inspect.signature(command).parameters.items()

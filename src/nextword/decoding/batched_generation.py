@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +100,7 @@ class BatchedGeneration:
         """The batches in which the rows are written, the same each time."""
         return length_batches(rows, 1 if one.is_single else self.batch_size)
 
-    def written(self, batches: Sequence[Sequence[Row]], one: GenerationPass) -> Iterator[list[GeneratedText]]:
+    def written(self, batches: Sequence[Sequence[Row]], one: GenerationPass) -> Generator[list[GeneratedText]]:
         """The texts of each batch, in its order. What torch draws elsewhere is not changed.
 
         Raises:
@@ -114,8 +114,8 @@ class BatchedGeneration:
         model, tokenizer = self.opened.model, self.opened.tokenizer
         prompts = [row.prompt for row in rows]
         inputs = auxiliary_inputs(self.opened)(prompts)
-        side = "right" if self.opened.has_encoder else "left"
-        ids, mask = padded([prompt.context for prompt in prompts], 0, side)
+        contexts = [prompt.context for prompt in prompts]
+        ids, mask = padded(contexts, 0, side="right" if self.opened.has_encoder else "left")
         config = effective_config(model, one.arguments)
         with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
             torch.manual_seed(batch_seed([row.key for row in rows]))

@@ -12,7 +12,6 @@ from transformers.generation.configuration_utils import GenerationConfig, Genera
 from transformers.generation.utils import GENERATION_MODES_MAPPING
 
 from nextword.decoding.generation_settings import GenerationSettings
-from nextword.decoding.strategies import Decoding
 from nextword.registry import did_you_mean
 from nextword.scoring.opened_model import OpenedModel, open_model
 
@@ -20,7 +19,14 @@ DEFAULT_NEW_TOKENS = 100
 MODEL_DEFAULT = "model's default"
 """Title of what is written as the model's own generation_config says."""
 ASSISTANT = "assistant_model"
-REFUSED = ("output_", "return_dict_in_generate", "is_assistant", "continuous_batching_config")
+REFUSED = (
+    "output_",
+    "return_dict_in_generate",
+    "is_assistant",
+    "continuous_batching_config",
+    "watermarking_config",
+    "compile_config",
+)
 """Beginnings of arguments that change what ``generate`` returns, or that it sets itself."""
 
 
@@ -72,17 +78,20 @@ def generation_passes(opened: OpenedModel, settings: GenerationSettings) -> list
     """
     extra = _with_assistant(opened, settings.arguments)
     passes: list[GenerationPass] = []
-    for decoding in settings.decodings or [None]:
-        asked = {**({} if decoding is None else decoding.arguments()), **extra}
+    for title, arguments in _ways(settings):
+        asked = {**arguments, **extra}
         config = effective_config(opened.model, asked)
         mode = config.get_generation_mode(extra.get(ASSISTANT))
         _expect_in_library(mode)
-        arguments = {**asked, **_lengths(opened, config, settings), **_padding(config)}
-        title = decoding.title if isinstance(decoding, Decoding) else MODEL_DEFAULT
+        complete = {**asked, **_lengths(opened, config, settings), **_padding(config)}
         draws = bool(config.do_sample)
         for seed in settings.seeds if draws else [None]:
-            passes.append(GenerationPass(title, arguments, mode, seed, settings.samples if draws else 1))
+            passes.append(GenerationPass(title, complete, mode, seed, settings.samples if draws else 1))
     return passes
+
+
+def _ways(settings: GenerationSettings) -> list[tuple[str, dict[str, Any]]]:
+    return [(one.title, one.arguments()) for one in settings.decodings] or [(MODEL_DEFAULT, {})]
 
 
 def effective_config(model: Any, arguments: Mapping[str, Any]) -> Any:
@@ -102,8 +111,12 @@ def effective_config(model: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def _known_names() -> list[str]:
-    public = [name for name in vars(GenerationConfig()) if not name.startswith("_")]
+    public = [name for name in vars(_defaults()) if not name.startswith("_")]
     return [name for name in public if not name.startswith(REFUSED) and name != "transformers_version"]
+
+
+def _defaults() -> Any:
+    return GenerationConfig()  # type: ignore[no-untyped-call]  # of transformers
 
 
 def _with_assistant(opened: OpenedModel, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,7 +126,7 @@ def _with_assistant(opened: OpenedModel, arguments: Mapping[str, Any]) -> dict[s
     assistant = open_model(str(arguments[ASSISTANT]), str(opened.model.device))
     if assistant.tokenizer.get_vocab() != opened.tokenizer.get_vocab():
         raise ValueError(
-            f"--set {ASSISTANT}: must have the tokenizer of the model ('{assistant.name}' has another); give another one"
+            f"--set {ASSISTANT}: must have the model's tokenizer ('{assistant.name}' has another); give another model"
         )
     return {**arguments, ASSISTANT: assistant.model}
 
@@ -122,8 +135,8 @@ def _expect_in_library(mode: GenerationMode) -> None:
     place = GENERATION_MODES_MAPPING[mode]
     if "/" in place:
         raise ValueError(
-            f"--set: {mode.value.replace('_', ' ')} is no longer part of transformers (it is at https://hf.co/{place}, as "
-            "code to be downloaded and run); choose another decoding"
+            f"--set: {mode.value.replace('_', ' ')} is no longer part of transformers; it is code to be downloaded "
+            f"from https://hf.co/{place} and run. Choose another decoding"
         )
 
 

@@ -1,11 +1,11 @@
-"""One run over prompts: passes one after the other, as an iterator, or into samples files that go on where they ended."""
+"""One run over prompts: its texts as an iterator, or in samples files that go on after an interruption."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from nextword.decoding.generation_settings import GenerationSettings
 from nextword.decoding.partial_samples import PartialSamples, unfinished
 from nextword.decoding.prompt_files import TextPrompt
 from nextword.decoding.sample_lines import SampleLines, reference_columns
-from nextword.decoding.source_columns import source_columns
+from nextword.decoding.source_columns import SourceColumns, source_columns
 from nextword.records import locked
 from nextword.scoring.example_encoding import EncodedExample
 from nextword.scoring.minibatches import Progress
@@ -72,8 +72,11 @@ class GenerationRun:
 
     def writer(self, streamer: Any = None) -> BatchedGeneration:
         """What writes the rows of a pass."""
-        places = self.settings.places
-        describe = (lambda *texts: source_columns(self.opened, *texts, places)) if self.settings.sources else None
+
+        def described(texts: Sequence[EncodedExample], inputs: Mapping[str, Any]) -> list[SourceColumns]:
+            return source_columns(self.opened, texts, inputs, self.settings.places)
+
+        describe = described if self.settings.sources else None
         return BatchedGeneration(self.opened, self.settings.batch_size, self.settings.stop, describe, streamer)
 
     def identity(self, one: GenerationPass) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What can be set of the texts that a model writes: ways to choose tokens, seeds, lengths, arguments of ``generate``."""
+"""What can be set of the texts that a model writes: decodings, seeds, lengths, arguments of ``generate``."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ HAVE_A_SETTING = {
 class GenerationSettings(Settings):
     """How texts are written."""
 
-    decodings: list[Decoding] = []
+    decodings: list[Decoding] = Field(default=[])
     """Ways to write, as "greedy", "top-k:3" or settings in full; none: as the model's own generation_config says."""
-    arguments: dict[str, JsonValue] = {}
+    arguments: dict[str, JsonValue] = Field(default={})
     """Further arguments of generate, for all of them, for instance {repetition_penalty = 1.2}."""
     max_new_tokens: int | None = Field(default=None, ge=1)
     """Most tokens of a text; by default what the model's generation_config says, else 100."""
     min_new_tokens: int | None = Field(default=None, ge=0)
     """Least tokens of a text: until then no end token is written."""
-    stop: list[str] = []
+    stop: list[str] = Field(default=[])
     """Strings that end a text, which keeps them."""
     seeds: list[Seed] = Field(default=[0], min_length=1)
     """Seeds of what is drawn; one samples file each."""

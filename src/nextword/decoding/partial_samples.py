@@ -51,7 +51,7 @@ class PartialSamples:
         if len(whole) < len(content):
             with self.partial.open("r+b") as file:
                 file.truncate(len(whole))
-        self._lines = {number: line for number, line in map(json.loads, lines)}
+        self._lines = dict(map(json.loads, lines))
 
     @property
     def done(self) -> frozenset[int]:

@@ -93,9 +93,10 @@ def _named(file: Path, name: str) -> Iterator[None]:
 def _of_sample(sample: Sample, number: int) -> TextPrompt:
     read = {field: getattr(sample, field) for field in FIELDS}
     if all(value is None for value in read.values()):
+        keys = ", ".join(sample.model_dump(exclude_unset=True))
         raise ValueError(
-            f"{sample.place}: must have one of {', '.join(FIELDS)} (keys {', '.join(sample.model_dump(exclude_unset=True))} "
-            "given); name the right key with --field prompt=KEY"
+            f"{sample.place}: must have one of {', '.join(FIELDS)} ({keys} given); name the right key with --field "
+            "prompt=KEY"
         )
     if read["source"] is not None and read["prompt"] == read["source"]:
         read["prompt"] = None  # samples of encoder-decoder models show the source as the prompt

@@ -18,8 +18,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
 
-FIRST_BITS = 63
-"""Bits of a checksum that make a seed of torch."""
+KEY_BITS, SEED_BITS = 128, 63
+"""Bits of a key, and of a seed of torch."""
 
 
 def stream_key(*parts: object) -> int:
@@ -104,4 +104,4 @@ class RowwiseLoop:
 
 def batch_seed(keys: Sequence[int]) -> int:
     """Seed of torch's generator for a batch, for what no row draws by itself (beams, an assistant, classes)."""
-    return stream_key(*keys) % 2**FIRST_BITS
+    return stream_key(*keys) >> (KEY_BITS - SEED_BITS)

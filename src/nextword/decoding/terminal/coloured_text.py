@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 COLOURS = ("default", "#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#D55E00")
 """Of the components in their order, from the palette of Okabe and Ito (2008), which people with any common form of
-colour blindness can tell apart; readable on black and on white. The first component, the vocabulary, is not coloured."""
+colour blindness can tell apart; readable on black and on white. The first component, most often the vocabulary, has
+none."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """A terminal would obey these; line ends and tabs are text."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nextword.decoding.terminal.coloured_text import ColouredText
 from nextword.decoding.generation_passes import effective_config, end_ids
 from nextword.decoding.generation_run import GenerationRun, generated_texts
+from nextword.decoding.terminal.coloured_text import ColouredText
 from nextword.decoding.terminal.streamed_text import LatestDistribution, SourceStreamer, TextPieces, strongest
 
 
