@@ -98,7 +98,10 @@ class SourceStreamer(BaseStreamer):
 
 
 class LatestDistribution:
-    """The distribution that a head made last, from a hook on it that changes nothing.
+    """The distribution that a head made last, from a hook on it that is there while a text is written.
+
+    The question which component a token came from needs the product of the state with the vocabulary, which is a good
+    part of a step. So the hook makes it once: ``generate`` and the question take their answers from the same numbers.
 
     Args:
         head: Of the model.
@@ -134,8 +137,10 @@ class LatestDistribution:
     def watching(self) -> Iterator[None]:
         """Within this block the head's distributions are seen."""
 
-        def see(head: Any, inputs: Any, distribution: NextToken) -> None:
-            self._latest = distribution
+        def see(head: Any, inputs: Any, distribution: NextToken) -> NextToken:
+            # Not before it is known that there are several components: of one, nothing is asked.
+            self._latest = distribution.computed() if self.names else distribution
+            return self._latest
 
         self._handle = self._head.register_forward_hook(see)
         try:
