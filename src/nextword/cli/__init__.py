@@ -15,6 +15,7 @@ from nextword.cli.classes import classes
 from nextword.cli.compare import compare
 from nextword.cli.count import count
 from nextword.cli.evaluate import evaluate
+from nextword.cli.generate import generate
 from nextword.cli.inspect import inspect
 from nextword.cli.list import app as list_app
 from nextword.cli.plugin_option import Modules, request
@@ -61,6 +62,7 @@ app.command()(train)
 app.command()(compare)
 app.command()(score)
 app.command()(evaluate)
+app.command()(generate)
 app.command()(count)
 app.command()(classes)
 app.command()(check)

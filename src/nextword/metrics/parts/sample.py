@@ -54,6 +54,8 @@ class Sample(BaseModel):
     """The text that was continued."""
     source: str | None = None
     """The document that was summarised."""
+    auxiliary: str | None = None
+    """What a conditioner brought in beside the prompt, such as a summary that the text was to follow."""
     text: str | None = None
     """What the system wrote, without the prompt."""
     references: list[str] | None = None

@@ -1,0 +1,253 @@
+"""``nextword generate``: what a saved model writes."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nextword.cli.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.option_groups import option_groups
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from nextword.decoding.generation_run import GenerationRun
+    from nextword.decoding.prompt_files import TextPrompt
+
+STDIN = "-"
+STEPS = 10_000
+"""Of the bar that shows progress."""
+
+
+@dataclass(frozen=True)
+class PromptOptions:
+    """What the model reads."""
+
+    prompts: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PROMPTS]",
+            help="A text file, one prompt a line; JSON lines with the fields prompt, source, auxiliary, references, "
+            "id (.jsonl), such as a samples file of an earlier run; or - for standard input.",
+        ),
+    ] = None
+    prompt: Annotated[list[str] | None, typer.Option(help="A prompt. May be repeated.")] = None
+    whole: Annotated[bool, typer.Option("--whole", help="A text file is one prompt, not one a line.")] = False
+    field: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=KEY", help="The file calls a field otherwise, for instance prompt=question."),
+    ] = None
+    chat: Annotated[bool, typer.Option("--chat", help="Put prompts into the tokenizer's chat template.")] = False
+
+
+@dataclass(frozen=True)
+class WritingOptions:
+    """How it writes."""
+
+    decoding: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="greedy, sample[:TEMPERATURE], top-k:K[,TEMPERATURE], top-p:P[,TEMPERATURE] or beam:BEAMS. May be "
+            "repeated. Without it, as the model's own generation_config says."
+        ),
+    ] = None
+    arguments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any other argument of transformers' generate or of the head, for instance repetition_penalty=1.2, "
+            "no_repeat_ngram_size=3, decoupled=false, assistant_model=FOLDER.",
+        ),
+    ] = None
+    max_new_tokens: Annotated[
+        int | None, typer.Option(help="Most tokens of a text; by default as the model says, else 100.")
+    ] = None
+    min_new_tokens: Annotated[int | None, typer.Option(help="Least tokens of a text.")] = None
+    stop: Annotated[list[str] | None, typer.Option(help="A string that ends a text. May be repeated.")] = None
+    seed: Annotated[list[int] | None, typer.Option(help="Of what is drawn; 0 by default. May be repeated.")] = None
+    samples: Annotated[int, typer.Option(help="Texts drawn after each prompt.")] = 1
+    batch_size: Annotated[int, typer.Option(help="Texts written at a time.")] = 16
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """What is written down."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder, which gets a samples file for each decoding and seed, or one FILE.jsonl. Without it the "
+            "texts are printed."
+        ),
+    ] = None
+    sources: Annotated[
+        bool, typer.Option("--sources", help="Add each token's share by source, and its best places.")
+    ] = False
+    places: Annotated[int, typer.Option(help="How many places of each token, with --sources.")] = 3
+    score_references: Annotated[
+        bool, typer.Option("--score-references", help="Add the log-probabilities of each prompt's first reference.")
+    ] = False
+
+
+@plain_errors
+@option_groups
+def generate(
+    model: Annotated[str, typer.Argument(help="Folder of a saved model, or a name on the hub.")],
+    reading: PromptOptions,
+    writing: WritingOptions,
+    output: SampleOptions,
+    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, ...")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Of the weights: auto (as saved), float32, bfloat16, ...")] = "auto",
+) -> None:
+    """Let a saved model write: prompts in, texts or samples files out.
+
+    Any model of transformers, with a head of ours or without; nextword evaluate reads the samples files. A single
+    prompt on a terminal appears word by word, in colours that say which component of the head each word came from.
+    Interrupted, the same command goes on.
+
+    nextword generate runs/m --prompt "The king" --decoding top-p:0.9
+
+    nextword generate runs/m prompts.jsonl --decoding greedy --decoding top-k:3 --seed 0 --seed 1 --out runs/m/texts
+    """
+    from rich.console import Console
+
+    from nextword.config import validated
+    from nextword.decoding.generation_settings import GenerationSettings
+    from nextword.overrides import overridden
+    from nextword.pretrained import model_location
+
+    location = model_location(model)
+    content = {
+        "decodings": writing.decoding or [],
+        "arguments": overridden({}, writing.arguments or []),
+        "max_new_tokens": writing.max_new_tokens,
+        "min_new_tokens": writing.min_new_tokens,
+        "stop": writing.stop or [],
+        "seeds": writing.seed or [0],
+        "samples": writing.samples,
+        "batch_size": writing.batch_size,
+        "sources": output.sources,
+        "places": output.places,
+    }
+    settings = validated(GenerationSettings, content)
+    prompts = _prompts(reading)
+    if output.out is None and (output.sources or output.score_references):
+        raise ValueError("--sources and --score-references are written to samples files; give --out")
+    _quiet_libraries()
+
+    from nextword.decoding.generation_run import GenerationRun
+    from nextword.scoring.opened_model import open_model
+
+    run = GenerationRun.planned(open_model(location, device, dtype), prompts, settings, reading.chat)
+    console = Console()
+    with _told_how_to_go_on(output.out is not None):
+        if output.out is not None:
+            _write(run, output.out, output.score_references)
+        elif console.is_terminal and len(prompts) == len(run.passes) == run.passes[0].samples == 1:
+            _show_single(run, console)
+        else:
+            _print_texts(run, console)
+
+
+def _prompts(reading: PromptOptions) -> list[TextPrompt]:
+    from nextword.decoding.prompt_files import TextPrompt, piped_prompts, read_prompts
+
+    if reading.prompt and reading.prompts:
+        raise ValueError("--prompt and a file of prompts are both given; give one of them")
+    if reading.prompt:
+        return [TextPrompt(text, id=number) for number, text in enumerate(reading.prompt)]
+    fields = dict(_field(one) for one in reading.field or [])
+    if reading.prompts is not None and reading.prompts != STDIN:
+        return read_prompts(Path(reading.prompts), reading.whole, fields)
+    if reading.prompts is None and sys.stdin.isatty():
+        raise ValueError("no prompt: give --prompt TEXT, a file, or - and type one")
+    try:
+        text = sys.stdin.read()
+    except UnicodeDecodeError as fault:
+        raise ValueError(f"standard input: not UTF-8 text ({fault.reason})") from None
+    if not text:
+        raise ValueError("standard input is empty: give --prompt TEXT, a file, or a text")
+    return piped_prompts(text, reading.whole, fields)
+
+
+def _field(given: str) -> tuple[str, str]:
+    field, equals, key = given.partition("=")
+    if not (field and equals and key):
+        raise ValueError(f"--field {given}: write it like --field prompt=question")
+    return field, key
+
+
+def _write(run: GenerationRun, out: Path, scored: bool) -> None:
+    from rich.console import Console
+
+    from nextword.cli.run_and_show import this_command
+    from nextword.decoding.generation_run import write_samples_files
+
+    with _progress(Console(stderr=True)) as progress:
+        paths = write_samples_files(run, out, scored, progress, this_command())
+    for path in paths:
+        typer.echo(path)
+
+
+def _show_single(run: GenerationRun, console: Console) -> None:
+    """Word by word where tokens come one after the other, else the whole text at its end; coloured by source."""
+    from nextword.decoding.terminal.coloured_text import ColouredText
+    from nextword.decoding.terminal.single_text import show_text
+
+    show_text(run, ColouredText(console))
+
+
+def _print_texts(run: GenerationRun, console: Console) -> None:
+    """Each text, in the order of the prompts; where there are several, below a line that says which it is."""
+    from nextword.decoding.generation_run import generated_texts
+
+    texts = sorted(generated_texts(run), key=lambda found: (run.passes.index(found[0]), found[1].row.number))
+    for one, text in texts:
+        if len(texts) > 1:
+            seed = "" if one.seed is None else f", seed {one.seed}, sample {text.row.sample}"
+            typer.secho(f"--- prompt {text.row.prompt.example.id}, {one.title}{seed}", dim=console.is_terminal)
+        typer.echo(text.text)
+
+
+@contextlib.contextmanager
+def _progress(console: Console) -> Iterator[Any]:
+    """A bar with the time that is left, on a terminal; nothing elsewhere."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("writing"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        tasks: list[Any] = []
+
+        def report(share: float) -> None:
+            if not tasks:  # what was there before counts as done, not as fast
+                tasks.append(bars.add_task("", total=STEPS, completed=round(STEPS * share)))
+            bars.update(tasks[0], completed=round(STEPS * share))
+
+        yield report
+
+
+@contextlib.contextmanager
+def _told_how_to_go_on(goes_on: bool) -> Iterator[None]:
+    """Ctrl-C ends with code 130 and, where texts were written to files, with the command that goes on."""
+    from nextword.cli.run_and_show import this_command
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = f"the finished texts are kept. To go on: {this_command()}"
+        complain(kept if goes_on else "no file was written", kind="interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _quiet_libraries() -> None:
+    """Turns off the progress bars of loading, which would run through the text."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -1,0 +1,194 @@
+"""What a model writes after prompts: rows sorted by length, batch after batch through ``generate``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import StoppingCriteriaList, StopStringCriteria
+
+from nextword.decoding.generation_passes import GenerationPass, effective_config, end_ids
+from nextword.decoding.row_sampling import RowwiseLoop, batch_seed, stream_key, uniform_numbers
+from nextword.functional.padding import padded
+from nextword.model.training_modes import measuring
+from nextword.scoring.example_encoding import EncodedExample, auxiliary_inputs
+from nextword.scoring.opened_model import OpenedModel
+
+if TYPE_CHECKING:
+    from nextword.decoding.source_columns import SourceColumns
+
+
+@dataclass(frozen=True)
+class Row:
+    """One text to be written.
+
+    Attributes:
+        number: Its place in the samples file.
+        prompt: What is read before it.
+        sample: Which of the prompt's texts it is, from 0.
+        key: Seed of all that is drawn for it.
+    """
+
+    number: int
+    prompt: EncodedExample
+    sample: int
+    key: int
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """A text that a model wrote.
+
+    Attributes:
+        row: What was asked for.
+        token_ids: What it wrote, without the end token.
+        text: The same as text, special tokens left out.
+        sources: Where each token's probability came from, where that was asked for.
+    """
+
+    row: Row
+    token_ids: list[int]
+    text: str
+    sources: SourceColumns | None = None
+
+
+def rows_of(prompts: Sequence[EncodedExample], one: GenerationPass) -> list[Row]:
+    """The texts of a pass, in the order of the prompts.
+
+    A row's key is made of seed, sample and what the prompt says, not of its place: it stays the same where prompts are
+    added, taken away or put into another order. Of equal prompts each has a key of its own.
+    """
+    seen: Counter[int] = Counter()
+    rows: list[Row] = []
+    for prompt in prompts:
+        content = stream_key(prompt.context, prompt.example.auxiliary)
+        for sample in range(one.samples):
+            key = stream_key(one.seed, content, seen[content], sample)
+            rows.append(Row(len(rows), prompt, sample, key))
+        seen[content] += 1
+    return rows
+
+
+def length_batches(rows: Sequence[Row], size: int) -> list[list[Row]]:
+    """The rows in batches of like length, the longest first: what does not fit into memory fails at once."""
+    ordered = sorted(rows, key=lambda row: (-len(row.prompt.context), row.number))
+    return [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
+
+
+@dataclass(frozen=True)
+class BatchedGeneration:
+    """Writes the rows of a pass.
+
+    Attributes:
+        opened: The model.
+        batch_size: Texts written at a time.
+        stop: Strings that end a text.
+        describe: Made of texts with their model inputs: where their tokens came from; None: not asked for.
+        streamer: Is handed every token of a single row as it is chosen.
+    """
+
+    opened: OpenedModel
+    batch_size: int
+    stop: Sequence[str] = ()
+    describe: Callable[[Sequence[EncodedExample], Mapping[str, Any]], list[SourceColumns]] | None = None
+    streamer: Any = field(default=None, repr=False)
+
+    def batches(self, rows: Sequence[Row], one: GenerationPass) -> list[list[Row]]:
+        """The batches in which the rows are written, the same each time."""
+        return length_batches(rows, 1 if one.is_single else self.batch_size)
+
+    def written(self, batches: Sequence[Sequence[Row]], one: GenerationPass) -> Generator[list[GeneratedText]]:
+        """The texts of each batch, in its order. What torch draws elsewhere is not changed.
+
+        Raises:
+            ValueError: ``generate`` refuses its arguments.
+        """
+        with measuring(self.opened.model):
+            for batch in batches:
+                yield self._batch(batch, one)
+
+    def _batch(self, rows: Sequence[Row], one: GenerationPass) -> list[GeneratedText]:
+        model, tokenizer = self.opened.model, self.opened.tokenizer
+        prompts = [row.prompt for row in rows]
+        inputs = auxiliary_inputs(self.opened)(prompts)
+        contexts = [prompt.context for prompt in prompts]
+        ids, mask = padded(contexts, 0, side="right" if self.opened.has_encoder else "left")
+        config = effective_config(model, one.arguments)
+        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
+            torch.manual_seed(batch_seed([row.key for row in rows]))
+            try:
+                output = model.generate(
+                    ids.to(model.device),
+                    attention_mask=mask.to(model.device),
+                    **inputs,
+                    **one.arguments,
+                    **self._loop(rows, one),
+                    **self._ends(config),
+                )
+            except TypeError as fault:
+                raise ValueError(f"generate: cannot take {_shown(one.arguments)} ({fault})") from fault
+        begin = 1 if self.opened.has_encoder else ids.shape[1]
+        ends, pad = end_ids(config), one.arguments.get("pad_token_id", config.pad_token_id)
+        written = [self._cut(without_end(row, ends, pad)) for row in output[:, begin:].tolist()]
+        texts = [str(tokenizer.decode(row, skip_special_tokens=True)) for row in written]
+        if self.describe is None:
+            return [GeneratedText(*found) for found in zip(rows, written, texts, strict=True)]
+        targets = [replace(prompt, target=row) for prompt, row in zip(prompts, written, strict=True)]
+        found = self.describe(targets, inputs)
+        return [GeneratedText(*columns) for columns in zip(rows, written, texts, found, strict=True)]
+
+    def _loop(self, rows: Sequence[Row], one: GenerationPass) -> dict[str, Any]:
+        if not one.is_rowwise:
+            return {}
+        drawn = None if one.seed is None else uniform_numbers([row.key for row in rows], one.new_tokens)
+        return {"custom_generate": RowwiseLoop(drawn, self.streamer)}
+
+    def _ends(self, config: Any) -> dict[str, Any]:
+        # Made here, because generate loses the tokenizer that it needs for them where it is given a loop.
+        strings = [*self.stop, *_as_list(config.stop_strings)]
+        if not strings:
+            return {}
+        criterion = StopStringCriteria(self.opened.tokenizer, strings)
+        return {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([criterion])}
+
+    def _cut(self, ids: list[int]) -> list[int]:
+        """The shortest beginning that has a stop string in it; all where none has."""
+        strings = [*self.stop, *_as_list(self.opened.model.generation_config.stop_strings)]
+
+        def stops(count: int) -> bool:
+            text = self.opened.tokenizer.decode(ids[:count], skip_special_tokens=False)
+            return any(string in text for string in strings)
+
+        if not strings or not stops(len(ids)):
+            return ids
+        low, high = 0, len(ids)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if stops(middle) else (middle, high)
+        return ids[:high]
+
+
+def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[int]:
+    """The ids up to the first end token, or up to the padding behind them; without end tokens nothing is padded.
+
+    >>> without_end([5, 6, 2, 0, 0], [2], 0), without_end([5, 0, 6, 0, 0], [2], 0), without_end([5, 0], [], 0)
+    ([5, 6], [5, 0, 6], [5, 0])
+    """
+    for place, token in enumerate(ids):
+        if token in ends:
+            return ids[:place]
+    count = len(ids)
+    while ends and count and ids[count - 1] == pad:
+        count -= 1
+    return ids[:count]
+
+
+def _as_list(value: Any) -> list[str]:
+    return [] if value is None else [value] if isinstance(value, str) else list(value)
+
+
+def _shown(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in arguments.items() if value is not None and name.islower())

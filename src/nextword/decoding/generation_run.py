@@ -1,0 +1,168 @@
+"""One run over prompts: its texts as an iterator, or in samples files that go on after an interruption."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nextword.conditioning.parts.auxiliary_encoder import fingerprint
+from nextword.decoding.batched_generation import BatchedGeneration, GeneratedText, rows_of
+from nextword.decoding.encoded_prompts import encode_prompts, expect_room
+from nextword.decoding.generation_passes import ASSISTANT, GenerationPass, generation_passes, pass_path
+from nextword.decoding.generation_settings import GenerationSettings
+from nextword.decoding.partial_samples import PartialSamples, unfinished
+from nextword.decoding.prompt_files import TextPrompt
+from nextword.decoding.sample_lines import SampleLines, reference_columns
+from nextword.decoding.source_columns import SourceColumns, source_columns
+from nextword.records import locked
+from nextword.scoring.example_encoding import EncodedExample
+from nextword.scoring.minibatches import Progress
+from nextword.scoring.opened_model import OpenedModel
+
+
+@dataclass(frozen=True)
+class GenerationRun:
+    """What is to be written, checked before anything is.
+
+    Attributes:
+        opened: The model.
+        prompts: What it reads.
+        settings: How it writes.
+        encoded: The prompts in its tokens.
+        passes: Decodings times seeds.
+    """
+
+    opened: OpenedModel
+    prompts: Sequence[TextPrompt]
+    settings: GenerationSettings
+    encoded: Sequence[EncodedExample]
+    passes: Sequence[GenerationPass]
+
+    @classmethod
+    def planned(
+        cls, opened: OpenedModel, prompts: Sequence[TextPrompt], settings: GenerationSettings, chat: bool = False
+    ) -> GenerationRun:
+        """The run, with everything checked that can be before the model writes.
+
+        Args:
+            opened: The model.
+            prompts: What it reads.
+            settings: How it writes.
+            chat: Whether prompts are put into the tokenizer's chat template.
+
+        Raises:
+            ValueError: No prompt, one that is too long or lacks what the model reads, two with one id, or an argument
+                that ``generate`` does not know.
+        """
+        if not prompts:
+            raise ValueError("prompts: must be at least one (none given)")
+        ids = [prompt.id for prompt in prompts]
+        twice = {one for one in ids if ids.count(one) > 1} if len(set(ids)) < len(ids) else set()
+        if twice:
+            raise ValueError(f"prompts: id {next(iter(twice))!r} comes twice; give each its own")
+        encoded = encode_prompts(opened, prompts, chat)
+        passes = generation_passes(opened, settings)
+        expect_room(opened, encoded, passes[0].new_tokens)
+        return cls(opened, prompts, settings, encoded, passes)
+
+    def writer(self, streamer: Any = None) -> BatchedGeneration:
+        """What writes the rows of a pass."""
+
+        def described(texts: Sequence[EncodedExample], inputs: Mapping[str, Any]) -> list[SourceColumns]:
+            return source_columns(self.opened, texts, inputs, self.settings.places)
+
+        describe = described if self.settings.sources else None
+        return BatchedGeneration(self.opened, self.settings.batch_size, self.settings.stop, describe, streamer)
+
+    def identity(self, one: GenerationPass) -> dict[str, Any]:
+        """What makes the texts of a pass what they are, as plain values."""
+        settings = self.settings
+        content = json.dumps([asdict(prompt) for prompt in self.prompts], ensure_ascii=False)
+        read = json.dumps([prompt.context for prompt in self.encoded])
+        return {
+            "model": self.opened.name,
+            "weights": fingerprint(self.opened.model),
+            "dtype": str(self.opened.model.dtype).removeprefix("torch."),
+            "prompts": f"{len(self.prompts)}, checksum {hashlib.sha256((content + read).encode()).hexdigest()[:16]}",
+            "decoding": one.title,
+            "arguments": {
+                **one.arguments,
+                **{key: settings.arguments[ASSISTANT] for key in [ASSISTANT] if key in one.arguments},
+            },
+            "stop": settings.stop,
+            "seed": one.seed,
+            "samples": one.samples,
+            "batch_size": settings.batch_size,
+            "places": settings.places if settings.sources else None,
+        }
+
+
+def generated_texts(run: GenerationRun, streamer: Any = None) -> Iterator[tuple[GenerationPass, GeneratedText]]:
+    """Every text of a run with its pass, in the order in which they are written: the longest prompts first.
+
+    Args:
+        run: What is to be written.
+        streamer: A streamer of transformers, handed each token of the only row; the prompt is not handed to it.
+    """
+    writer = run.writer(streamer)
+    for one in run.passes:
+        for texts in writer.written(writer.batches(rows_of(run.encoded, one), one), one):
+            for text in texts:
+                yield one, text
+
+
+def write_samples_files(
+    run: GenerationRun, out: Path, scored: bool = False, progress: Progress | None = None, command: str = "generate"
+) -> list[Path]:
+    """Writes a samples file for each pass; what an interrupted run has written already is not written again.
+
+    Args:
+        run: What is to be written.
+        out: A folder, or the one file (``.jsonl``) of a run with one pass.
+        scored: Whether the references are scored.
+        progress: Told the share that is done, first that of an earlier run.
+        command: For the message that another process gets.
+
+    Raises:
+        ValueError: A file there is of another run, another process writes there, or references are missing.
+    """
+    paths = [pass_path(out, one, len(run.passes)) for one in run.passes]
+    folder = out if out.suffix != ".jsonl" else out.parent
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--out {out}: {folder} is a file; give a folder")
+    with locked(folder, command):
+        files = [
+            PartialSamples(path, {**run.identity(one), "references scored": scored})
+            for path, one in zip(paths, run.passes, strict=True)
+        ]
+        rows = [rows_of(run.encoded, one) for one in run.passes]
+        every = sum(len(part) for part in rows)
+        finished = sum(
+            len(part) if file.is_finished else len(file.done) for file, part in zip(files, rows, strict=True)
+        )
+        _report(progress, finished / every)
+        if all(file.is_finished for file in files):
+            return paths
+        columns = reference_columns(run.opened, run.prompts, scored, run.settings.batch_size)
+        lines, writer = SampleLines(run.opened, columns), run.writer()
+        for file, part, one in zip(files, rows, run.passes, strict=True):
+            if file.is_finished:
+                continue
+            batches = unfinished(writer.batches(part, one), file.done)
+            with contextlib.closing(writer.written(batches, one)) as written:
+                for texts in written:
+                    finished += sum(text.row.number not in file.done for text in texts)
+                    file.append((text.row.number, lines.line(text, one)) for text in texts)
+                    _report(progress, finished / every)
+            file.finish()
+    return paths
+
+
+def _report(progress: Progress | None, share: float) -> None:
+    if progress is not None:
+        progress(share)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+
+from nextword.decoding.generation_run import GenerationRun, generated_texts
+from nextword.decoding.generation_settings import GenerationSettings
+from nextword.decoding.prompt_files import TextPrompt
+from nextword.decoding.terminal.single_text import show_text
+from tests.helpers.writing_models import LOUD_CACHE, opened_model
+
+
+class Screen:
+    """In place of a terminal: what is shown, and when."""
+
+    def __init__(self, is_coloured):
+        self.is_coloured, self.pieces, self.read, self.names = is_coloured, [], "", None
+
+    def prompt(self, text):
+        self.read += text
+
+    def show(self, piece, component=None):
+        self.pieces.append((piece, component))
+
+    def end(self, names=()):
+        self.names = tuple(names)
+
+
+def run_of(opened, **settings):
+    prompt = TextPrompt(source="The king") if opened.has_encoder else TextPrompt("The king")
+    asked = {"max_new_tokens": 12, **settings}
+    return GenerationRun.planned(opened, [prompt], GenerationSettings.model_validate(asked))
+
+
+def strongest(run):
+    """Which component gave most of each token's probability, by one pass over the finished text."""
+    asked = run.settings.model_copy(update={"sources": True})
+    ((_, text),) = generated_texts(GenerationRun.planned(run.opened, run.prompts, asked))
+    shares = list(text.sources.shares.values())
+    return text.text, [max(range(len(shares)), key=lambda one: shares[one][at]) for at in range(len(text.token_ids))]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"decodings": ["greedy"]}, {"decodings": ["top-k:9"], "seeds": [3]}, {"decodings": ["beam:3"]},
+        {"decodings": ["greedy"], "arguments": {"prompt_lookup_num_tokens": 2}},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("family", "head"), [("gpt2", LOUD_CACHE), ("t5", "pg")])
+def test_what_is_shown_is_the_text_in_the_colours_of_its_sources(family, head, settings):
+    run, screen = run_of(opened_model(family, head), **settings), Screen(True)
+    show_text(run, screen)
+    text, components = strongest(run)
+    assert "".join(piece for piece, _ in screen.pieces) == text
+    assert [component for _, component in screen.pieces][: len(components)] == components
+    assert screen.read == ("" if family == "t5" else "The king")
+    assert len(screen.names) == 2
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "beam:3"])
+def test_without_colours_nobody_is_asked(decoding):
+    run, screen = run_of(opened_model(head=LOUD_CACHE), decodings=[decoding]), Screen(False)
+    show_text(run, screen)
+    assert {component for _, component in screen.pieces} == {None}
+    assert screen.names == ()
+
+
+def test_tokens_are_shown_as_they_are_chosen(monkeypatch):
+    opened = opened_model(head=LOUD_CACHE)
+    screen, shown = Screen(True), []
+    forward = type(opened.model).forward
+
+    def counted(self, *args, **kwargs):
+        shown.append(len(screen.pieces))
+        return forward(self, *args, **kwargs)
+
+    monkeypatch.setattr(type(opened.model), "forward", counted)
+    show_text(run_of(opened, decodings=["greedy"]), screen)
+    assert shown == list(range(12))
