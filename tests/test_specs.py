@@ -174,6 +174,18 @@ class CatSettings(SpecSettings):
     loud: bool = False
 
 
+class DogSettings(SpecSettings):
+    animal: Literal["dog"] = "dog"
+    weight: float = 2.0
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
+        return {"weight": float(arguments[0])} if arguments else {}
+
+    def arguments(self) -> list[str]:
+        return [f"{self.weight:.1f}"]
+
+
 class Loud(Modifier):
     field, usage, entries = "loud", "+loud", ()
 
@@ -195,6 +207,14 @@ def test_a_kind_of_its_own() -> None:
     assert grammar.write(grammar.parse("CAT+Loud")) == "cat+loud"
     with pytest.raises(ValueError, match=r"unknown modifier 'laud'\. Did you mean 'loud'\? Known: \+loud\."):
         grammar.parse("cat+laud")
+
+
+def test_an_argument_that_is_written_rounded_gives_way_to_the_setting_by_name() -> None:
+    registry = Registry[type[Animal]]("animal", Animal)
+    registry.register("dog")(type("Dog", (Animal,), {"Config": DogSettings}))
+    grammar = Grammar(registry, DogSettings, "dog")
+    assert grammar.write(DogSettings(weight=1.5)) == "dog:1.5"
+    assert grammar.write(DogSettings(weight=1.25)) == "dog:weight=1.25"
 
 
 def test_a_registry_takes_its_own_kind_only() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -238,7 +238,7 @@ class _Term:
     apart: Set[str]
 
     def arguments(self) -> list[str]:
-        """The positional arguments, and every setting that is not as they leave it, by name."""
+        """The positional arguments, as far as they hold, and every setting that is not as they leave it, by name."""
         values = self.read(self.positional)
         if not isinstance(values, Mapping):
             return self.positional
@@ -248,6 +248,8 @@ class _Term:
             for name in type(usual).model_fields
             if name not in self.apart and getattr(usual, name) != getattr(self.settings, name)
         ]
+        if not values.keys().isdisjoint(others):  # a number rounded by what writes it, for instance
+            return replace(self, positional=[]).arguments()
         return [*self.positional, *(write_argument(name, getattr(self.settings, name)) for name in others)]
 
 

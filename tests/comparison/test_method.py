@@ -19,6 +19,50 @@ def test_short_form(text, head, objective):
     assert (method.head, method.objective) == (head, objective)
 
 
+@pytest.mark.parametrize(
+    ("given", "title", "stages"),
+    [
+        (
+            {"head": {"head": "mos:4", "bias": False, "mi": {"expansion": 2}}},
+            "mos:4+mi", ("mos-4-mi-f78d31-mle",),
+        ),
+        (
+            {"head": "cache", "objective": {"objective": "histalign:paper", "alpha": 0.5}},
+            "cache/histalign:paper", ("cache-histalign-paper-70d332",),
+        ),
+        (
+            {"head": "softmax", "objective": {"objective": "unlikelihood", "seq": {"rate": 0.25, "n": 3}}},
+            "softmax/unlikelihood+seq:0.25", ("softmax-unlikelihood-seq-0-25-c5a7d1",),
+        ),
+        (
+            {"head": "softmax", "conditioner": {"conditioner": "bergpt:2", "tied": True}},
+            "softmax with bergpt:2", ("softmax-mle-with-bergpt-2-53d79e",),
+        ),
+        (
+            {"head": "cache", "then": {"objective": {"objective": "histalign", "alpha": 0.5}}},
+            "cache, then histalign", ("cache-mle", "cache-mle--then-histalign-0387a8"),
+        ),
+    ],
+)  # fmt: skip
+def test_tables_are_called_as_in_folders_that_earlier_versions_began(given, title, stages):
+    """Names as the versions wrote them whose specs could not name these settings."""
+    method = Method.model_validate(given)
+    assert (method.title, method.stages) == (title, stages)
+
+
+def test_settings_by_name_tell_trainings_apart():
+    specs = ["pg:gate_bias=1", "pg:gate_bias=-1", "pg", "f2:counts=a.npz", "f2:counts=A.npz"]
+    assert len({Method(head=spec).stages for spec in specs}) == len(specs)
+    assert Method(head="cache", objective="histalign:alpha=0.5").title == "cache/histalign:alpha=0.5"
+    later = [Method(head="cache", conditioner=spec).stages for spec in ("bergpt:layers=[1]", "bergpt:layers=[-1]")]
+    assert later[0] != later[1]
+
+
+def test_a_path_in_a_short_form_stands_in_quotes():
+    method = Method.model_validate('f2:counts="runs/a.npz"/face')
+    assert (method.head, method.objective) == ('f2:counts="runs/a.npz"', "face")
+
+
 def test_methods_with_the_same_training_share_its_folder():
     late = Method(head="cache", trained_as="softmax", label="cache (test time only)")
     assert late.stages == Method(head="softmax").stages == ("softmax-mle",)

@@ -2,13 +2,19 @@ from __future__ import annotations
 
 import pytest
 
+import nextword as nw
 from nextword.comparison.recipe import built_in, configured, read
 from nextword.comparison.stage_settings import stage_settings
 from nextword.conditioning import parse_conditioner
 from nextword.config import validated
+from nextword.heads import parse_head
+from nextword.heads.cache import CacheConfig
+from nextword.objectives import parse_objective
+from nextword.objectives.histalign import HistAlignConfig
 from nextword.overrides import overridden, read_value
 from nextword.tasks import registry
 from nextword.training.settings import merged
+from tests.helpers.families import tiny
 
 RECIPE = {
     "task": {"name": "lm", "train": "a.txt"},
@@ -42,6 +48,52 @@ def test_overrides_reach_tables_and_lists_and_leave_the_recipe_alone():
     assert config.seeds == [3, 4]
     assert config.start.model == "gpt2"
     assert RECIPE["task"]["train"] == "a.txt"
+
+
+OVERRIDDEN = {
+    "spec": (["cache/histalign:alpha=0.5"], []),
+    "table": ([{"head": "cache", "objective": {"objective": "histalign", "alpha": 0.5}}], []),
+    "override of a short form": (["cache/histalign"], ["methods.0.objective.alpha=0.5"]),
+    "override of a spec": ([{"head": "cache", "objective": "histalign:alpha=1"}], ["methods.0.objective.alpha=0.5"]),
+    "override of a table": (
+        [{"head": "cache", "objective": {"objective": "histalign"}}],
+        ["methods.0.objective.alpha=0.5"],
+    ),
+    "whole objective": (["cache"], ["methods.0.objective=histalign:alpha=0.5"]),
+}
+
+
+@pytest.mark.parametrize("way", OVERRIDDEN)
+def test_every_way_to_set_a_setting_of_an_objective(way):
+    methods, overrides = OVERRIDDEN[way]
+    (method,) = configured({**RECIPE, "methods": methods}, overrides).methods
+    method.expect_known_names()
+    built = nw.attach(tiny("gpt2"), method.head, method.objective)
+    assert built.objective.config == HistAlignConfig(alpha=0.5)
+    assert built.next_word_head.config == CacheConfig()
+
+
+def test_overrides_reach_into_every_part_of_a_short_form():
+    recipe = {**RECIPE, "methods": ["mos:3+mi/mle+seq:0.25/bergpt:2"]}
+    (method,) = configured(
+        recipe,
+        [
+            "methods.0.head.components=5",
+            "methods.0.head.mi.window=2",
+            "methods.0.objective.seq.n=3",
+            "methods.0.conditioner.tied=true",
+        ],
+    ).methods
+    assert parse_head(method.head) == parse_head("mos:5+mi:window=2")
+    assert parse_objective(method.objective) == parse_objective("mle+seq:0.25,n=3")
+    assert parse_conditioner(method.conditioner) == parse_conditioner("bergpt:2,tied=true")
+
+
+def test_a_part_of_a_second_stage_is_reached_too():
+    recipe = {**RECIPE, "methods": [{"head": "cache", "then": {"objective": "histalign"}}]}
+    (method,) = configured(recipe, ["methods.0.then.objective.alpha=0.5"]).methods
+    assert method.then is not None
+    assert parse_objective(method.then.objective) == HistAlignConfig(alpha=0.5)
 
 
 def test_a_value_may_hold_an_equals_sign():

@@ -111,7 +111,8 @@ def test_a_head_beyond_the_memory_is_refused_before_any_is_taken(monkeypatch: py
     monkeypatch.setattr(allocation, "free_memory", lambda: 2**20)
     model = tiny()
     with pytest.raises(
-        ValueError, match=r"head 'mos:900\+mi:2x3': its [\d,]+ numbers would take 0.0 GiB, 0.0 GiB are free. Choose"
+        ValueError,
+        match=r"head 'mos:900\+mi:2x3,expansion=4': its [\d,]+ numbers would take 0.0 GiB, 0.0 GiB are free. Choose",
     ):
         nw.attach(model, {"head": "mos", "components": 900, "mi": {"expansion": 4, "layers": 2}})
     assert nw.attach(model, "mos:3").next_word_head.config.components == 3

@@ -110,4 +110,4 @@ def test_settings_saved_before_there_were_forms_are_read_as_they_were() -> None:
     }  # fmt: skip
     config = parse_objective(saved)
     assert config.model_dump() == {**saved, "embedding": "input"}
-    assert objective_spec(config) == "histalign:released,inputs"
+    assert objective_spec(config) == "histalign:released,inputs,alpha=0.5"

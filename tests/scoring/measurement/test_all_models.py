@@ -14,6 +14,7 @@ from torch.nn.functional import log_softmax
 import nextword as nw
 from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.frequency import TokenCounts, tokenizer_fingerprint
+from nextword.metrics.parts.paired_tests import holm
 from nextword.records import ScoreResults
 from nextword.scoring.example_encoding import Example
 from nextword.scoring.measurement.all_models import score_models
@@ -174,6 +175,24 @@ def test_models_of_the_same_tokens_are_compared_by_token_and_by_group(tmp_path: 
         _ = found.perplexity
     found.save(tmp_path / "score.json")
     assert ScoreResults.load(tmp_path / "score.json") == found
+
+
+def test_several_tests_are_corrected_for() -> None:
+    texts = [f"{TEXT} {word}" for word in [*WORDS, *WORDS]]
+    found = nw.score(
+        {name: word_model(seed, initializer_range=0.05) for seed, name in enumerate("abc")}, TOKENIZER, texts
+    )
+    for one in (found.differences[:3], found.differences[3:]):
+        assert [pair.p_holm for pair in one] == holm([pair.p_permutation for pair in one])
+    assert [(one.first, one.second) for one in found.differences[:3]] == [("b", "a"), ("c", "a"), ("c", "b")]
+    assert any(one.p_holm > one.p_permutation for one in found.differences)
+
+
+def test_groups_that_differ_are_not_compared() -> None:
+    texts = [f"{TEXT} {word}" for word in [*WORDS, *WORDS]]
+    found = nw.score({"long": word_model(), "short": word_model(n_positions=8)}, TOKENIZER, texts)
+    # what is too far back depends on the window, how frequent a token is does not
+    assert {one.breakdown for one in found.differences} == {None, "frequency", "position"}
 
 
 def test_models_of_other_tokens_are_compared_by_byte() -> None:

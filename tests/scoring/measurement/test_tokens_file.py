@@ -40,6 +40,14 @@ def test_a_line_for_each_token_in_order(tmp_path: Path) -> None:
     assert set(lines[0]["groups"]) == {"repetition", "copied", "frequency", "position"}
 
 
+def test_texts_that_are_asked_together_are_not_mixed_up(tmp_path: Path) -> None:
+    texts = ["the king sat", TEXT, "a dog", "the old dog ran far", "it"]
+    together = written(tmp_path, word_model(), texts, batch_size=50)
+    alone = [line for text in texts for line in written(tmp_path, word_model(), text)]
+    for name in ("log_prob", "entropy"):
+        assert [line[name] for line in together] == pytest.approx([line[name] for line in alone], abs=2e-6)
+
+
 def test_numbers_are_those_of_the_score(tmp_path: Path) -> None:
     lines = written(tmp_path, word_model(), TEXT, window=6, stride=3)
     assert len(lines) == len(TEXT.split())
