@@ -41,4 +41,3 @@ def test_one_component_has_no_legend():
 
 def test_a_terminal_is_not_told_what_to_do_by_a_text():
     assert "\x1b" not in printed(True, False, [("a\x1b[2Jb\x9b\r", None)])
-    assert printed(False, True, [("a\tb\n", None)]) == "a\tb\n\n"

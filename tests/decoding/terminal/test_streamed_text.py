@@ -37,7 +37,8 @@ def test_special_tokens_are_not_shown():
 @torch.no_grad()
 def test_the_component_is_that_of_the_distribution_a_token_was_chosen_from():
     opened = opened_model(head=LOUD_CACHE)
-    latest, found, ids = LatestDistribution(opened.model.next_word_head), [], [5, 6, 7, 5, 8, 5]
+    latest, found = LatestDistribution(opened.model.next_word_head), []
+    ids = tokenizer()("The king and the queen and the king and")["input_ids"]
     with latest.watching():
         for count in range(1, len(ids)):
             opened.model(torch.tensor([ids[:count]]), logits_to_keep=1)
