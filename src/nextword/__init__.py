@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
     from nextword.distribution import NextToken
     from nextword.evaluation.all_systems import evaluate
+    from nextword.finetuning.train_model import train_model
     from nextword.frequency import count_tokens
     from nextword.functional.chunked.budget import score_memory
     from nextword.model.attach import attach, load
@@ -38,6 +39,7 @@ _HOME = {
     "evaluate": "nextword.evaluation",
     "load": "nextword.model.attach",
     "score_memory": "nextword.functional.chunked.budget",
+    "train_model": "nextword.finetuning.train_model",
 }
 
 __all__ = [
@@ -59,6 +61,7 @@ __all__ = [
     "metrics",
     "objectives",
     "score_memory",
+    "train_model",
 ]
 
 registration.register()
