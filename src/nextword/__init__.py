@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
     from nextword.distribution import NextToken
     from nextword.evaluation.all_systems import evaluate
+    from nextword.finetuning.train_model import train_model
     from nextword.frequency import count_tokens
     from nextword.functional.chunked.budget import score_memory
     from nextword.inspection.trace import Trace
@@ -44,6 +45,7 @@ _HOME = {
     "score": "nextword.scoring.measurement.all_models",
     "score_memory": "nextword.functional.chunked.budget",
     "trace": "nextword.inspection.trace_example",
+    "train_model": "nextword.finetuning.train_model",
 }
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "score",
     "score_memory",
     "trace",
+    "train_model",
 ]
 
 registration.register()

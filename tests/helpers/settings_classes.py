@@ -10,6 +10,8 @@ from pydantic import BaseModel
 from nextword.comparison.comparison_settings import CompareConfig
 from nextword.conditioning import registry as conditioners
 from nextword.evaluation import EvaluateConfig
+from nextword.finetuning.prompted_pairs import PromptedPairsConfig
+from nextword.finetuning.train_config import TrainConfig
 from nextword.heads import registry as heads
 from nextword.metrics.metric import registry as metrics
 from nextword.objectives import registry as objectives
@@ -22,7 +24,10 @@ ROOTS: dict[str, type[BaseModel]] = {
         "head": heads, "objective": objectives, "conditioner": conditioners, "metric": metrics, "task": tasks,
     }.items()
     for name in registry.names()
-} | {"evaluate": EvaluateConfig, "compare": CompareConfig, "training": TrainingSettings}  # fmt: skip
+} | {
+    "evaluate": EvaluateConfig, "compare": CompareConfig, "training": TrainingSettings, "train": TrainConfig,
+    "prompted-pairs": PromptedPairsConfig,
+}  # fmt: skip
 
 
 def parts(annotation: Any) -> Iterator[Any]:
@@ -35,5 +40,6 @@ def parts(annotation: Any) -> Iterator[Any]:
 REQUIRED: dict[str, dict[str, Any]] = {
     "EvaluateConfig": {"systems": {"a": ["a.jsonl"]}},
     "CompareConfig": {"task": "lm", "methods": [{"head": "softmax"}]},
+    "TrainConfig": {"data": {"path": "a.txt"}},
     "PartitionConfig": {"context": True},
 }

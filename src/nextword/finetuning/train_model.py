@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import torch
 from nextword.finetuning.data_kinds import data_task, told_as_data
 from nextword.finetuning.run_folder import RunFolder
 from nextword.finetuning.starting_model import has_encoder, starting_model, starting_tokenizer
-from nextword.finetuning.train_config import TrainConfig
+from nextword.finetuning.train_config import TrainConfig, configured
 from nextword.finetuning.trained_model import measured_on_test_part, results_of, save_trained
 from nextword.finetuning.training_progress import SilentTrainingWatcher, StepTeller, TrainingWatcher, stage_told
 from nextword.records import disk_full_explained, locked
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 DEFAULTS: dict[str, Any] = {"epochs": 3, "batch_size": 8, "learning_rate": 5e-5, "warmup_ratio": 0.05}
 """Training settings of a saved model; a small one made here has those of its size."""
 
-DEFAULT_COMMAND = "nextword.finetuning.train_model.train_model(config, out)"
+DEFAULT_COMMAND = "nextword.train_model(config, out)"
 """How a training is repeated that was not started from the command line."""
 
 
@@ -44,7 +44,10 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 def train_model(
-    config: TrainConfig, out: str | Path, progress: TrainingWatcher | None = None, command: str | None = None
+    config: TrainConfig | Mapping[str, Any],
+    out: str | Path,
+    progress: TrainingWatcher | None = None,
+    command: str | None = None,
 ) -> TrainingResults:
     """Trains a model and makes the folder ``out`` of it, which ``nextword.load`` and transformers load.
 
@@ -52,7 +55,7 @@ def train_model(
     bit for bit. Where all is finished, nothing is done.
 
     Args:
-        config: What to train on what.
+        config: What to train on what: the content of a recipe, or the checked config.
         out: Where everything is written; a folder of another training is refused.
         progress: Who is told about progress.
         command: How the user started this, for record and model card.
@@ -62,7 +65,12 @@ def train_model(
             loss became no number.
         DiskFullError: There is no room to write something.
         TrainingInterrupted: Ctrl-C.
+
+    Example:
+        >>> recipe = {"model": "small", "data": "book.txt", "head": "cache", "objective": "histalign"}
+        >>> train_model(recipe, "runs/book").evaluation.metrics["perplexity"]  # doctest: +SKIP
     """
+    config = config if isinstance(config, TrainConfig) else configured(dict(config))
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("a training runs in one process; start it without torchrun")
     config.expect_known_names()
@@ -70,6 +78,8 @@ def train_model(
     folder.expect(config)
     results = folder.finished()
     if results is not None:
+        if not config.keep_checkpoints:
+            folder.drop_checkpoints()
         watcher.finished(results, before=True)
         return results
     command = command or DEFAULT_COMMAND
