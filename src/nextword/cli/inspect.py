@@ -205,7 +205,7 @@ def _traces(
 
 
 def _traced(
-    model: str, inputs: dict[str, str], generation: dict[str, Any], page: PageOptions, where: tuple[str, str]
+    model: str, inputs: dict[str, Any], generation: dict[str, Any], page: PageOptions, where: tuple[str, str]
 ) -> TraceRecord:
     from transformers import set_seed
 
