@@ -15,6 +15,7 @@ from nextword.functional.chunked.inplace import overwrite_
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import at_least_float32
 from nextword.functional.stored_entries import Entries, TextRead
+from nextword.functional.top_k import top_k
 
 
 class Change(ABC):
@@ -245,7 +246,7 @@ class Rerank(Edit):
             raise ValueError(
                 f"reranker: must have at most {scores.shape[1]} candidates, the vocabulary ({self.sizes[0]} given)"
             )
-        initial, ids = scores.detach().topk(min(sum(self.sizes), scores.shape[1]))
+        initial, ids = top_k(scores.detach(), min(sum(self.sizes), scores.shape[1]))
         rescored = at_least_float32(self.change.scores_of(vocabulary, self.queries, ids, single_pass))
         values, present = torch.zeros_like(initial), torch.zeros_like(ids, dtype=torch.bool)
         touched = []

@@ -18,6 +18,10 @@ _CACHED = 2 * 2**20
 """Bytes of log-probabilities that a CPU looks at together: so many stay in its cache from one question to the next."""
 
 
+_HEAP_SHARE = 6
+"""A chunk's scores take a sixth of the budget: what is larger than 32 MiB Linux hands out page by page every time."""
+
+
 @dataclass(frozen=True)
 class TopTokens:
     """The K most probable tokens of each position, in decreasing order.
@@ -91,8 +95,9 @@ def token_facts(distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: i
         raise ValueError(f"candidates: must be from 0 to the vocabulary's {size} tokens ({candidates} given)")
     if places < 0:
         raise ValueError(f"places: must be 0 or more ({places} given)")
+    row_bytes = max(distribution.row_bytes(), _HEAP_SHARE * distribution.vocab_size * 4)
     blocks: list[dict[str, Tensor]] = []
-    for rows in row_chunks(len(ids), distribution.row_bytes(), distribution.device) or [slice(0, 0)]:
+    for rows in row_chunks(len(ids), row_bytes, distribution.device) or [slice(0, 0)]:
         chunk, asked = distribution[rows].relative(), ids[rows]
         blocks += [_facts(chunk[part], asked[part], candidates, places) for part in _blocks(chunk)]
         del chunk  # before the next one is made
@@ -150,9 +155,9 @@ def _normaliser_and_entropy(
     lowered = scores - peak
     mass = lowered.exp()
     total = mass.sum(-1)
-    moment: Tensor = torch.linalg.vecdot(mass, lowered)
+    moment = mass.mul_(lowered).sum(-1)
     if moment.isnan().any():  # 0 log 0 = 0
-        moment = torch.linalg.vecdot(mass, lowered.masked_fill(lowered == -torch.inf, 0.0))
+        moment = mass.masked_fill_(lowered == -torch.inf, 0.0).sum(-1)
     return peak + total.log()[:, None], total.log() - moment / total
 
 

@@ -1,0 +1,49 @@
+"""docs/trace.md names every key of a trace, and no other; its example runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nextword as nw
+from nextword.inspection import trace_example
+from nextword.records.token_trace import Candidates, Places, TracedModel, TracedText, TracedTokens, TraceRecord
+from tests.helpers.opened_models import decoder
+from tests.helpers.text_tokenizers import byte_level
+
+PAGE = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf-8")
+
+
+def keys() -> set[str]:
+    """Of a whole trace, with * for what is named by role or component."""
+    inside = {
+        "model": TracedModel, "texts.*": TracedText, "tokens": TracedTokens,
+        "tokens.candidates": Candidates, "tokens.places.*": Places,
+    }  # fmt: skip
+    named = set(TraceRecord.model_fields) - {"model", "texts", "tokens"}
+    for prefix, record in inside.items():
+        named |= {f"{prefix}.{name}" for name in record.model_fields} - {"tokens.candidates", "tokens.places"}
+    return named | {f"texts.{role}" for role in ("text", "source", "auxiliary")}
+
+
+def test_the_table_has_every_key() -> None:
+    table = PAGE.split("## What the file holds")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    assert {key for row in rows for key in re.findall(r"`([^`]+)`", row)} == keys()
+
+
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = decoder(byte_level(), "cache")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"model": opened.model, "tokenizer": opened.tokenizer}
+    exec(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0], names)
+    assert (tmp_path / "page.html").is_file()
+    assert nw.Trace.load(tmp_path / "trace.json") == names["trace"]
+
+
+def test_numbers_are_rounded_as_the_page_says() -> None:
+    assert trace_example.DECIMALS == 4
+    assert "rounded to four decimals" in PAGE
