@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from nextword.records.token_trace import TraceRecord
 from nextword.report import trace_page
 from tests.helpers.browser import NARROW, WIDE, Opening, OpenPage
-from tests.helpers.made_up_traces import STORY, SUMMARY, MadeUp, long_trace, one_text, story
+from tests.helpers.made_up_traces import STORY, SUMMARY, MadeUp, one_text, story
 
 pytestmark = pytest.mark.browser
 
@@ -38,6 +39,13 @@ def opened(view: OpenPage) -> int | None:
 
 def choose(view: OpenPage, index: int, role: str = "text") -> None:
     view.page.click(f"#{role}-{index}")
+
+
+def with_log_prob(value: float) -> TraceRecord:
+    """The story, with one token in the middle of it that has this log-probability."""
+    log_prob = [*RECORD.tokens.log_prob]
+    log_prob[100] = value
+    return RECORD.model_copy(update={"tokens": RECORD.tokens.model_copy(update={"log_prob": log_prob})})
 
 
 # -- text
@@ -162,6 +170,27 @@ def test_what_a_model_cannot_say_is_absent(open_page: Opening) -> None:
     assert len(view.texts(CANDIDATES)) >= 10
     assert view.texts(".sources") == []
     assert "came from" not in view.text("#panel")
+
+
+def test_an_address_begins_with_a_token_open(open_page: Opening) -> None:
+    view = open_page(PAGE)
+    address = view.page.url
+    view.page.goto("about:blank")
+    view.page.goto(f"{address}#text-150")
+    assert opened(view) == 150
+    for elsewhere in ("#text-9999", "#source-3", "#bar"):
+        view.page.goto("about:blank")
+        view.page.goto(address + elsewhere)
+        assert opened(view) is None
+
+
+def test_a_token_that_the_model_thinks_impossible(open_page: Opening) -> None:
+    view = open_page(trace_page(with_log_prob(-math.inf)))
+    choose(view, 101)
+    assert levels(view)[101] == "l5"
+    assert "a probability of 0\u202f%" in view.text("#panel")
+    assert "∞ bits of surprise" in view.text("#panel")
+    assert "perplexity ∞" in view.text(".facts")
 
 
 # -- keys
@@ -353,12 +382,13 @@ def test_nothing_lies_beyond_the_right_edge(open_page: Opening, width: int, page
         "one": PAGE,
         "source": trace_page(SOURCE),
         "two": TWO,
-        "unlikely": trace_page(long_trace(300)),
+        "unlikely": trace_page(with_log_prob(-10.9)),
         "long words": trace_page(MadeUp("x" * 300 + " and " + "wordsofmanyparts" * 20).record("n" * 90)),
     }[page]
     view = open_page(html, width)
     assert not view.scrolls_sideways
-    choose(view, 2)
+    unlikely = view.page.locator("#tokens-text .l5")
+    (unlikely if page == "unlikely" else view.page.locator(TOKENS)).last.click()
     assert not view.scrolls_sideways
     beyond = view.page.evaluate(
         "[...document.body.querySelectorAll('*')]"

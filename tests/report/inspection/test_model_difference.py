@@ -19,8 +19,8 @@ def shifted(by: dict[int, float]) -> TraceRecord:
 
 
 def test_largest_difference_comes_first() -> None:
-    found = difference(PLAIN, shifted({3: 0.5, 10: -2.0, 20: 0.004}))
-    assert [(row.index, pytest.approx(row.nats)) for row in found.rows] == [(11, -2.0), (4, 0.5)]
+    found = difference(PLAIN, shifted({3: 0.5, 10: -2.0, 20: 0.004, 30: 1.0}))
+    assert [(row.index, pytest.approx(row.nats)) for row in found.rows] == [(11, -2.0), (31, 1.0), (4, 0.5)]
     assert (found.rows[0].amount, found.rows[0].factor) == ("2.00", f"{math.exp(2.0):.2f}")
 
 
