@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-COLOURS = 96
+COLOURS = 224
 """Of a picture; few, so that it stays below 150 kB."""
 
 
@@ -31,7 +31,9 @@ def main() -> None:
     size = {"width": options.width, "height": options.height}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport=size, color_scheme="dark" if options.dark else "light")
+        page = browser.new_page(
+            viewport=size, color_scheme="dark" if options.dark else "light", reduced_motion="reduce"
+        )
         token = "" if options.token is None else f"#text-{options.token}"
         page.goto(options.page.resolve().as_uri() + token)
         if options.colour:

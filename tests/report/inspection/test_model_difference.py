@@ -24,6 +24,14 @@ def test_largest_difference_comes_first() -> None:
     assert (found.rows[0].amount, found.rows[0].factor) == ("2.00", f"{math.exp(2.0):.2f}")
 
 
+@pytest.mark.parametrize(
+    ("nats", "factor"), [(0.1, "1.11"), (-3.0, "20"), (9.0, "8,103"), (10.0, "over 10,000"), (-math.inf, "∞")]
+)
+def test_factors_are_rounded_to_what_can_be_read(nats: float, factor: str) -> None:
+    (row,) = difference(PLAIN, shifted({3: nats})).rows
+    assert row.factor == factor
+
+
 def test_totals_are_those_of_the_whole_text() -> None:
     found = difference(PLAIN, CACHE)
     assert found.total == pytest.approx(sum(CACHE.tokens.log_prob) - sum(PLAIN.tokens.log_prob))
