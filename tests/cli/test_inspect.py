@@ -68,13 +68,14 @@ def test_a_trace_becomes_the_same_page_again(models: Path, text: Path, tmp_path:
 
 def test_two_models_are_compared_whether_models_or_traces(models: Path, text: Path, tmp_path: Path) -> None:
     traces = [tmp_path / "a.json", tmp_path / "b.json"]
-    both = (models / "plain", models / "cache")
-    done = run(*both, "--text", text, "--out", tmp_path / "1.html", "--json", traces[0], "--json", traces[1])
+    named = (f"ours={models / 'plain'}", models / "cache")
+    done = run(*named, "--text", text, "--out", tmp_path / "1.html", "--json", traces[0], "--json", traces[1])
     assert done.exit_code == 0, done.output
     assert run(*traces, "--out", tmp_path / "2.html").exit_code == 0
-    assert run(models / "plain", traces[1], "--text", text, "--out", tmp_path / "3.html").exit_code == 0
+    assert run(named[0], traces[1], "--text", text, "--out", tmp_path / "3.html").exit_code == 0
     pages = [(tmp_path / f"{number}.html").read_text(encoding="utf-8") for number in (1, 2, 3)]
     assert "Where they differ" in pages[0]
+    assert "ours and cache, token by token" in pages[0]
     assert pages[0] == pages[1] == pages[2]
 
 

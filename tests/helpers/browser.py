@@ -68,6 +68,11 @@ def browser() -> Iterator[Any]:
         opened.close()
 
 
+def is_own(url: str, file: Path) -> bool:
+    """Whether an address is that of the page itself, with or without a place in it."""
+    return url.partition("#")[0] in (file.as_uri(), "about:blank")
+
+
 @contextlib.contextmanager
 def opening(browser: Any, folder: Path) -> Iterator[Opening]:
     """Opens pages from files in ``folder``; at the end none of them may have asked for anything or complained."""
@@ -83,7 +88,7 @@ def opening(browser: Any, folder: Path) -> Iterator[Opening]:
         found.page.set_default_timeout(5000)
         found.page.on("console", lambda message: found.complaints.append(message.text))
         found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
-        found.page.on("request", lambda request: request.url == file.as_uri() or found.requests.append(request.url))
+        found.page.on("request", lambda request: is_own(request.url, file) or found.requests.append(request.url))
         found.page.on("dialog", lambda dialog: found.complaints.append(dialog.message) or dialog.dismiss())
         found.page.goto(file.as_uri())
         return found

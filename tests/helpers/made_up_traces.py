@@ -38,11 +38,11 @@ STORY = (
 )
 SUMMARY = "A wheel stops at the mill of Oster. Mara turns the wheel with her own hands, and the mill remembers."
 
-_PIECE = re.compile(r"\n| ?[\w’]+| ?[^\w\s]|\s")
+_PIECE = re.compile(r"</?\w[^>\n]*>|\n| ?[\w’]+| ?[^\w\s]|\s")
 
 
 def pieces_of(text: str) -> list[str]:
-    """The text as tokens: words with the space before them, line ends; an emoji is four bytes of four tokens."""
+    """The text as tokens: words with the space before them, line ends, whole tags; an emoji is four tokens."""
     pieces = _PIECE.findall(text)
     return [part for piece in pieces for part in ([piece, "", "", ""] if ord(piece[-1]) > 0xFFFF else [piece])]
 

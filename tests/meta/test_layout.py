@@ -54,7 +54,7 @@ OF_A_WHOLE_ROOM = {
     },
     "objectives": {"training"},
     "records": {"records"},
-    "report": {"browser", "expanded", "inspection_browser", "inspection_speed"},
+    "report": {"browser", "expanded", "inspection_browser", "inspection_colours", "inspection_speed"},
     "tasks": {"registry"},
     "training": {"seq2seq"},
 }  # fmt: skip

@@ -80,9 +80,9 @@ def inspect(
     models: Annotated[
         list[str],
         typer.Argument(
-            metavar="MODEL [MODEL]",
+            metavar="[NAME=]MODEL [[NAME=]MODEL]",
             help="Folder of a saved model or a name on the hub, or a trace that --json wrote. Two are compared on the "
-            "same tokens.",
+            "same tokens. The page calls a model NAME, else as its folder.",
         ),
     ],
     reading: TextOptions,
@@ -98,7 +98,7 @@ def inspect(
 
     nextword inspect runs/m --text story.txt --out story.html
 
-    nextword inspect runs/softmax runs/cache --prompt "The king" --continue 60
+    nextword inspect plain=runs/softmax cache=runs/cache --prompt "The king" --continue 60
     """
     inputs = _inputs(reading)
     _expect_models(models, reading, writing)
@@ -113,6 +113,12 @@ def inspect(
 
 def _is_trace(model: str) -> bool:
     return model.endswith(".json")
+
+
+def _named(model: str) -> tuple[str | None, str]:
+    """What the page calls a model, where that is given, and its folder or hub name."""
+    name, equals, location = model.partition("=")
+    return (name, location) if equals and not Path(model).exists() else (None, model)
 
 
 def _inputs(reading: TextOptions) -> dict[str, str]:
@@ -146,7 +152,7 @@ def _expect_models(models: list[str], reading: TextOptions, writing: WritingOpti
         raise ValueError(f"MODEL: must be one model or two ({len(models)} given); compare more of them in pairs")
     asked = [model for model in models if not _is_trace(model)]
     for model in asked:
-        model_location(model)
+        model_location(_named(model)[1])
     if asked and not (reading.text or reading.prompt or reading.source or reading.auxiliary):
         raise ValueError("--text: must be a file (none given); give one, or --prompt TEXT for the model to go on with")
     if not asked and reading != TextOptions():
@@ -220,7 +226,8 @@ def _asking(model: str, page: PageOptions, where: tuple[str, str]) -> Callable[.
     from nextword.scoring.opened_model import open_model
 
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    return partial(trace, open_model(model, *where), candidates=page.candidates, places=page.places)
+    name, location = _named(model)
+    return partial(trace, open_model(location, *where, name=name), candidates=page.candidates, places=page.places)
 
 
 def _write(records: list[TraceRecord], page: PageOptions) -> None:

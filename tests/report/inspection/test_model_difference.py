@@ -19,9 +19,17 @@ def shifted(by: dict[int, float]) -> TraceRecord:
 
 
 def test_largest_difference_comes_first() -> None:
-    found = difference(PLAIN, shifted({3: 0.5, 10: -2.0, 20: 0.004}))
-    assert [(row.index, pytest.approx(row.nats)) for row in found.rows] == [(11, -2.0), (4, 0.5)]
+    found = difference(PLAIN, shifted({3: 0.5, 10: -2.0, 20: 0.004, 30: 1.0}))
+    assert [(row.index, pytest.approx(row.nats)) for row in found.rows] == [(11, -2.0), (31, 1.0), (4, 0.5)]
     assert (found.rows[0].amount, found.rows[0].factor) == ("2.00", f"{math.exp(2.0):.2f}")
+
+
+@pytest.mark.parametrize(
+    ("nats", "factor"), [(0.1, "1.11"), (-3.0, "20"), (9.0, "8,103"), (10.0, "over 10,000"), (-math.inf, "∞")]
+)
+def test_factors_are_rounded_to_what_can_be_read(nats: float, factor: str) -> None:
+    (row,) = difference(PLAIN, shifted({3: nats})).rows
+    assert row.factor == factor
 
 
 def test_totals_are_those_of_the_whole_text() -> None:

@@ -10,8 +10,8 @@ from nextword.records.token_trace import TraceRecord
 BEFORE, AFTER = 6, 4
 """Tokens of the text that a row shows in front of its own, and behind it."""
 
-LARGEST = 9.2
-"""Nats from which a factor is only called large: ten thousand times."""
+LARGEST = 10_000
+"""From here on a factor is only called large."""
 
 ALIKE = 0.005
 """Nats below which a token is no difference worth a row: half a percent of its probability."""
@@ -43,10 +43,12 @@ class TokenDifference:
     @property
     def factor(self) -> str:
         """How many times the probability of the one is that of the other."""
-        if abs(self.nats) > LARGEST:
-            return "∞" if math.isinf(self.nats) else f"over {math.exp(LARGEST):.0e}"
+        if math.isinf(self.nats):
+            return "∞"
+        if abs(self.nats) > math.log(LARGEST):
+            return f"over {LARGEST:,}"
         factor = math.exp(abs(self.nats))
-        return f"{factor:.0f}" if factor >= 10 else f"{factor:.2f}"
+        return f"{factor:,.0f}" if factor >= 10 else f"{factor:.2f}"
 
 
 @dataclass(frozen=True)

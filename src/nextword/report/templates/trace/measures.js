@@ -13,7 +13,7 @@ const FACTORS = [1.25, 2, 10];
 const probability = {
   key: "probability", name: "Probability", hue: "m5",
   note: "How much probability the model gave to the token that stands here. The stronger the colour, the more it was surprised.",
-  levels: levels(["50\u202f% or more", "10–50\u202f%", "1–10\u202f%", "0.1–1\u202f%", "0.01–0.1\u202f%", "below 0.01\u202f%"]),
+  levels: levels(["50\u202f% or more", "10–50\u202f%", "1–10\u202f%", "0.1–1\u202f%", "0.01–\u200b0.1\u202f%", "below 0.01\u202f%"]),
   of: (trace, index) => `l${below(PROBABILITIES, Math.exp(trace.tokens.log_prob[index - first]))}`,
 };
 
