@@ -89,7 +89,7 @@ def test_models_and_data_are_told_apart(folder: Path) -> None:
         (["{plain}", "{text}", "--window", "0"], "window: must be at least 1 (0 given)"),
         (["{plain}", "{text}", "--field", "text"], "--field text: must be FIELD=COLUMN"),
         (["{plain}", "{text}", "--field", "txt=a"], "Did you mean 'text'"),
-        (["{plain}", "{text}", "--device", "abacus"], "--device abacus: must be"),
+        (["{plain}", "{text}", "--device", "abacus"], "device: must be auto"),
         (["{plain}", "{plain}/model.safetensors"], "is it a binary file?"),
     ],
 )

@@ -18,7 +18,7 @@ from nextword.cli.evaluate import evaluate
 from nextword.cli.generate import generate
 from nextword.cli.inspect import inspect
 from nextword.cli.list import app as list_app
-from nextword.cli.plugin_option import Modules, request
+from nextword.cli.parts.plugin_option import Modules, request
 from nextword.cli.quickstart import quickstart
 from nextword.cli.report import report
 from nextword.cli.score import score

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nextword.cli.errors import plain_errors
+from nextword.cli.parts.errors import plain_errors
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

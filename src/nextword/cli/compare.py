@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nextword.cli.errors import plain_errors
+from nextword.cli.parts.errors import plain_errors
 
 
 @plain_errors
@@ -38,7 +38,7 @@ def compare(
 
     nextword compare --task ambiguous --head softmax --head cache/histalign --seed 0 --seed 1
     """
-    from nextword.cli.run_and_show import run_comparison
+    from nextword.cli.parts.run_and_show import run_comparison
     from nextword.comparison.recipe import configured, read
     from nextword.overrides import recipe_and_overrides
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nextword.cli.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.parts.errors import INTERRUPTED, complain, plain_errors
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextword.cli.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.parts.errors import INTERRUPTED, complain, plain_errors
 
 QUIET_SECONDS = 5.0
 WRITING_SECONDS = 60.0
@@ -75,7 +75,7 @@ def evaluate(
     """
     from rich.console import Console
 
-    from nextword.cli.run_and_show import this_command
+    from nextword.cli.parts.run_and_show import this_command
     from nextword.config import validated
     from nextword.evaluation import EvaluateConfig
     from nextword.overrides import overridden

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextword.cli.errors import INTERRUPTED, complain, plain_errors
-from nextword.cli.option_groups import option_groups
+from nextword.cli.parts.computing_options import ComputingOptions
+from nextword.cli.parts.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.parts.option_groups import option_groups
+from nextword.cli.parts.run_and_show import quiet_libraries
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,8 +105,7 @@ def generate(
     reading: PromptOptions,
     writing: WritingOptions,
     output: SampleOptions,
-    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, ...")] = "auto",
-    dtype: Annotated[str, typer.Option(help="Of the weights: auto (as saved), float32, bfloat16, ...")] = "auto",
+    computing: ComputingOptions,
 ) -> None:
     """Let a saved model write: prompts in, texts or samples files out.
 
@@ -140,12 +141,14 @@ def generate(
     prompts = _prompts(reading)
     if output.out is None and (output.sources or output.score_references):
         raise ValueError("--sources and --score-references are written to samples files; give --out")
-    _quiet_libraries()
+    quiet_libraries()
 
     from nextword.decoding.generation_run import GenerationRun
     from nextword.scoring.opened_model import open_model
 
-    run = GenerationRun.planned(open_model(location, device, dtype), prompts, settings, reading.chat)
+    run = GenerationRun.planned(
+        open_model(location, computing.device, computing.dtype), prompts, settings, reading.chat
+    )
     console = Console()
     with _told_how_to_go_on(output.out is not None):
         if output.out is not None:
@@ -187,7 +190,7 @@ def _field(given: str) -> tuple[str, str]:
 def _write(run: GenerationRun, out: Path, scored: bool) -> None:
     from rich.console import Console
 
-    from nextword.cli.run_and_show import this_command
+    from nextword.cli.parts.run_and_show import this_command
     from nextword.decoding.generation_run import write_samples_files
 
     with _progress(Console(stderr=True)) as progress:
@@ -236,7 +239,7 @@ def _progress(console: Console) -> Iterator[Any]:
 @contextlib.contextmanager
 def _told_how_to_go_on(goes_on: bool) -> Iterator[None]:
     """Ctrl-C ends with code 130 and, where texts were written to files, with the command that goes on."""
-    from nextword.cli.run_and_show import this_command
+    from nextword.cli.parts.run_and_show import this_command
 
     try:
         yield
@@ -244,10 +247,3 @@ def _told_how_to_go_on(goes_on: bool) -> Iterator[None]:
         kept = f"the finished texts are kept. To go on: {this_command()}"
         complain(kept if goes_on else "no file was written", kind="interrupted")
         raise typer.Exit(INTERRUPTED) from None
-
-
-def _quiet_libraries() -> None:
-    """Turns off the progress bars of loading, which would run through the text."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]

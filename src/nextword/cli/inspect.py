@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextword.cli.errors import INTERRUPTED, complain, plain_errors
-from nextword.cli.option_groups import option_groups
+from nextword.cli.parts.computing_options import ComputingOptions
+from nextword.cli.parts.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.parts.option_groups import option_groups
+from nextword.cli.parts.run_and_show import quiet_libraries
 
 if TYPE_CHECKING:
     from nextword.records.token_trace import TraceRecord
@@ -88,8 +90,7 @@ def inspect(
     reading: TextOptions,
     writing: WritingOptions,
     page: PageOptions,
-    device: Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, ...")] = "auto",
-    dtype: Annotated[str, typer.Option(help="Of the weights: auto (as saved), float32, bfloat16, ...")] = "auto",
+    computing: ComputingOptions,
 ) -> None:
     """Show what a model says about every token of a text, and where it came from, as one HTML page.
 
@@ -104,7 +105,7 @@ def inspect(
     _expect_models(models, reading, writing)
     _expect_writable(page, models, reading)
     try:
-        records = _traces(models, inputs, _generation(writing), page, (device, dtype))
+        records = _traces(models, inputs, _generation(writing), page, computing)
     except KeyboardInterrupt:
         complain("nothing was written; the same command begins again", kind="interrupted")
         raise typer.Exit(INTERRUPTED) from None
@@ -196,7 +197,11 @@ def _generation(writing: WritingOptions) -> dict[str, Any]:
 
 
 def _traces(
-    models: list[str], inputs: dict[str, str], generation: dict[str, Any], page: PageOptions, where: tuple[str, str]
+    models: list[str],
+    inputs: dict[str, str],
+    generation: dict[str, Any],
+    page: PageOptions,
+    computing: ComputingOptions,
 ) -> list[TraceRecord]:
     """A trace of each model, all of one text: what the first one writes, where none is given."""
     from nextword.records.token_trace import TraceRecord
@@ -206,7 +211,7 @@ def _traces(
         if _is_trace(model):
             records.append(TraceRecord.load(model))
             continue
-        ask = _asking(model, page, where)
+        ask = _asking(model, page, computing)
         record = ask(**inputs) if "text" in inputs else ask(**inputs, **generation)
         if "text" not in inputs and len(models) > 1:
             # Both are asked about the text, for what is written need not be the tokens that a tokenizer makes of it.
@@ -218,16 +223,15 @@ def _traces(
     return records
 
 
-def _asking(model: str, page: PageOptions, where: tuple[str, str]) -> Callable[..., TraceRecord]:
+def _asking(model: str, page: PageOptions, computing: ComputingOptions) -> Callable[..., TraceRecord]:
     """``trace`` of one model."""
-    from transformers.utils import logging
-
     from nextword.inspection.trace_example import trace
     from nextword.scoring.opened_model import open_model
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    quiet_libraries()
     name, location = _named(model)
-    return partial(trace, open_model(location, *where, name=name), candidates=page.candidates, places=page.places)
+    opened = open_model(location, computing.device, computing.dtype, name)
+    return partial(trace, opened, candidates=page.candidates, places=page.places)
 
 
 def _write(records: list[TraceRecord], page: PageOptions) -> None:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import typer
 
-from nextword.cli.catalogue import Catalogue, Entry
-from nextword.cli.errors import plain_errors
+from nextword.cli.parts.catalogue import Catalogue, Entry
+from nextword.cli.parts.errors import plain_errors
 
 app = typer.Typer(
     help="Show the heads, objectives, conditioners, metrics, tasks or recipes there are.", no_args_is_help=True

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nextword.cli.errors import plain_errors
+from nextword.cli.parts.errors import plain_errors
 
 
 @plain_errors
@@ -22,7 +22,7 @@ def quickstart(
 
     The recipe is built in; 'nextword compare quickstart' runs the same.
     """
-    from nextword.cli.run_and_show import run_comparison
+    from nextword.cli.parts.run_and_show import run_comparison
     from nextword.comparison.recipe import configured, read
 
     run_comparison(configured(read("quickstart"), overrides or []), out)

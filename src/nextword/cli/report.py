@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nextword.cli.errors import plain_errors
+from nextword.cli.parts.errors import plain_errors
 
 
 @plain_errors

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextword.cli.errors import INTERRUPTED, complain, plain_errors
-from nextword.cli.settings_options import options_of
+from nextword.cli.parts.computing_options import ComputingOptions
+from nextword.cli.parts.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.parts.option_groups import option_groups
 from nextword.scoring.measurement.score_settings import ScoreSettings
 
 if TYPE_CHECKING:
@@ -31,14 +32,10 @@ class ScoreOptions(ScoreSettings):
 
     split: str = "test"
     """Part that is read of a folder or of a data set of the hub."""
-    device: str = "auto"
-    """Where models compute: cpu, cuda, mps, ...; auto: an accelerator where there is one."""
-    dtype: Literal["auto", "float64", "float32", "float16", "bfloat16"] = "auto"
-    """Of the weights; auto: as saved."""
 
 
 @plain_errors
-@options_of(ScoreOptions)
+@option_groups
 def score(
     words: Annotated[
         list[str] | None,
@@ -70,6 +67,7 @@ def score(
     out: Annotated[Path | None, typer.Option(help="Folder for score.json and score.csv.")] = None,
     *,
     settings: ScoreOptions,
+    computing: ComputingOptions,
 ) -> None:
     """Measure how likely texts are to saved models: perplexity, nats per token, bits per byte.
 
@@ -81,7 +79,7 @@ def score(
     """
     from rich.console import Console
 
-    from nextword.cli.run_and_show import this_command
+    from nextword.cli.parts.run_and_show import this_command
     from nextword.records import locked, write_atomically
     from nextword.report import score_csv, score_tables
 
@@ -90,7 +88,7 @@ def score(
     _expect_same(out, models, texts, fields, settings)
     console = Console()
     try:
-        results = _measured(models, texts, fields, settings, tokens, console)
+        results = _measured(models, texts, fields, settings, computing, tokens, console)
     except KeyboardInterrupt:
         complain("nothing was written", kind="interrupted")
         Console(stderr=True, soft_wrap=True).print(f"To go on: {this_command()}", markup=False, highlight=False)
@@ -203,13 +201,13 @@ def _measured(
     data: list[str],
     fields: dict[str, str],
     settings: ScoreOptions,
+    computing: ComputingOptions,
     tokens: Path | None,
     console: Console,
 ) -> ScoreResults:
-    from nextword.cli.run_and_show import quiet_libraries, this_command
+    from nextword.cli.parts.run_and_show import quiet_libraries, this_command
     from nextword.scoring.measurement.data_files import read_texts
 
-    _expect_device(settings.device)
     quiet_libraries()
     given = read_texts(data, fields, settings.split)
 
@@ -217,20 +215,11 @@ def _measured(
     from nextword.scoring.opened_model import open_model
 
     opened = [
-        lambda name=name, path=path: open_model(path, settings.device, settings.dtype, name)
+        lambda name=name, path=path: open_model(path, computing.device, computing.dtype, name)
         for name, path in models.items()
     ]
     with _watched(console) as watch:
         return score_models(opened, given, settings, tokens=tokens, progress=watch, command=this_command())
-
-
-def _expect_device(name: str) -> None:
-    import torch
-
-    try:
-        torch.empty(0, device=None if name == "auto" else name)
-    except (RuntimeError, AssertionError) as fault:  # torch has either for a device that is not there
-        raise ValueError(f"--device {name}: must be auto or a device of torch that is here ({fault})") from None
 
 
 @contextlib.contextmanager

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextword.cli.errors import INTERRUPTED, complain, plain_errors
-from nextword.cli.option_groups import option_groups
-from nextword.cli.run_and_show import quiet_libraries, this_command
+from nextword.cli.parts.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.parts.option_groups import option_groups
+from nextword.cli.parts.run_and_show import quiet_libraries, this_command
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -41,11 +41,8 @@ class OpenedModel:
     def longest(self) -> int | None:
         """Tokens that the decoder can see at once; None where its configuration names no limit."""
         config: Any = self.model.config.get_text_config(decoder=True)
-        for name in ("max_position_embeddings", "n_positions", "max_target_positions"):
-            limit = getattr(config, name, None)
-            if isinstance(limit, int):
-                return limit
-        return None
+        limit = getattr(config, "max_position_embeddings", None)  # T5's n_positions limits nothing
+        return limit if isinstance(limit, int) else None
 
 
 def open_model(path: str | Path, device: str = "auto", dtype: str = "auto", name: str | None = None) -> OpenedModel:
@@ -58,16 +55,23 @@ def open_model(path: str | Path, device: str = "auto", dtype: str = "auto", name
         name: What tables call it; the folder's name by default.
 
     Raises:
-        ValueError: No model there, or half of one, or no tokenizer beside it.
+        ValueError: No such device, no model there, or half of one, or no tokenizer beside it.
     """
-    location = model_location(path)
+    location, where = model_location(path), _device(device)
     model: Any = load(location, dtype=dtype if dtype == "auto" else getattr(torch, dtype))
     tokenizer = load_tokenizer(str(location), f"{location}: tokenizer")
-    if device == "auto":
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        device = str(accelerator or "cpu")
     title = name or (Path(location).resolve().name if isinstance(location, Path) else location)
-    return OpenedModel(title, model.to(device).eval(), tokenizer, _auxiliary_tokenizer(location, model, tokenizer))
+    return OpenedModel(title, model.to(where).eval(), tokenizer, _auxiliary_tokenizer(location, model, tokenizer))
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        return accelerator or torch.device("cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as fault:  # torch has either for a device that is not there
+        raise ValueError(f"device: must be auto or a device of torch that is here ('{name}' given: {fault})") from None
 
 
 def _auxiliary_tokenizer(

@@ -1,1 +1,1 @@
-"""What verbs show while they work; no verb is here."""
+"""What verbs share: options in groups, errors as one line, progress on a terminal. No verb is here."""

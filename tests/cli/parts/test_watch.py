@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from nextword.cli.watch import Bars, Lines, headline, watching
+from nextword.cli.parts.watch import Bars, Lines, headline, watching
 from nextword.records import Cost, Evaluation, FailedRun, MetricValue, RunRecord
 
 RECORD = RunRecord(

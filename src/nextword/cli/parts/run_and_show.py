@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from nextword.cli.errors import INTERRUPTED, RUNS_FAILED, complain
+from nextword.cli.parts.errors import INTERRUPTED, RUNS_FAILED, complain
 
 if TYPE_CHECKING:
     from nextword.comparison.comparison_settings import CompareConfig
@@ -23,7 +23,7 @@ def run_comparison(config: CompareConfig, out: Path) -> None:
         typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that goes on are printed; with
             code 3 where runs failed.
     """
-    from nextword.cli.watch import failure_line, watching
+    from nextword.cli.parts.watch import failure_line, watching
     from nextword.comparison.all_methods import ComparisonInterrupted, compare
     from nextword.report import results_table
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from nextword import plugins
-from nextword.cli.errors import plain_errors
+from nextword.cli.parts.errors import plain_errors
 
 Modules = Annotated[
     list[str] | None,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nextword.cli.catalogue import Catalogue, Module
+from nextword.cli.parts.catalogue import Catalogue, Module
 from nextword.registry import Registry
 
 ROOMS = {
