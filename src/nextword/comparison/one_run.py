@@ -19,6 +19,7 @@ from nextword.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.comparison.progress import StageReporter
 from nextword.comparison.stage_settings import stage_settings
 from nextword.conditioning.parts.auxiliary_encoder import fingerprint
+from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER
 from nextword.pretrained import load_tokenizer
 from nextword.records import Cost, Evaluation, Record, RunRecord
 from nextword.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable
@@ -29,9 +30,6 @@ from nextword.training.trainable import with_applicable_rates
 
 if TYPE_CHECKING:
     from nextword.tasks import Task
-
-ENCODER_TOKENIZER = "encoder_tokenizer"
-"""Folder beside a conditioned model's weights with what auxiliary texts are cut into tokens by."""
 
 SECOND = 2**31
 """Added to the seed in a second stage, so that it does not see the batches of the first again in the same order."""
