@@ -62,6 +62,10 @@ def test_every_part_comes_back_from_its_name_alone(kind: str) -> None:
             "f2+c",
             "head spec 'f2+c': 'f2' takes no '+c', which is for mos, softmax; it takes +mi or +mi:LAYERSxWINDOW",
         ),
+        (
+            "mos:components=2.5+c+e",
+            "head spec 'mos:components=2.5+c+e': components: must be a whole number (2.5 given)",
+        ),
         ({"heads": "mos"}, "head: missing; it names the head. Known: cache, "),
         (
             "softmax+rc:5+r:7",

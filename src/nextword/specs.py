@@ -170,7 +170,8 @@ class Grammar(Generic[C]):
                     first = written[modifier.field]
                     if term == first:
                         raise ValueError(f"'+{term}' stands there twice; write it once")
-                    both = self.write(config(**values | {modifier.field: _joined(values[modifier.field], value)}))
+                    together = values | {modifier.field: _joined(values[modifier.field], value)}
+                    both = self.write(validated(config, together))
                     raise ValueError(f"'+{term}' stands beside '+{first}'; write both as one, as in '{both}'")
                 if modifier.field in values:
                     raise ValueError(f"'{modifier.field}' is given twice, by its name and by '+{term}'")
