@@ -13,7 +13,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from nextword.cli import app
-from tests.helpers.opened_models import LOUD_CACHE, opened_model
+from tests.helpers.writing_models import LOUD_CACHE, opened_model
 
 
 def run(*words: object, piped: str | bytes | None = None) -> Result:
