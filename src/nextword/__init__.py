@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from nextword import conditioning, frequency, heads, judges, metrics, objectives
     from nextword.checking.checker import check
     from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
+    from nextword.decoding.generation_run import generate
     from nextword.distribution import NextToken
     from nextword.evaluation.all_systems import evaluate
-    from nextword.finetuning.train_model import train_model
+    from nextword.finetuning.train_model import train
     from nextword.frequency import count_tokens
     from nextword.functional.chunked.budget import score_memory
     from nextword.inspection.trace import Trace
@@ -41,11 +42,12 @@ _HOME = {
     "check": "nextword.checking.checker",
     "count_tokens": "nextword.frequency",
     "evaluate": "nextword.evaluation",
+    "generate": "nextword.decoding.generation_run",
     "load": "nextword.model.attach",
     "score": "nextword.scoring.measurement.all_models",
     "score_memory": "nextword.functional.chunked.budget",
     "trace": "nextword.inspection.trace_example",
-    "train_model": "nextword.finetuning.train_model",
+    "train": "nextword.finetuning.train_model",
 }
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "count_tokens",
     "evaluate",
     "frequency",
+    "generate",
     "heads",
     "judges",
     "load",
@@ -70,7 +73,7 @@ __all__ = [
     "score",
     "score_memory",
     "trace",
-    "train_model",
+    "train",
 ]
 
 registration.register()

@@ -5,13 +5,14 @@ import random
 
 import pytest
 
+import nextword as nw
 from nextword.decoding.generation_run import GenerationRun, generated_texts, write_samples_files
 from nextword.decoding.generation_settings import GenerationSettings
 from nextword.decoding.prompt_files import TextPrompt, read_prompts
 from nextword.evaluation import evaluate
 from nextword.records import locked
 from tests.helpers.counted import counts_file
-from tests.helpers.writing_models import opened_model, tokenizer
+from tests.helpers.writing_models import LOUD_CACHE, opened_model, tokenizer
 
 WORDS = ["The king", "Once upon a time there was a", "a", "", "and the queen met the mayor", "옛날 옛적에"]
 PROMPTS = [
@@ -171,3 +172,26 @@ def test_ids_are_each_their_own():
         planned(prompts=[TextPrompt("x", id="a"), TextPrompt("y", id="a")])
     with pytest.raises(ValueError, match="prompts: must be at least one"):
         planned(prompts=[])
+
+
+def test_one_call_from_model_and_prompts_to_samples(tmp_path):
+    opened = opened_model("gpt2", LOUD_CACHE)
+    settings = {"decodings": ["top-k:3", "greedy"], "samples": 2, "max_new_tokens": 4, "sources": True}
+    samples = nw.generate(opened.model, opened.tokenizer, ["the king", "a queen and a"], **settings)
+    assert [one["prompt"] for one in samples] == [
+        *["the king"] * 2,
+        *["a queen and a"] * 2,
+        "the king",
+        "a queen and a",
+    ]
+    assert all(len(one["shares"]["cache"]) == len(one["token_ids"]) for one in samples)
+    opened.model.save_pretrained(tmp_path)
+    opened.tokenizer.save_pretrained(tmp_path)
+    again = nw.generate(tmp_path, prompts=["the king", "a queen and a"], **settings)
+    assert [one["text"] for one in again] == [one["text"] for one in samples]
+
+
+def test_one_call_says_which_setting_is_wrong():
+    opened = opened_model("gpt2", "softmax")
+    with pytest.raises(ValueError, match=r"max_new_token: unknown key\. Did you mean 'max_new_tokens'"):
+        nw.generate(opened, prompts="the king", max_new_token=4)

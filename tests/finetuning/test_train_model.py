@@ -12,7 +12,7 @@ import torch
 import nextword as nw
 from nextword.finetuning.data_kinds import data_task
 from nextword.finetuning.train_config import configured
-from nextword.finetuning.train_model import train_model
+from nextword.finetuning.train_model import train
 from nextword.records import locked
 from nextword.records.training_results import TrainingResults
 from nextword.scoring.opened_model import open_model
@@ -47,7 +47,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
 def trained(text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished training, which tests must leave as it is."""
     folder = tmp_path_factory.mktemp("trained") / "out"
-    train_model(configured(recipe_of(text, "cache"), SHORT), folder)
+    train(configured(recipe_of(text, "cache"), SHORT), folder)
     return folder
 
 
@@ -106,14 +106,14 @@ def test_another_training_in_the_folder_is_refused_with_the_difference(trained: 
     with pytest.raises(
         ValueError, match=r'belongs to another training:\n  head: "cache" there, "mos:2" asked for'
     ) as told:
-        train_model(configured(recipe_of(text, "mos:2"), SHORT), trained)
+        train(configured(recipe_of(text, "mos:2"), SHORT), trained)
     assert "Choose another folder (--out)" in str(told.value)
     assert sorted(trained.rglob("*")) == before
 
 
 def test_what_is_finished_is_left_alone(trained: Path, text: str) -> None:
     times = {path: path.stat().st_mtime_ns for path in trained.rglob("*")}
-    results = train_model(configured(recipe_of(text, "cache"), SHORT), trained)
+    results = train(configured(recipe_of(text, "cache"), SHORT), trained)
     assert results == TrainingResults.load(trained / "record.json")
     assert {path: path.stat().st_mtime_ns for path in trained.rglob("*")} == times
 
@@ -130,10 +130,10 @@ def test_the_folder_is_a_model_that_is_measured_and_checked(trained: Path) -> No
 
 
 def test_a_model_of_ours_goes_on_with_its_head(text: str, tmp_path: Path) -> None:
-    before = train_model(configured(recipe_of(text, "mos:2"), SHORT), tmp_path / "first")
+    before = train(configured(recipe_of(text, "mos:2"), SHORT), tmp_path / "first")
     more = ["training.steps=1", "training.learning_rate=1e-12", *(one for one in SHORT if one.startswith("data."))]
     recipe = {**recipe_of(text, "mos:2"), "model": str(tmp_path / "first")}
-    after = train_model(configured(recipe, more), tmp_path / "second")
+    after = train(configured(recipe, more), tmp_path / "second")
     assert after.evaluation.metrics["nll"].value == pytest.approx(before.evaluation.metrics["nll"].value, abs=1e-6)
 
 
@@ -141,7 +141,7 @@ def test_a_conditioned_model_has_its_encoder_and_tokenizer_with_it(
     auxiliary_recipe: tuple[dict[str, Any], list[str]], tmp_path: Path
 ) -> None:
     recipe, overrides = auxiliary_recipe
-    results = train_model(configured(recipe, [*overrides, "training.steps=2"]), tmp_path / "out")
+    results = train(configured(recipe, [*overrides, "training.steps=2"]), tmp_path / "out")
     assert "steering" in results.evaluation.metrics
     assert open_model(tmp_path / "out").auxiliary_tokenizer is not None
 
@@ -155,7 +155,7 @@ def test_pairs_train_decoder_only_and_encoder_decoder_models(pairs: str, tmp_pat
         else ["data.start.d_model=16", "data.start.num_heads=2", "data.generation.pairs=2"]
     )
     recipe = {"head": head, "model": model, "data": pairs}
-    results = train_model(configured(recipe, [*fields, *sizes, "training.steps=2"]), tmp_path / "out")
+    results = train(configured(recipe, [*fields, *sizes, "training.steps=2"]), tmp_path / "out")
     assert results.evaluation.metrics["nll"].unit == "nats per target token"
     loaded = nw.load(tmp_path / "out")
     assert loaded.config.is_encoder_decoder == (model == "small-t5")
@@ -164,21 +164,21 @@ def test_pairs_train_decoder_only_and_encoder_decoder_models(pairs: str, tmp_pat
 def test_files_of_others_are_left_alone(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("x")
     with pytest.raises(ValueError, match="is not empty and holds no training"):
-        train_model(configured(recipe_of(text, "cache"), SHORT), tmp_path)
+        train(configured(recipe_of(text, "cache"), SHORT), tmp_path)
     with pytest.raises(ValueError, match=r"mine.txt is a file; --out names a folder"):
-        train_model(configured(recipe_of(text, "cache"), SHORT), tmp_path / "mine.txt")
+        train(configured(recipe_of(text, "cache"), SHORT), tmp_path / "mine.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_one_process_at_a_time(text: str, tmp_path: Path) -> None:
     with locked(tmp_path / "out", "nextword train x"), pytest.raises(ValueError, match="is in use by process"):
-        train_model(configured(recipe_of(text, "cache"), SHORT), tmp_path / "out")
+        train(configured(recipe_of(text, "cache"), SHORT), tmp_path / "out")
 
 
 def test_a_loss_that_is_no_number_ends_in_one_line(text: str, tmp_path: Path) -> None:
     recipe = configured(recipe_of(text, "cache"), [*SHORT, "training.learning_rate=1e30", "training.save_every=1"])
     with pytest.raises(ValueError, match=r"diverged at step \d.*give a smaller training.learning_rate") as told:
-        train_model(recipe, tmp_path / "out")
+        train(recipe, tmp_path / "out")
     assert "(checkpoint-1 is kept)" in str(told.value)
     assert not (tmp_path / "out" / "config.json").exists()
 
@@ -203,7 +203,7 @@ def test_what_is_wrong_is_told_before_anything_is_trained(
     recipe = {**recipe_of(text, "softmax"), "objective": "mle"}
     recipe = {"head": recipe.pop("method"), **recipe}
     with pytest.raises(ValueError, match=message):
-        train_model(configured(recipe, [*SHORT, *overrides]), tmp_path / "out")
+        train(configured(recipe, [*SHORT, *overrides]), tmp_path / "out")
     assert not (tmp_path / "out" / "training" / "training.json").exists()
 
 

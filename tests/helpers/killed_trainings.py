@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from nextword.finetuning import train_model
 from nextword.finetuning.train_config import configured
-from nextword.finetuning.train_model import train_model
 
 WORDS = (
     "the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "dog", "run", "to", "big", "red", "house", "with",
@@ -37,7 +37,7 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 def train(recipe: dict[str, Any], overrides: list[str], out: Path) -> None:
     """One call, silent."""
     torch.set_num_threads(1)
-    train_model(configured(recipe, overrides), out)
+    train_model.train(configured(recipe, overrides), out)
 
 
 @dataclass(frozen=True)

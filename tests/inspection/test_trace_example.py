@@ -217,7 +217,7 @@ def test_a_model_with_damaged_weights_is_refused() -> None:
 
 def test_what_is_missing_or_too_much_is_told() -> None:
     opened = decoder(byte_level())
-    with pytest.raises(ValueError, match="trace: tokenizer must be given with a model"):
+    with pytest.raises(ValueError, match="tokenizer: must be given with a model"):
         nw.trace(opened.model, text="x")
     with pytest.raises(ValueError, match="trace: 'max_new_tokens' is an argument of generate, and the text is given"):
         nw.trace(opened, text="x", max_new_tokens=3)
@@ -229,7 +229,7 @@ def test_what_is_missing_or_too_much_is_told() -> None:
         nw.trace(encoder_decoder("t5"), text="x")
     with pytest.raises(ValueError, match="the model follows an auxiliary text, and there is none"):
         nw.trace(conditioned("softmax"), text="x")
-    with pytest.raises(ValueError, match="it must come with its encoder's tokenizer too"):
+    with pytest.raises(ValueError, match="auxiliary_tokenizer: must be given with a model"):
         nw.trace(conditioned("softmax").model, byte_level(), "x", auxiliary="y")
     with pytest.raises(ValueError, match=r"places: must be 0 or more \(-1 given\)"):
         nw.trace(opened, text="x", places=-1)

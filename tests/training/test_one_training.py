@@ -10,6 +10,7 @@ import torch
 from datasets import Dataset
 from transformers import GPT2Config, GPT2LMHeadModel, set_seed
 
+import nextword as nw
 from nextword.training.collator import RightPadding
 from nextword.training.loss_curve import DivergedError
 from nextword.training.one_training import train
@@ -192,3 +193,12 @@ def test_the_trainer_says_nothing(rows, tmp_path, capfd):
     captured = capfd.readouterr()
     assert captured.out == ""
     assert "USDT" not in captured.err
+
+
+@pytest.mark.parametrize("attached", [False, True])
+def test_the_configuration_is_as_before(rows, tmp_path, attached):
+    model = nw.attach(tiny_gpt2(), "cache") if attached else tiny_gpt2()
+    before = model.config.to_dict()
+    train(model, rows, settings(steps=1, save_every=None), seed=1, folder=tmp_path)
+    assert model.config.use_cache is True
+    assert model.config.to_dict() == before

@@ -209,9 +209,9 @@ def _show_single(run: GenerationRun, console: Console) -> None:
 
 def _print_texts(run: GenerationRun, console: Console) -> None:
     """Each text, in the order of the prompts; where there are several, below a line that says which it is."""
-    from nextword.decoding.generation_run import generated_texts
+    from nextword.decoding.generation_run import in_order
 
-    texts = sorted(generated_texts(run), key=lambda found: (run.passes.index(found[0]), found[1].row.number))
+    texts = in_order(run)
     for one, text in texts:
         if len(texts) > 1:
             seed = "" if one.seed is None else f", seed {one.seed}, sample {text.row.sample}"

@@ -90,7 +90,8 @@ def _train_and_show(config: TrainConfig, out: Path) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.watch_training import watching_training
-    from nextword.finetuning.train_model import TrainingInterrupted, train_model
+    from nextword.finetuning.train_model import TrainingInterrupted
+    from nextword.finetuning.train_model import train as train_model
 
     quiet_libraries()
     console, command = Console(), this_command()

@@ -8,9 +8,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nextword.conditioning.parts.auxiliary_encoder import fingerprint
+from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
+from nextword.config import validated
 from nextword.decoding.batched_generation import BatchedGeneration, GeneratedText, rows_of
 from nextword.decoding.encoded_prompts import encode_prompts, expect_room
 from nextword.decoding.generation_passes import ASSISTANT, GenerationPass, generation_passes, pass_path
@@ -22,7 +24,10 @@ from nextword.decoding.source_columns import SourceColumns, source_columns
 from nextword.records import locked
 from nextword.scoring.example_encoding import EncodedExample
 from nextword.scoring.minibatches import Progress
-from nextword.scoring.opened_model import OpenedModel
+from nextword.scoring.opened_model import AnyModel, OpenedModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,48 @@ class GenerationRun:
             "batch_size": settings.batch_size,
             "places": settings.places if settings.sources else None,
         }
+
+
+def generate(
+    model: AnyModel,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    prompts: str | TextPrompt | Sequence[str | TextPrompt] = "",
+    *,
+    auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
+    **settings: Any,
+) -> list[dict[str, Any]]:
+    """What a model writes after prompts.
+
+    Args:
+        model: A model, ours or any of transformers, or the folder or hub name of one.
+        tokenizer: Its tokenizer; None for a folder, which has its own.
+        prompts: What it reads, one or several; a :class:`~nextword.decoding.prompt_files.TextPrompt` has a source or an
+            auxiliary text too. By default nothing but the start token.
+        auxiliary_tokenizer: Makes inputs of auxiliary texts, for a model in memory that follows them.
+        **settings: Of :class:`~nextword.decoding.generation_settings.GenerationSettings`: ``decodings=["top-p:0.9"]``,
+            ``max_new_tokens``, ``seeds``, ``samples``, ``stop``, ``sources``, ``arguments``, ...
+
+    Returns:
+        One text each, with the columns of samples files (docs/generate.md): ``text``, ``token_ids``, ``prompt``, ...;
+        in the order of the prompts, one decoding and seed after the other.
+
+    Raises:
+        ValueError: A prompt that the model cannot read, or a setting that does not fit.
+
+    Example:
+        >>> nw.generate("runs/m", prompts="The king", decodings=["top-p:0.9"])[0]["text"]  # doctest: +SKIP
+    """
+    given = [prompts] if isinstance(prompts, str | TextPrompt) else list(prompts)
+    asked = [TextPrompt(one, id=number) if isinstance(one, str) else one for number, one in enumerate(given)]
+    opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
+    run = GenerationRun.planned(opened, asked, validated(GenerationSettings, settings))
+    lines = SampleLines(opened, reference_columns(opened, asked, False, run.settings.batch_size))
+    return [lines.line(text, one) for one, text in in_order(run)]
+
+
+def in_order(run: GenerationRun) -> list[tuple[GenerationPass, GeneratedText]]:
+    """All texts of a run: one pass after the other, in each the prompts as they were given."""
+    return sorted(generated_texts(run), key=lambda found: (run.passes.index(found[0]), found[1].row.number))
 
 
 def generated_texts(run: GenerationRun, streamer: Any = None) -> Iterator[tuple[GenerationPass, GeneratedText]]:

@@ -20,10 +20,10 @@ from nextword.records import disk_full_explained, locked
 from nextword.records.training_results import TrainingResults
 from nextword.tasks import Task
 from nextword.tasks.parts.small_start import SmallStart
+from nextword.training import one_training
 from nextword.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable
 from nextword.training.learning_rates import expect_trained
 from nextword.training.loss_curve import DivergedError
-from nextword.training.one_training import train
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.settings import TrainingSettings, merged
 from nextword.training.trainable import trainable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 DEFAULTS: dict[str, Any] = {"epochs": 3, "batch_size": 8, "learning_rate": 5e-5, "warmup_ratio": 0.05}
 """Training settings of a saved model; a small one made here has those of its size."""
 
-DEFAULT_COMMAND = "nextword.train_model(config, out)"
+DEFAULT_COMMAND = "nextword.train(config, out)"
 """How a training is repeated that was not started from the command line."""
 
 
@@ -43,7 +43,7 @@ class TrainingInterrupted(KeyboardInterrupt):
     """Ctrl-C during a training; says what is kept. The same call again goes on."""
 
 
-def train_model(
+def train(
     config: TrainConfig | Mapping[str, Any],
     out: str | Path,
     progress: TrainingWatcher | None = None,
@@ -68,7 +68,7 @@ def train_model(
 
     Example:
         >>> recipe = {"model": "small", "data": "book.txt", "head": "cache", "objective": "histalign"}
-        >>> train_model(recipe, "runs/book").evaluation.metrics["perplexity"]  # doctest: +SKIP
+        >>> train(recipe, "runs/book").evaluation.metrics["perplexity"]  # doctest: +SKIP
     """
     config = config if isinstance(config, TrainConfig) else configured(dict(config))
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -145,7 +145,7 @@ def _trained(
     encoded = _encoded_texts(model, rows, validation, watcher)
     with stage_told(watcher, "training"):
         try:
-            return train(
+            return one_training.train(
                 model.train(),
                 rows,
                 settings,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,26 +13,24 @@ from nextword.heads import head_spec
 from nextword.inspection.continuation import written_example
 from nextword.inspection.text_pieces import pieces_of_spans
 from nextword.inspection.trace import Trace
-from nextword.model.attach import attach
-from nextword.model.modeling import NextWordModel
 from nextword.model.training_modes import measuring
 from nextword.objectives import objective_spec
 from nextword.pretrained import token_label
 from nextword.records.token_trace import Candidates, Places, Role, TracedModel, TracedText, TracedTokens
 from nextword.scoring.example_encoding import EncodedExample, Example, auxiliary_inputs, encode_example
-from nextword.scoring.opened_model import OpenedModel, open_model
+from nextword.scoring.opened_model import AnyModel, OpenedModel
 from nextword.scoring.target_likelihood import distribution_at_targets
 from nextword.scoring.token_facts import TokenFacts, TopPlaces, token_facts
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 DECIMALS = 4
 """Of nats and shares: a ten-thousandth of a nat is a ten-thousandth of a probability."""
 
 
 def trace(
-    model: PreTrainedModel | OpenedModel | str | Path,
+    model: AnyModel,
     tokenizer: PreTrainedTokenizerBase | None = None,
     text: str | None = None,
     *,
@@ -70,7 +66,7 @@ def trace(
         >>> trace = nw.trace(model, tokenizer, "The king sat. The king stood.")  # doctest: +SKIP
         >>> trace.to_pandas()[["piece", "log_prob", "rank", "share cache"]]  # doctest: +SKIP
     """
-    opened = _opened(model, tokenizer)
+    opened = OpenedModel.of(model, tokenizer)
     example = Example(text or "", prompt, source, auxiliary, id="text")
     with measuring(opened.model):
         if text is None:
@@ -97,24 +93,6 @@ def trace(
         vocabulary=_labels(opened.tokenizer, texts, tokens),
         tokens=tokens,
     )
-
-
-def _opened(model: Any, tokenizer: Any) -> OpenedModel:
-    if isinstance(model, OpenedModel):
-        return model
-    if isinstance(model, str | Path):
-        opened = open_model(model)
-        return opened if tokenizer is None else replace(opened, tokenizer=tokenizer)
-    if tokenizer is None:
-        raise ValueError("trace: tokenizer must be given with a model; or give the folder that both were saved in")
-    ours: Any = model if isinstance(model, NextWordModel) else attach(model, "softmax")
-    if ours.conditioner is not None:
-        raise ValueError(
-            "trace: the model follows auxiliary texts, so it must come with its encoder's tokenizer too; give its "
-            "folder, or nextword.scoring.opened_model.OpenedModel(name, model, tokenizer, auxiliary_tokenizer)"
-        )
-    named = Path(str(ours.backbone.config.name_or_path or "")).name
-    return OpenedModel(named or type(ours.backbone).__name__, ours, tokenizer)
 
 
 def _unread(example: Example) -> EncodedExample:

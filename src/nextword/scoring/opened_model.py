@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER, AuxiliaryTokenizer
-from nextword.model.attach import load
+from nextword.model.attach import attach, load
+from nextword.model.modeling import NextWordModel
 from nextword.pretrained import load_tokenizer, model_location
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+AnyModel: TypeAlias = "PreTrainedModel | OpenedModel | str | Path"
+"""What a user of the library hands over as a model: one in memory, ours or any of transformers; its folder or name."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,44 @@ class OpenedModel:
     model: Any
     tokenizer: PreTrainedTokenizerBase
     auxiliary_tokenizer: AuxiliaryTokenizer | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: AnyModel,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
+        name: str | None = None,
+    ) -> OpenedModel:
+        """What a user of the library hands over as a model.
+
+        Args:
+            model: A model of ours or of transformers, which is asked with head ``softmax`` and stays as it is; the
+                folder or hub name of one; or one that is opened already.
+            tokenizer: Its tokenizer; None where ``model`` brings its own.
+            auxiliary_tokenizer: Makes inputs of auxiliary texts, for a model in memory that follows them.
+            name: What tables call it.
+
+        Raises:
+            ValueError: A tokenizer is missing, or the folder holds no model.
+        """
+        if isinstance(model, str | Path):
+            model = open_model(model)
+        if isinstance(model, OpenedModel):
+            changes: dict[str, Any] = {"name": name, "tokenizer": tokenizer, "auxiliary_tokenizer": auxiliary_tokenizer}
+            return replace(model, **{key: value for key, value in changes.items() if value is not None})
+        if tokenizer is None:
+            raise ValueError("tokenizer: must be given with a model; or give the folder that both were saved in")
+        ours: Any = model if isinstance(model, NextWordModel) else attach(model, "softmax")
+        if ours.conditioner is not None and auxiliary_tokenizer is None:
+            raise ValueError(
+                "auxiliary_tokenizer: must be given with a model that follows auxiliary texts (none given); give the "
+                "model's folder, or nextword.scoring.opened_model.OpenedModel.of(model, tokenizer, "
+                "nextword.AuxiliaryTokenizer(encoder, tokenizer))"
+            )
+        folder = Path(str(ours.name_or_path or ours.backbone.config.name_or_path or "")).name
+        auxiliary = auxiliary_tokenizer if ours.conditioner is not None else None
+        return cls(name or folder or type(ours.backbone).__name__, ours, tokenizer, auxiliary)
 
     @property
     def has_encoder(self) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,7 @@ def train(
     clock, memory = StepClock(), PeakMemory()
     parameters = sum(parameter.numel() for parameter in model.parameters())  # a tied parameter is listed once
     identity = TrainingIdentity.of(model, settings, seed)
-    with trainable(model, settings, seed):
+    with trainable(model, settings, seed), _use_cache_kept(model.config):
         expect_trained(settings.learning_rates, model)
         claim_folder(folder, identity)
         trainer = GroupedTrainer(
@@ -107,6 +108,19 @@ def train(
             train_seconds=clock.total,
         ),
     )
+
+
+@contextlib.contextmanager
+def _use_cache_kept(config: Any) -> Iterator[None]:
+    """Trainer sets ``use_cache`` of a model's configuration and leaves it so; afterwards it is as it was."""
+    before = dict(vars(config))
+    try:
+        yield
+    finally:
+        if "use_cache" in before:
+            config.use_cache = before["use_cache"]
+        else:
+            vars(config).pop("use_cache", None)  # a model of ours has that of its backbone
 
 
 def _callbacks_for(

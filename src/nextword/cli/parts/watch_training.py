@@ -22,7 +22,7 @@ SHORT_STAGE = 1.0
 
 @contextlib.contextmanager
 def watching_training(console: Console) -> Iterator[TrainingWatcher]:
-    """What to pass to ``train_model`` so that ``console`` shows it."""
+    """What to pass to ``train`` so that ``console`` shows it."""
     if not console.is_terminal:
         yield TrainingLines(console)
         return

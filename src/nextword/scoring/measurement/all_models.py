@@ -17,8 +17,6 @@ from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.config import validated
 from nextword.frequency.counts import TokenCounts
 from nextword.heads import head_spec
-from nextword.model.attach import attach
-from nextword.model.modeling import NextWordModel
 from nextword.model.training_modes import measuring
 from nextword.objectives import objective_spec
 from nextword.pretrained import token_label
@@ -39,19 +37,19 @@ from nextword.scoring.measurement.score_settings import ScoreSettings
 from nextword.scoring.measurement.scored_texts import ScoredText, Sight, limited, scored_text
 from nextword.scoring.measurement.token_answers import LOG_PROBS, answers, expect_numbers
 from nextword.scoring.measurement.tokens_file import facts_question, token_lines
-from nextword.scoring.opened_model import OpenedModel
+from nextword.scoring.opened_model import AnyModel, OpenedModel
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 Watch = Callable[[str, float], None]
 """Told a model's name and the share of its tokens that are done."""
 
 
 def score(
-    model: PreTrainedModel | Mapping[str, PreTrainedModel],
-    tokenizer: PreTrainedTokenizerBase | Mapping[str, PreTrainedTokenizerBase],
-    texts: str | Example | Sequence[str | Example],
+    model: AnyModel | Mapping[str, AnyModel],
+    tokenizer: PreTrainedTokenizerBase | Mapping[str, PreTrainedTokenizerBase] | None = None,
+    texts: str | Example | Sequence[str | Example] = (),
     *,
     auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
     tokens: str | Path | None = None,
@@ -64,8 +62,10 @@ def score(
     its first tokens have at least ``window - stride`` tokens before them.
 
     Args:
-        model: A model, ours or any of transformers, or several by name, which are compared on the same texts.
-        tokenizer: Its tokenizer, or that of all models, or one for each by name.
+        model: A model, ours or any of transformers, or the folder or hub name of one; or several by name, which are
+            compared on the same texts.
+        tokenizer: Its tokenizer, or that of all models, or one for each by name; None for folders, which have their
+            own.
         texts: A text or several, each scored by itself. An :class:`~nextword.scoring.example_encoding.Example` has a
             prompt, a source or an auxiliary text too.
         auxiliary_tokenizer: Makes inputs of auxiliary texts, for models that follow one.
@@ -88,7 +88,7 @@ def score(
     if missing or not models:
         raise ValueError(f"tokenizer: must have one for each model ({', '.join(missing) or 'no model'} has none)")
     opened = [
-        lambda name=name, one=one: _opened(name, one, tokenizers[name], auxiliary_tokenizer)
+        lambda name=name, one=one: OpenedModel.of(one, tokenizers[name], auxiliary_tokenizer, name)
         for name, one in models.items()
     ]
     given = [texts] if isinstance(texts, str | Example) else list(texts)
@@ -220,12 +220,3 @@ class _Asked:
             undefined=undefined,
             breakdowns=group_scores(columns),
         )
-
-
-def _opened(
-    name: str, model: Any, tokenizer: PreTrainedTokenizerBase, auxiliary: AuxiliaryTokenizer | None
-) -> OpenedModel:
-    ours = model if isinstance(model, NextWordModel) else attach(model, "softmax")
-    if ours.conditioner is not None and auxiliary is None:
-        raise ValueError(f"auxiliary_tokenizer: must be given, because '{name}' follows auxiliary texts")
-    return OpenedModel(name, ours, tokenizer, auxiliary if ours.conditioner is not None else None)
