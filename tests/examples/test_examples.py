@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import sys
 from pathlib import Path
@@ -67,3 +68,17 @@ def test_frequency_classes(example: ModuleType, capsys: pytest.CaptureFixture[st
     assert sum(shares) == pytest.approx(1, abs=0.01)
     first, second = re.findall(r"decoupled=(?:True|False): (.+)", printed)
     assert first != second
+
+
+@pytest.mark.parametrize("example", ["text_to_page"], indirect=True)
+def test_text_to_page(example: ModuleType, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    example.main(tmp_path, steps=60)
+    printed = capsys.readouterr().out
+    assert [line.split()[2] for line in printed.splitlines() if line.startswith("$ ")] == [
+        "train", "train", "score", "generate", "inspect",
+    ]  # fmt: skip
+    assert "cache − softmax" in printed
+    samples = [json.loads(path.read_text()) for path in sorted((tmp_path / "texts").glob("*.jsonl"))]
+    assert [one["decoding"] for one in samples] == ["greedy", "top-p 0.9"]
+    assert all(len(one["shares"]["cache"]) == len(one["token_ids"]) == 20 for one in samples)
+    assert "the king" in (tmp_path / "page.html").read_text(encoding="utf-8")
