@@ -40,7 +40,9 @@ def nextword(*words: object) -> None:
     """Prints a command and runs it."""
     command = [str(word) for word in words]
     print(f"\n$ {shlex.join(['nextword', *command])}", flush=True)
-    app(command, standalone_mode=False)
+    code = app(command, standalone_mode=False)
+    if code:
+        raise SystemExit(code)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from nextword import __version__
 from nextword.conditioning import conditioner_spec
 from nextword.heads import head_spec
 from nextword.inspection.continuation import written_example
+from nextword.inspection.long_example import facts_in_windows, window_of
 from nextword.inspection.text_pieces import pieces_of_spans
 from nextword.inspection.trace import Trace
 from nextword.model.training_modes import measuring
@@ -19,8 +20,7 @@ from nextword.pretrained import token_label
 from nextword.records.token_trace import Candidates, Places, Role, TracedModel, TracedText, TracedTokens
 from nextword.scoring.example_encoding import EncodedExample, Example, auxiliary_inputs, encode_example
 from nextword.scoring.opened_model import AnyModel, OpenedModel
-from nextword.scoring.target_likelihood import distribution_at_targets
-from nextword.scoring.token_facts import TokenFacts, TopPlaces, token_facts
+from nextword.scoring.token_facts import TokenFacts, TopPlaces
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -43,6 +43,8 @@ def trace(
 ) -> Trace:
     """What a model says about every token of a text: how probable it was, what else was, and where that came from.
 
+    A text longer than the model can see is read in windows that overlap by half; ``window`` of the trace says so.
+
     Args:
         model: A model of ours or of transformers (which is asked with head ``softmax`` and stays as it is), or the
             folder or hub name of one. With a conditioner: its folder, or an ``OpenedModel`` with its two tokenizers.
@@ -59,8 +61,8 @@ def trace(
         The trace: ``to_pandas()``, ``to_json(path)``, ``to_html(path)``; a notebook shows it by itself.
 
     Raises:
-        ValueError: No text, one that is longer than the model can see, a tokenizer without offsets, something missing
-            that the model reads, or a number out of range.
+        ValueError: No text, one that is longer than an encoder-decoder model can see, a tokenizer without offsets,
+            something missing that the model reads, or a number out of range.
 
     Example:
         >>> trace = nw.trace(model, tokenizer, "The king sat. The king stood.")  # doctest: +SKIP
@@ -77,9 +79,9 @@ def trace(
             encoded = encode_example(opened, example)
             inputs = auxiliary_inputs(opened)([encoded])
             pieces = pieces_of_spans(example.text, encoded.spans)
-        _expect_room(opened, encoded)
-        distribution, targets = distribution_at_targets(opened.model, [encoded], inputs)
-        facts = token_facts(distribution, targets, candidates=min(candidates, distribution.vocab_size), places=places)
+        window, size = window_of(opened, encoded), len(opened.model.get_output_embeddings().weight)
+        numbers = {"candidates": min(candidates, size), "places": places}
+        facts, places_in = facts_in_windows(opened, encoded, inputs, window, **numbers)
     _expect_numbers(facts)
     beside: Role = "source" if opened.has_encoder else "auxiliary"
     texts = _texts(opened, encoded, pieces, inputs)
@@ -88,8 +90,9 @@ def trace(
         nextword=__version__,
         model=_facts_of(opened),
         texts=texts,
-        places_in={name: "text" if of == "text" else beside for name, of in distribution.places_in().items()},
+        places_in={name: "text" if of == "text" else beside for name, of in places_in.items()},
         first=len(texts["text"].ids) - len(encoded.target),
+        window=window,
         vocabulary=_labels(opened.tokenizer, texts, tokens),
         tokens=tokens,
     )
@@ -105,17 +108,6 @@ def _expect_none(generation: Mapping[str, Any]) -> None:
         raise ValueError(
             f"trace: '{next(iter(generation))}' is an argument of generate, and the text is given; leave the text out "
             "to let the model write it"
-        )
-
-
-def _expect_room(opened: OpenedModel, encoded: EncodedExample) -> None:
-    conditioner = opened.model.conditioner
-    read = len(encoded.target) + (0 if opened.has_encoder else len(encoded.context) - 1)
-    read += 0 if conditioner is None else conditioner.virtual
-    if opened.longest is not None and read > opened.longest:
-        raise ValueError(
-            f"text: must have at most {opened.longest:,} tokens, which is what '{opened.name}' sees at once ({read:,} "
-            "given, all that it reads counted); trace a part of it, with what stands right before as its prompt"
         )
 
 

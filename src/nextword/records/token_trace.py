@@ -115,6 +115,8 @@ class TraceRecord(Record):
     """Which of the texts the places of a component are of."""
     first: int = Field(ge=0)
     """Index in ``texts["text"]`` of the first predicted token; what stands before was read only."""
+    window: int | None = None
+    """Tokens that the model saw at once, where the text is longer; None: it saw all that stands before each token."""
     vocabulary: dict[int, str]
     """How each token that occurs anywhere in the trace is shown, by id: ``␣king`` begins a word."""
     tokens: TracedTokens

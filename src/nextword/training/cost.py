@@ -84,6 +84,7 @@ class PeakMemory(StatefulCallback):
         self._before: float | None = None
         self._device: torch.device | None = None
         self._profile: profile | None = None
+        self._silence = contextlib.ExitStack()
         self._until_measured = 0
         self._between_steps = 0
 
@@ -113,8 +114,8 @@ class PeakMemory(StatefulCallback):
         if self._until_measured == 0:
             self._between_steps = _living_bytes(kwargs["model"], kwargs["optimizer"])
             self._profile = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
-            with _stderr_silenced():
-                self._profile.__enter__()
+            self._silence.enter_context(_stderr_silenced())  # it also warns of what was allocated before, in the step
+            self._profile.__enter__()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ends the record."""
@@ -126,7 +127,7 @@ class PeakMemory(StatefulCallback):
     def stop_recording(self) -> None:
         """Ends a record that an error or Ctrl-C left open: torch can have one at a time."""
         if self._profile is not None:
-            with _stderr_silenced():
+            with self._silence:
                 self._profile.__exit__(None, None, None)
             self._profile = None
 

@@ -117,6 +117,7 @@ def _facts(record: TraceRecord) -> dict[str, Any]:
         "name": model.name,
         "spec": spec if model.conditioner is None else f"{spec}, {model.conditioner}",
         "backbone": f"{model.backbone}, {formats.count(model.parameters)} parameters",
+        "window": record.window,
         "perplexity": _digits(math.exp(min(nats, 700.0)) if math.isfinite(nats) else nats),
         "bits": _digits(nats / math.log(2)),
         "first": sum(rank == 1 for rank in record.tokens.rank) / max(len(record.tokens.rank), 1),
