@@ -13,7 +13,10 @@ from typing import Any
 
 import torch
 from interleaved import interleaved, ratio
-from transformers import GPT2Config, GPT2LMHeadModel
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import nextword as nw
 from nextword.scoring.token_facts import token_facts
@@ -33,6 +36,13 @@ def timed(run: Callable[[], Any]) -> Callable[[], float]:
     return seconds
 
 
+def numbered_words(size: int) -> PreTrainedTokenizerFast:
+    """A tokenizer whose words are w0, w1, ...: what a real one takes to label tokens, without a file."""
+    made = Tokenizer(WordLevel({f"w{number}": number for number in range(size)}, unk_token="w0"))
+    made.pre_tokenizer = Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="w0")
+
+
 @torch.no_grad()
 def main() -> None:
     """Prints a row for each head."""
@@ -45,7 +55,11 @@ def main() -> None:
     plain = GPT2LMHeadModel(GPT2Config(n_positions=2048, **SIZES[chosen.size])).eval()
     ids = torch.randint(0, plain.config.vocab_size, (1, TOKENS + 1))
     before, after = ids[:, :-1], ids[0, 1:]
-    print("head, seconds: plain forward, with head, facts; ratio of facts to each")
+    tokenizer = numbered_words(plain.config.vocab_size)
+    text = tokenizer.decode(after)
+    print(
+        "head, seconds: plain forward, with head, facts, nw.trace; facts and trace to plain, to the head's own forward"
+    )
     for head in chosen.heads:
         model: Any = nw.attach(plain, head).eval()
         runs = {
@@ -54,11 +68,15 @@ def main() -> None:
             "facts": lambda model=model: token_facts(
                 model.distribution(before), after, candidates=CANDIDATES, places=PLACES
             ),
+            "trace": lambda model=model: nw.trace(model, tokenizer, text, candidates=CANDIDATES, places=PLACES),
         }
         seconds = interleaved({name: timed(run) for name, run in runs.items()}, chosen.rounds)
         medians = " ".join(f"{statistics.median(of):.2f}" for of in seconds.values())
-        against = " ".join(f"{ratio(seconds['facts'], seconds[rival]):.2f}" for rival in ("plain", "head"))
-        print(f"{head}: {medians}; {against}", flush=True)
+        against = [
+            " ".join(f"{ratio(seconds[ours], seconds[rival]):.2f}" for ours in ("facts", "trace"))
+            for rival in ("plain", "head")
+        ]
+        print(f"{head}: {medians}; {'; '.join(against)}", flush=True)
 
 
 if __name__ == "__main__":
