@@ -155,7 +155,8 @@ def test_ctrl_c_says_how_to_go_on(model: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(BatchedGeneration, "_batch", interrupted)
     done = run(*words, tmp_path / "o.jsonl")
     assert done.exit_code == 130
-    assert "the finished texts are kept. To go on: nextword generate m" in done.output
+    assert "interrupted: the finished texts are kept" in done.output
+    assert "To go on: nextword" in done.output
     assert [path.name for path in tmp_path.glob("*.jsonl*")] == ["o.jsonl.partial"]
     assert run(*words, tmp_path / "o.jsonl").exit_code == 0
     assert len(calls) == 3

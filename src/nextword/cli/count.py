@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nextword.cli.parts.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.parts.errors import plain_errors
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,20 +35,17 @@ def count(
     """
     from rich.console import Console
 
+    from nextword.cli.parts.run_and_show import interruptible
     from nextword.frequency import count_tokens
     from nextword.pretrained import load_tokenizer
 
     column = int(text_column) if text_column.isdigit() else text_column
     console = Console()
     loaded = load_tokenizer(tokenizer, "--tokenizer")
-    try:
-        with _watched(console) as watch:
-            counted = count_tokens(
-                data, loaded, out=out, text_column=column, split=split, processes=processes, progress=watch
-            )
-    except KeyboardInterrupt:
-        complain(f"the same command goes on; unfinished counts are beside {out}", kind="interrupted")
-        raise typer.Exit(INTERRUPTED) from None
+    with interruptible(f"unfinished counts are beside {out}"), _watched(console) as watch:
+        counted = count_tokens(
+            data, loaded, out=out, text_column=column, split=split, processes=processes, progress=watch
+        )
     console.print(
         f"{counted.total:,} tokens, {counted.distinct:,} of {len(counted.counts):,} distinct: {out.resolve()}",
         soft_wrap=True, highlight=False, markup=False,

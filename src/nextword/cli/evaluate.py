@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextword.cli.parts.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.parts.errors import plain_errors
 
 QUIET_SECONDS = 5.0
 WRITING_SECONDS = 60.0
@@ -75,7 +75,7 @@ def evaluate(
     """
     from rich.console import Console
 
-    from nextword.cli.parts.run_and_show import this_command
+    from nextword.cli.parts.run_and_show import interruptible, this_command
     from nextword.config import validated
     from nextword.evaluation import EvaluateConfig
     from nextword.overrides import overridden
@@ -93,12 +93,8 @@ def evaluate(
     config = validated(EvaluateConfig, overridden(content, [one for one in settings or [] if one not in of_metrics]))
     _check_folder(out)
     console = Console()
-    try:
+    with interruptible("what models said of the texts so far is kept beside the samples"):
         results = _watched(config, console, this_command())
-    except KeyboardInterrupt:
-        complain("what models said of the texts so far is kept beside the samples", kind="interrupted")
-        Console(stderr=True, soft_wrap=True).print(f"To go on: {this_command()}", markup=False, highlight=False)
-        raise typer.Exit(INTERRUPTED) from None
     with locked(out, this_command(), wait=WRITING_SECONDS):  # both files of one evaluation
         results.save(out / "results.json")
         write_report(results, out / "report.html")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nextword.cli.parts.computing_options import ComputingOptions
-from nextword.cli.parts.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
-from nextword.cli.parts.run_and_show import quiet_libraries
+from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -150,7 +150,8 @@ def generate(
         open_model(location, computing.device, computing.dtype), prompts, settings, reading.chat
     )
     console = Console()
-    with _told_how_to_go_on(output.out is not None):
+    kept = "no file was written" if output.out is None else "the finished texts are kept"
+    with interruptible(kept, goes_on=output.out is not None):
         if output.out is not None:
             _write(run, output.out, output.score_references)
         elif console.is_terminal and len(prompts) == len(run.passes) == run.passes[0].samples == 1:
@@ -234,16 +235,3 @@ def _progress(console: Console) -> Iterator[Any]:
             bars.update(tasks[0], completed=round(STEPS * share))
 
         yield report
-
-
-@contextlib.contextmanager
-def _told_how_to_go_on(goes_on: bool) -> Iterator[None]:
-    """Ctrl-C ends with code 130 and, where texts were written to files, with the command that goes on."""
-    from nextword.cli.parts.run_and_show import this_command
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        kept = f"the finished texts are kept. To go on: {this_command()}"
-        complain(kept if goes_on else "no file was written", kind="interrupted")
-        raise typer.Exit(INTERRUPTED) from None

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nextword.cli.parts.computing_options import ComputingOptions
-from nextword.cli.parts.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
-from nextword.cli.parts.run_and_show import quiet_libraries
+from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
 
 if TYPE_CHECKING:
     from nextword.records.token_trace import TraceRecord
@@ -104,11 +104,8 @@ def inspect(
     inputs = _inputs(reading)
     _expect_models(models, reading, writing)
     _expect_writable(page, models, reading)
-    try:
+    with interruptible("nothing was written; the same command begins again", goes_on=False):
         records = _traces(models, inputs, _generation(writing), page, computing)
-    except KeyboardInterrupt:
-        complain("nothing was written; the same command begins again", kind="interrupted")
-        raise typer.Exit(INTERRUPTED) from None
     _write(records, page)
 
 

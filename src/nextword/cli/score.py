@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nextword.cli.parts.computing_options import ComputingOptions
-from nextword.cli.parts.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
 from nextword.scoring.measurement.score_settings import ScoreSettings
 
@@ -79,7 +79,7 @@ def score(
     """
     from rich.console import Console
 
-    from nextword.cli.parts.run_and_show import this_command
+    from nextword.cli.parts.run_and_show import interruptible, this_command
     from nextword.records import locked, write_atomically
     from nextword.report import score_csv, score_tables
 
@@ -87,12 +87,8 @@ def score(
     fields = dict(_pair(one) for one in field or [])
     _expect_same(out, models, texts, fields, settings)
     console = Console()
-    try:
+    with interruptible("nothing was written; the same command begins again", goes_on=False):
         results = _measured(models, texts, fields, settings, computing, tokens, console)
-    except KeyboardInterrupt:
-        complain("nothing was written", kind="interrupted")
-        Console(stderr=True, soft_wrap=True).print(f"To go on: {this_command()}", markup=False, highlight=False)
-        raise typer.Exit(INTERRUPTED) from None
     if out is not None:
         with locked(out, this_command(), wait=WRITING_SECONDS):
             results.save(out / "score.json")

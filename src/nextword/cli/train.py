@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextword.cli.parts.errors import INTERRUPTED, complain, plain_errors
+from nextword.cli.parts.errors import complain, plain_errors
 from nextword.cli.parts.option_groups import option_groups
-from nextword.cli.parts.run_and_show import quiet_libraries, this_command
+from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,20 +90,13 @@ def _train_and_show(config: TrainConfig, out: Path) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.watch_training import watching_training
-    from nextword.finetuning.train_model import TrainingInterrupted
     from nextword.finetuning.train_model import train as train_model
 
     quiet_libraries()
-    console, command = Console(), this_command()
+    console = Console()
     was_there = (out / "record.json").exists()
-    try:
-        with watching_training(console) as progress:
-            results = train_model(config, out, progress, command)
-    except KeyboardInterrupt as interruption:
-        kept = str(interruption) if isinstance(interruption, TrainingInterrupted) else "nothing was begun yet"
-        complain(kept, kind="interrupted")
-        Console(stderr=True, soft_wrap=True).print(f"To go on: {command}", markup=False, highlight=False)
-        raise typer.Exit(INTERRUPTED) from None
+    with interruptible("nothing was begun yet"), watching_training(console) as progress:
+        results = train_model(config, out, progress, this_command())
     if was_there:
         console.print("Finished before; nothing was to be done.", markup=False, highlight=False)
     _show(results, out, console)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,20 +26,14 @@ def run_comparison(config: CompareConfig, out: Path) -> None:
             code 3 where runs failed.
     """
     from nextword.cli.parts.watch import failure_line, watching
-    from nextword.comparison.all_methods import ComparisonInterrupted, compare
+    from nextword.comparison.all_methods import compare
     from nextword.report import results_table
 
     quiet_libraries()
     console = Console()
     command = this_command()
-    try:
-        with watching(console) as progress:
-            results = compare(config, out, progress, command)
-    except KeyboardInterrupt as interruption:
-        finished = str(interruption) if isinstance(interruption, ComparisonInterrupted) else "nothing was begun yet"
-        complain(finished, kind="interrupted")
-        Console(stderr=True, soft_wrap=True).print(f"To go on: {command}", markup=False, highlight=False)
-        raise typer.Exit(INTERRUPTED) from None
+    with interruptible("nothing was begun yet"), watching(console) as progress:
+        results = compare(config, out, progress, command)
     console.print(results_table(results))
     console.print(f"Report: {(out / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)
     if results.failures:
@@ -45,6 +41,23 @@ def run_comparison(config: CompareConfig, out: Path) -> None:
             complain(failure_line(run), kind="failed")
         Console(stderr=True, soft_wrap=True).print(f"To try again: {command}", markup=False, highlight=False)
         raise typer.Exit(RUNS_FAILED)
+
+
+@contextlib.contextmanager
+def interruptible(kept: str, goes_on: bool = True) -> Iterator[None]:
+    """Ctrl-C ends the verb with code 130 and says what is kept.
+
+    Args:
+        kept: What is, where the interruption does not say it itself.
+        goes_on: Whether the same command goes on from there; it is printed then.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as interruption:
+        complain(str(interruption) or kept, kind="interrupted")
+        if goes_on:
+            Console(stderr=True, soft_wrap=True).print(f"To go on: {this_command()}", markup=False, highlight=False)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def this_command() -> str:
