@@ -109,9 +109,7 @@ def _expect_none(generation: Mapping[str, Any]) -> None:
 
 
 def _expect_room(opened: OpenedModel, encoded: EncodedExample) -> None:
-    conditioner = opened.model.conditioner
     read = len(encoded.target) + (0 if opened.has_encoder else len(encoded.context) - 1)
-    read += 0 if conditioner is None else conditioner.virtual
     if opened.longest is not None and read > opened.longest:
         raise ValueError(
             f"text: must have at most {opened.longest:,} tokens, which is what '{opened.name}' sees at once ({read:,} "
