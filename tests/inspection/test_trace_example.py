@@ -201,7 +201,7 @@ def test_a_text_longer_than_the_model_is_refused() -> None:
     with pytest.raises(ValueError, match=rf"\({POSITIONS + 1} given, all that it reads counted\); trace a part"):
         nw.trace(opened, text="king " * POSITIONS, prompt="king")
     prefixed = conditioned("softmax", "prefix:3")
-    with pytest.raises(ValueError, match=rf"at most {POSITIONS} tokens"):
+    with pytest.raises(ValueError, match=rf"at most {POSITIONS - 3} tokens"):
         nw.trace(prefixed, text="x" * (POSITIONS - 2), auxiliary="king")
     long = encoder_decoder("t5")
     assert len(nw.trace(long, text="king " * (POSITIONS + 9), source="king").tokens.rank) > POSITIONS
