@@ -17,6 +17,12 @@ def test_folder(tmp_path: Path) -> None:
     assert parts.split == "files"
 
 
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    for name in ("train.txt", "valid.txt", "test.txt"):
+        (tmp_path / name).write_bytes(f"\ufeff{name}\ufeff\r\n".encode())
+    assert read_parts(tmp_path).test == "test.txt\ufeff\r\n"
+
+
 def test_single_file_is_cut_by_line(tmp_path: Path) -> None:
     path = tmp_path / "book.txt"
     lines = [f"line {number}\n" for number in range(100)]

@@ -53,12 +53,12 @@ def test_the_longest_text_that_fits_is_written_and_one_more_token_is_refused(hea
     opened = opened_model(head=head, conditioner=conditioner)
     prompts = [TextPrompt("a"), TextPrompt("The king " * 3, id="long")]
     encoded = encode_prompts(opened, [TextPrompt(one.prompt, auxiliary="a dragon", id=one.id) for one in prompts])
-    longest = max(len(one.context) for one in encoded) + virtual
-    room = POSITIONS - longest + 1
+    longest, limit = max(len(one.context) for one in encoded), POSITIONS - virtual
+    room = limit - longest + 1
     expect_room(opened, encoded, room)
     with pytest.raises(
         ValueError,
-        match=rf"prompt long: its {longest} tokens and {room + 1} new ones are more than the {POSITIONS} that the "
+        match=rf"prompt long: its {longest} tokens and {room + 1} new ones are more than the {limit} that the "
         rf"model has positions for; set --max-new-tokens to at most {room}, or shorten it",
     ):
         expect_room(opened, encoded, room + 1)

@@ -126,6 +126,20 @@ def test_another_run_is_refused_with_the_difference_named(tmp_path, changes, dif
     assert contents(tmp_path) == before
 
 
+def test_the_same_weights_in_other_settings_are_another_run(tmp_path):
+    def cache(weight, **usual):
+        opened = opened_model(head={"head": "cache", "weight": weight})
+        opened.model.generation_config.update(**usual)
+        return planned(opened, decodings=["greedy"])
+
+    write_samples_files(cache(0.5), tmp_path)
+    with pytest.raises(ValueError, match=r'\(head: "cache:.*" there, "cache:.*" asked for\)'):
+        write_samples_files(cache(0.25), tmp_path)
+    with pytest.raises(ValueError, match=r'\(generation_config: .* there, .*"repetition_penalty": 1\.5.* asked for\)'):
+        write_samples_files(cache(0.5, repetition_penalty=1.5), tmp_path)
+    assert write_samples_files(cache(0.5), tmp_path)
+
+
 def test_decodings_and_seeds_may_be_added(tmp_path):
     write_samples_files(planned(decodings=["sample"]), tmp_path)
     before = contents(tmp_path)

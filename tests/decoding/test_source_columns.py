@@ -89,3 +89,16 @@ def test_a_conditioned_model_says_where_in_the_auxiliary_text(tmp_path):
                     assert {words[at] for at, _ in strongest} <= {token}
                     pointed += len(strongest)
     assert set(found[0]["places"]) - {"context"} == {"encoder"}
+
+
+@torch.no_grad()
+def test_places_of_a_decoder_beside_an_encoder_are_those_of_its_own_text(tmp_path):
+    opened = opened_model("t5", "softmax+c")
+    prompts = [TextPrompt(text, id=place) for place, text in enumerate(TEXTS)]
+    pointed = 0
+    for line in written(opened, prompts, tmp_path / "s.jsonl", decodings=["sample"], max_new_tokens=30):
+        for token, strongest in zip(line["token_ids"], line["places"]["context"], strict=True):
+            stands = [tokenizer().pad_token_id, *line["token_ids"]]  # the start token at -1
+            assert {stands[place + 1] for place, _ in strongest} <= {token}
+            pointed += len(strongest)
+    assert pointed

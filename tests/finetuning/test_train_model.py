@@ -111,6 +111,16 @@ def test_another_training_in_the_folder_is_refused_with_the_difference(trained: 
     assert sorted(trained.rglob("*")) == before
 
 
+def test_data_that_changed_while_a_training_stood_still_are_refused(text: str, tmp_path: Path) -> None:
+    data = tmp_path / "text.txt"
+    data.write_text(Path(text).read_text(encoding="utf-8"), encoding="utf-8")
+    train(configured(recipe_of(str(data), "cache"), [*SHORT, "keep_checkpoints=true"]), tmp_path / "out")
+    (tmp_path / "out" / "record.json").unlink()  # as if it was killed before its end
+    data.write_text("\n".join(sentences(160, seed=1)), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"belongs to another training:\n +files\.\S+: .* there, .* asked for"):
+        train(configured(recipe_of(str(data), "cache"), [*SHORT, "keep_checkpoints=true"]), tmp_path / "out")
+
+
 def test_what_is_finished_is_left_alone(trained: Path, text: str) -> None:
     times = {path: path.stat().st_mtime_ns for path in trained.rglob("*")}
     results = train(configured(recipe_of(text, "cache"), SHORT), trained)

@@ -130,8 +130,8 @@ def _read_all(paths: Sequence[Path], where: str) -> str:
 
 def _read(path: Path, where: str) -> str:
     try:
-        # newline="" keeps \r\n as it is: bits per byte count the bytes of the file.
-        with path.open(encoding="utf-8", newline="") as file:
+        # newline="" keeps \r\n as it is: bits per byte count the bytes of the file, but for a byte order mark
+        with path.open(encoding="utf-8-sig", newline="") as file:
             text = file.read()
     except UnicodeDecodeError as error:
         raise ValueError(f"{where}: '{path}' is not UTF-8 text (byte {error.start}).") from None

@@ -70,10 +70,9 @@ def _chat_ids(tokenizer: Any, said: str) -> list[int]:
 
 def expect_room(opened: OpenedModel, encoded: Sequence[EncodedExample], new: int) -> None:
     """Raises ValueError where a prompt and the new tokens, or a source, are more than the model has positions for."""
-    virtual = getattr(opened.model.conditioner, "virtual", 0)
     if not opened.has_encoder:
         for one in encoded:
-            _expect_length(one, len(one.context) + virtual, new, opened.longest)
+            _expect_length(one, len(one.context), new, opened.longest)
         return
     config = opened.model.config
     limit = getattr(config.get_text_config(encoder=True), "max_position_embeddings", None)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nextword.conditioning import conditioner_spec
 from nextword.conditioning.parts.auxiliary_encoder import fingerprint
 from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.config import validated
@@ -21,6 +22,7 @@ from nextword.decoding.partial_samples import PartialSamples, unfinished
 from nextword.decoding.prompt_files import TextPrompt
 from nextword.decoding.sample_lines import SampleLines, reference_columns
 from nextword.decoding.source_columns import SourceColumns, source_columns
+from nextword.heads import head_spec
 from nextword.records import locked
 from nextword.scoring.example_encoding import EncodedExample
 from nextword.scoring.minibatches import Progress
@@ -28,6 +30,9 @@ from nextword.scoring.opened_model import AnyModel, OpenedModel
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+UNTOLD = ("transformers_version", "_from_model_config")
+"""Entries of a generation configuration that decide nothing."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ class GenerationRun:
         return {
             "model": self.opened.name,
             "weights": fingerprint(self.opened.model),
+            **_settings_of(self.opened.model),
             "dtype": str(self.opened.model.dtype).removeprefix("torch."),
             "prompts": f"{len(self.prompts)}, checksum {hashlib.sha256((content + read).encode()).hexdigest()[:16]}",
             "decoding": one.title,
@@ -105,6 +111,17 @@ class GenerationRun:
             "batch_size": settings.batch_size,
             "places": settings.places if settings.sources else None,
         }
+
+
+def _settings_of(model: Any) -> dict[str, Any]:
+    """What of a model decides its texts and is no weight: its parts, and what it writes by where nobody asks else."""
+    conditioner = model.conditioner
+    usual = model.generation_config.to_diff_dict()
+    return {
+        "head": head_spec(model.next_word_head.config),
+        "conditioner": None if conditioner is None else conditioner_spec(conditioner.config),
+        "generation_config": {key: value for key, value in usual.items() if key not in UNTOLD},
+    }
 
 
 def generate(

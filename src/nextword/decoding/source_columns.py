@@ -20,8 +20,9 @@ class SourceColumns:
     Attributes:
         shares: By component, the part of the token's probability that came from it; they add up to 1.
         places: By component that points at places, ``[place, part]`` of the strongest, in decreasing order. A place is
-            an index into the prompt's tokens followed by the text's own; -1 is the start token. Of a component that
-            looks at a source or an auxiliary text, it is an index into that text's tokens.
+            an index into the prompt's tokens (an encoder-decoder model has none) followed by the text's own; -1 is the
+            start token. Of a component that looks at a source or an auxiliary text, it is an index into that text's
+            tokens.
     """
 
     shares: dict[str, list[float]]
@@ -45,12 +46,13 @@ def source_columns(
     """
     distribution, ids = distribution_at_targets(opened.model, texts, inputs)
     facts = token_facts(distribution, ids, places=places)
-    shifts = {name: 0 if text == "source" else 1 for name, text in distribution.places_in().items()}
+    texts_read = distribution.places_in()
     columns, begin = [], 0
     for text in texts:
         rows = slice(begin, begin + len(text.target))
         begin = rows.stop
-        columns.append(_of_text(facts, rows, {name: shift * text.specials for name, shift in shifts.items()}))
+        before = 1 if opened.has_encoder else text.specials  # a decoder begins with a start token of its own
+        columns.append(_of_text(facts, rows, {name: before * (of == "text") for name, of in texts_read.items()}))
     return columns
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from nextword.training.resume import IDENTITY, weights_problem
 CLAIM, RECORD = "run.json", "record.json"
 MAY_CHANGE = ("nextword", "keep_checkpoints")
 """Keys of a claim that say nothing about the model."""
+FILES = "files"
+"""Key of what the data say of themselves, their checksum for instance: a file may be another one by now."""
 
 
 class RunFolder:
@@ -42,8 +44,12 @@ class RunFolder:
         self.record = self.path / RECORD
         """What says that all is finished."""
 
-    def expect(self, config: TrainConfig) -> None:
+    def expect(self, config: TrainConfig, files: Mapping[str, Any] | None = None) -> None:
         """Expects the folder to be free or this training's own; writes nothing.
+
+        Args:
+            config: The training.
+            files: What its data say of themselves; None: not read yet.
 
         Raises:
             ValueError: The folder belongs to another training (says what differs) or holds other files.
@@ -55,9 +61,10 @@ class RunFolder:
             if self.path.is_dir() and any(file.name not in LOCK_FILES for file in self.path.iterdir()):
                 raise ValueError(f"{self.path} is not empty and holds no training; choose another folder (--out)")
         elif self._has_begun():
-            different = differences(
-                read_claim(path, "a training"), _plain(config), lambda key: key.split(".")[0] in MAY_CHANGE
-            )
+            claim = read_claim(path, "a training")
+            may_change = MAY_CHANGE if files is not None and FILES in claim else (*MAY_CHANGE, FILES)
+            asked = {**_plain(config), FILES: files}
+            different = differences(claim, asked, lambda key: key.split(".")[0] in may_change)
             if different:
                 raise ValueError(
                     f"{self.path} belongs to another training:\n"
@@ -65,16 +72,20 @@ class RunFolder:
                     + "\nChoose another folder (--out), or delete this one to start over."
                 )
 
-    def claim(self, config: TrainConfig) -> None:
+    def claim(self, config: TrainConfig, files: Mapping[str, Any]) -> None:
         """Makes the folder this training's own; what an earlier one left that was never trained is deleted.
+
+        Args:
+            config: The training.
+            files: What its data say of themselves.
 
         Raises:
             ValueError: As :meth:`expect`.
         """
-        self.expect(config)
+        self.expect(config, files)
         if not self._has_begun():
             shutil.rmtree(self.training, ignore_errors=True)
-            claim = {"nextword": nextword.__version__, **_plain(config)}
+            claim = {"nextword": nextword.__version__, **_plain(config), FILES: dict(files)}
             write_atomically(self.training / CLAIM, json.dumps(claim, indent=2) + "\n")
 
     def _has_begun(self) -> bool:

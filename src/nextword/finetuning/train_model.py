@@ -94,7 +94,9 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
     with stage_told(watcher, "data"):
         task = data_task(config, has_encoder(config))
         settings = training_settings(config, task)
-        folder.claim(config)
+        with told_as_data():
+            files = task.data.describe()
+        folder.claim(config, files)
         tokenizer = starting_tokenizer(config, task, folder)
     with stage_told(watcher, "model"):
         model = starting_model(config, task, tokenizer, folder)

@@ -24,8 +24,6 @@ def window_of(opened: OpenedModel, encoded: EncodedExample) -> int | None:
     limit = opened.longest
     if limit is None:
         return None
-    conditioner = opened.model.conditioner
-    limit -= 0 if conditioner is None else conditioner.virtual
     read = len(encoded.target) + (0 if opened.has_encoder else len(encoded.context) - 1)
     if read <= limit:
         return None

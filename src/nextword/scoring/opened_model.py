@@ -82,10 +82,10 @@ class OpenedModel:
 
     @property
     def longest(self) -> int | None:
-        """Tokens that the decoder can see at once; None where its configuration names no limit."""
+        """Tokens that the decoder can see at once, beside the places of a prefix; None where nothing limits them."""
         config: Any = self.model.config.get_text_config(decoder=True)
         limit = getattr(config, "max_position_embeddings", None)  # T5's n_positions limits nothing
-        return limit if isinstance(limit, int) else None
+        return limit - getattr(self.model.conditioner, "virtual", 0) if isinstance(limit, int) else None
 
 
 def open_model(path: str | Path, device: str = "auto", dtype: str = "auto", name: str | None = None) -> OpenedModel:

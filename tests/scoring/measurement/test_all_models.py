@@ -24,6 +24,7 @@ from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.windows import windows
 from tests.helpers.conditioned_models import encoder
 from tests.helpers.families import END, START
+from tests.helpers.opened_models import POSITIONS, conditioned
 from tests.helpers.word_models import TEXT, WORDS, family_model, word_model, word_tokenizer
 
 TOKENIZER = word_tokenizer()
@@ -337,3 +338,13 @@ def test_a_model_of_someone_else_is_left_as_it_was() -> None:
     nw.score(model, TOKENIZER, TEXT)
     assert model.training
     assert all(module.training for module in model.modules())
+
+
+def test_places_of_a_prefix_are_none_of_the_window() -> None:
+    opened = conditioned("softmax", "prefix:3")
+    text, following = "The king sat on the throne. " * 20, "the king"
+    found = score_models(
+        [lambda: opened], GivenTexts.of([Example(text, auxiliary=following)], ["texts"]), ScoreSettings()
+    )
+    assert found.models[0].window == POSITIONS - 3
+    assert found.models[0].tokens == len(opened.tokenizer(text)["input_ids"])
