@@ -81,4 +81,6 @@ def test_text_to_page(example: ModuleType, capsys: pytest.CaptureFixture[str], t
     samples = [json.loads(path.read_text()) for path in sorted((tmp_path / "texts").glob("*.jsonl"))]
     assert [one["decoding"] for one in samples] == ["greedy", "top-p 0.9"]
     assert all(len(one["shares"]["cache"]) == len(one["token_ids"]) == 20 for one in samples)
-    assert "the king" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Where they differ" in page
+    assert "in windows of 256 tokens" in page
