@@ -38,6 +38,7 @@ ORDER = (
     {"", "tasks"},
     {"training"},
     {"comparison", "finetuning"},
+    {"reproduction"},
     {"cli"},
     {"__main__"},
 )

@@ -1,0 +1,247 @@
+"""A paper as data: its tables and figures with the printed numbers, what stands for each cell here, and its claims.
+
+One TOML file a paper, in ``papers/``. A table of it:
+
+    [tables.table-1]
+    title = "Ambiguous Template"
+    page = 7
+    experiment = "ambiguous"
+
+    [[tables.table-1.columns]]
+    title = "Acc@2"
+    group = "Full"
+    unit = "%"
+    measure = "acc@2"
+    factor = 100
+    better = "higher"
+
+    [[tables.table-1.rows]]
+    title = "GPT-2 small, HistAlign"
+    method = "cache (HistAlign)"
+    values = [92.3]
+
+    [[tables.table-1.claims]]
+    text = "HistAlign puts both words on top more often than TRIME."
+    comparisons = [{ row = "GPT-2 small, HistAlign", than = "GPT-2 small, TRIME", column = "Full: Acc@2" }]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources
+from math import isnan
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from nextword.config import Settings, validated
+from nextword.overrides import parsed
+from nextword.registry import did_you_mean
+
+PAPERS = "papers"
+
+
+class Address(Settings):
+    """Where a number lies among the results of an experiment. A table, its columns and its rows each say a part."""
+
+    experiment: str | None = None
+    """Name in experiments.toml."""
+    method: str | None = None
+    """Label of the method in the experiment; "human": people's texts."""
+    decoding: str | None = None
+    """Title of the decoding whose texts were measured, such as "top-k 3"; None: what was measured of the model."""
+    measure: str | None = None
+    """Key of what was measured, such as "acc@2"; or "cost.NAME" (parameters, ms_per_step, ...), "data.NAME" (as the
+    task describes its data), "setting.PATH" (of the experiment, such as training.learning_rate), "duel.METHOD"
+    (measures that are better than that method's, as "won:lost")."""
+    factor: float | None = None
+    """What our number is multiplied with to be in the paper's unit; None: 1."""
+
+    def within(self, outer: Address) -> Address:
+        """This address with the parts that it leaves open taken from another."""
+        mine = self.model_dump(include=set(Address.model_fields), exclude_none=True)
+        return Address(**{**outer.model_dump(include=set(Address.model_fields)), **mine})
+
+
+class Column(Address):
+    """A column of a printed table."""
+
+    title: str
+    """As printed."""
+    group: str = ""
+    """The heading over several columns."""
+    unit: str = ""
+    """Of the printed numbers: "%", "tokens", ..."""
+    better: Literal["higher", "lower", "human"] | None = None
+    """Which way is good; "human": near to people's value."""
+
+    @property
+    def name(self) -> str:
+        """What claims call it: "GROUP: TITLE", or the title alone where there is no group."""
+        return f"{self.group}: {self.title}" if self.group else self.title
+
+
+class Row(Address):
+    """A row of a printed table."""
+
+    title: str
+    """As printed, with the heading over it: "GPT-2 small, TRIME"."""
+    values: list[float | str] = Field(default=[])
+    """The printed numbers in the order of the columns, text where a cell holds text; nan: the cell is empty."""
+    spreads: list[float] = Field(default=[])
+    """What is printed after "±", in the same order; nan: nothing."""
+    note: str | None = None
+    """What a reader must know of this row here."""
+
+
+class Comparison(Settings):
+    """Two cells, the first of which is to be better."""
+
+    row: str
+    """Title of the row that is to be better."""
+    than: str | float
+    """Title of the other row; or a number."""
+    column: str
+    """Name of the column; its ``better`` says which way."""
+    than_column: str | None = None
+    """Name of the other cell's column; None: the same."""
+
+
+class Claim(Settings):
+    """What a paper says that its table shows."""
+
+    text: str
+    """In one sentence, in the paper's terms."""
+    page: int | None = None
+    """Where it is said."""
+    headline: bool = False
+    """Whether it is one of the paper's main claims, which docs/claims.md lists."""
+    comparisons: list[Comparison] = Field(default=[])
+    """All of them must come out for the claim to hold."""
+    not_testable: dict[str, str] = Field(default={})
+    """Why it cannot be tested, by scale ("small", "paper")."""
+
+
+class Table(Address):
+    """A table, figure or human evaluation of a paper."""
+
+    title: str
+    """What it shows."""
+    page: int
+    """Page of the paper."""
+    kind: Literal["table", "figure", "texts", "settings", "human"] = "table"
+    """Numbers; a drawing; texts side by side; hyper-parameters; or what people said of texts."""
+    section: str | None = None
+    """Section of the experiment's report that shows it: "groups", "texts", "examples"; None: a table of its own."""
+    note: str | None = None
+    """What differs here, and why."""
+    columns: list[Column] = Field(default=[])
+    """From left to right."""
+    rows: list[Row] = Field(default=[])
+    """From top to bottom."""
+    claims: list[Claim] = Field(default=[])
+    """What the paper says of it."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        for title in _repeated(column.name for column in self.columns):
+            raise ValueError(f"columns: '{title}' is there twice")
+        for title in _repeated(row.title for row in self.rows):
+            raise ValueError(f"rows: '{title}' is there twice")
+        for row in self.rows:
+            for name in ("values", "spreads"):
+                count = len(getattr(row, name))
+                if count not in {0, len(self.columns)}:
+                    raise ValueError(f"rows, '{row.title}': {count} {name} for {len(self.columns)} columns")
+        for claim in self.claims:
+            for one in claim.comparisons:
+                self.row(one.row)
+                self.column(one.column)
+                if isinstance(one.than, str):
+                    self.row(one.than)
+                if one.than_column is not None:
+                    self.column(one.than_column)
+        return self
+
+    def row(self, title: str) -> Row:
+        """The row of this title; ValueError where there is none."""
+        return _named({row.title: row for row in self.rows}, title, "row")
+
+    def column(self, name: str) -> Column:
+        """The column of this name; ValueError where there is none."""
+        return _named({column.name: column for column in self.columns}, name, "column")
+
+    def address(self, row: Row, column: Column) -> Address:
+        """Where a cell's number lies: the row's word goes before the column's, and that before the table's."""
+        return row.within(column.within(self))
+
+    def printed(self, row: Row, column: Column) -> float | str | None:
+        """The paper's value of a cell; ``None``: the cell is empty."""
+        if not row.values:
+            return None
+        value = row.values[self.columns.index(column)]
+        return None if isinstance(value, float) and isnan(value) else value
+
+    @property
+    def experiments(self) -> list[str]:
+        """The experiments that fill it, each once."""
+        cells = [self.address(row, column) for row in self.rows for column in self.columns] or [self]
+        return list(dict.fromkeys(cell.experiment for cell in cells if cell.experiment is not None))
+
+
+class Paper(Settings):
+    """One paper: the content of a file in ``papers/``."""
+
+    title: str
+    """Its title."""
+    authors: str
+    """Who wrote it."""
+    venue: str
+    """Where it appeared."""
+    tables: dict[str, Table]
+    """By name: "table-1", "figure-3", "table-1a"."""
+
+
+def names() -> list[str]:
+    """The papers that are known, as commands name them."""
+    folder = resources.files("nextword.reproduction") / PAPERS
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+@cache
+def load_paper(name: str) -> Paper:
+    """A paper by its name.
+
+    Raises:
+        ValueError: There is no such paper; the nearest known name is given.
+    """
+    known = names()
+    if name not in known:
+        raise ValueError(f"no paper '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+    text = (resources.files("nextword.reproduction") / PAPERS / f"{name}.toml").read_bytes()
+    return validated(Paper, parsed(text, f"{name}.toml"))
+
+
+def find_table(name: str) -> Table:
+    """A table by the paper's name and its own: "histalign/table-1".
+
+    Raises:
+        ValueError: No such paper or table; the nearest known name is given.
+    """
+    paper, _, own = name.partition("/")
+    tables: Mapping[str, Table] = load_paper(paper).tables
+    if own not in tables:
+        raise ValueError(f"no table '{own}' in {paper}.{did_you_mean(own, tables)} Known: {', '.join(tables)}.")
+    return tables[own]
+
+
+def _named[Part](known: Mapping[str, Part], name: str, kind: str) -> Part:
+    if name not in known:
+        raise ValueError(f"claims: no {kind} '{name}'.{did_you_mean(name, known)}")
+    return known[name]
+
+
+def _repeated(values: Iterable[str]) -> list[str]:
+    return [value for value, count in Counter(values).items() if count > 1]
