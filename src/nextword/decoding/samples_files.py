@@ -32,19 +32,22 @@ def write_samples(
     seed: int,
     score_batch: int,
     progress: Progress | None = None,
+    longest: int | None = None,
 ) -> None:
     """Writes each file as a whole or not at all; each starts from ``seed`` anew.
 
-    A text has as many tokens as what people wrote after its prompt, whose log-probabilities stand beside it.
+    The log-probabilities of what people wrote after a prompt stand beside each text.
 
     Args:
         writer: Of the model.
         tokenizer: The model's.
-        prompts: By the kind that a decoding names; those of a kind have targets of one length.
+        prompts: By the kind that a decoding names.
         files: What goes where.
         seed: Of the tokens that are drawn.
         score_batch: Targets scored at a time.
         progress: Told the share that is done.
+        longest: The model may end a text, which has at most so many tokens. ``None``: every text has as many as the
+            targets, which are all of one length, and ends nowhere else.
     """
     with measuring(writer.model):
         scored = {
@@ -57,7 +60,8 @@ def write_samples(
                 progress_within(progress, number / len(files), (number + 1) / len(files)),
             )
             torch.manual_seed(seed)
-            texts = writer.write(contexts, way.decoding, len(contexts[0].target), progress=share)
+            length = len(contexts[0].target) if longest is None else longest
+            texts = writer.write(contexts, way.decoding, length, ends=longest is not None, progress=share)
             rows = zip(contexts, texts, scored[way.prompts], strict=True)
             write_atomically(path, "".join(_line(tokenizer, prompt, text, row.tolist()) for prompt, text, row in rows))
 

@@ -32,7 +32,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from math import isnan
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -41,6 +41,8 @@ from nextword.overrides import parsed
 from nextword.registry import did_you_mean
 
 PAPERS = "papers"
+
+Part = TypeVar("Part")
 
 
 class Address(Settings):
@@ -237,7 +239,7 @@ def find_table(name: str) -> Table:
     return tables[own]
 
 
-def _named[Part](known: Mapping[str, Part], name: str, kind: str) -> Part:
+def _named(known: Mapping[str, Part], name: str, kind: str) -> Part:
     if name not in known:
         raise ValueError(f"claims: no {kind} '{name}'.{did_you_mean(name, known)}")
     return known[name]

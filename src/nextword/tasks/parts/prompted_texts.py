@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PromptedTexts(Writes):
-    """As many tokens after each prompt as people wrote there.
+    """Texts after each prompt: as long as what people wrote there, or until the model ends them.
 
     Args:
         texts: Which texts, and how they are measured.
@@ -28,6 +28,8 @@ class PromptedTexts(Writes):
         batch_size: Texts written at a time.
         score_batch: Targets scored at a time.
         inputs: What a model reads besides, by model and tokenizer.
+        longest: Tokens of a text at most, which the model may end. ``None``: as many as people wrote, which are as many
+            after every prompt.
     """
 
     def __init__(
@@ -37,10 +39,11 @@ class PromptedTexts(Writes):
         batch_size: int,
         score_batch: int,
         inputs: Callable[[Any, PreTrainedTokenizerBase], Inputs] = lambda model, tokenizer: no_inputs,
+        longest: int | None = None,
     ) -> None:
         self.texts = texts
         self._prompts, self._inputs = prompts, inputs
-        self._batch_size, self._score_batch = batch_size, score_batch
+        self._batch_size, self._score_batch, self._longest = batch_size, score_batch, longest
 
     def write(
         self,
@@ -53,4 +56,5 @@ class PromptedTexts(Writes):
     ) -> None:
         """Writes the samples files; the log-probabilities of what people wrote are the same in each of a kind."""
         writer = Writer(model, self._batch_size, self._inputs(model, tokenizer), arguments)
-        write_samples(writer, tokenizer, self._prompts(tokenizer), files, seed, self._score_batch, progress)
+        prompts = self._prompts(tokenizer)
+        write_samples(writer, tokenizer, prompts, files, seed, self._score_batch, progress, self._longest)
