@@ -121,7 +121,7 @@ class RanExperiment(Record):
     start_minutes: float | None = None
     """Of making the start; None where it was given."""
     report: str | None = None
-    """Its page, relative to this record; None: not kept."""
+    """Its page, relative to the folder of all tables; None: not kept."""
 
 
 class ReproducedTable(VersionedRecord):
@@ -148,7 +148,7 @@ class ReproducedTable(VersionedRecord):
     claims: list[TestedClaim] = Field(default=[])
     """What the paper says of it."""
     shown_in: str | None = None
-    """Where the picture or the texts are: a page, relative to this record, with the section's anchor."""
+    """Where the picture or the texts are: a page, relative to the folder of all tables, with the section's anchor."""
     note: str | None = None
     """What differs here, and why."""
     experiments: list[RanExperiment] = Field(default=[])
