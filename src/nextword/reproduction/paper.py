@@ -125,6 +125,11 @@ class Claim(Settings):
     not_testable: dict[str, str] = Field(default={})
     """Why it cannot be tested, by scale ("small", "paper")."""
 
+    @property
+    def place(self) -> str | None:
+        """Where it is said."""
+        return None if self.page is None else f"page {self.page}"
+
 
 class Table(Address):
     """A table, figure or human evaluation of a paper."""
@@ -166,6 +171,11 @@ class Table(Address):
                 if one.than_column is not None:
                     self.column(one.than_column)
         return self
+
+    @property
+    def place(self) -> str:
+        """Where it stands."""
+        return f"page {self.page}"
 
     def row(self, title: str) -> Row:
         """The row of this title; ValueError where there is none."""
