@@ -24,7 +24,7 @@ from nextword.reproduction.cell_values import (
 )
 from nextword.reproduction.experiment import Scale
 from nextword.reproduction.paper import Address, Column, Row, Table, load_paper
-from nextword.reproduction.verdict import tested_claims
+from nextword.reproduction.verdict import judged_claims
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def table_record(
             )
             for row in table.rows
         ],
-        claims=tested_claims(table, cells, people, scale),
+        claims=judged_claims(table, cells, people, scale),
         shown_in=f"{shown}#{table.section}" if shown and table.section else None,
         note=table.note,
         experiments=[ran for one in table.experiments if (ran := _record(experiments, one))],

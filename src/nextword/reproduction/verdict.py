@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from nextword.metrics.parts.intervals import over_seeds
-from nextword.records.reproduced_table import Outcome, TestedClaim, TestedComparison
+from nextword.records.reproduced_table import Outcome, JudgedClaim, JudgedComparison
 from nextword.reproduction.cell_values import NO_SEED, CellValue
 from nextword.reproduction.experiment import Scale
 from nextword.reproduction.paper import Claim, Column, Comparison, Row, Table
@@ -18,7 +18,7 @@ GRAVITY: tuple[Outcome, ...] = ("held", "undecided", "not held")
 """What the comparisons of a claim that could be tested make of it: the last of these that occurs."""
 
 
-def tested_claims(table: Table, cells: Cells, people: Cells, scale: Scale) -> list[TestedClaim]:
+def judged_claims(table: Table, cells: Cells, people: Cells, scale: Scale) -> list[JudgedClaim]:
     """Every claim of a table against our numbers.
 
     Args:
@@ -30,10 +30,10 @@ def tested_claims(table: Table, cells: Cells, people: Cells, scale: Scale) -> li
     return [_tested(claim, table, cells, people, scale) for claim in table.claims]
 
 
-def _tested(claim: Claim, table: Table, cells: Cells, people: Cells, scale: Scale) -> TestedClaim:
+def _tested(claim: Claim, table: Table, cells: Cells, people: Cells, scale: Scale) -> JudgedClaim:
     comparisons = [_compared(one, table, cells, people) for one in claim.comparisons]
     outcome, reason = _judged(claim.not_testable.get(scale), comparisons)
-    return TestedClaim(
+    return JudgedClaim(
         text=claim.text,
         place=claim.place,
         headline=claim.headline,
@@ -43,7 +43,7 @@ def _tested(claim: Claim, table: Table, cells: Cells, people: Cells, scale: Scal
     )
 
 
-def _judged(obstacle: str | None, comparisons: Sequence[TestedComparison]) -> tuple[Outcome, str]:
+def _judged(obstacle: str | None, comparisons: Sequence[JudgedComparison]) -> tuple[Outcome, str]:
     """What becomes of a claim, and the numbers that say so."""
     if obstacle is not None:
         return "not testable", obstacle
@@ -56,10 +56,10 @@ def _judged(obstacle: str | None, comparisons: Sequence[TestedComparison]) -> tu
     return outcome, "; ".join(lines)
 
 
-def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> TestedComparison:
+def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> JudgedComparison:
     first, column = table.row(one.row), table.column(one.column)
     other = column if one.than_column is None else table.column(one.than_column)
-    untested = TestedComparison(
+    untested = JudgedComparison(
         first=first.title,
         second=str(one.than),
         column=column.name if other is column else f"{column.name} against {other.name}",
@@ -132,7 +132,7 @@ def _printed(one: Comparison, table: Table, first: Row, column: Column, other: C
     return better - worse
 
 
-def _line(one: TestedComparison) -> str:
+def _line(one: JudgedComparison) -> str:
     pair = f"{one.first} − {one.second}, {one.column}"
     printed = "" if one.printed is None else f"; paper {_signed(one.printed)}"
     if one.difference is None:
