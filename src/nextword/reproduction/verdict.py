@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from nextword.metrics.parts.intervals import over_seeds
-from nextword.records.reproduced_table import Outcome, JudgedClaim, JudgedComparison
+from nextword.records.reproduced_table import JudgedClaim, JudgedComparison, Outcome
 from nextword.reproduction.cell_values import NO_SEED, CellValue
 from nextword.reproduction.experiment import Scale
 from nextword.reproduction.paper import Claim, Column, Comparison, Row, Table
