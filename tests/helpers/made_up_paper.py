@@ -15,7 +15,7 @@ venue = "Nowhere 2020"
 
 [tables.table-1]
 title = "How likely the next number is"
-page = 3
+place = "section 3"
 experiment = "counting"
 
 [[tables.table-1.columns]]
@@ -63,7 +63,7 @@ comparisons = [{ row = "A large one", than = "Softmax", column = "nll" }]
 
 [tables.table-2]
 title = "Hyper-parameters"
-page = 5
+place = "section 5"
 kind = "settings"
 experiment = "counting"
 columns = [{ title = "value" }]
@@ -71,7 +71,7 @@ rows = [{ title = "steps", measure = "setting.training.steps", values = [1000.0]
 
 [tables.table-3]
 title = "What people said"
-page = 6
+place = "section 6"
 kind = "human"
 columns = [{ title = "better" }]
 rows = [{ title = "Cache", values = [60.0] }]

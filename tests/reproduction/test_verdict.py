@@ -16,8 +16,11 @@ def table(better="higher", than="worse", **claim):
     return Table.model_validate(
         {
             "title": "made up",
-            "page": 1,
-            "columns": [{"title": "Acc", "better": better, "measure": "acc"}, {"title": "Other", "measure": "x"}],
+            "place": "section 1",
+            "columns": [
+                {"title": "Acc", "better": better, "measure": "acc"},
+                {"title": "Other", "measure": "x", "better": "higher"},
+            ],
             "rows": [
                 {"title": "better", "values": [9.0, 1.0]},
                 {"title": "worse", "values": [7.0, 1.0]},
@@ -138,3 +141,25 @@ def test_what_cannot_be_tested_at_a_scale_says_why():
 
 def test_words_are_not_compared():
     assert verdict(CellValue(text="5:2"), seeds(1.0, 2.0)).outcome == "not testable"
+
+
+@pytest.mark.parametrize(
+    ("at_least", "firsts", "outcome"),
+    [
+        (1, [(5.0, 5.1), (0.0, 0.1)], "held"),
+        (2, [(5.0, 5.1), (0.0, 0.1)], "not held"),
+        (2, [(5.0, 5.1), (0.0, 5.0)], "undecided"),
+        (1, [(0.0, 5.0), (0.0, 0.1)], "undecided"),
+        (1, [(0.0, 0.1), None], "undecided"),
+        (1, [(5.0, 5.1), None], "held"),
+    ],
+)
+def test_a_claim_may_ask_for_some_of_its_comparisons(at_least, firsts, outcome):
+    names = ("Acc", "Other")
+    made = table(
+        comparisons=[{"row": "better", "than": "worse", "column": name} for name in names], at_least=at_least
+    ).model_copy()
+    cells = {(row.title, column.name): "none" for row in made.rows for column in made.columns}
+    for name, first in zip(names, firsts, strict=True):
+        cells |= {("worse", name): seeds(1.0, 1.1), ("better", name): seeds(*first) if first else "none"}
+    assert judged_claims(made, cells, {}, "small")[0].outcome == outcome

@@ -92,11 +92,14 @@ class JudgedClaim(Record):
     headline: bool = False
     """Whether it is one of the paper's main claims."""
     outcome: Outcome
-    """"held" where all comparisons hold, "not held" where one does not, else "undecided"; or "not testable"."""
+    """"held" where as many comparisons hold as must, "not held" where so many cannot, else "undecided"; or "not
+    testable"."""
     reason: str
     """One line: the numbers that decided it, or why it cannot be tested."""
     comparisons: list[JudgedComparison] = Field(default=[])
     """One by one."""
+    note: str | None = None
+    """What a reader must know, such as that the printed numbers do not bear it out."""
 
 
 class RanExperiment(Record):

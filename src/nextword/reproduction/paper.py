@@ -149,11 +149,6 @@ class Claim(Settings):
             raise ValueError(f"at_least: must be from 1 to {len(self.comparisons)} ({self.at_least} given)")
         return self
 
-    @property
-    def place(self) -> str | None:
-        """Where it is said."""
-        return None if self.page is None else f"page {self.page}"
-
 
 class Table(Address):
     """A table, figure or human evaluation of a paper."""
@@ -202,11 +197,6 @@ class Table(Address):
                 if one.than_column is not None:
                     self.column(one.than_column)
         return self
-
-    @property
-    def place(self) -> str:
-        """Where it stands."""
-        return f"page {self.page}"
 
     def row(self, title: str) -> Row:
         """The row of this title; ValueError where there is none."""

@@ -14,10 +14,6 @@ Cells = Mapping[tuple[str, str], CellValue | str]
 """By title of the row and name of the column: our number, or why there is none."""
 
 
-GRAVITY: tuple[Outcome, ...] = ("held", "undecided", "not held")
-"""What the comparisons of a claim that could be tested make of it: the last of these that occurs."""
-
-
 def judged_claims(table: Table, cells: Cells, people: Cells, scale: Scale) -> list[JudgedClaim]:
     """Every claim of a table against our numbers.
 
@@ -32,7 +28,7 @@ def judged_claims(table: Table, cells: Cells, people: Cells, scale: Scale) -> li
 
 def _tested(claim: Claim, table: Table, cells: Cells, people: Cells, scale: Scale) -> JudgedClaim:
     comparisons = [_compared(one, table, cells, people) for one in claim.comparisons]
-    outcome, reason = _judged(claim.not_testable.get(scale), comparisons)
+    outcome, reason = _judged(claim, claim.not_testable.get(scale), comparisons)
     return JudgedClaim(
         text=claim.text,
         place=claim.place,
@@ -40,20 +36,28 @@ def _tested(claim: Claim, table: Table, cells: Cells, people: Cells, scale: Scal
         outcome=outcome,
         reason=reason,
         comparisons=comparisons,
+        note=claim.note,
     )
 
 
-def _judged(obstacle: str | None, comparisons: Sequence[JudgedComparison]) -> tuple[Outcome, str]:
+def _judged(claim: Claim, obstacle: str | None, comparisons: Sequence[JudgedComparison]) -> tuple[Outcome, str]:
     """What becomes of a claim, and the numbers that say so."""
     if obstacle is not None:
         return "not testable", obstacle
     tested = [one for one in comparisons if one.outcome != "not testable"]
     if not tested:
         return "not testable", "; ".join(map(_line, comparisons)) or "it is not about numbers of this table"
-    outcome = max((one.outcome for one in tested), key=GRAVITY.index)
     rest = len(comparisons) - len(tested)
+    needed = len(tested) if claim.at_least is None else claim.at_least
+    outcome = _outcome_of([one.outcome for one in tested], needed, rest if claim.at_least is not None else 0)
     lines = [*map(_line, tested), *([f"{rest} of {len(comparisons)} comparisons have no numbers here"] if rest else [])]
     return outcome, "; ".join(lines)
+
+
+def _outcome_of(outcomes: Sequence[Outcome], needed: int, unknown: int) -> Outcome:
+    """What so many comparisons make of a claim of which ``needed`` must hold; ``unknown`` ones have no numbers."""
+    held, open_ones = outcomes.count("held"), outcomes.count("undecided") + unknown
+    return "held" if held >= needed else "undecided" if held + open_ones >= needed else "not held"
 
 
 def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> JudgedComparison:
