@@ -57,9 +57,14 @@ class Address(Settings):
     decoding: str | None = None
     """Title of the decoding whose texts were measured, such as "top-k 3"; None: what was measured of the model."""
     measure: str | None = None
-    """Key of what was measured, such as "acc@2"; or "cost.NAME" (parameters, ms_per_step, ...), "data.NAME" (as the
-    task describes its data), "setting.PATH" (of the experiment, such as training.learning_rate), "duel.METHOD"
-    (measures that are better than that method's, as "won:lost")."""
+    """Key of what was measured, such as "acc@2"; or one of these:
+
+    - "cost.NAME": what the method cost (parameters, ms_per_step, train_seconds).
+    - "data.NAME": how the task describes its data.
+    - "setting.PATH": a setting as results.json has it (training.learning_rate, task_settings.start.n_layer).
+    - "duel.METHOD": measures that are better than that method's, as "won-lost".
+    - "wins", "losses": duels that the method wins or loses against the methods of the table's other rows.
+    """
     factor: float | None = None
     """What our number is multiplied with to be in the paper's unit; None: 1."""
     plus: str | None = None
@@ -116,6 +121,8 @@ class Comparison(Settings):
     """Name of the column; its ``better`` says which way."""
     than_column: str | None = None
     """Name of the other cell's column; None: the same."""
+    better: Literal["higher", "lower", "human"] | None = None
+    """Which way the first is to be better; None: the column's way."""
 
 
 class Claim(Settings):
