@@ -126,7 +126,7 @@ def reproduce(
 
 def _fill(request: Request, tables: Sequence[str], experiments: dict[str, ExperimentResults]) -> list[ReproducedTable]:
     """Writes the record and the page of each table, and the page of all tables in the folder."""
-    from nextword.report import write_reproduced_tables  # type: ignore[attr-defined]  # until the page stands
+    from nextword.report import write_reproduced_tables
 
     filled = []
     for name in tables:
