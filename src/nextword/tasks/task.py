@@ -48,6 +48,13 @@ class Data(ABC):
     def describe(self) -> dict[str, int | float | str]:
         """Sizes, how the data is split, what leaks (a number), sources and checksums."""
 
+    def counts(self) -> dict[str, int]:
+        """More numbers for the results, such as words and articles.
+
+        Unlike ``describe`` they do not say whose a folder is, so more may be counted later.
+        """
+        return {}
+
     @abstractmethod
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Any:
         """The training rows.

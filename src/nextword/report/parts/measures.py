@@ -132,6 +132,14 @@ _RULES = (
         "usual tolerance of float32). It shows what a head can express; neither more nor less is better by itself.",
     ),
     _Rule(
+        "left_out",
+        "left out",
+        "Prompts",
+        None,
+        0,
+        "Left out: prompts that are not measured, since two of their four words begin with the same token.",
+    ),
+    _Rule(
         _PREFIX + r"rank_undefined",
         "undefined",
         "Rank of log-probabilities",
