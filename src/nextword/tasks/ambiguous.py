@@ -22,6 +22,7 @@ from nextword.config import Seed, Settings
 from nextword.model.training_modes import measuring
 from nextword.records import Evaluation, MetricValue
 from nextword.scoring.minibatches import Progress, progress_within
+from nextword.tasks.parts.ambiguous.haystack import Haystack
 from nextword.tasks.parts.ambiguous.lexicon import embedded, from_analogies
 from nextword.tasks.parts.ambiguous.prompt_data import AmbiguousPrompts
 from nextword.tasks.parts.ambiguous.relations_start import AmbiguousStartConfig, RelationsStart
@@ -29,6 +30,7 @@ from nextword.tasks.parts.ambiguous.two_answers import (
     accuracy,
     encode,
     example_predictions,
+    expect_positions,
     mean_nll,
     rank_and_spectrum,
 )
@@ -56,6 +58,12 @@ class AmbiguousConfig(Settings):
     """Validation prompts at most."""
     test_prompts: int = Field(default=500, ge=2)
     """Test prompts at most."""
+    pairs: int = Field(default=1, ge=1, le=14)
+    """Pairs of words that a prompt names, each with a person; the question is about one of them."""
+    distractors: int = Field(default=0, ge=0, le=100)
+    """Stories about other words that stand among them before the question."""
+    noise: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the training prompts whose right words are others, which the prompt does not hold."""
     rank_rows: int = Field(default=4750, ge=2)
     """Rows of the log-probability matrix at most (the paper's number); more than the hidden size."""
     batch_size: int = Field(default=64, ge=1)
@@ -91,13 +99,14 @@ class Ambiguous(Task):
                 f"task.train_share + task.validation_share is {sum(shares):g}: it must stay below 1 to leave a test set"
             )
         sizes = (config.train_prompts, config.validation_prompts, config.test_prompts)
-        self.data = AmbiguousPrompts(lexicon, shares, sizes, config.split_seed)
+        haystack = Haystack(config.pairs, config.distractors, config.noise)
+        self.data = AmbiguousPrompts(lexicon, shares, sizes, config.split_seed, haystack)
         self.start = RelationsStart(lexicon, config.start, config.batch_size)
         self.measures = TwoAnswers(self.data, config.rank_rows, config.batch_size)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The tokenizer must tell the words of enough test prompts apart."""
-        encode(self.data.prompts["test"], tokenizer)
+        """The tokenizer must tell the words of enough test prompts apart, and the model must see a whole prompt."""
+        expect_positions(encode(self.data.prompts["test"], tokenizer), model_config)
 
 
 class TwoAnswers(Measures):
