@@ -68,9 +68,7 @@ class Haystack:
             hidden.append(replace(one, words=_absent(one.text, others, draw)) if wrong else one)
         return hidden
 
-    def _surrounded(
-        self, prompt: AmbiguousPrompt, others: Sequence[WordPair], draw: random.Random
-    ) -> AmbiguousPrompt:
+    def _surrounded(self, prompt: AmbiguousPrompt, others: Sequence[WordPair], draw: random.Random) -> AmbiguousPrompt:
         words = sorted({word for pair in others for word in pair})
         if len(words) < 2 * self.pairs or len(others) < 2:
             raise ValueError(

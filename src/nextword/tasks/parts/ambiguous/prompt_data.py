@@ -28,6 +28,7 @@ class AmbiguousPrompts(Data):
         shares: Of the pairs of each relation, those that train and those that validate.
         sizes: Prompts to train, validate and test on at most.
         seed: Of the split and of the samples.
+        wording: Of the templates.
         haystack: What prompts hold beside their two words.
     """
 
@@ -37,9 +38,11 @@ class AmbiguousPrompts(Data):
         shares: tuple[float, float],
         sizes: tuple[int, int, int],
         seed: int,
+        wording: str,
         haystack: Haystack,
     ) -> None:
-        self.lexicon, self._sizes, self._seed, self._haystack = lexicon, sizes, seed, haystack
+        self.lexicon, self._sizes, self._seed = lexicon, sizes, seed
+        self._wording, self._haystack = wording, haystack
         self.splits: dict[str, PairSplit] = {
             relation.name: split_pairs(relation, shares, seed) for relation in lexicon.relations
         }
@@ -50,7 +53,7 @@ class AmbiguousPrompts(Data):
             part: [
                 prompt
                 for relation in self.lexicon.relations
-                for prompt in prompts(getattr(self.splits[relation.name], part), relation.group)
+                for prompt in prompts(getattr(self.splits[relation.name], part), relation.group, self._wording)
             ]
             for part in PARTS
         }
