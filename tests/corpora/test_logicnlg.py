@@ -20,7 +20,7 @@ def write(folder, parts=("train", "val", "test"), **content):
 
 
 def fault(folder):
-    with pytest.raises(ValueError, match="LogicNLG|columns|keep one") as error:
+    with pytest.raises(ValueError, match=r"LogicNLG|columns|keep one") as error:
         read_logicnlg(folder)
     message = str(error.value)
     assert "\n" not in message
