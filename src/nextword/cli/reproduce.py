@@ -72,6 +72,7 @@ def _list_tables() -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from nextword.reproduction.effort import effort
     from nextword.reproduction.paper import load_paper, names
 
     console = Console()
@@ -80,8 +81,9 @@ def _list_tables() -> None:
         listing = Table(title=f"{paper.title} ({paper.venue})", title_justify="left", box=None, padding=(0, 2))
         listing.add_column("name", no_wrap=True)
         listing.add_column("what it shows")
+        listing.add_column("scale small", no_wrap=True)
         for own, table in paper.tables.items():
-            listing.add_row(f"{name}/{own}", table.title)
+            listing.add_row(f"{name}/{own}", table.title, effort(table))
         console.print(listing)
         console.print()
 

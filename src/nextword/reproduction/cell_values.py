@@ -90,6 +90,20 @@ OF_THE_EXPERIMENT: Mapping[str, Callable[[Results, Mapping[str, Any], str], Any]
 """Kinds of addresses that ask for no method: what they are called, and what reads them."""
 
 
+def added(first: CellValue, second: CellValue) -> CellValue:
+    """The sum of two numbers that were counted on two data sets, seed by seed.
+
+    Raises:
+        MissingValueError: One of them is text, or they have no seed in common.
+    """
+    seeds = [seed for seed in first.by_seed if seed in second.by_seed]
+    if first.text is not None or second.text is not None or not seeds:
+        raise MissingValueError("the two numbers that make it cannot be added")
+    sums = {seed: first.by_seed[seed] + second.by_seed[seed] for seed in seeds}
+    low, high = over_seeds(list(sums.values()))[1] or (None, None)
+    return CellValue(sums, low, high)
+
+
 def is_of_settings(address: Address) -> bool:
     """Whether the number is a setting, so that nothing must be run for it."""
     return (address.measure or "").startswith("setting.")

@@ -10,6 +10,7 @@ from nextword.comparison.progress import ComparisonWatcher, SilentWatcher
 from nextword.records import FailedRun
 from nextword.records.reproduced_table import ReproducedTable
 from nextword.reproduction.data_sets import DataFolder
+from nextword.reproduction.effort import WITHOUT_TRAINING
 from nextword.reproduction.experiment import Scale
 from nextword.reproduction.experiment_folder import ExperimentFolders, failures
 from nextword.reproduction.paper import Table, find_table, load_paper, names
@@ -86,7 +87,7 @@ def needed_experiments(tables: Sequence[str], folders: ExperimentFolders) -> lis
 
 def only_settings(table: Table) -> bool:
     """Whether nothing must be run for a table: it has hyper-parameters only, or what people said."""
-    return table.kind in {"settings", "human"}
+    return table.kind in WITHOUT_TRAINING
 
 
 def reproduce(
