@@ -8,11 +8,13 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from nextword.corpora import PARTS, JsonLine, file_names, is_json_lines, json_lines, part_files, part_of
 from nextword.corpora.gap_sentences import GapConfig, Pair, gap_pairs
 from nextword.corpora.texts import read_parts
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def read_pairs(path: Path, reading: Reading, where: str = "task.data") -> PairPa
     return found
 
 
-def sample(pairs: Sequence[Pair], count: int | None, seed: int) -> list[Pair]:
+def sample(pairs: Sequence[T], count: int | None, seed: int) -> list[T]:
     """At most ``count`` pairs in their order, always the same ones for a seed.
 
     >>> pairs = [Pair(str(number), "") for number in range(9)]

@@ -94,5 +94,6 @@ def _line(
         "target_token_ids": prompt.target,
         "target_bytes": prompt.target_bytes,
         "log_probs": [round(value, DIGITS) for value in log_probs],
+        **prompt.columns,
     }
     return json.dumps(content, ensure_ascii=False) + "\n"
