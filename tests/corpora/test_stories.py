@@ -84,7 +84,7 @@ def test_lists_of_urls_say_which_part_a_story_is_in(tmp_path):
     for part, chosen in {"train": urls[2:], "val": urls[:1], "test": urls[1:2]}.items():
         (lists / f"all_{part}.txt").write_text("\n".join(chosen) + "\n")
     found = read(tmp_path)
-    assert [pair.target[10:14] for pair in (*found.train, *found.validation, *found.test)] == [
+    assert [pair.target[9:13] for pair in (*found.train, *found.validation, *found.test)] == [
         f"Jo {number}" for number in (2, 3, 4, 0, 1)
     ]
     assert found.split == ".story files by lists"

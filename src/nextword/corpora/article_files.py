@@ -73,7 +73,9 @@ def _parts(files: list[Path], folder: Path, form: ArticleForm, reading: Reading,
     both = {part: with_text(found) for part, found in there.items()}
     missing = sum(map(len, listed.values())) - sum(map(len, there.values()))
     return PairParts(
-        *(both[part] for part in PARTS),
+        both["train"],
+        both["validation"],
+        both["test"],
         source=folder.name,
         split=f"{form.ending} files by lists" + (f", {missing} listed ones missing" if missing else ""),
         empty=sum(map(len, there.values())) - sum(map(len, both.values())),
