@@ -260,7 +260,7 @@ def test_methods_and_decodings_of_addresses_are_the_recipe_s(recipe):
     for method, decoding, measure in BY_RECIPE[recipe]:
         if method is not None:
             assert method in methods
-        if decoding is not None and decodings:
+        if decoding and decodings:
             assert decoding.removesuffix(WITH_PROMPT) in decodings
         if measure is not None and measure.startswith("duel."):
             assert measure.removeprefix("duel.") in methods

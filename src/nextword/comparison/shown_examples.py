@@ -29,7 +29,7 @@ WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
 
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
-    """What was written after the first prompts, with the first seed and the first decoding that draws tokens.
+    """What was written after the first prompts: first seed, first decoding that draws tokens, first draw of it.
 
     Where the methods wrote so both without and with a prompt, both are shown. Which prompts these are does not depend
     on what was written.
@@ -46,7 +46,7 @@ def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[Wri
     tokenizer = setting.start.tokenizer
     examples = []
     for decoding in (title for title in (way, way + WITH_PROMPT) if title in titles):
-        samples = [_first_lines(setting.folder.path / record.samples[decoding], texts.examples) for record in first]
+        samples = [_first_lines(setting.folder.path / record.samples[decoding][0], texts.examples) for record in first]
         examples += _examples(decoding, first, samples, rare, tokenizer)
     return examples
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from nextword.records.environment import Environment
 from nextword.records.evaluation_results import EvaluationResults
@@ -186,8 +186,16 @@ class RunRecord(MethodWithSeed):
     """What a reader must know, for example "the paper's broken baseline"."""
     facts: dict[str, JsonValue] = Field(default={})
     """What the head says about itself once it is built, for example ``{"classes": 10, "division": "mefmax"}``."""
-    samples: dict[str, str] = Field(default={})
-    """Samples files that the method wrote, by decoding: paths relative to results.json."""
+    samples: dict[str, list[str]] = Field(default={})
+    """Samples files that the method wrote, by decoding, one for each draw: paths relative to results.json."""
+
+    @field_validator("samples", mode="before")
+    @classmethod
+    def _one_draw(cls, samples: Any) -> Any:
+        """Records of versions in which a decoding was drawn once have its file alone."""
+        if not isinstance(samples, dict):
+            return samples
+        return {title: [files] if isinstance(files, str) else files for title, files in samples.items()}
 
     @model_validator(mode="after")
     def _all_finite(self) -> Self:

@@ -55,7 +55,7 @@ class Address(Settings):
     method: str | None = None
     """Label of the method in the experiment; "human": people's texts."""
     decoding: str | None = None
-    """Title of the decoding whose texts were measured, such as "top-k 3"; None: what was measured of the model."""
+    """Title of the decoding whose texts were measured, such as "top-k 3"; "": what was measured of the model itself."""
     measure: str | None = None
     """Key of what was measured, such as "acc@2"; or one of these:
 
