@@ -21,6 +21,7 @@ from nextword.cli.list import app as list_app
 from nextword.cli.parts.plugin_option import Modules, request
 from nextword.cli.quickstart import quickstart
 from nextword.cli.report import report
+from nextword.cli.reproduce import reproduce
 from nextword.cli.score import score
 from nextword.cli.train import train
 
@@ -67,5 +68,6 @@ app.command()(count)
 app.command()(classes)
 app.command()(check)
 app.command()(inspect)
+app.command()(reproduce)
 app.command()(report)
 app.add_typer(list_app, name="list")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from nextword.comparison.common_start import prepare_start
+from nextword.comparison.common_start import CommonStart, prepare_start
 from nextword.comparison.comparison_settings import CompareConfig, build_task, plain
 from nextword.comparison.failure import failure
 from nextword.comparison.folder import ComparisonFolder
@@ -71,6 +71,28 @@ def compare(
     with disk_full_explained(place.path), locked(place.path, command), _cpu_threads(config.threads):
         place.claim(config, task)
         return _do_missing_runs(config, task, settings, place, stages, command)
+
+
+def make_start(
+    config: CompareConfig, folder: str | Path, progress: ComparisonWatcher | None = None, command: str | None = None
+) -> CommonStart:
+    """Makes the start of a comparison in its folder, where it is not there yet, and trains no method.
+
+    Args:
+        config: What is compared.
+        folder: Of the comparison, which finds the start there.
+        progress: Who is told about progress.
+        command: How the user started this.
+
+    Raises:
+        ValueError: As :func:`compare`.
+    """
+    task = build_task(config)
+    check_settings(config, task)
+    place = ComparisonFolder(folder)
+    with disk_full_explained(place.path), locked(place.path, command or DEFAULT_COMMAND), _cpu_threads(config.threads):
+        place.claim(config, task)
+        return prepare_start(config, task, place.start, StageReporter(progress or SilentWatcher()))
 
 
 def _do_missing_runs(

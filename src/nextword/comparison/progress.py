@@ -54,6 +54,41 @@ class SilentWatcher:
         """Says nothing."""
 
 
+class RelayingWatcher:
+    """Hands everything on to another; what one adds to that is for subclasses to say.
+
+    Args:
+        inner: Who is told.
+    """
+
+    def __init__(self, inner: ComparisonWatcher) -> None:
+        self.inner = inner
+
+    def planned(self, runs: int, finished: int) -> None:
+        """Hands it on."""
+        self.inner.planned(runs, finished)
+
+    def began(self, name: str, stage: str) -> None:
+        """Hands it on."""
+        self.inner.began(name, stage)
+
+    def advanced(self, fraction: float) -> None:
+        """Hands it on."""
+        self.inner.advanced(fraction)
+
+    def ended(self, name: str, stage: str, seconds: float) -> None:
+        """Hands it on."""
+        self.inner.ended(name, stage, seconds)
+
+    def finished(self, record: RunRecord) -> None:
+        """Hands it on."""
+        self.inner.finished(record)
+
+    def failed(self, run: FailedRun) -> None:
+        """Hands it on."""
+        self.inner.failed(run)
+
+
 class StageReporter:
     """``with stages("softmax, seed 0", "training") as advanced`` brackets one stage."""
 

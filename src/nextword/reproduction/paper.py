@@ -41,7 +41,8 @@ from nextword.config import Settings, validated
 from nextword.overrides import parsed
 from nextword.registry import did_you_mean
 
-PAPERS = "papers"
+FOLDER = resources.files("nextword.reproduction") / "papers"
+"""Where the papers lie."""
 
 Part = TypeVar("Part")
 
@@ -247,8 +248,7 @@ class Paper(Settings):
 
 def names() -> list[str]:
     """The papers that are known, as commands name them."""
-    folder = resources.files("nextword.reproduction") / PAPERS
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return sorted(entry.name.removesuffix(".toml") for entry in FOLDER.iterdir() if entry.name.endswith(".toml"))
 
 
 @cache
@@ -261,8 +261,7 @@ def load_paper(name: str) -> Paper:
     known = names()
     if name not in known:
         raise ValueError(f"no paper '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}.")
-    text = (resources.files("nextword.reproduction") / PAPERS / f"{name}.toml").read_bytes()
-    return validated(Paper, parsed(text, f"{name}.toml"))
+    return validated(Paper, parsed((FOLDER / f"{name}.toml").read_bytes(), f"{name}.toml"))
 
 
 def find_table(name: str) -> Table:

@@ -1,0 +1,133 @@
+"""``nextword reproduce``: the papers' tables by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from nextword.cli.parts.errors import plain_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+    from nextword.reproduction.reproduce_tables import Reproduced, Request
+
+
+@plain_errors
+def reproduce(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PAPER[/TABLE]]... [KEY.PATH=VALUE]...",
+            help="Tables, or papers for all of theirs; none: lists them. Then changes to every experiment.",
+        ),
+    ] = None,
+    scale: Annotated[
+        Literal["small", "paper"],
+        typer.Option(help="small: models trained here in minutes. paper: the paper's models and data; wants a GPU."),
+    ] = "small",
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="Folder with a folder for each data set; or NAME=PATH for one of them. May be repeated."),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All tables of all papers.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything and print the plan; train nothing.")
+    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for everything that is written.")] = Path("runs/reproduce"),
+) -> None:
+    """Fill a paper's table with numbers measured here, beside the printed ones, and test its claims.
+
+    Trains what is needed, once, measures it and writes the table as a record and a page. The same command again does
+    what is missing.
+
+    nextword reproduce histalign/table-1 --data DATA
+
+    nextword reproduce f2-softmax --data DATA --dry-run
+
+    nextword reproduce --all --data DATA --out runs/papers
+    """
+    from nextword.cli.parts.run_and_show import this_command
+    from nextword.reproduction.data_sets import DataFolder
+    from nextword.reproduction.reproduce_tables import Request, all_tables, tables_named
+
+    changes = [word for word in words or [] if "=" in word]
+    named = [word for word in words or [] if "=" not in word]
+    if everything and named:
+        raise ValueError(f"--all: must stand alone ({', '.join(named)} given); leave one of the two out")
+    if not everything and not named:
+        _list_tables()
+        return
+    tables = all_tables() if everything else tables_named(named)
+    request = Request(tables, scale, DataFolder.of_options(data or []), out, changes, this_command())
+    _plan(request) if dry_run else _run(request)
+
+
+def _list_tables() -> None:
+    """Papers and their tables, with what each shows."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from nextword.reproduction.effort import effort
+    from nextword.reproduction.paper import load_paper, names
+
+    console = Console()
+    for name in names():
+        paper = load_paper(name)
+        listing = Table(title=f"{paper.title} ({paper.venue})", title_justify="left", box=None, padding=(0, 2))
+        listing.add_column("name", no_wrap=True)
+        listing.add_column("what it shows")
+        listing.add_column("scale small", no_wrap=True)
+        for own, table in paper.tables.items():
+            listing.add_row(f"{name}/{own}", table.title, effort(table))
+        console.print(listing)
+        console.print()
+
+
+def _plan(request: Request) -> None:
+    """What would be run."""
+    raise ValueError("--dry-run: is not built yet")
+
+
+def _run(request: Request) -> None:
+    from rich.console import Console
+
+    from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
+    from nextword.cli.parts.watch import watching
+    from nextword.reproduction.reproduce_tables import reproduce as reproduce_tables
+
+    quiet_libraries()
+    console = Console()
+    with interruptible("nothing was begun yet"), watching(console) as progress:
+        done = reproduce_tables(request, progress, _announcement(console))
+    _show(done, request, console)
+
+
+def _announcement(console: Console) -> Callable[[str, int, int], None]:
+    """Says which experiment begins."""
+
+    def say(name: str, number: int, count: int) -> None:
+        console.print(f"experiment {number} of {count}: {name}", markup=False, highlight=False)
+
+    return say
+
+
+def _show(done: Reproduced, request: Request, console: Console) -> None:
+    """The tables, where the pages are, and what failed (code 3)."""
+    from nextword.cli.parts.errors import RUNS_FAILED, complain
+    from nextword.cli.parts.watch import failure_line
+    from nextword.report import reproduced_table
+    from nextword.reproduction.reproduce_tables import ALL_TABLES
+
+    for table in done.tables:
+        console.print(reproduced_table(table))
+    page = (request.out / ALL_TABLES).resolve()
+    console.print(f"Tables: {page}", soft_wrap=True, highlight=False, markup=False)
+    if done.failures:
+        for run in done.failures:
+            complain(failure_line(run), kind="failed")
+        raise typer.Exit(RUNS_FAILED)

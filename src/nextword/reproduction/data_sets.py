@@ -1,0 +1,118 @@
+"""Where the data of experiments lies: in one folder with a folder for each data set, or each where it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from nextword.config import Settings, validated
+from nextword.overrides import parsed
+from nextword.registry import did_you_mean
+
+
+class DataSet(Settings):
+    """One data set: what must be there, and where it is to be had."""
+
+    title: str
+    """What people call it."""
+    has: list[str]
+    """Files and folders that it must have."""
+    source: str = Field(alias="from")
+    """Where the original is to be had."""
+
+
+@cache
+def known_data_sets() -> dict[str, DataSet]:
+    """All data sets of the experiments, by the name of their folder."""
+    tables = parsed((resources.files("nextword.reproduction") / "data_sets.toml").read_bytes(), "data_sets.toml")
+    return {name: validated(DataSet, table) for name, table in tables.items()}
+
+
+class DataFolder:
+    """Data sets as files.
+
+    Args:
+        folder: Has a folder for each data set, under its name; ``None``: only ``places`` are there.
+        places: Data sets that lie elsewhere, by name.
+
+    Raises:
+        ValueError: The folder does not exist, or there is no such data set.
+    """
+
+    def __init__(self, folder: Path | None = None, places: Mapping[str, Path] | None = None) -> None:
+        if folder is not None and not folder.is_dir():
+            raise ValueError(f"--data: '{folder}' is no folder; give one that has a folder for each data set")
+        self._folder, self._places = folder, dict(places or {})
+        known = known_data_sets()
+        for name in self._places:
+            if name not in known:
+                near = did_you_mean(name, known)
+                raise ValueError(f"--data: no data set '{name}'.{near} Known: {', '.join(known)}.")
+
+    @classmethod
+    def of_options(cls, options: Iterable[str]) -> DataFolder:
+        """From what was typed: a folder, and ``NAME=PATH`` for data sets that lie elsewhere.
+
+        Raises:
+            ValueError: More than one folder, or as above.
+        """
+        folders, places = [], {}
+        for option in options:
+            name, equals, path = option.partition("=")
+            if equals and "/" not in name:
+                places[name] = Path(path).expanduser()
+            else:
+                folders.append(Path(option).expanduser())
+        if len(folders) > 1:
+            raise ValueError(f"--data: must be one folder ({len(folders)} given); others as NAME=PATH")
+        return cls(folders[0] if folders else None, places)
+
+    def resolved(self, wanted: Any) -> Any:
+        """Paths as experiments name them (``"xsum/pairs.jsonl"``; also in lists) as paths of files here.
+
+        Raises:
+            ValueError: One is missing, with where the data set is to be had.
+        """
+        if isinstance(wanted, list):
+            return [self.resolved(one) for one in wanted]
+        name, _, inside = str(wanted).partition("/")
+        root = self._root(name)
+        for part in [inside] if inside else known_data_sets()[name].has:
+            self._expect(root / part, name)
+        return str(root / inside) if inside else str(root)
+
+    def missing(self, wanted: Iterable[Any]) -> list[str]:
+        """What of these is not there: a line for each."""
+        lines = []
+        for one in wanted:
+            try:
+                self.resolved(one)
+            except ValueError as problem:
+                lines.append(str(problem))
+        return list(dict.fromkeys(lines))
+
+    def _root(self, name: str) -> Path:
+        if name in self._places:
+            return self._places[name]
+        if self._folder is None:
+            raise ValueError(
+                f"--data: must name a folder with {name} in it, or {name}=PATH ({_where(name)}); none was given"
+            )
+        return self._folder / name
+
+    @staticmethod
+    def _expect(path: Path, name: str) -> None:
+        if not path.exists():
+            raise ValueError(f"{path} does not exist. It is of {_where(name)}.")
+        if path.is_file() and path.stat().st_size == 0:
+            raise ValueError(f"{path} is empty. It is of {_where(name)}.")
+
+
+def _where(name: str) -> str:
+    data_set = known_data_sets()[name]
+    return f"{data_set.title}: {data_set.source}"

@@ -1,0 +1,136 @@
+"""Runs an experiment in a folder of its own: a comparison that goes on after an interruption, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nextword.comparison.all_methods import compare, make_start
+from nextword.comparison.progress import ComparisonWatcher, RelayingWatcher
+from nextword.records import FailedRun, Record, Results
+from nextword.records.reproduced_table import RanExperiment
+from nextword.reproduction.data_sets import DataFolder
+from nextword.reproduction.experiment import AtScale, Scale, comparison_of, find_experiment, settings_of
+from nextword.reproduction.table_record import ExperimentResults
+
+if TYPE_CHECKING:
+    from nextword.comparison.comparison_settings import CompareConfig
+
+START = "start"
+"""What a comparison calls the stages of making its start."""
+
+
+class Times(Record):
+    """Seconds that an experiment took so far, over all calls."""
+
+    start: float = 0.0
+    """Making the start."""
+    runs: float = 0.0
+    """Training, measuring and writing."""
+
+
+class ExperimentFolders:
+    """All experiments of one scale, each in its own folder.
+
+    Args:
+        out: Where everything is written.
+        scale: The scale.
+        data: Where the data lies.
+        changes: Overrides of every experiment, from the user.
+    """
+
+    def __init__(self, out: Path, scale: Scale, data: DataFolder, changes: Sequence[str] = ()) -> None:
+        self._root, self._scale, self._data, self._changes = out / "experiments" / scale, scale, data, list(changes)
+
+    def folder(self, name: str) -> Path:
+        """That of an experiment."""
+        return self._root / name
+
+    def at_scale(self, name: str) -> AtScale | None:
+        """The experiment at this scale; ``None``: it is not done here."""
+        return find_experiment(name).at(self._scale)
+
+    def config(self, name: str) -> CompareConfig:
+        """The comparison that an experiment is here.
+
+        Raises:
+            ValueError: It is not done at this scale, data is missing, or an override is wrong.
+        """
+        one = self._expected(name)
+        start = None if one.start is None else self.folder(one.start) / START / "model"
+        return comparison_of(one, self._data, start, self._changes)
+
+    def run(self, name: str, progress: ComparisonWatcher, command: str) -> ExperimentResults:
+        """Does what is missing of an experiment, after the start that it shares with another.
+
+        Raises:
+            ValueError: As :meth:`config`, or as ``compare``.
+            ComparisonInterrupted: Ctrl-C.
+        """
+        one, folder = self._expected(name), self.folder(name)
+        if one.start is not None:
+            origin = self.folder(one.start)
+            make_start(self.config(one.start), origin, TimingWatcher(progress, origin), command)
+        config = self.config(name)
+        results = compare(config, folder, TimingWatcher(progress, folder), command)
+        return ExperimentResults(settings_of(config), results, self._record(name, one, results))
+
+    def settings(self, name: str) -> ExperimentResults:
+        """The settings of an experiment that need not be run."""
+        return ExperimentResults(settings_of(self.config(name)))
+
+    def _expected(self, name: str) -> AtScale:
+        one = self.at_scale(name)
+        if one is None:
+            raise ValueError(f"experiment '{name}' is not done at scale {self._scale}")
+        return one
+
+    def _record(self, name: str, one: AtScale, results: Results) -> RanExperiment:
+        times = _times(self.folder(name))
+        origin = times if one.start is None else _times(self.folder(one.start))
+        return RanExperiment(
+            name=name,
+            recipe=one.recipe,
+            command=results.command,
+            task=results.task,
+            seeds=results.seeds,
+            start=str(results.start.get("model", "")) if one.start is None else f"that of {one.start}",
+            data=str(results.data.get("source", results.task)),
+            minutes=round(times.runs / 60, 2),
+            start_minutes=round(origin.start / 60, 2) or None,
+            report=f"experiments/{self._scale}/{name}/report.html",
+        )
+
+
+class TimingWatcher(RelayingWatcher):
+    """Adds up the seconds of all stages in a file beside the folder.
+
+    Args:
+        inner: Who watches.
+        folder: Of the experiment.
+    """
+
+    def __init__(self, inner: ComparisonWatcher, folder: Path) -> None:
+        super().__init__(inner)
+        self._folder = folder
+
+    def ended(self, name: str, stage: str, seconds: float) -> None:
+        """Adds the seconds up."""
+        kind, times = START if name == START else "runs", _times(self._folder)
+        times.model_copy(update={kind: getattr(times, kind) + seconds}).save(_times_file(self._folder))
+        super().ended(name, stage, seconds)
+
+
+def _times_file(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.times.json")  # beside it: a comparison wants its folder to itself
+
+
+def _times(folder: Path) -> Times:
+    path = _times_file(folder)
+    return Times.load(path) if path.exists() else Times()
+
+
+def failures(experiments: Mapping[str, ExperimentResults]) -> list[FailedRun]:
+    """Runs that failed, of all experiments."""
+    return [run for one in experiments.values() if one.results is not None for run in one.results.failures]
