@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -82,10 +82,16 @@ def _line(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: list[int], l
         "prompt_token_ids": shown,
         "text": decoded(tokenizer, text),
         "token_ids": text,
-        "references": [decoded(tokenizer, prompt.target)],
-        "reference_token_ids": [prompt.target],
+        **_references(tokenizer, prompt),
         "target_token_ids": prompt.target,
         "target_bytes": prompt.target_bytes,
         "log_probs": [round(value, DIGITS) for value in log_probs],
     }
     return json.dumps(content, ensure_ascii=False) + "\n"
+
+
+def _references(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> dict[str, list[Any]]:
+    if not prompt.references:
+        return {"references": [decoded(tokenizer, prompt.target)], "reference_token_ids": [prompt.target]}
+    ids = tokenizer(list(prompt.references), add_special_tokens=False, verbose=False)["input_ids"]
+    return {"references": list(prompt.references), "reference_token_ids": ids}
