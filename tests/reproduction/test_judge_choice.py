@@ -28,7 +28,9 @@ def test_a_judge_is_measured_where_the_paper_has_it_beside_what_is_measured_anyw
 
 
 def test_it_takes_the_place_of_the_recipe_s_own():
-    config = with_judges(small("task.generation.metrics=['rep', 'mauve:model=gpt2']"), PAPERS, ["mauve:model=somewhere"])
+    config = with_judges(
+        small("task.generation.metrics=['rep', 'mauve:model=gpt2']"), PAPERS, ["mauve:model=somewhere"]
+    )
     assert metrics(config) == ["rep", "mauve:model=somewhere"]
 
 
