@@ -7,6 +7,7 @@ from itertools import groupby
 
 from nextword.records.reproduced_table import JudgedClaim, ReproducedTable
 from nextword.report.reproduction.reproduction_page import SIGNS, difference
+from nextword.report.reproduction.tables_markdown import plain
 
 
 def claims_markdown(tables: Sequence[ReproducedTable]) -> str:
@@ -20,7 +21,7 @@ def claims_markdown(tables: Sequence[ReproducedTable]) -> str:
         rows = [_row(table, claim) for table in members for claim in table.claims if claim.headline]
         if rows:
             head = ["| claim | table | paper | here | verdict |", "| --- | --- | --- | --- | --- |"]
-            parts.append("\n".join([f"## {_plain(paper)}", "", *head, *rows]))
+            parts.append("\n".join([f"## {plain(paper)}", "", *head, *rows]))
     return "\n\n".join(parts) + "\n" if parts else ""
 
 
@@ -38,7 +39,7 @@ def _row(table: ReproducedTable, claim: JudgedClaim) -> str:
         ),
     ]
     verdict = f"{SIGNS[claim.outcome]} **{claim.outcome}**"
-    reason = f": {_plain(claim.reason)}" if claim.outcome == "not testable" else ""
+    reason = f": {plain(claim.reason)}" if claim.outcome == "not testable" else ""
     return f"| {' | '.join([*map(_cell, cells), verdict + reason])} |"
 
 
@@ -47,10 +48,4 @@ def _lines(texts: Sequence[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return "<br>".join(map(_plain, text.splitlines()))
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown shows as it stands, in a table too."""
-    escaped = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
-    return " ".join(escaped.split())
+    return "<br>".join(map(plain, text.splitlines()))
