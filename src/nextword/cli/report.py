@@ -15,10 +15,10 @@ def report(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="Folder of a comparison or an evaluation, or its results.json; or a reproduced table's JSON."
+            help="Folder of a comparison or an evaluation, or its results.json; or the JSON of a reproduced table."
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="File to write; report.html beside the results by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write; a page beside the record by default.")] = None,
 ) -> None:
     """Write report.html from results.json and print the table; of a reproduced table, the page beside its record."""
     from rich.console import Console
