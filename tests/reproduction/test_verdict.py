@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.reproduction.cell_values import NO_SEED, CellValue
 from nextword.reproduction.paper import Table
+from nextword.reproduction.table_numbers import NO_SEED, CellValue
 from nextword.reproduction.verdict import judged_claims
 
 T_2 = 4.302652729911275

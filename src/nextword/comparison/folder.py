@@ -7,7 +7,7 @@ trained/<head-objective>-seed<k>/ outcome.json and model/; until then the checkp
 trained/<...>--then-<...>-seed<k>/ the same of a second stage
 search/<method>.json              what a method's search tried and chose
 runs/<method>-seed<k>/record.json one finished run; measured.json while only its texts are missing
-runs/<method>-seed<k>/samples/    the texts it wrote, a file for each decoding
+runs/<method>-seed<k>/samples/    the texts it wrote, a file for each decoding, or for each of its draws
 texts/                            what was measured of the texts, a file for each decoding
 results.json, report.html         all finished runs
 ```
@@ -72,9 +72,10 @@ class ComparisonFolder:
         """What the search of a method tried and chose."""
         return self.path / "search" / f"{method.slug}.json"
 
-    def samples(self, method: Method, seed: int, decoding: str) -> Path:
-        """The texts of a run that were written in the way of this title."""
-        return self.run(method, seed) / "samples" / f"{slug(decoding)}.jsonl"
+    def samples(self, method: Method, seed: int, decoding: str, draw: int | None = None) -> Path:
+        """The texts of a run that were written in the way of this title, and drawn with this seed if it has its own."""
+        name = slug(decoding) if draw is None else f"{slug(decoding)}-draw-{draw}"
+        return self.run(method, seed) / "samples" / f"{name}.jsonl"
 
     def relative(self, path: Path) -> str:
         """A path as ``results.json`` names it."""
@@ -161,7 +162,7 @@ class ComparisonFolder:
             return None
         try:
             record = RunRecord.load(path)
-            gone = [file for file in record.samples.values() if not (self.path / file).is_file()]
+            gone = [file for files in record.samples.values() for file in files if not (self.path / file).is_file()]
             if not gone:
                 return record
             raise ValueError(f"{path} names samples that are gone ({', '.join(gone)})")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nextword.metrics.parts.intervals import over_seeds
 from nextword.records.reproduced_table import JudgedClaim, JudgedComparison, Outcome
-from nextword.reproduction.cell_values import NO_SEED, CellValue
 from nextword.reproduction.experiment import Scale
 from nextword.reproduction.paper import Claim, Column, Comparison, Row, Table
+from nextword.reproduction.table_numbers import NO_SEED, CellValue
 
 Cells = Mapping[tuple[str, str], CellValue | str]
 """By title of the row and name of the column: our number, or why there is none."""

@@ -159,7 +159,7 @@ def _table(
 ) -> TextTable:
     layout, columns = laid_out
     styles = {method.label: method.style for method in methods}
-    whole = {system.name for system in texts.systems if len(system.files) >= seeds}
+    whole = {system.name for system in texts.systems if len(system.models) >= seeds}
     groups = grouped(texts, judged=whole)
     rows = {row.key: row for group in groups for row in group.rows}
     found = [
@@ -167,7 +167,7 @@ def _table(
             label=system.name,
             style=styles.get(system.name),
             cells=_reasoned(_cells(rows, columns, place), columns, system.files),
-            lacking="" if system.name in whole else f"{len(system.files)} of {seeds} seeds",
+            lacking="" if system.name in whole else f"{len(system.models)} of {seeds} seeds",
         )
         for place, system in enumerate(texts.systems)
     ]
