@@ -54,10 +54,10 @@ def test_the_runs_are_those_of_the_method_with_these_settings(finished, tmp_path
 
 
 def test_what_is_compared_is_likelihood_whatever_the_weight_of_the_loss(tmp_path, counting):
-    """With alpha a second loss is added, so that training losses do not compare."""
-    method = {"head": "softmax", "objective": "unlikelihood", "search": {"objective.alpha": [0.5, 1.0]}}
+    """Alpha weighs the ranking loss, here in the loss of evaluation too, so that training losses do not compare."""
+    method = {"head": "cache", "objective": "histalign", "search": {"objective.alpha": [0.5, 1.0]}}
     results = compare(configured({**RECIPE, "methods": [method], "seeds": [0]}), tmp_path)
-    search = results.searches["softmax/unlikelihood"]
+    search = results.searches["cache/histalign"]
     rows = counting(counting.Config()).data.validation(None)
     for one, stage in zip(search.tried, configured({**RECIPE, "methods": [method]}).methods[0].candidates, strict=True):
         if one.settings != search.chosen:
