@@ -117,6 +117,11 @@ def test_a_finished_comparison_only_writes_its_report(copied):
     assert again.runs == first.runs
 
 
+def test_what_is_counted_stands_in_the_results_and_says_nothing_of_the_folder(finished):
+    assert Results.load(finished / "results.json").data["numbers"] == 72
+    assert "numbers" not in json.loads((finished / "compare.json").read_text())["files"]
+
+
 def test_a_broken_record_is_moved_aside_and_measured_again(copied, caplog):
     first = Results.load(copied / "results.json")
     path = copied / "runs" / "cache-seed1" / "record.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import shutil
@@ -55,10 +56,9 @@ def test_every_run_writes_every_decoding(finished):
     assert len(samples(finished)) == 8
     for run in results.runs:
         slug = {"softmax": "softmax", "mos:2": "mos-2"}[run.method]
-        expected = {"greedy": f"runs/{slug}-seed{run.seed}/samples/greedy.jsonl"}
-        expected["top-k 3"] = expected["greedy"].replace("greedy", "top-k-3")
-        assert run.samples == expected
-        assert all(len((finished / file).read_text().splitlines()) == 6 for file in run.samples.values())
+        files = [f"runs/{slug}-seed{run.seed}/samples/{name}.jsonl" for name in ("greedy", "top-k-3")]
+        assert run.samples == {"greedy": files[:1], "top-k 3": files[1:]}
+        assert all(len((finished / file).read_text().splitlines()) == 6 for file in files)
     greedy, other = (samples(finished)[f"runs/softmax-seed{seed}/samples/top-k-3.jsonl"] for seed in (0, 1))
     assert greedy != other
 
@@ -68,7 +68,7 @@ def test_the_texts_are_measured_together(finished):
     assert list(results.texts) == ["greedy", "top-k 3"]
     for title, found in results.texts.items():
         files = {
-            name: [run.samples[title] for run in results.runs if run.method == name] for name in ("softmax", "mos:2")
+            name: [run.samples[title][0] for run in results.runs if run.method == name] for name in ("softmax", "mos:2")
         }
         direct = evaluate(
             {
@@ -244,6 +244,18 @@ def test_what_was_written_is_shown(finished):
     assert "".join(span.text for span in first.texts[2].spans) == line["text"]
 
 
+def writing_in(folder, decodings):
+    """What ``written_examples`` asks of a setting: two prompts of such decodings."""
+    return SimpleNamespace(
+        task=SimpleNamespace(writes=SimpleNamespace(texts=SimpleNamespace(decodings=decodings, examples=2))),
+        start=SimpleNamespace(
+            counts=folder / "start" / "counts.npz", tokenizer=AutoTokenizer.from_pretrained(folder / "start" / "model")
+        ),
+        config=SimpleNamespace(seeds=[0, 1]),
+        folder=SimpleNamespace(path=folder),
+    )
+
+
 def test_texts_without_and_with_a_prompt_are_both_shown(finished):
     """Of ways that differ by the prompt alone, the first that draws tokens and its other."""
     results = Results.load(finished / "results.json")
@@ -253,18 +265,21 @@ def test_texts_without_and_with_a_prompt_are_both_shown(finished):
         run.model_copy(update={"samples": {title: run.samples[title.partition(",")[0]] for title in titles[:4]}})
         for run in results.runs
     ]
-    start = SimpleNamespace(
-        counts=finished / "start" / "counts.npz", tokenizer=AutoTokenizer.from_pretrained(finished / "start" / "model")
-    )
-    setting = SimpleNamespace(
-        task=SimpleNamespace(writes=SimpleNamespace(texts=SimpleNamespace(decodings=decodings, examples=2))),
-        start=start,
-        config=SimpleNamespace(seeds=[0, 1]),
-        folder=SimpleNamespace(path=finished),
-    )
-    found = written_examples(setting, runs)
+    found = written_examples(writing_in(finished, decodings), runs)
     assert [one.decoding for one in found] == [*["top-k 3"] * 2, *["top-k 3, with prompt"] * 2]
     assert found[0].texts == results.written[0].texts
+
+
+def test_the_source_stands_beside_its_texts_unless_it_is_the_prompt(copied):
+    results = Results.load(copied / "results.json")
+    for run in results.runs:
+        path = copied / run.samples["greedy"]
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines[0]["source"], lines[1]["source"] = "a document", lines[1]["prompt"]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    greedy = SimpleNamespace(title="greedy", is_sampled=False)
+    found = written_examples(writing_in(copied, [greedy]), results.runs)
+    assert [one.source for one in found] == ["a document", None]
 
 
 def test_rare_tokens_are_marked_and_characters_stay_whole():
@@ -282,6 +297,37 @@ def test_rare_tokens_are_marked_and_characters_stay_whole():
     assert marked_text("someone", [300], rare[:3], tokenizer).very_rare == 1
 
 
+def test_rare_words_are_told_by_repetition_and_case():
+    """As in F2-Softmax's table 4: very rare, of these the repeated ones and those that are no names."""
+    tokenizer = trained_tokenizer("a b c " * 20, 260, None)
+
+    def marked(text, rare_letters):
+        ids = tokenizer(text)["input_ids"]
+        rare = np.zeros(260, dtype=bool)
+        rare[[token for token in ids if tokenizer.decode([token]).strip() in set(rare_letters)]] = True
+        return marked_text("someone", ids, rare, tokenizer).spans
+
+    named = marked("Zed saw a zebra", "Zz")
+    assert [(span.text, span.lower_case) for span in named if span.very_rare] == [("Z", False), ("z", True)]
+    inner = marked("O'Zed hew-Zed", "Z")  # a word is what its first letter makes it
+    assert [span.lower_case for span in inner if span.very_rare] == [False, True]
+    again = marked("xaxbaa", "x")
+    assert [(span.text, span.very_rare, span.repeated) for span in again] == [
+        ("x", True, False), ("a", False, False), ("x", True, True), ("baa", False, False),
+    ]  # fmt: skip
+    assert not any(span.repeated for span in marked("aaa", ""))
+
+
+def test_copied_stretches_are_marked_and_not_the_space_before_them():
+    tokenizer = trained_tokenizer("b a c " * 20, 300, None)
+    ids = tokenizer("b a c")["input_ids"]
+    assert len(ids) == 3  # all but the first with the space before it
+    spans = marked_text("someone", ids, np.zeros(260, dtype=bool), tokenizer, [(2, 3)]).spans
+    assert [(span.text, span.copied) for span in spans] == [("b", False), (" a", True), (" c", False)]
+    spans = marked_text("someone", ids, np.zeros(260, dtype=bool), tokenizer, [(0, 2)]).spans
+    assert [(span.text, span.copied) for span in spans] == [("b", True), (" a c", False)]
+
+
 def test_texts_that_cannot_be_measured_are_refused_before_anything_is_trained(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="'human', which is the row of people's texts"):
         compare(configured({**RECIPE, "methods": [{"head": "softmax", "label": "human"}]}), tmp_path / "a")
@@ -296,7 +342,7 @@ def test_a_method_s_own_arguments_of_generate(tmp_path):
     heard = Heard()
     results = compare(configured({**RECIPE, "methods": ["softmax", own], "seeds": [0]}), tmp_path, heard)
     assert heard.trained == ["start", "softmax, seed 0"]
-    plain, other = (samples(tmp_path)[run.samples["greedy"]] for run in results.runs)
+    plain, other = (samples(tmp_path)[run.samples["greedy"][0]] for run in results.runs)
     assert plain != other
     for line in map(json.loads, other.splitlines()):
         assert len(set(line["token_ids"])) == 4
@@ -336,3 +382,56 @@ def test_what_nobody_trained_counts_once_where_nothing_is_drawn(tmp_path):
         for title, texts in results.texts.items()
     }
     assert files == {"greedy": [1, 2], "top-k 3": [2, 2]}
+
+
+def test_a_decoding_is_drawn_several_times_without_training_again(tmp_path):
+    untrained = {"head": "softmax", "trained": False, "tune": False}
+    drawn = {**WRITTEN, "draws": [0, 1, 42]}
+    recipe = {**RECIPE, "task": {"name": "writing", "generation": drawn}, "methods": ["softmax", untrained]}
+    heard = Heard()
+    results = compare(configured(recipe), tmp_path / "out", heard)
+    assert heard.trained == ["start", "softmax, seed 0", "softmax, seed 1"]
+    written, run = samples(tmp_path / "out"), results.runs[0]
+    place = "runs/softmax-seed0/samples"
+    assert run.samples["greedy"] == [f"{place}/greedy.jsonl"]
+    assert run.samples["top-k 3"] == [f"{place}/top-k-3-draw-{seed}.jsonl" for seed in (0, 1, 42)]
+    assert len({written[file] for file in run.samples["top-k 3"]}) == 3
+    systems = results.texts["top-k 3"].systems
+    assert [[len(model) for model in system.models] for system in systems] == [[3, 3], [3]]
+    assert [len(system.models) for system in results.texts["greedy"].systems] == [2, 1]
+    for model, run in zip(systems[0].models, (run for run in results.runs if run.method == "softmax"), strict=True):
+        files = [tmp_path / "out" / file for file in run.samples["top-k 3"]]
+        assert [hashlib.sha256(file.read_bytes()).hexdigest() for file in files] == [one.sha256 for one in model]
+    line = json.loads(written[f"{place}/top-k-3-draw-0.jsonl"].splitlines()[0])
+    assert "".join(span.text for span in results.written[0].texts[1].spans) == line["text"]
+    plain = compare(configured({**RECIPE, "methods": ["softmax"], "seeds": [1]}), tmp_path / "plain")
+    (as_today,) = plain.runs[0].samples["top-k 3"]
+    assert samples(tmp_path / "plain")[as_today] == written["runs/softmax-seed1/samples/top-k-3-draw-1.jsonl"]
+
+
+def test_a_run_that_was_killed_between_two_draws_writes_the_other(tmp_path):
+    drawn = {**WRITTEN, "decodings": ["top-k:3"], "draws": [3, 5]}
+    recipe = {"task": {"name": "writing", "generation": drawn}, "methods": ["softmax"], "seeds": [0]}
+    whole = compare(configured(recipe), tmp_path / "whole")
+    with pytest.raises(ComparisonInterrupted, match="0 of 1 runs"):
+        compare(configured(recipe), tmp_path / "cut", Heard(killed_in=("softmax, seed 0", "texts")))
+    (first,) = (tmp_path / "cut").rglob("*.jsonl")
+    assert first.name == "top-k-3-draw-3.jsonl"
+    written = first.stat().st_mtime_ns
+    assert compare(configured(recipe), tmp_path / "cut").runs[0].samples == whole.runs[0].samples
+    assert first.stat().st_mtime_ns == written
+    assert samples(tmp_path / "cut") == samples(tmp_path / "whole")
+
+
+def test_a_folder_of_a_version_that_drew_once_goes_on(copied):
+    claim = json.loads((copied / "compare.json").read_text())
+    assert claim["task_settings"]["generation"].pop("draws") is None
+    (copied / "compare.json").write_text(json.dumps(claim))
+    for path in (copied / "runs").glob("*/record.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({**record, "samples": {title: of[0] for title, of in record["samples"].items()}}))
+    heard = Heard()
+    compare(configured(RECIPE), copied, heard)
+    assert heard.events == [("planned", 4, 4)]
+    with pytest.raises(ValueError, match=r"task_settings\.generation\.draws: null there, \[0, 1\] asked for"):
+        compare(configured(RECIPE, ["task.generation.draws=[0,1]"]), copied)

@@ -42,3 +42,14 @@ def test_settings_that_came_later_are_those_of_then() -> None:
     """A folder of a version whose methods had fewer settings."""
     before = {"methods": {"softmax": {"head": "softmax", "objective": "mle"}}}
     assert differences(CLAIM | before, CLAIM) == []
+
+
+def test_a_setting_of_the_task_that_came_later_and_is_not_set_is_no_difference() -> None:
+    now = CLAIM | {"task_settings": {"batch_size": 8, "start": {"n_layer": 2, "tied": None}, "draws": None}}
+    assert differences(CLAIM, now) == []
+    now["task_settings"]["draws"] = [0, 1]
+    assert differences(CLAIM, now) == ["task_settings.draws: nothing there, [0, 1] asked for"]
+    assert differences(now, CLAIM) == [
+        "task_settings.draws: [0, 1] there, nothing asked for",
+        "task_settings.start.tied: null there, nothing asked for",
+    ]

@@ -10,11 +10,16 @@ from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.config import validated
-from nextword.decoding.strategies import Decoding, PromptedDecoding
+from nextword.decoding.prompts import Prompt
+from nextword.decoding.samples_files import write_samples
+from nextword.decoding.strategies import Decoding, PromptedDecoding, SeededDecoding
+from nextword.decoding.writer import Writer
 from nextword.decoding.writing_settings import METRICS, WINS
 from nextword.evaluation import evaluate
 from nextword.tasks.lm import LanguageModelling, LmConfig
 from nextword.tasks.parts.bpe import trained_tokenizer
+from nextword.tasks.parts.word_tokenizer import word_tokenizer
+from tests.helpers.writing_models import opened_model
 
 TEXT = "옛날 옛적에 a king 살았다, and his 말 was 뷁. " * 60
 GREEDY, SAMPLE = Decoding(), Decoding(sample=True)
@@ -48,8 +53,9 @@ def lines(path: Path) -> list[dict]:
 
 
 def write(task, model, tokenizer, folder, *decodings, seed=0, arguments=None, progress=None):
-    files = {folder / f"{decoding.title}.jsonl": PromptedDecoding(decoding) for decoding in decodings}
-    task.writes.write(model, tokenizer, files, seed, arguments or {}, progress)
+    ways = [SeededDecoding(PromptedDecoding(decoding), seed) for decoding in decodings]
+    files = {folder / f"{one.way.title}.jsonl": one for one in ways}
+    task.writes.write(model, tokenizer, files, arguments or {}, progress)
     return [lines(path) for path in files]
 
 
@@ -102,6 +108,16 @@ def test_seeds_and_files_do_not_touch_each_other(task, model, tokenizer, tmp_pat
     assert [line["token_ids"] for line in one] != [line["token_ids"] for line in other]
 
 
+def test_draws_of_a_file_each_have_their_own_seed(task, model, tokenizer, tmp_path):
+    files = {tmp_path / f"{seed}.jsonl": SeededDecoding(PromptedDecoding(SAMPLE), seed) for seed in (0, 1, 42)}
+    task.writes.write(model, tokenizer, files, {})
+    found = [lines(path) for path in files]
+    assert len({path.read_text() for path in files}) == 3
+    assert len({json.dumps([line["log_probs"] for line in one]) for one in found}) == 1
+    (alone,) = write(task, model, tokenizer, tmp_path / "alone", SAMPLE, seed=42)
+    assert found[2] == alone
+
+
 def test_no_token_ends_a_text_and_no_setting_of_the_model_counts(task, model, tokenizer, tmp_path):
     (before,) = write(task, model, tokenizer, tmp_path / "a", GREEDY)
     often = before[0]["token_ids"][0]
@@ -149,3 +165,52 @@ def test_a_method_s_own_arguments_reach_generate(task, model, tokenizer, tmp_pat
     (before,) = write(task, model, tokenizer, tmp_path / "a", GREEDY)
     (after,) = write(task, model, tokenizer, tmp_path / "b", GREEDY, arguments={"no_repeat_ngram_size": 1})
     assert before != after
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bart"])
+def test_a_text_that_may_end_and_its_reference_have_no_special_tokens(family, tmp_path):
+    opened = opened_model(family)
+    model, words = opened.model, opened.tokenizer
+    targets = [words(text)["input_ids"] for text in (" a little dragon", " met the mayor")]
+    contexts = [words(text)["input_ids"] for text in ("Once upon", "The king")]
+    rows = zip(contexts, targets, strict=True)
+    prompts = [Prompt(before, [*after, words.eos_token_id], 20, row) for row, (before, after) in enumerate(rows)]
+    if model.config.is_encoder_decoder:
+        model.generation_config.forced_bos_token_id = words.pad_token_id
+
+    def lines_of(name, longest):
+        path = tmp_path / name
+        files = {path: SeededDecoding(PromptedDecoding(GREEDY), 0)}
+        write_samples(Writer(model, 2), words, {"": prompts}, files, score_batch=2, longest=longest)
+        return lines(path)
+
+    before = lines_of("a", 9)
+    for line, target in zip(before, targets, strict=True):
+        assert line["reference_token_ids"] == [target]
+        assert line["references"] == [words.decode(target)]
+        assert line["target_token_ids"] == [*target, words.eos_token_id]
+        assert len(line["log_probs"]) == len(target) + 1
+        assert len(line["token_ids"]) == (8 if model.config.is_encoder_decoder else 9)
+        assert not {words.pad_token_id, words.eos_token_id} & set(line["token_ids"])
+        assert line["text"] == words.decode(line["token_ids"])
+    first = before[0]["token_ids"]
+    model.generation_config.eos_token_id = first[2]
+    assert lines_of("b", 9)[0]["token_ids"] == first[: first.index(first[2])]
+
+
+def test_an_unknown_word_is_a_word_unless_it_ends_texts(tmp_path):
+    words = word_tokenizer(["a b c d"])
+    torch.manual_seed(0)
+    sizes = {"n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2}
+    model = nw.attach(GPT2LMHeadModel(GPT2Config(vocab_size=len(words), **sizes)).eval(), "softmax")
+    target = [words.unk_token_id, words.eos_token_id]
+
+    def references(name):
+        files = {tmp_path / name: SeededDecoding(PromptedDecoding(GREEDY), 0)}
+        prompt = Prompt(words("a b")["input_ids"], target, 3, 0)
+        write_samples(Writer(model, 1), words, {"": [prompt]}, files, score_batch=1, longest=3)
+        return lines(tmp_path / name)[0]["reference_token_ids"]
+
+    assert references("word") == [target[:1]]
+    words.eos_token = words.unk_token
+    assert references("end") == [[]]

@@ -315,3 +315,35 @@ def test_counts_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
     }
     with pytest.raises(ValueError, match="were made with another tokenizer"):
         nw.evaluate(settings)
+
+
+def test_a_model_that_drew_several_times_counts_once(tmp_path: Path) -> None:
+    files = [written(tmp_path, f"s{number}", rows("one", words=6 + number)) for number in range(6)]
+    alone = [nw.evaluate({"systems": {"x": [file]}, "metrics": ["distinct:1"]}).systems[0] for file in files]
+    values = np.array([one.values["distinct-1"].value for one in alone])
+
+    def measured(files: list[str]) -> Any:
+        return nw.evaluate({"systems": {"one": files}, "metrics": ["distinct:1"], "draws": 2}).systems[0]
+
+    three = measured(files)
+    means = values.reshape(3, 2).mean(axis=1)
+    low, high = stats.t.interval(0.95, 2, loc=means.mean(), scale=stats.sem(means))
+    found = three.values["distinct-1"]
+    assert (found.value, found.low, found.high) == pytest.approx((values.mean(), low, high), abs=1e-12)
+    assert [[file.file for file in model] for model in three.models] == [
+        [f"s{n}.jsonl", f"s{n + 1}.jsonl"] for n in (0, 2, 4)
+    ]
+    low, high = stats.t.interval(0.95, 1, loc=values[:2].mean(), scale=stats.sem(values[:2]))
+    found = measured(files[:2]).values["distinct-1"]
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)
+    with pytest.raises(ValueError, match=r"draws: must divide the 3 files of system 'one' \(2 given\)"):
+        measured(files[:3])
+
+
+def test_draws_of_a_model_that_is_always_sure_are_the_same(tmp_path: Path) -> None:
+    one, again, other = (written(tmp_path, name, rows(name[0])) for name in ("a1", "a2", "b"))
+    config = {"metrics": ["distinct:1"], "draws": 2}
+    same = nw.evaluate({"systems": {"sure": [one, again]}, **config}).systems[0].values["distinct-1"]
+    assert same.low == same.value == same.high
+    with pytest.raises(ValueError, match=r"sure: .*a1\.jsonl holds the same as .*a1\.jsonl; seeds are different files"):
+        nw.evaluate({"systems": {"sure": [one, other, one, other]}, **config})

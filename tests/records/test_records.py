@@ -286,3 +286,17 @@ def test_commit_is_of_the_repository_the_library_is_tracked_in(tmp_path: Path, m
     assert Environment.collect().commit == git("rev-parse", "HEAD")
     file.write_text("changed = True", encoding="utf-8")
     assert Environment.collect().commit == git("rev-parse", "HEAD") + "-dirty"
+
+
+def test_a_run_of_a_version_that_drew_once_has_one_file_for_each_decoding(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    make_run(samples={"greedy": ["a.jsonl"], "top-k 3": ["b.jsonl", "c.jsonl"]}).save(path)
+    content = json.loads(path.read_text())
+    assert RunRecord.load(path).samples == content["samples"]
+    content["samples"] = {"greedy": "a.jsonl"}
+    path.write_text(json.dumps(content))
+    assert RunRecord.load(path).samples == {"greedy": ["a.jsonl"]}
+    content["samples"] = "a.jsonl"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="samples"):
+        RunRecord.load(path)

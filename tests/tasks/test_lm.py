@@ -125,6 +125,10 @@ def test_wikitext() -> None:
     task = LanguageModelling(LmConfig(data=str(folder), vocabulary=400, test_tokens=3000, window=64, stride=64))
     told = task.data.describe()
     assert told["test_bytes"] == 1_256_449
+    counts = task.data.counts()
+    assert [counts[f"{part}_articles"] for part in ("train", "validation", "test")] == [600, 60, 60]  # as published
+    assert counts["test_words"] == 241_211  # 245,569 tokens as published, each of the 4,358 line ends being one
+    assert not counts.keys() & told.keys()
     # A tokenizer of a slice, so that the test is quick.
     from nextword.tasks.parts.bpe import trained_tokenizer
 

@@ -147,7 +147,7 @@ def _results(setting: Setting, records: list[RunRecord], failures: list[FailedRu
         task=setting.config.task,
         task_version=setting.task.version,
         command=command,
-        data=setting.task.data.describe(),
+        data={**setting.task.data.describe(), **setting.task.data.counts()},
         start=setting.start.record.summary(),
         seeds=list(setting.config.seeds),
         runs=records,

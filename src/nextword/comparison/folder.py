@@ -6,7 +6,7 @@ start/start.json, start/model/    the common start; start/counts.npz where token
 trained/<head-objective>-seed<k>/ outcome.json and model/; until then the checkpoints of a training
 trained/<...>--then-<...>-seed<k>/ the same of a second stage
 runs/<method>-seed<k>/record.json one finished run; measured.json while only its texts are missing
-runs/<method>-seed<k>/samples/    the texts it wrote, a file for each decoding
+runs/<method>-seed<k>/samples/    the texts it wrote, a file for each decoding, or for each of its draws
 texts/                            what was measured of the texts, a file for each decoding
 results.json, report.html         all finished runs
 ```
@@ -67,9 +67,10 @@ class ComparisonFolder:
         """What was measured of a run that has texts still to write."""
         return self.run(method, seed) / "measured.json"
 
-    def samples(self, method: Method, seed: int, decoding: str) -> Path:
-        """The texts of a run that were written in the way of this title."""
-        return self.run(method, seed) / "samples" / f"{slug(decoding)}.jsonl"
+    def samples(self, method: Method, seed: int, decoding: str, draw: int | None = None) -> Path:
+        """The texts of a run that were written in the way of this title, and drawn with this seed if it has its own."""
+        name = slug(decoding) if draw is None else f"{slug(decoding)}-draw-{draw}"
+        return self.run(method, seed) / "samples" / f"{name}.jsonl"
 
     def relative(self, path: Path) -> str:
         """A path as ``results.json`` names it."""
@@ -156,7 +157,7 @@ class ComparisonFolder:
             return None
         try:
             record = RunRecord.load(path)
-            gone = [file for file in record.samples.values() if not (self.path / file).is_file()]
+            gone = [file for files in record.samples.values() for file in files if not (self.path / file).is_file()]
             if not gone:
                 return record
             raise ValueError(f"{path} names samples that are gone ({', '.join(gone)})")

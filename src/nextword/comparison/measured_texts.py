@@ -15,6 +15,7 @@ from nextword.comparison.corpus_counts import AGAINST, asks_for_test_data, expec
 from nextword.comparison.folder import ComparisonFolder
 from nextword.comparison.method import Method, slug
 from nextword.comparison.one_run import Setting
+from nextword.decoding.strategies import PromptedDecoding
 from nextword.evaluation import EvaluateConfig, evaluate
 from nextword.evaluation.all_systems import HUMAN
 from nextword.evaluation.metric_choice import not_installed
@@ -57,38 +58,45 @@ def expect_measurable(task: Task, methods: Sequence[Method]) -> None:
 
 
 def measured_texts(setting: Setting, records: Sequence[RunRecord], command: str) -> dict[str, EvaluationResults]:
-    """What is measured of the texts of all runs, by title of the decoding; systems are methods, their files seeds."""
+    """What is measured of the texts of all runs, by title of the decoding; systems are methods.
+
+    The files of a method are those of its first seed, then those of the next.
+    """
     if setting.task.writes is None or not records:
         return {}
     texts = setting.task.writes.texts
     return {
-        one.title: _measure(one.title, _evaluate_config(texts, one.title, setting, records), setting, command)
-        for one in texts.decodings
+        way.title: _measure(way.title, _evaluate_config(texts, way, setting, records), setting, command)
+        for way in texts.decodings
     }
 
 
-def _evaluate_config(texts: Texts, title: str, setting: Setting, records: Sequence[RunRecord]) -> EvaluateConfig:
-    systems: dict[str, list[str]] = {}
+def _evaluate_config(
+    texts: Texts, way: PromptedDecoding, setting: Setting, records: Sequence[RunRecord]
+) -> EvaluateConfig:
+    models: dict[str, list[list[Path]]] = {}
     for record in records:
-        systems.setdefault(record.method, []).append(str(setting.folder.path / record.samples[title]))
+        files = [setting.folder.path / file for file in record.samples[way.title]]
+        models.setdefault(record.method, []).append(files)
     ordered = {
-        method.title: systems[method.title] if method.trained else _distinct_files(systems[method.title])
+        method.title: models[method.title] if method.trained else _distinct(models[method.title])
         for method in setting.config.methods
-        if method.title in systems  # all of its runs may have failed
+        if method.title in models  # all of its runs may have failed
     }
     tokenizer = setting.start.tokenizer
     special = {tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id} - {None}
     return EvaluateConfig(
-        systems=ordered,
+        systems={title: [str(file) for files in of for file in files] for title, of in ordered.items()},
+        draws=len(texts.draws_of(way)),
         metrics=[_with_counts_files(one, setting.start) for one in texts.metrics],
         special=sorted(special),
         wins=None if texts.wins is None else list(texts.wins),
     )
 
 
-def _distinct_files(files: Sequence[str]) -> list[str]:
-    """Files without those that hold the same as an earlier one: what nobody trained says the same with every seed."""
-    return list({Path(file).read_bytes(): file for file in reversed(files)}.values())[::-1]
+def _distinct(models: Sequence[list[Path]]) -> list[list[Path]]:
+    """Models without those that wrote the same as an earlier one: what nobody trained is the same with every seed."""
+    return list({tuple(file.read_bytes() for file in files): files for files in reversed(models)}.values())[::-1]
 
 
 def _with_counts_files(metric: str | dict[str, Any], start: CommonStart) -> str | dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from nextword.comparison.progress import StageReporter
 from nextword.comparison.stage_settings import stage_settings
 from nextword.conditioning.parts.auxiliary_encoder import fingerprint
 from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER
+from nextword.decoding.strategies import PromptedDecoding, SeededDecoding
 from nextword.pretrained import load_tokenizer
 from nextword.records import Cost, Evaluation, Record, RunRecord
 from nextword.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable
@@ -232,17 +233,26 @@ def _stored(path: Path) -> Measured | None:
         return None  # not there, or of another version
 
 
-def _write_missing_texts(run: Run, setting: Setting, model: Any) -> dict[str, str]:
+def _write_missing_texts(run: Run, setting: Setting, model: Any) -> dict[str, list[str]]:
     """The samples files of the run by decoding, written where they are missing."""
     writes, folder = setting.task.writes, setting.folder
     if writes is None:
         return {}
-    files = {folder.samples(run.method, run.seed, decoding.title): decoding for decoding in writes.texts.decodings}
-    missing = {path: decoding for path, decoding in files.items() if not path.exists()}
+    files = {way.title: _draws(run, way, writes.texts.draws_of(way), folder) for way in writes.texts.decodings}
+    missing = {path: draw for draws in files.values() for path, draw in draws.items() if not path.exists()}
     if missing:
         with setting.stages(run.name, "texts") as advanced, torch.no_grad():
-            writes.write(model, setting.start.tokenizer, missing, run.seed, run.method.generation, progress=advanced)
-    return {decoding.title: folder.relative(path) for path, decoding in files.items()}
+            writes.write(model, setting.start.tokenizer, missing, run.method.generation, progress=advanced)
+    return {title: [folder.relative(path) for path in draws] for title, draws in files.items()}
+
+
+def _draws(
+    run: Run, way: PromptedDecoding, seeds: Sequence[int | None], folder: ComparisonFolder
+) -> dict[Path, SeededDecoding]:
+    return {
+        folder.samples(run.method, run.seed, way.title, seed): SeededDecoding(way, run.seed if seed is None else seed)
+        for seed in seeds
+    }
 
 
 def _record(run: Run, setting: Setting, outcome: TrainingOutcome, measured: Measured) -> RunRecord:

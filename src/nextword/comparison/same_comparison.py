@@ -30,16 +30,27 @@ def differences(claim: dict[str, Any], asked: dict[str, Any], free: Set[str] = f
     def may_differ(key: str) -> bool:
         return key in free or key == "nextword" or (key.split(".")[0] in MAY_GROW and _is_new_entry(key, claim))
 
-    return claim_differences(_with_later_settings(claim), asked, may_differ)
+    return claim_differences(_with_later_settings(claim, asked), asked, may_differ)
 
 
-def _with_later_settings(claim: dict[str, Any]) -> dict[str, Any]:
-    """A claim whose methods have the settings that there were not yet when it was written, as they were then."""
+def _with_later_settings(claim: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """A claim with the settings that there were not yet when it was written, as they were then."""
     defaults = plain(Method(head="softmax"))
     methods = claim.get("methods")
-    if not isinstance(methods, dict):
-        return claim
-    return {**claim, "methods": {title: {**defaults, **method} for title, method in methods.items()}}
+    if isinstance(methods, dict):
+        claim = {**claim, "methods": {title: {**defaults, **method} for title, method in methods.items()}}
+    return _with_none(claim, asked)
+
+
+def _with_none(claim: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """A claim with None for each setting that it lacks and that is None now: not set, as it was then."""
+    unset = {key: None for key, value in asked.items() if value is None and key not in claim}
+    inner = {
+        key: _with_none(claim[key], value)
+        for key, value in asked.items()
+        if isinstance(value, dict) and isinstance(claim.get(key), dict)
+    }
+    return {**claim, **unset, **inner}
 
 
 def _is_new_entry(key: str, claim: dict[str, Any]) -> bool:

@@ -1,10 +1,11 @@
-"""A few prompts with what people and every method wrote after them, very rare words marked (F2-Softmax, table 11)."""
+"""A few prompts with what people and every method wrote after them, and what marks say of it (F2-Softmax, table 4)."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from nextword.comparison.one_run import Setting
+from nextword.corpora.copied_words import copied_stretches
 from nextword.decoding.samples_files import decoded
 from nextword.evaluation.all_systems import HUMAN
 from nextword.frequency import TokenCounts
@@ -23,28 +25,38 @@ if TYPE_CHECKING:
 
 HALF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
+WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
+"""A word, "Boulter's" and "co-starred" as a whole: whether it is a name, its first letter says."""
+
 
 def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[WrittenExample]:
-    """What was written after the first prompts, with the first seed and the first decoding that draws tokens.
+    """What was written after the first prompts: first seed, first decoding that draws tokens, first draw of it.
 
     Where the methods wrote so both without and with a prompt, both are shown. Which prompts these are does not depend
     on what was written.
     """
     writes = setting.task.writes
-    if writes is None or not writes.texts.examples or setting.start.counts is None:
+    if writes is None or not writes.texts.examples:
         return []
     texts = writes.texts
     way = next((one for one in texts.decodings if one.is_sampled), texts.decodings[0]).title.removesuffix(WITH_PROMPT)
     titles = {one.title for one in texts.decodings}
     seed = setting.config.seeds[0]
     first = [record for record in records if record.seed == seed]
-    rare = frequency_groups(TokenCounts.load(setting.start.counts).counts) == len(NAMES) - 1
     tokenizer = setting.start.tokenizer
+    rare = _very_rare(setting.start.counts, len(tokenizer))
     examples = []
     for decoding in (title for title in (way, way + WITH_PROMPT) if title in titles):
-        samples = [_first_lines(setting.folder.path / record.samples[decoding], texts.examples) for record in first]
+        samples = [_first_lines(setting.folder.path / record.samples[decoding][0], texts.examples) for record in first]
         examples += _examples(decoding, first, samples, rare, tokenizer)
     return examples
+
+
+def _very_rare(counts: Path | None, size: int) -> Bool[np.ndarray, "V"]:
+    """Which tokens are very rare in the training text; none where nothing asked for its counts."""
+    if counts is None:
+        return np.zeros(size, dtype=bool)
+    return frequency_groups(TokenCounts.load(counts).counts) == len(NAMES) - 1
 
 
 def _examples(
@@ -57,13 +69,22 @@ def _examples(
     """The first prompts with what people and every run wrote; ``samples`` has the lines of each run."""
     examples = []
     for lines in zip(*samples, strict=True):
-        human = marked_text(HUMAN, lines[0]["reference_token_ids"][0], rare, tokenizer)
-        methods = [
-            marked_text(record.method, line["token_ids"], rare, tokenizer)
-            for record, line in zip(records, lines, strict=True)
+        prompt, source = lines[0]["prompt"], lines[0].get("source")
+        authors = [(HUMAN, lines[0]["reference_token_ids"][0])]
+        authors += [(record.method, line["token_ids"]) for record, line in zip(records, lines, strict=True)]
+        texts = [
+            marked_text(author, ids, rare, tokenizer, copied_stretches(decoded(tokenizer, ids), source or ""))
+            for author, ids in authors
         ]
-        prompt, seed = lines[0]["prompt"], records[0].seed
-        examples.append(WrittenExample(prompt=prompt, decoding=decoding, seed=seed, texts=[human, *methods]))
+        example = WrittenExample(
+            prompt=prompt,
+            decoding=decoding,
+            seed=records[0].seed,
+            texts=texts,
+            # The summary that is expanded is recorded as both.
+            source=None if source == prompt else source,
+        )
+        examples.append(example)
     return examples
 
 
@@ -73,38 +94,60 @@ def _first_lines(path: Path, count: int) -> list[dict[str, Any]]:
 
 
 def marked_text(
-    author: str, ids: Sequence[int], rare: Bool[np.ndarray, "V"], tokenizer: PreTrainedTokenizerBase
+    author: str,
+    ids: Sequence[int],
+    rare: Bool[np.ndarray, "V"],
+    tokenizer: PreTrainedTokenizerBase,
+    copied: Sequence[tuple[int, int]] = (),
 ) -> WrittenText:
-    """A text in stretches of very rare and of other tokens.
+    """A text in stretches of which the same is told, as F2-Softmax's table 4 tells it.
 
     Args:
         author: Who wrote it.
         ids: Its tokens.
         rare: Which token ids are very rare; ids beyond were never counted, and are.
         tokenizer: Decodes them.
+        copied: What of the decoded text stands in its source too: of each stretch the place of its first character and
+            the place behind its last.
     """
     is_rare = [token >= len(rare) or bool(rare[token]) for token in ids]
-    spans: list[Span] = []
-    for text, very_rare in _pieces(ids, is_rare, tokenizer):
-        if spans and spans[-1].very_rare == very_rare:
-            spans[-1] = Span(text=spans[-1].text + text, very_rare=very_rare)
-        else:
-            spans.append(Span(text=text, very_rare=very_rare))
+    is_repeated = [token in ids[:place] for place, token in enumerate(ids)]
+    whole = decoded(tokenizer, ids)
+    lower_case = [match.span() for match in WORD.finditer(whole) if match[0][0].islower()]
+    pieces: list[Span] = []
+    for letters, tokens in _pieces(ids, whole, tokenizer):
+        of_rare = [place for place in tokens if is_rare[place]]
+        piece = Span(
+            text=whole[letters.start : letters.stop],
+            very_rare=bool(of_rare),
+            repeated=bool(of_rare) and all(is_repeated[place] for place in of_rare),
+            lower_case=bool(of_rare) and _reaches_into(lower_case, letters, whole),
+            copied=_reaches_into(copied, letters, whole),
+        )
+        pieces.append(piece)
+    spans = [
+        marks.model_copy(update={"text": "".join(piece.text for piece in members)})
+        for marks, members in itertools.groupby(pieces, key=lambda piece: piece.model_copy(update={"text": ""}))
+    ]
     return WrittenText(author=author, spans=spans, very_rare=sum(is_rare) / max(len(ids), 1))
 
 
-def _pieces(ids: Sequence[int], is_rare: Sequence[bool], tokenizer: PreTrainedTokenizerBase) -> list[tuple[str, bool]]:
-    """The text of each token; those that share a character are one piece, very rare where one of them is.
+def _reaches_into(stretches: Sequence[tuple[int, int]], letters: range, text: str) -> bool:
+    """Whether any letter that is no space lies in one of the stretches; tokens begin with the space before a word."""
+    return any(first <= place < end for place in letters if not text[place].isspace() for first, end in stretches)
 
-    Longer and longer beginnings are decoded, since a token's text may depend on what stands before it.
+
+def _pieces(ids: Sequence[int], whole: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[tuple[range, range]]:
+    """The places of each token's characters in the whole text, and its place among the tokens.
+
+    Tokens that share a character are one piece. Longer and longer beginnings are decoded, since a token's text may
+    depend on what stands before it.
     """
-    whole = decoded(tokenizer, ids)
-    pieces: list[tuple[str, bool]] = []
-    begin, written = 0, ""
+    begin = written = 0
     for end in range(1, len(ids) + 1):
         text = whole if end == len(ids) else decoded(tokenizer, ids[:end])
         if end < len(ids) and (text.endswith(HALF_CHARACTER) or not whole.startswith(text)):
             continue
-        pieces.append((text[len(written) :], any(is_rare[begin:end])))
-        begin, written = end, text
-    return [(text, rare) for text, rare in pieces if text]
+        if len(text) > written:
+            yield range(written, len(text)), range(begin, end)
+        begin, written = end, len(text)

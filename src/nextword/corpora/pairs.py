@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from nextword.corpora import PARTS, JsonLine, file_names, part_files, part_of, table_ending
 from nextword.corpora.gap_sentences import GapConfig, Pair, gap_pairs
@@ -17,6 +17,8 @@ from nextword.corpora.pair_forms import SPLIT, PairForm, form_of, values_at
 from nextword.corpora.part_names import JSON_LINES, TABLES
 from nextword.corpora.table_rows import table_rows
 from nextword.corpora.texts import read_parts
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ def _tables(folder: Path, where: str) -> dict[str, list[Path]]:
     return {}
 
 
-def sample(pairs: Sequence[Pair], count: int | None, seed: int) -> list[Pair]:
+def sample(pairs: Sequence[T], count: int | None, seed: int) -> list[T]:
     """At most ``count`` pairs in their order, always the same ones for a seed.
 
     >>> pairs = [Pair(str(number), "") for number in range(9)]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from nextword.decoding.prompts import Prompt
-from nextword.decoding.strategies import PromptedDecoding
+from nextword.decoding.strategies import SeededDecoding
 from nextword.decoding.writer import Writer
 from nextword.model.training_modes import measuring
 from nextword.records import write_atomically
@@ -28,13 +28,12 @@ def write_samples(
     writer: Writer,
     tokenizer: PreTrainedTokenizerBase,
     prompts: Mapping[str, Sequence[Prompt]],
-    files: Mapping[Path, PromptedDecoding],
-    seed: int,
+    files: Mapping[Path, SeededDecoding],
     score_batch: int,
     progress: Progress | None = None,
     longest: int | None = None,
 ) -> None:
-    """Writes each file as a whole or not at all; each starts from ``seed`` anew.
+    """Writes each file as a whole or not at all; each starts from its seed anew.
 
     The log-probabilities of what people wrote after a prompt stand beside each text.
 
@@ -43,27 +42,26 @@ def write_samples(
         tokenizer: The model's.
         prompts: By the kind that a decoding names.
         files: What goes where.
-        seed: Of the tokens that are drawn.
         score_batch: Targets scored at a time.
         progress: Told the share that is done.
-        longest: The model may end a text, which has at most so many tokens. ``None``: every text has as many as the
-            targets, which are all of one length, and ends nowhere else.
+        longest: The model may end a text, which has at most so many tokens; special tokens are no part of texts and
+            references then. ``None``: every text has as many tokens as the targets, which are all of one length.
     """
     with measuring(writer.model):
         scored = {
             kind: target_log_probs(writer.model, prompts[kind], score_batch, writer.inputs)
-            for kind in dict.fromkeys(way.prompts for way in files.values())
+            for kind in dict.fromkeys(drawn.way.prompts for drawn in files.values())
         }
-        for number, (path, way) in enumerate(files.items()):
-            contexts, share = (
-                prompts[way.prompts],
-                progress_within(progress, number / len(files), (number + 1) / len(files)),
-            )
-            torch.manual_seed(seed)
+        left_out = frozenset() if longest is None else _marks(tokenizer)
+        for number, (path, drawn) in enumerate(files.items()):
+            contexts = prompts[drawn.way.prompts]
+            share = progress_within(progress, number / len(files), (number + 1) / len(files))
+            torch.manual_seed(drawn.seed)
             length = len(contexts[0].target) if longest is None else longest
-            texts = writer.write(contexts, way.decoding, length, ends=longest is not None, progress=share)
-            rows = zip(contexts, texts, scored[way.prompts], strict=True)
-            write_atomically(path, "".join(_line(tokenizer, prompt, text, row.tolist()) for prompt, text, row in rows))
+            texts = writer.write(contexts, drawn.way.decoding, length, ends=longest is not None, progress=share)
+            rows = zip(contexts, texts, scored[drawn.way.prompts], strict=True)
+            lines = (_line(tokenizer, prompt, text, row.tolist(), left_out) for prompt, text, row in rows)
+            write_atomically(path, "".join(lines))
 
 
 def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
@@ -72,8 +70,17 @@ def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     return str(text)
 
 
-def _line(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: list[int], log_probs: list[float]) -> str:
+def _marks(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Special tokens that say nothing; an unknown word is a word, unless its token also ends texts, as in GPT-2."""
+    words = {tokenizer.unk_token_id} - {tokenizer.eos_token_id}
+    return frozenset(tokenizer.all_special_ids) - words
+
+
+def _line(
+    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: list[int], log_probs: list[float], left_out: Set[int]
+) -> str:
     shown = prompt.context[prompt.start :]
+    text, reference = ([token for token in ids if token not in left_out] for ids in (text, prompt.target))
     source = {} if prompt.source is None else {"source": prompt.source}
     content = {
         "id": prompt.number,
@@ -82,16 +89,11 @@ def _line(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: list[int], l
         "prompt_token_ids": shown,
         "text": decoded(tokenizer, text),
         "token_ids": text,
-        **_references(tokenizer, prompt),
+        "references": [decoded(tokenizer, reference)],
+        "reference_token_ids": [reference],
         "target_token_ids": prompt.target,
         "target_bytes": prompt.target_bytes,
         "log_probs": [round(value, DIGITS) for value in log_probs],
+        **prompt.columns,
     }
     return json.dumps(content, ensure_ascii=False) + "\n"
-
-
-def _references(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> dict[str, list[Any]]:
-    if not prompt.references:
-        return {"references": [decoded(tokenizer, prompt.target)], "reference_token_ids": [prompt.target]}
-    ids = tokenizer(list(prompt.references), add_special_tokens=False, verbose=False)["input_ids"]
-    return {"references": list(prompt.references), "reference_token_ids": ids}

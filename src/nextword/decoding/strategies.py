@@ -98,6 +98,14 @@ class PromptedDecoding:
         return self.decoding.is_sampled
 
 
+@dataclass(frozen=True)
+class SeededDecoding:
+    """One samples file: a way to write, and the seed of the tokens that are drawn."""
+
+    way: PromptedDecoding
+    seed: int
+
+
 def _greedy(arguments: list[str]) -> dict[str, Any]:
     _expect(arguments, 0, 0)
     return {}

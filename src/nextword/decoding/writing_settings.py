@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from nextword.config import Settings
+from nextword.config import Seed, Settings
 from nextword.decoding.strategies import Decoding, PromptedDecoding
 from nextword.metrics.metric import parse_metric
 
@@ -30,12 +30,19 @@ class Texts:
         metrics: What is measured of them, as for ``nextword.evaluation``.
         wins: Keys that vote in the table of wins; None: one of each metric.
         examples: How many prompts a report shows with what everybody wrote.
+        draws: Seeds with which every trained model draws its tokens, a samples file each; None: once, with the seed
+            that it was trained with.
     """
 
     decodings: tuple[PromptedDecoding, ...]
     metrics: tuple[str | dict[str, Any], ...]
     wins: tuple[str, ...] | None
     examples: int
+    draws: tuple[int, ...] | None = None
+
+    def draws_of(self, way: PromptedDecoding) -> tuple[int | None, ...]:
+        """Seeds of the samples files that one model writes in this way; None: the seed that it was trained with."""
+        return self.draws if self.draws is not None and way.is_sampled else (None,)
 
 
 class WritingConfig(Settings):
@@ -46,6 +53,9 @@ class WritingConfig(Settings):
     decodings: list[Decoding] = Field(default=[Decoding(), Decoding(top_k=3)], min_length=1)
     """Ways to write: "greedy", "top-k:K", "top-p:P", "sample" (these three also with a temperature: "top-k:3,0.7"),
     "beam:B", or settings in full: {top_k = 3, temperature = 0.7}."""
+    draws: list[Seed] | None = Field(default=None, min_length=1)
+    """Seeds with which every trained model draws its tokens, a samples file each, for instance [0, 1, 42]; None: once,
+    with the seed that it was trained with. What draws nothing ("greedy", "beam:B") is written once."""
     metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
     """Metrics of the texts, as for nextword evaluate; may change later."""
     wins: list[str] | None = None
@@ -66,7 +76,16 @@ class WritingConfig(Settings):
         twice = [title for number, title in enumerate(titles) if title in titles[:number]]
         if twice:
             raise ValueError(f"decodings: '{twice[0]}' is given twice")
+        if self.draws is not None and len(set(self.draws)) < len(self.draws):
+            raise ValueError(f"draws: must be different seeds ({', '.join(map(str, self.draws))} given)")
         return self
+
+    def texts_after(self, *prompts: str) -> Texts:
+        """What a comparison must know of it, where texts are written after prompts of these kinds."""
+        ways = tuple(PromptedDecoding(decoding, kind) for decoding in self.decodings for kind in prompts)
+        wins = None if self.wins is None else tuple(self.wins)
+        draws = None if self.draws is None else tuple(self.draws)
+        return Texts(ways, tuple(self.metrics), wins, self.examples, draws)
 
 
 MAY_CHANGE = frozenset({"generation.metrics", "generation.wins", "generation.examples"})
@@ -95,6 +114,6 @@ class ContinuationConfig(WritingConfig):
         """What a comparison must know of it; ``None``: no texts."""
         if not self.prompts:
             return None
-        wins = self.wins if self.wins is not None or self.metrics != list(METRICS) else list(WINS)
-        decodings = tuple(PromptedDecoding(decoding) for decoding in self.decodings)
-        return Texts(decodings, tuple(self.metrics), None if wins is None else tuple(wins), self.examples)
+        texts = self.texts_after("")
+        of_paper = self.wins is None and self.metrics == list(METRICS)
+        return replace(texts, wins=WINS) if of_paper else texts

@@ -58,7 +58,7 @@ def evaluate(
             # The references are the same for all systems, so they are measured once.
             human = config.human and not readings
             readings.setdefault(name, []).append(read_file(path, metrics, setup, config, human, told))
-    _check_seeds(readings)
+    _check_seeds(readings, config.draws)
     difference = different_prompts([one for runs in readings.values() for one in runs])
     if config.paired and difference is not None:
         raise ValueError(f"{difference}. Paired tests need the same examples; paired=false compares without tests.")
@@ -92,14 +92,18 @@ def _named(watch: Watch, stage: str) -> Watch:
     return lambda what, done, total: watch(f"{stage}: {what}", done, total)
 
 
-def _check_seeds(readings: Mapping[str, list[Reading]]) -> None:
-    """Raises ValueError where two seeds of a system are one file."""
+def _check_seeds(readings: Mapping[str, list[Reading]], draws: int) -> None:
+    """Raises ValueError where two models of a system wrote the same; draws of one that is always sure are the same."""
     for name, runs in readings.items():
-        seen: dict[str, Path] = {}
-        for one in runs:
-            if one.sha256 in seen:
-                raise ValueError(f"{name}: {one.path} holds the same as {seen[one.sha256]}; seeds are different files")
-            seen[one.sha256] = one.path
+        seen: dict[tuple[str, ...], Path] = {}
+        for begin in range(0, len(runs), draws):
+            files = runs[begin : begin + draws]
+            written = tuple(one.sha256 for one in files)
+            if written in seen:
+                raise ValueError(
+                    f"{name}: {files[0].path} holds the same as {seen[written]}; seeds are different files"
+                )
+            seen[written] = files[0].path
 
 
 def different_prompts(readings: Sequence[Reading]) -> str | None:

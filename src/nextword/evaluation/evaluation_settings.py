@@ -20,6 +20,9 @@ class EvaluateConfig(Settings):
 
     systems: dict[str, list[str]] = Field(min_length=1)
     """Samples files of each system by its name, one file a seed."""
+    draws: int = Field(default=1, ge=1)
+    """Files in a row that one trained model wrote, drawn with seeds of their own. The interval of a system is over its
+    models, each with the mean of its files; over the files, where they are all of one model."""
     metrics: list[str | dict[str, Any]] = [ALL]  # noqa: RUF012  (pydantic copies it)
     """Specs such as "self-bleu:2,3", or settings in full with the name under "metric"; "all" stands for every metric
     that the samples have fields for and that asks no model."""
@@ -70,6 +73,8 @@ class EvaluateConfig(Settings):
                 raise ValueError(f"system '{name}' has no samples file")
             if not name.strip():
                 raise ValueError("a system needs a name")
+            if len(files) % self.draws:
+                raise ValueError(f"draws: must divide the {len(files)} files of system '{name}' ({self.draws} given)")
         if self.tokenizer is not None and self.special:
             raise ValueError("the tokenizer says which tokens are special; give 'tokenizer' or 'special', not both")
         if "human" in self.systems and self.human:

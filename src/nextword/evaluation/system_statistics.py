@@ -1,4 +1,4 @@
-"""From what the passes measured to a record: means over seeds, intervals, paired tests, ranking."""
+"""From what the passes measured to a record: means over models, intervals, paired tests, ranking."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nextword.evaluation.pairwise_wins import wins
 from nextword.evaluation.sample_passes import ASKED, NOTHING_ASKED, Measured, Pass
 from nextword.metrics.metric import MetricConfig
 from nextword.metrics.parts import groups
-from nextword.metrics.parts.intervals import bootstrap_intervals, over_seeds
+from nextword.metrics.parts.intervals import bootstrap_intervals, over_models
 from nextword.metrics.parts.paired_tests import PairedTest, holm, paired_tests
 from nextword.metrics.parts.statistic import Statistic
 from nextword.records import (
@@ -49,7 +49,9 @@ def recorded(
     """
     columns = [one.measured for runs in passes.values() for one in runs]
     measures = _measures([*columns, *([human.measured] if human else [])])
-    systems = [_system(name, [_file(one, config) for one in runs], measures) for name, runs in passes.items()]
+    systems = [
+        _system(name, [_file(one, config) for one in runs], measures, config.draws) for name, runs in passes.items()
+    ]
     of_humans = None if human is None else _file(human, config)
     tests, untested = _tests(config, passes)
     return EvaluationResults(
@@ -98,20 +100,20 @@ def _file(one: Pass, config: EvaluateConfig) -> SampleFile:
     )
 
 
-def _system(name: str, files: list[SampleFile], measures: dict[str, Measure]) -> SystemRecord:
-    """The system and its means over seeds; what some seed lacks has no mean, which would flatter the system."""
+def _system(name: str, files: list[SampleFile], measures: dict[str, Measure], draws: int) -> SystemRecord:
+    """The system and its means over seeds; what some file lacks has no mean, which would flatter the system."""
     if len(files) == 1:
-        return SystemRecord(name=name, files=files, values=files[0].values)
+        return SystemRecord(name=name, files=files, values=files[0].values, draws=draws)
     values = {}
     for key in measures:
         found = [file.values[key] for file in files if key in file.values]
         if len(found) == len(files):
-            mean, interval = over_seeds([value.value for value in found])
+            mean, interval = over_models([value.value for value in found], draws)
             low, high = interval or (None, None)
             values[key] = MetricValue(
                 value=mean, unit=found[0].unit, n=sum(value.n for value in found), low=low, high=high
             )
-    return SystemRecord(name=name, files=files, values=values)
+    return SystemRecord(name=name, files=files, values=values, draws=draws)
 
 
 def _tests(config: EvaluateConfig, passes: dict[str, list[Pass]]) -> tuple[list[PairRecord], str | None]:

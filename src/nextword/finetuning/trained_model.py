@@ -64,7 +64,7 @@ def results_of(
         head=head_spec(model.next_word_head.config),
         objective=config.objective_spec,
         conditioner=config.conditioner_spec,
-        data={"task": task.name, **task.data.describe()},
+        data={"task": task.name, **task.data.describe(), **task.data.counts()},
         training=settings.model_dump(mode="json"),
         evaluation=evaluation,
         checks=checked(model),

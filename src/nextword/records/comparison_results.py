@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from nextword.records.environment import Environment
 from nextword.records.evaluation_results import EvaluationResults
@@ -73,6 +73,13 @@ class Span(Record):
     """What stands there."""
     very_rare: bool
     """Whether its tokens are very rare in the training text (beyond the first 90 % of its tokens, frequent first)."""
+    repeated: bool = False
+    """Whether these very rare tokens already stood before in the same text."""
+    lower_case: bool = False
+    """Whether they are of a word in lower case, and so of no name. F2-Softmax's table 4 calls such words non-pronouns;
+    its examples are "eccentric" and "vanished", against names such as "Bob Marley"."""
+    copied: bool = False
+    """Whether it stands in the source too."""
 
 
 class WrittenText(Record):
@@ -81,7 +88,7 @@ class WrittenText(Record):
     author: str
     """Label of the method, or "human"."""
     spans: list[Span]
-    """The text, cut where the rarity of its tokens changes."""
+    """The text, cut where what is told of it changes."""
     very_rare: float = Field(ge=0, le=1)
     """Share of very rare tokens in it."""
 
@@ -97,6 +104,8 @@ class WrittenExample(Record):
     """Seed of the runs that wrote it."""
     texts: list[WrittenText]
     """People first, then the methods in their order."""
+    source: str | None = None
+    """The text that was to be summarised or described; None: there is none besides the prompt."""
 
 
 class Evaluation(Record):
@@ -177,8 +186,16 @@ class RunRecord(MethodWithSeed):
     """What a reader must know, for example "the paper's broken baseline"."""
     facts: dict[str, JsonValue] = Field(default={})
     """What the head says about itself once it is built, for example ``{"classes": 10, "division": "mefmax"}``."""
-    samples: dict[str, str] = Field(default={})
-    """Samples files that the method wrote, by decoding: paths relative to results.json."""
+    samples: dict[str, list[str]] = Field(default={})
+    """Samples files that the method wrote, by decoding, one for each draw: paths relative to results.json."""
+
+    @field_validator("samples", mode="before")
+    @classmethod
+    def _one_draw(cls, samples: Any) -> Any:
+        """Records of versions in which a decoding was drawn once have its file alone."""
+        if not isinstance(samples, dict):
+            return samples
+        return {title: [files] if isinstance(files, str) else files for title, files in samples.items()}
 
     @model_validator(mode="after")
     def _all_finite(self) -> Self:

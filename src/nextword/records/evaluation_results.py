@@ -29,14 +29,22 @@ class SampleFile(Record):
 
 
 class SystemRecord(Record):
-    """One system: its files (one a seed) and the means over them."""
+    """One system: its files, one a seed, and the means over them."""
 
     name: str
     """As in the tables."""
     files: list[SampleFile]
     """One for each seed, in the order given."""
     values: dict[str, MetricValue]
-    """With one file its values; with several the mean over those files that have one, and Student's interval of it."""
+    """With one file its values; with several the mean, where all of them have one, and Student's interval of it: over
+    the trained models, each with the mean of its files, or over the files of the only model."""
+    draws: int = Field(default=1, ge=1)
+    """Files in a row that one trained model wrote, drawn with seeds of their own."""
+
+    @property
+    def models(self) -> list[list[SampleFile]]:
+        """The files that each trained model wrote."""
+        return [self.files[begin : begin + self.draws] for begin in range(0, len(self.files), self.draws)]
 
 
 class PairRecord(Record):

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from nextword.records.disk import disk_full_explained
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Version of the format of results.json; docs/report.md says when it is raised."""
 
 

@@ -58,7 +58,7 @@ class ReproducedRow(Record):
     """What a reader must know of it."""
 
 
-class TestedComparison(Record):
+class JudgedComparison(Record):
     """Two cells of a claim, the first of which is to be better."""
 
     first: str
@@ -82,7 +82,7 @@ class TestedComparison(Record):
     """The same difference in the paper's numbers."""
 
 
-class TestedClaim(Record):
+class JudgedClaim(Record):
     """What the paper says of the table, and what we found."""
 
     text: str
@@ -92,11 +92,14 @@ class TestedClaim(Record):
     headline: bool = False
     """Whether it is one of the paper's main claims."""
     outcome: Outcome
-    """"held" where all comparisons hold, "not held" where one does not, else "undecided"; or "not testable"."""
+    """"held" where as many comparisons hold as must, "not held" where so many cannot, else "undecided"; or "not
+    testable"."""
     reason: str
     """One line: the numbers that decided it, or why it cannot be tested."""
-    comparisons: list[TestedComparison] = Field(default=[])
+    comparisons: list[JudgedComparison] = Field(default=[])
     """One by one."""
+    note: str | None = None
+    """What a reader must know, such as that the printed numbers do not bear it out."""
 
 
 class RanExperiment(Record):
@@ -145,7 +148,7 @@ class ReproducedTable(VersionedRecord):
     """From left to right."""
     rows: list[ReproducedRow] = Field(default=[])
     """From top to bottom; none where the table is a picture or texts, which ``shown_in`` says."""
-    claims: list[TestedClaim] = Field(default=[])
+    claims: list[JudgedClaim] = Field(default=[])
     """What the paper says of it."""
     shown_in: str | None = None
     """Where the picture or the texts are: a page, relative to the folder of all tables, with the section's anchor."""

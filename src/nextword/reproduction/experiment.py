@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from nextword.reproduction.data_sets import DataFolder
 
 Scale = Literal["small", "paper"]
+FILE = resources.files("nextword.reproduction") / "experiments.toml"
+"""Where the experiments are written down."""
+
 SCALES: tuple[Scale, ...] = ("small", "paper")
 
 
@@ -58,7 +61,7 @@ class Experiment(Settings):
 @cache
 def known_experiments() -> dict[str, Experiment]:
     """All experiments by name."""
-    tables = parsed((resources.files("nextword.reproduction") / "experiments.toml").read_bytes(), "experiments.toml")
+    tables = parsed(FILE.read_bytes(), FILE.name)
     return {name: validated(Experiment, table, name) for name, table in tables.items()}
 
 

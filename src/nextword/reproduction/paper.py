@@ -4,7 +4,7 @@ One TOML file a paper, in ``papers/``. A table of it:
 
     [tables.table-1]
     title = "Ambiguous Template"
-    page = 7
+    place = "section 6.1"
     experiment = "ambiguous"
 
     [[tables.table-1.columns]]
@@ -22,7 +22,7 @@ One TOML file a paper, in ``papers/``. A table of it:
 
     [[tables.table-1.claims]]
     text = "HistAlign puts both words on top more often than TRIME."
-    comparisons = [{ row = "GPT-2 small, HistAlign", than = "GPT-2 small, TRIME", column = "Full: Acc@2" }]
+    comparisons = [{ row = "GPT-2 small, HistAlign", than = ["GPT-2 small, TRIME"], column = ["Full: Acc@2"] }]
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
+from itertools import product
 from math import isnan
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -40,7 +41,8 @@ from nextword.config import Settings, validated
 from nextword.overrides import parsed
 from nextword.registry import did_you_mean
 
-PAPERS = "papers"
+FOLDER = resources.files("nextword.reproduction") / "papers"
+"""Where the papers lie."""
 
 Part = TypeVar("Part")
 
@@ -53,13 +55,20 @@ class Address(Settings):
     method: str | None = None
     """Label of the method in the experiment; "human": people's texts."""
     decoding: str | None = None
-    """Title of the decoding whose texts were measured, such as "top-k 3"; None: what was measured of the model."""
+    """Title of the decoding whose texts were measured, such as "top-k 3"; "": what was measured of the model itself."""
     measure: str | None = None
-    """Key of what was measured, such as "acc@2"; or "cost.NAME" (parameters, ms_per_step, ...), "data.NAME" (as the
-    task describes its data), "setting.PATH" (of the experiment, such as training.learning_rate), "duel.METHOD"
-    (measures that are better than that method's, as "won:lost")."""
+    """Key of what was measured, such as "acc@2"; or one of these:
+
+    - "cost.NAME": what the method cost (parameters, ms_per_step, train_seconds).
+    - "data.NAME": how the task describes its data.
+    - "setting.PATH": a setting as results.json has it (training.learning_rate, task_settings.start.n_layer).
+    - "duel.METHOD": measures that are better than that method's, as "won-lost".
+    - "wins", "losses": duels that the method wins or loses against the methods of the table's other rows.
+    """
     factor: float | None = None
     """What our number is multiplied with to be in the paper's unit; None: 1."""
+    plus: str | None = None
+    """Another experiment whose number of the same address is added, where a paper counts over two data sets."""
 
     def within(self, outer: Address) -> Address:
         """This address with the parts that it leaves open taken from another."""
@@ -94,6 +103,9 @@ class Row(Address):
     """The printed numbers in the order of the columns, text where a cell holds text; nan: the cell is empty."""
     spreads: list[float] = Field(default=[])
     """What is printed after "±", in the same order; nan: nothing."""
+    cells: dict[str, Address] = Field(default={})
+    """Parts of the address that differ in some columns, by name of a column or by heading over several. Example:
+    ``{"Cache-Only" = {method = "softmax, cache at test time"}}``."""
     note: str | None = None
     """What a reader must know of this row here."""
 
@@ -109,6 +121,8 @@ class Comparison(Settings):
     """Name of the column; its ``better`` says which way."""
     than_column: str | None = None
     """Name of the other cell's column; None: the same."""
+    better: Literal["higher", "lower", "human"] | None = None
+    """Which way the first is to be better; None: the column's way."""
 
 
 class Claim(Settings):
@@ -116,19 +130,31 @@ class Claim(Settings):
 
     text: str
     """In one sentence, in the paper's terms."""
-    page: int | None = None
-    """Where it is said."""
+    place: str | None = None
+    """Where it is said, such as "section 6.1" or "abstract"; None: where the table is discussed."""
     headline: bool = False
     """Whether it is one of the paper's main claims, which docs/claims.md lists."""
     comparisons: list[Comparison] = Field(default=[])
-    """All of them must come out for the claim to hold."""
+    """What must come out for the claim to hold. In a file ``than`` and ``column`` may be lists: each with each."""
+    at_least: int | None = None
+    """How many of them must come out; None: all."""
     not_testable: dict[str, str] = Field(default={})
     """Why it cannot be tested, by scale ("small", "paper")."""
+    note: str | None = None
+    """What a reader must know, such as that the printed numbers do not bear it out."""
 
-    @property
-    def place(self) -> str | None:
-        """Where it is said."""
-        return None if self.page is None else f"page {self.page}"
+    @model_validator(mode="before")
+    @classmethod
+    def _lists_each_with_each(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(given.get("comparisons"), list):
+            return given
+        return {**given, "comparisons": [one for several in given["comparisons"] for one in _each_with_each(several)]}
+
+    @model_validator(mode="after")
+    def _at_least_so_many(self) -> Self:
+        if self.at_least is not None and not 0 < self.at_least <= len(self.comparisons):
+            raise ValueError(f"at_least: must be from 1 to {len(self.comparisons)} ({self.at_least} given)")
+        return self
 
 
 class Table(Address):
@@ -136,12 +162,13 @@ class Table(Address):
 
     title: str
     """What it shows."""
-    page: int
-    """Page of the paper."""
+    place: str
+    """Where it stands: its section or appendix. Pages are not given: the texts at hand have no page breaks."""
     kind: Literal["table", "figure", "texts", "settings", "human"] = "table"
     """Numbers; a drawing; texts side by side; hyper-parameters; or what people said of texts."""
     section: str | None = None
-    """Section of the experiment's report that shows it: "groups", "texts", "examples"; None: a table of its own."""
+    """Section of the experiment's report that shows it: "examples", "groups", "sweep", "texts"; None: a table of its
+    own."""
     note: str | None = None
     """What differs here, and why."""
     columns: list[Column] = Field(default=[])
@@ -162,6 +189,12 @@ class Table(Address):
                 count = len(getattr(row, name))
                 if count not in {0, len(self.columns)}:
                     raise ValueError(f"rows, '{row.title}': {count} {name} for {len(self.columns)} columns")
+            for name in row.cells:
+                _named(
+                    {**{one.name: one for one in self.columns}, **{one.group: one for one in self.columns}},
+                    name,
+                    "column",
+                )
         for claim in self.claims:
             for one in claim.comparisons:
                 self.row(one.row)
@@ -171,11 +204,6 @@ class Table(Address):
                 if one.than_column is not None:
                     self.column(one.than_column)
         return self
-
-    @property
-    def place(self) -> str:
-        """Where it stands."""
-        return f"page {self.page}"
 
     def row(self, title: str) -> Row:
         """The row of this title; ValueError where there is none."""
@@ -187,7 +215,8 @@ class Table(Address):
 
     def address(self, row: Row, column: Column) -> Address:
         """Where a cell's number lies: the row's word goes before the column's, and that before the table's."""
-        return row.within(column.within(self))
+        own = row.cells.get(column.name) or row.cells.get(column.group) or Address()
+        return own.within(row.within(column.within(self)))
 
     def printed(self, row: Row, column: Column) -> float | str | None:
         """The paper's value of a cell; ``None``: the cell is empty."""
@@ -200,7 +229,8 @@ class Table(Address):
     def experiments(self) -> list[str]:
         """The experiments that fill it, each once."""
         cells = [self.address(row, column) for row in self.rows for column in self.columns] or [self]
-        return list(dict.fromkeys(cell.experiment for cell in cells if cell.experiment is not None))
+        names = [name for cell in cells for name in (cell.experiment, cell.plus)]
+        return list(dict.fromkeys(name for name in names if name is not None))
 
 
 class Paper(Settings):
@@ -218,8 +248,7 @@ class Paper(Settings):
 
 def names() -> list[str]:
     """The papers that are known, as commands name them."""
-    folder = resources.files("nextword.reproduction") / PAPERS
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return sorted(entry.name.removesuffix(".toml") for entry in FOLDER.iterdir() if entry.name.endswith(".toml"))
 
 
 @cache
@@ -232,8 +261,7 @@ def load_paper(name: str) -> Paper:
     known = names()
     if name not in known:
         raise ValueError(f"no paper '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}.")
-    text = (resources.files("nextword.reproduction") / PAPERS / f"{name}.toml").read_bytes()
-    return validated(Paper, parsed(text, f"{name}.toml"))
+    return validated(Paper, parsed((FOLDER / f"{name}.toml").read_bytes(), f"{name}.toml"))
 
 
 def find_table(name: str) -> Table:
@@ -249,9 +277,17 @@ def find_table(name: str) -> Table:
     return tables[own]
 
 
+def _each_with_each(given: Any) -> list[Any]:
+    """A comparison whose ``than`` or ``column`` is a list, as one for each pair of them."""
+    if not isinstance(given, dict):
+        return [given]
+    several = {name: given[name] if isinstance(given[name], list) else [given[name]] for name in given}
+    return [dict(zip(several, one, strict=True)) for one in product(*several.values())]
+
+
 def _named(known: Mapping[str, Part], name: str, kind: str) -> Part:
     if name not in known:
-        raise ValueError(f"claims: no {kind} '{name}'.{did_you_mean(name, known)}")
+        raise ValueError(f"no {kind} '{name}'.{did_you_mean(name, known)}")
     return known[name]
 
 

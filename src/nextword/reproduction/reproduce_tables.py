@@ -10,6 +10,7 @@ from nextword.comparison.progress import ComparisonWatcher, SilentWatcher
 from nextword.records import FailedRun
 from nextword.records.reproduced_table import ReproducedTable
 from nextword.reproduction.data_sets import DataFolder
+from nextword.reproduction.effort import WITHOUT_TRAINING
 from nextword.reproduction.experiment import Scale
 from nextword.reproduction.experiment_folder import ExperimentFolders, failures
 from nextword.reproduction.paper import Table, find_table, load_paper, names
@@ -28,6 +29,7 @@ class Request:
         data: Where the data lies.
         out: Folder for everything that is written.
         changes: Overrides of every experiment: ``("seeds=[0]",)``.
+        judges: Metrics that ask a model which the user has: ``("factcc:model=FOLDER",)``.
         command: How the user started this.
     """
 
@@ -36,6 +38,7 @@ class Request:
     data: DataFolder
     out: Path
     changes: Sequence[str] = ()
+    judges: Sequence[str] = ()
     command: str = "nextword.reproduction.reproduce(request)"
 
 
@@ -86,7 +89,7 @@ def needed_experiments(tables: Sequence[str], folders: ExperimentFolders) -> lis
 
 def only_settings(table: Table) -> bool:
     """Whether nothing must be run for a table: it has hyper-parameters only, or what people said."""
-    return table.kind in {"settings", "human"}
+    return table.kind in WITHOUT_TRAINING
 
 
 def reproduce(
@@ -107,7 +110,7 @@ def reproduce(
         ValueError: Data is missing, or a comparison is refused; nothing was begun.
         ComparisonInterrupted: Ctrl-C; what is finished is kept.
     """
-    folders = ExperimentFolders(request.out, request.scale, request.data, request.changes)
+    folders = ExperimentFolders(request.out, request.scale, request.data, request.changes, request.judges)
     needed = needed_experiments(request.tables, folders)
     for name in needed:
         folders.config(name)  # data that is missing is said before anything is trained
@@ -125,7 +128,7 @@ def reproduce(
 
 def _fill(request: Request, tables: Sequence[str], experiments: dict[str, ExperimentResults]) -> list[ReproducedTable]:
     """Writes the record and the page of each table, and the page of all tables in the folder."""
-    from nextword.report import write_reproduced_tables  # type: ignore[attr-defined]  # until the page stands
+    from nextword.report import write_reproduced_tables
 
     filled = []
     for name in tables:

@@ -14,17 +14,18 @@ from nextword.records.reproduced_table import (
     ReproducedRow,
     ReproducedTable,
 )
-from nextword.reproduction.cell_values import (
+from nextword.reproduction.experiment import Scale
+from nextword.reproduction.paper import Address, Column, Row, Table, load_paper
+from nextword.reproduction.table_numbers import (
     HUMAN,
     CellValue,
     MissingValueError,
+    added,
     cell_value,
     is_of_settings,
     setting_value,
 )
-from nextword.reproduction.experiment import Scale
-from nextword.reproduction.paper import Address, Column, Row, Table, load_paper
-from nextword.reproduction.verdict import tested_claims
+from nextword.reproduction.verdict import judged_claims
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def table_record(
             )
             for row in table.rows
         ],
-        claims=tested_claims(table, cells, people, scale),
+        claims=judged_claims(table, cells, people, scale),
         shown_in=f"{shown}#{table.section}" if shown and table.section else None,
         note=table.note,
         experiments=[ran for one in table.experiments if (ran := _record(experiments, one))],
@@ -104,19 +105,24 @@ def _record(experiments: Mapping[str, ExperimentResults], name: str) -> RanExper
 
 def _found(address: Address, experiments: Mapping[str, ExperimentResults], scale: Scale) -> CellValue | str:
     """Our number, or why there is none."""
-    if address.experiment is None or address.measure is None:
+    names = [name for name in (address.experiment, address.plus) if name is not None]
+    if not names or address.measure is None:
         return "nothing here gives this number"
-    if address.experiment not in experiments:
+    if any(name not in experiments for name in names):
         return f"not at scale {scale}"
-    one = experiments[address.experiment]
     try:
-        if one.results is None:
-            if is_of_settings(address):
-                return setting_value(address, one.settings)
-            return "the experiment was not run"
-        return cell_value(address, one.results, one.settings)
+        values = [_of_experiment(address, experiments[name]) for name in names]
     except MissingValueError as problem:
         return str(problem)
+    return values[0] if address.plus is None else added(*values)
+
+
+def _of_experiment(address: Address, one: ExperimentResults) -> CellValue:
+    if one.results is not None:
+        return cell_value(address, one.results, one.settings)
+    if is_of_settings(address):
+        return setting_value(address, one.settings)
+    raise MissingValueError("the experiment was not run")
 
 
 def _cell(table: Table, row: Row, column: Column, ours: CellValue | str) -> ReproducedCell:

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from nextword.metrics.parts.intervals import over_seeds
-from nextword.records.reproduced_table import Outcome, TestedClaim, TestedComparison
-from nextword.reproduction.cell_values import NO_SEED, CellValue
+from nextword.records.reproduced_table import JudgedClaim, JudgedComparison, Outcome
 from nextword.reproduction.experiment import Scale
 from nextword.reproduction.paper import Claim, Column, Comparison, Row, Table
+from nextword.reproduction.table_numbers import NO_SEED, CellValue
 
 Cells = Mapping[tuple[str, str], CellValue | str]
 """By title of the row and name of the column: our number, or why there is none."""
 
 
-GRAVITY: tuple[Outcome, ...] = ("held", "undecided", "not held")
-"""What the comparisons of a claim that could be tested make of it: the last of these that occurs."""
-
-
-def tested_claims(table: Table, cells: Cells, people: Cells, scale: Scale) -> list[TestedClaim]:
+def judged_claims(table: Table, cells: Cells, people: Cells, scale: Scale) -> list[JudgedClaim]:
     """Every claim of a table against our numbers.
 
     Args:
@@ -30,36 +26,44 @@ def tested_claims(table: Table, cells: Cells, people: Cells, scale: Scale) -> li
     return [_tested(claim, table, cells, people, scale) for claim in table.claims]
 
 
-def _tested(claim: Claim, table: Table, cells: Cells, people: Cells, scale: Scale) -> TestedClaim:
+def _tested(claim: Claim, table: Table, cells: Cells, people: Cells, scale: Scale) -> JudgedClaim:
     comparisons = [_compared(one, table, cells, people) for one in claim.comparisons]
-    outcome, reason = _judged(claim.not_testable.get(scale), comparisons)
-    return TestedClaim(
+    outcome, reason = _judged(claim, claim.not_testable.get(scale), comparisons)
+    return JudgedClaim(
         text=claim.text,
         place=claim.place,
         headline=claim.headline,
         outcome=outcome,
         reason=reason,
         comparisons=comparisons,
+        note=claim.note,
     )
 
 
-def _judged(obstacle: str | None, comparisons: Sequence[TestedComparison]) -> tuple[Outcome, str]:
+def _judged(claim: Claim, obstacle: str | None, comparisons: Sequence[JudgedComparison]) -> tuple[Outcome, str]:
     """What becomes of a claim, and the numbers that say so."""
     if obstacle is not None:
         return "not testable", obstacle
     tested = [one for one in comparisons if one.outcome != "not testable"]
     if not tested:
         return "not testable", "; ".join(map(_line, comparisons)) or "it is not about numbers of this table"
-    outcome = max((one.outcome for one in tested), key=GRAVITY.index)
     rest = len(comparisons) - len(tested)
+    needed = len(tested) if claim.at_least is None else claim.at_least
+    outcome = _outcome_of([one.outcome for one in tested], needed, rest if claim.at_least is not None else 0)
     lines = [*map(_line, tested), *([f"{rest} of {len(comparisons)} comparisons have no numbers here"] if rest else [])]
     return outcome, "; ".join(lines)
 
 
-def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> TestedComparison:
+def _outcome_of(outcomes: Sequence[Outcome], needed: int, unknown: int) -> Outcome:
+    """What so many comparisons make of a claim of which ``needed`` must hold; ``unknown`` ones have no numbers."""
+    held, open_ones = outcomes.count("held"), outcomes.count("undecided") + unknown
+    return "held" if held >= needed else "undecided" if held + open_ones >= needed else "not held"
+
+
+def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> JudgedComparison:
     first, column = table.row(one.row), table.column(one.column)
     other = column if one.than_column is None else table.column(one.than_column)
-    untested = TestedComparison(
+    untested = JudgedComparison(
         first=first.title,
         second=str(one.than),
         column=column.name if other is column else f"{column.name} against {other.name}",
@@ -132,7 +136,7 @@ def _printed(one: Comparison, table: Table, first: Row, column: Column, other: C
     return better - worse
 
 
-def _line(one: TestedComparison) -> str:
+def _line(one: JudgedComparison) -> str:
     pair = f"{one.first} − {one.second}, {one.column}"
     printed = "" if one.printed is None else f"; paper {_signed(one.printed)}"
     if one.difference is None:

@@ -11,11 +11,13 @@ Window and stride are settings, every token is scored exactly once, and bits per
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from nextword.config import Settings
+from nextword.corpora.text_counts import text_counts
 from nextword.corpora.texts import TextParts, read_parts
 from nextword.decoding.prompts import Prompt, block_prompts
 from nextword.decoding.writing_settings import MAY_CHANGE, ContinuationConfig
@@ -155,6 +157,19 @@ class TextData(Data):
             "test_bytes": len(self.parts.test.encode()),
             "window": self._config.window,
             "stride": self._config.stride,
+        }
+
+    def counts(self) -> dict[str, int]:
+        """Articles and words of each part (F2-Softmax, table 5)."""
+        return self._counts
+
+    @cached_property
+    def _counts(self) -> dict[str, int]:
+        texts = {"train": self.parts.train, "validation": self.parts.validation, "test": self.parts.test}
+        return {
+            f"{part}_{name}": count
+            for part, text in texts.items()
+            for name, count in text_counts(text)._asdict().items()
         }
 
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
-from nextword.decoding.strategies import PromptedDecoding
+from nextword.decoding.strategies import SeededDecoding
 from nextword.decoding.writing_settings import Texts
 from nextword.registry import Registry
 from nextword.scoring.minibatches import Progress
@@ -47,6 +47,13 @@ class Data(ABC):
     @abstractmethod
     def describe(self) -> dict[str, int | float | str]:
         """Sizes, how the data is split, what leaks (a number), sources and checksums."""
+
+    def counts(self) -> dict[str, int]:
+        """More numbers for the results, such as words and articles.
+
+        Unlike ``describe`` they do not say whose a folder is, so more may be counted later.
+        """
+        return {}
 
     @abstractmethod
     def training(self, tokenizer: PreTrainedTokenizerBase) -> Any:
@@ -90,7 +97,13 @@ class Pretraining:
 
 
 class Start(ABC):
-    """The tokenizer and the model that all methods begin from, where no pretrained ones are given."""
+    """The tokenizer and the model that all methods begin from, where no pretrained ones are given.
+
+    Attributes:
+        tokens: Texts that are one token each for every model of the task; a pretrained one gets those that it lacks.
+    """
+
+    tokens: tuple[str, ...] = ()
 
     @abstractmethod
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -135,12 +148,11 @@ class Writes(ABC):
         self,
         model: Any,
         tokenizer: PreTrainedTokenizerBase,
-        files: Mapping[Path, PromptedDecoding],
-        seed: int,
+        files: Mapping[Path, SeededDecoding],
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
-        """Writes one samples file (docs/evaluate.md) for each decoding, each as a whole or not at all.
+        """Writes samples files (docs/evaluate.md), each as a whole or not at all and from its seed anew.
 
         All methods must be given the same prompts in the same order.
 
@@ -148,7 +160,6 @@ class Writes(ABC):
             model: A trained model.
             tokenizer: Its tokenizer.
             files: What goes where; decodings are those of ``texts``.
-            seed: Of the tokens that are drawn; every file starts from it anew.
             arguments: The method's own arguments of ``generate``.
             progress: Called with the finished share, 0 to 1.
         """

@@ -195,27 +195,43 @@ def test_bigrams_stand_for_all_lengths_where_they_are_there(lengths: tuple[int, 
     assert [column.key for column in columns if column.main] == expected
 
 
-DIVERSITY = {
-    key: Measure(
-        title=title, group="Diversity", unit="fraction of n-grams", goal="human", meaning=f"{title}: explained."
-    )
-    for key, title in (("diversity-mean", "Diversity (mean)"), ("diversity-product", "Diversity (product)"))
-}
+def made_up(*keys: str) -> dict[str, Measure]:
+    """Measures of these keys, each with its key as its title."""
+    kind = {"group": "Other", "unit": "fraction", "goal": "higher"}
+    return {key: Measure.model_validate({"title": key, "meaning": f"{key}: explained.", **kind}) for key in keys}
 
 
 def test_what_no_paper_has_a_place_for_has_a_column_of_its_own() -> None:
-    columns = text_columns(DIVERSITY)
-    assert [(column.title, column.main) for column in columns] == [
-        ("Diversity (mean)", True),
-        ("Diversity (product)", True),
-    ]
-    beside = text_columns({"rep": MEASURES["rep"]} | DIVERSITY)
-    assert [(column.key, column.main) for column in beside] == [
-        ("rep", True),
-        ("diversity-mean", False),
-        ("diversity-product", False),
-    ]
-    assert [column.key for column in text_columns(MEASURES | DIVERSITY)] == list(KEYS[:13])  # no room
+    columns = text_columns(made_up("zipf", "uniq"))
+    assert [(column.title, column.main) for column in columns] == [("zipf", True), ("uniq", True)]
+    beside = text_columns({"rep": MEASURES["rep"]} | made_up("zipf", "uniq"))
+    assert [(column.key, column.main) for column in beside] == [("rep", True), ("zipf", False), ("uniq", False)]
+    assert [column.key for column in text_columns(MEASURES | made_up("zipf", "uniq"))] == [*KEYS[:13], "zipf", "uniq"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "sizes"),
+    [
+        (("perplexity", "kl-human-generated", *(f"distinct-{n}" for n in (1, 2, 3)), "zipf"), [6]),
+        ((*KEYS[:13], "zipf", "uniq"), [13, 2]),
+        (("mauve", "coherence", *(f"seq-rep-{n}" for n in range(1, 13)), "rep"), [2, 13]),  # one heading, one part
+        (("mauve", *(f"seq-rep-{n}" for n in range(1, 15))), [13, 2]),  # a heading too wide for any table
+        ((), [0]),
+    ],
+)
+def test_columns_for_which_a_table_has_no_room_are_in_the_next(keys: tuple[str, ...], sizes: list[int]) -> None:
+    texts = evaluation([of(name, {"rep": 0.5}) for name in ("a", "b")], human_file())
+    results = comparison(decodings=("greedy",))
+    texts = texts.model_copy(update={"measures": made_up(*keys)})
+    (sheet,) = sheets(results.model_copy(update={"texts": {"greedy": texts}}), methods(results))
+    assert [len(part.columns) for part in sheet.parts] == sizes
+    assert [column for part in sheet.parts for column in part.columns] == list(sheet.columns)
+    (whole,) = sheet.tables
+    last = [table.rows[1] for part in sheet.parts for table in part.tables]
+    assert [cell for row in last for cell in row.cells] == list(whole.rows[1].cells)
+    if whole.human is not None:
+        people = [table.human for part in sheet.parts for table in part.tables]
+        assert [cell for row in people if row is not None for cell in row.cells] == list(whole.human.cells)
 
 
 def test_what_is_said_otherwise_has_a_column_only_where_nothing_else_has() -> None:
@@ -225,7 +241,7 @@ def test_what_is_said_otherwise_has_a_column_only_where_nothing_else_has() -> No
 
 
 def test_reason_of_a_column_of_no_paper() -> None:
-    texts = evaluation([of("a", {"rep": 0.1}, {"diversity": "too short"}), of("b", {"rep": 0.2})], None)
-    texts = texts.model_copy(update={"measures": texts.measures | DIVERSITY})
+    texts = evaluation([of("a", {"rep": 0.1}, {"uniq": "too short"}), of("b", {"rep": 0.2})], None)
+    texts = texts.model_copy(update={"measures": texts.measures | made_up("uniq-pairs", "uniq")})
     table = table_of(texts)
     assert [cell.reason for cell in table.rows[0].cells] == ["", "too short", "too short"]

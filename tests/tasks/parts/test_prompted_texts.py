@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from nextword.decoding.strategies import Decoding, PromptedDecoding
+from nextword.decoding.strategies import Decoding, PromptedDecoding, SeededDecoding
 from nextword.evaluation import evaluate
 from nextword.records import WITH_PROMPT
 from tests.helpers.summaries import LENGTH, attached, pair, save_encoder, small, write_pairs
@@ -27,8 +27,8 @@ def model(task):
 
 
 def write(task, model, folder, *ways, seed=0, arguments=None, progress=None):
-    files = {folder / f"{way.title}.jsonl": way for way in ways}
-    task.writes.write(model, task.start.tokenizer(), files, seed, arguments or {}, progress)
+    files = {folder / f"{way.title}.jsonl": SeededDecoding(way, seed) for way in ways}
+    task.writes.write(model, task.start.tokenizer(), files, arguments or {}, progress)
     return [[json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] for path in files]
 
 

@@ -157,3 +157,22 @@ def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple
         return mean, None
     half = float(t.ppf((1 + confidence) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
     return mean, (mean - half, mean + half)
+
+
+def over_models(values: Sequence[float], draws: int) -> tuple[float, Interval]:
+    """As :func:`over_seeds`, of values of texts of which each model wrote several, with seeds of their own.
+
+    The texts of a model are alike, so a model counts once, with its mean. Where there is but one, its texts count, and
+    the interval speaks of drawing again.
+
+    >>> over_models([1.0, 3.0, 2.0, 4.0], draws=2) == over_seeds([2.0, 3.0])
+    True
+    >>> over_models([1.0, 3.0], draws=2) == over_seeds([1.0, 3.0])
+    True
+
+    Args:
+        values: Those of one model after those of another.
+        draws: Values of each model.
+    """
+    by_model = np.reshape(values, (-1, draws))
+    return over_seeds(by_model.mean(axis=1).tolist() if len(by_model) > 1 else by_model[0].tolist())

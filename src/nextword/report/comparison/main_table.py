@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from nextword.records import WITH_PROMPT, EvaluationResults, Results, SampleFile
 from nextword.report.comparison.methods import Method, Style
 from nextword.report.evaluation.evaluation_table import HUMAN, Cell, Group, Row, grouped
 from nextword.report.parts import formats
 from nextword.report.parts.columns import Column, Layout, layout_of
+
+MOST = 13
+"""Columns of a table at most, as many as the widest of the papers' has."""
 
 GREEDY = "greedy"
 """Title of the decoding that is shown first; the others keep their order."""
@@ -40,6 +43,12 @@ class TextTable:
     """All measures, those without a column too, a row a measure."""
     of_people: bool
     """Whether people were measured, shown here or not."""
+
+    def of_columns(self, first: int, last: int) -> TextTable:
+        """The table of some of its columns."""
+        rows = tuple(replace(row, cells=row.cells[first:last]) for row in self.rows)
+        human = None if self.human is None else replace(self.human, cells=self.human.cells[first:last])
+        return replace(self, columns=self.columns[first:last], rows=rows, human=human)
 
     @property
     def has_best(self) -> bool:
@@ -76,6 +85,21 @@ class Sheet:
     def starts(self) -> list[bool]:
         """For every column, whether a heading starts with it."""
         return [i == 0 or self.columns[i - 1].group != column.group for i, column in enumerate(self.columns)]
+
+    @property
+    def parts(self) -> list[Sheet]:
+        """The same columns in sheets of at most ``MOST``, those under one heading together."""
+        cuts, end = [0], 0
+        for name, span in self.headings:
+            for width in [span] if name and span <= MOST else [1] * span:
+                if end + width - cuts[-1] > MOST:
+                    cuts.append(end)
+                end += width
+        return [self._columns(first, last) for first, last in pairwise([*cuts, end])]
+
+    def _columns(self, first: int, last: int) -> Sheet:
+        tables = tuple(table.of_columns(first, last) for table in self.tables)
+        return replace(self, columns=self.columns[first:last], tables=tables)
 
     @property
     def has_best(self) -> bool:
@@ -135,7 +159,7 @@ def _table(
 ) -> TextTable:
     layout, columns = laid_out
     styles = {method.label: method.style for method in methods}
-    whole = {system.name for system in texts.systems if len(system.files) >= seeds}
+    whole = {system.name for system in texts.systems if len(system.models) >= seeds}
     groups = grouped(texts, judged=whole)
     rows = {row.key: row for group in groups for row in group.rows}
     found = [
@@ -143,7 +167,7 @@ def _table(
             label=system.name,
             style=styles.get(system.name),
             cells=_reasoned(_cells(rows, columns, place), columns, system.files),
-            lacking="" if system.name in whole else f"{len(system.files)} of {seeds} seeds",
+            lacking="" if system.name in whole else f"{len(system.models)} of {seeds} seeds",
         )
         for place, system in enumerate(texts.systems)
     ]

@@ -10,14 +10,11 @@ from nextword.records import Measure
 from nextword.report.evaluation.evaluation_table import ARROWS, HUMAN
 from nextword.report.parts import formats
 
-MOST = 13
-"""Columns of a table at most, as many as the widest of the papers' has."""
-
 MOST_MAIN = 4
 """Measures without a place in the papers' tables that a terminal has room for."""
 
 SAID_OTHERWISE = r"nll|bits_per_byte|share-.+|vr"
-"""Keys of measures that need no column: the perplexity in other units, and what a figure shows."""
+"""Keys of measures that need no column: the perplexity in other units, and what a figure or the texts to read show."""
 
 REFERENCE_PERPLEXITY = (
     "of people's texts after their prompts, token by token: neither of what a method wrote nor, where there is one "
@@ -83,6 +80,7 @@ class Rule:
         metric: Who gives the measure, and the reason where there is no value.
         kind: Whether the heading tells what the unit says first in its brackets.
         note: What a reader must know besides the meaning of the measure.
+        main: Whether it is among the few for which a terminal has room.
     """
 
     pattern: str
@@ -92,6 +90,7 @@ class Rule:
     metric: str
     kind: bool = False
     note: str = ""
+    main: bool = True
 
     def columns(self, measures: Mapping[str, Measure]) -> list[Column]:
         """The measures it has a place for, by rising length of the n-grams."""
@@ -99,7 +98,7 @@ class Rule:
         lengths = sorted((int((match.groups() or ("0",))[0]), match.string) for match in matches)
         known = [n for n, _ in lengths]
         main = BIGRAMS if BIGRAMS in known else max(known, default=0)
-        return [self._column(n, key, measures[key], main=n == main) for n, key in lengths]
+        return [self._column(n, key, measures[key], main=self.main and n == main) for n, key in lengths]
 
     def _column(self, n: int, key: str, measure: Measure, *, main: bool) -> Column:
         kind = re.search(r"\((\w+)", measure.unit) if self.kind else None
@@ -129,14 +128,14 @@ class Layout:
     people: bool
 
     def columns(self, measures: Mapping[str, Measure]) -> list[Column]:
-        """The measures that have a column: in the paper's order, and behind them, as far as there is room, others."""
+        """The measures that have a column: in the paper's order, and behind them all others."""
         placed = self.placed(measures)
         others = {key: measure for key, measure in measures.items() if key not in {column.key for column in placed}}
         new = [key for key in others if not re.fullmatch(SAID_OTHERWISE, key)]
         shown = new if placed or new else list(others)
         main = 0 if placed else MOST_MAIN
         more = [_of_no_paper(key, others[key], main=i < main) for i, key in enumerate(shown)]
-        return [*placed, *more][: max(MOST, len(placed))]
+        return [*placed, *more]
 
     def placed(self, measures: Mapping[str, Measure]) -> list[Column]:
         """The measures that have a place in the paper's table, in its order."""
@@ -176,7 +175,50 @@ EXPANSIONS = Layout(
 )
 """Conditional generation from summaries, table 1: texts that are compared with one reference each."""
 
-LAYOUTS = (CONTINUATIONS, EXPANSIONS)
+STORIES = Layout(
+    rules=(
+        Rule(r"diversity-product", "", "Diversity", "Diversity", "diversity"),
+        Rule(r"mauve", "", "MAUVE", "MAUVE", "mauve"),
+        Rule(r"coherence", "", "Coherence", "Coherence", "coherence"),
+        Rule(r"seq-rep-(\d+)", "seq-rep", "n = {n}", "seq-rep-{n}", "seq-rep"),
+        Rule(r"rep", "", "Rep", "Rep", "rep"),
+        Rule(r"diversity-mean", "", "Diversity (mean)", "Diversity (mean)", "diversity", main=False),
+    ),
+    people=True,
+)
+"""HistAlign, table 3: stories that go on from their beginnings."""
+
+SUMMARIES = Layout(
+    rules=(
+        Rule(r"rouge-1", "", "ROUGE-1", "R-1", "rouge", kind=True),
+        Rule(r"rouge-2", "", "ROUGE-2", "R-2", "rouge", kind=True, main=False),
+        Rule(r"rouge-l", "", "ROUGE-L", "R-L", "rouge", kind=True),
+        Rule(r"rouge-lsum", "", "ROUGE-Lsum", "R-Lsum", "rouge", kind=True, main=False),
+        Rule(r"cider-d", "", "CIDEr", "CIDEr", "cider"),
+        Rule(r"factcc", "", "FactCC", "FactCC", "factcc"),
+        Rule(r"dae", "", "DAE", "DAE", "dae"),
+        Rule(r"entity-precision", "", "P_ent", "P_ent", "entities"),
+        Rule(r"mauve", "", "MAUVE", "MAUVE", "mauve"),
+        Rule(r"copy_recall", "", "Copy recall", "Copy recall", "copying"),
+        Rule(r"copy_precision", "", "Copy precision", "Copy precision", "copying", main=False),
+    ),
+    people=True,
+)
+"""HistAlign, table 5, and Softmax-CPR, figure 4: summaries, compared with a reference and with their document."""
+
+TABLE_TEXTS = Layout(
+    rules=(
+        Rule(r"bleu-logicnlg-(\d)", "BLEU", "n = {n}", "BLEU-{n}", "bleu-logicnlg"),
+        Rule(r"nli", "", "NLI", "NLI", "nli"),
+        Rule(r"sp", "", "SP", "SP", "sp"),
+        Rule(r"tapex", "", "TAPEX", "TAPEX", "tapex"),
+        Rule(r"tapas", "", "TAPAS", "TAPAS", "tapas"),
+    ),
+    people=True,
+)
+"""HistAlign, table 7: sentences about tables, compared with references and with what the table says."""
+
+LAYOUTS = (CONTINUATIONS, EXPANSIONS, STORIES, SUMMARIES, TABLE_TEXTS)
 
 
 def text_columns(measures: Mapping[str, Measure]) -> list[Column]:

@@ -122,6 +122,30 @@ _RULES = (
         "Copy precision: of the source's words that the output contains, the share that the reference contains too.",
     ),
     _Rule(
+        _PREFIX + r"copied_mass",
+        "mass",
+        "Listed words",
+        "higher",
+        3,
+        "Mass: probability that the next word is one of those that the prompt lists, where it is to be one of them.",
+    ),
+    _Rule(
+        _PREFIX + r"copied_spread",
+        "spread",
+        "Listed words",
+        "higher",
+        3,
+        "Spread: entropy of that mass over the listed words; 1: they have equal shares, 0: one has it all.",
+    ),
+    _Rule(
+        _PREFIX + r"repeated_mass",
+        "repeated",
+        "Listed words",
+        "lower",
+        3,
+        "Repeated: probability that the next word is one of those that the prompt lists, where none is to come again.",
+    ),
+    _Rule(
         _PREFIX + r"rank@(?P<k>[^@]+)",
         "at {k}",
         "Rank of log-probabilities",
@@ -130,6 +154,14 @@ _RULES = (
         0,
         "Rank: singular values of the log-probability matrix above the threshold times the largest one (default: the "
         "usual tolerance of float32). It shows what a head can express; neither more nor less is better by itself.",
+    ),
+    _Rule(
+        "left_out",
+        "left out",
+        "Prompts",
+        None,
+        0,
+        "Left out: prompts that are not measured, since two of their four words begin with the same token.",
     ),
     _Rule(
         _PREFIX + r"rank_undefined",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nextword.decoding.prompts import Prompt
 from nextword.decoding.samples_files import write_samples
-from nextword.decoding.strategies import PromptedDecoding
+from nextword.decoding.strategies import SeededDecoding
 from nextword.decoding.writer import Writer
 from nextword.decoding.writing_settings import Texts
 from nextword.scoring.minibatches import Progress
@@ -51,12 +51,11 @@ class PromptedTexts(Writes):
         self,
         model: Any,
         tokenizer: PreTrainedTokenizerBase,
-        files: Mapping[Path, PromptedDecoding],
-        seed: int,
+        files: Mapping[Path, SeededDecoding],
         arguments: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> None:
         """Writes the samples files; the log-probabilities of what people wrote are the same in each of a kind."""
         writer = Writer(model, self._batch_size, self._inputs(model, tokenizer), {**self._search, **arguments})
         prompts = self._prompts(tokenizer)
-        write_samples(writer, tokenizer, prompts, files, seed, self._score_batch, progress, self._longest)
+        write_samples(writer, tokenizer, prompts, files, self._score_batch, progress, self._longest)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from nextword.decoding.strategies import Decoding, PromptedDecoding
+from nextword.decoding.strategies import Decoding
 from nextword.decoding.writing_settings import Texts, WritingConfig
 from nextword.records import WITH_PROMPT
 from nextword.tasks.parts.gpt2_start import Gpt2StartConfig
@@ -44,5 +44,4 @@ class ExpandGenerationConfig(WritingConfig):
         """What a comparison must know of it; ``None``: no texts."""
         if not self.prompts:
             return None
-        ways = tuple(PromptedDecoding(one, prompts) for one in self.decodings for prompts in ("", WITH_PROMPT))
-        return Texts(ways, tuple(self.metrics), None if self.wins is None else tuple(self.wins), self.examples)
+        return self.texts_after("", WITH_PROMPT)

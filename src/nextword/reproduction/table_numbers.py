@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +90,20 @@ OF_THE_EXPERIMENT: Mapping[str, Callable[[Results, Mapping[str, Any], str], Any]
 """Kinds of addresses that ask for no method: what they are called, and what reads them."""
 
 
+def added(first: CellValue, second: CellValue) -> CellValue:
+    """The sum of two numbers that were counted on two data sets, seed by seed.
+
+    Raises:
+        MissingValueError: One of them is text, or they have no seed in common.
+    """
+    seeds = [seed for seed in first.by_seed if seed in second.by_seed]
+    if first.text is not None or second.text is not None or not seeds:
+        raise MissingValueError("the two numbers that make it cannot be added")
+    sums = {seed: first.by_seed[seed] + second.by_seed[seed] for seed in seeds}
+    low, high = over_seeds(list(sums.values()))[1] or (None, None)
+    return CellValue(sums, low, high)
+
+
 def is_of_settings(address: Address) -> bool:
     """Whether the number is a setting, so that nothing must be run for it."""
     return (address.measure or "").startswith("setting.")
@@ -150,13 +164,21 @@ def _value(file: SampleFile | None, measure: str) -> MetricValue:
 
 
 def _of_texts(texts: EvaluationResults, address: Address, runs: list[RunRecord]) -> dict[str, MetricValue]:
-    """Of each seed's texts; what no training tells apart has one file for all seeds."""
+    """Of each trained model's texts, the mean over its draws; what no training tells apart is one model."""
     system = next((one for one in texts.systems if one.name == address.method), None)
     if system is None:
         raise MissingValueError(f"the texts of '{address.method}' were not measured")
     measure = address.measure or ""
-    seeds = [str(run.seed) for run in runs][: len(system.files)]
-    return {seed: _value(file, measure) for seed, file in zip(seeds, system.files, strict=True)}
+    models = [[_value(file, measure) for file in files] for files in system.models]
+    seeds = [str(run.seed) for run in runs]
+    if len(models) == 1:
+        return dict.fromkeys(seeds, system.values[measure])
+    return {seed: _mean(values) for seed, values in zip(seeds, models, strict=True)}
+
+
+def _mean(values: Sequence[MetricValue]) -> MetricValue:
+    mean, _ = over_seeds([one.value for one in values])
+    return MetricValue(value=mean, unit=values[0].unit, n=sum(one.n for one in values))
 
 
 def _won(texts: EvaluationResults, method: str, kind: str, name: str) -> CellValue:

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from nextword.cli import app
+from nextword.records.reproduced_table import ReproducedTable
+from nextword.tasks import registry
+from tests.helpers import made_up_paper
+from tests.helpers.counting_task import Counting
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counting_paper(tmp_path_factory):
+    """A made-up paper in place of the real ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry._entries, "counting", Counting)
+        made_up_paper.install(patch, tmp_path_factory.mktemp("paper"))
+        yield
+    made_up_paper.forget()
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, ["reproduce", *map(str, words)], env={"COLUMNS": "200"})
+
+
+def test_without_a_name_papers_and_tables_are_listed_with_what_they_take():
+    done = run()
+    assert done.exit_code == 0, done.output
+    lines = [" ".join(line.split()) for line in done.output.splitlines()]
+    assert "counting/table-1 How likely the next number is trained" in lines
+    assert "counting/table-2 Hyper-parameters no training" in lines
+    assert "counting/table-3 What people said people's judgements" in lines
+
+
+def test_a_table_is_filled_printed_and_written(tmp_path):
+    done = run("counting/table-1", "seeds=[0]", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "experiment 1 of 1: counting" in done.output
+    for text in ("How likely the next number is", "Softmax", "one seed so far", "index.html"):
+        assert text in " ".join(done.output.split())
+    record = ReproducedTable.load(tmp_path / "out" / "tables" / "small" / "counting" / "table-1.json")
+    assert list(record.rows[0].cells[0].by_seed) == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["countin"], "no paper 'countin'. Did you mean 'counting'"),
+        (["counting/table-7"], "no table 'table-7' in counting"),
+        (["counting", "--all"], "--all: must stand alone (counting given)"),
+        (["counting/table-1", "--data", "nowhere"], "--data: 'nowhere' is no folder"),
+        (["counting/table-1", "training.stepz=3"], "training.stepz"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path, words, message):
+    done = run(*words, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert message in " ".join(done.output.split())
+    assert not (tmp_path / "out" / "tables").exists()

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+
+from nextword.comparison.recipe import built_in, configured, read
+from nextword.reproduction.data_sets import DataFolder, known_data_sets
+from nextword.reproduction.experiment import (
+    SCALES,
+    AtScale,
+    comparison_of,
+    find_experiment,
+    known_experiments,
+    overrides_of,
+    settings_of,
+)
+from tests.helpers.real_data import DATA
+
+EXPERIMENTS = [(name, scale) for name in known_experiments() for scale in SCALES]
+
+
+def made(name, scale):
+    one = find_experiment(name).at(scale)
+    if one is None:
+        pytest.skip(f"{name} is not done at scale {scale}")
+    return one
+
+
+@pytest.mark.parametrize(("name", "scale"), EXPERIMENTS)
+def test_every_experiment_names_a_recipe_and_data_that_are_known(name, scale):
+    one = made(name, scale)
+    assert one.recipe in built_in()
+    places = [place for wanted in one.data.values() for place in ([wanted] if isinstance(wanted, str) else wanted)]
+    assert all(place.partition("/")[0] in known_data_sets() for place in places)
+    assert one.start is None or find_experiment(one.start).at(scale) is not None
+
+
+@pytest.mark.parametrize(("name", "scale"), EXPERIMENTS)
+def test_every_experiment_is_a_comparison_whose_settings_its_task_takes(name, scale):
+    one = made(name, scale)
+    paths = [
+        f"{key}={'a path'!r}" if isinstance(wanted, str) else f"{key}=['a path']" for key, wanted in one.data.items()
+    ]
+    settings = settings_of(configured(read(one.recipe), [*one.overrides, *paths]))
+    assert settings["task"]["name"]
+    assert settings["training"]
+
+
+@pytest.mark.parametrize("name", known_experiments())
+def test_small_experiments_have_three_seeds(name):
+    one = made(name, "small")
+    assert len(configured(read(one.recipe), one.overrides).seeds) >= 3
+
+
+@pytest.mark.parametrize("name", known_experiments())
+def test_the_data_of_small_experiments_is_there(name):
+    if not DATA.exists():
+        pytest.skip(f"no real data ({DATA})")
+    one = made(name, "small")
+    assert comparison_of(one, DataFolder(DATA)).methods
+
+
+def test_data_start_and_changes_are_overrides(tmp_path):
+    (tmp_path / "xsum").mkdir()
+    (tmp_path / "xsum" / "pairs.jsonl").write_text("{}\n")
+    one = AtScale(recipe="seq2seq", data={"task.data": "xsum/pairs.jsonl"}, overrides=["seeds=[4]"])
+    data = DataFolder(tmp_path)
+    assert overrides_of(one, data) == ["seeds=[4]", f'task.data="{tmp_path / "xsum" / "pairs.jsonl"}"']
+    config = comparison_of(one, data, start=tmp_path / "model", changes=["training.steps=3"])
+    assert (config.seeds, config.start.model, config.training["steps"]) == ([4], str(tmp_path / "model"), 3)
+
+
+def test_an_unknown_experiment_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match=r"no experiment 'ambigous'. Did you mean 'ambiguous'"):
+        find_experiment("ambigous")

@@ -1,0 +1,286 @@
+"""The papers as data: they load, their numbers are the printed ones, and their addresses lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+from math import isnan
+from pathlib import Path
+
+import pytest
+
+from nextword.comparison.comparison_settings import CompareConfig
+from nextword.comparison.recipe import built_in, configured, read
+from nextword.config import SettingsError, validated
+from nextword.decoding.strategies import Decoding
+from nextword.records import WITH_PROMPT
+from nextword.reproduction.paper import Column, Comparison, Paper, Row, Table, find_table, load_paper, names
+from nextword.training.settings import TrainingSettings
+
+SHARED = Path(os.environ.get("NEXTWORD_PAPERS", Path(__file__).parents[2] / ".." / "shared" / "papers"))
+TABLES = [(paper, table) for paper in names() for table in load_paper(paper).tables]
+
+RECIPES = {
+    "ambiguous": "quickstart",
+    "f2-wikitext": "f2-wikitext2",
+    "f2-lyrics": "f2-korean",
+}
+"""The small recipe of an experiment, where it has another name."""
+TO_COME = {"quickstart": {"softmax, cache at test time"}}
+"""Methods of a recipe that other work adds."""
+PAPER_RECIPES = {"f2-wikitext": "f2-wikitext103", "f2-lyrics": "f2-lyrics"}
+"""The recipe of an experiment at the paper's size, where it is not called NAME-paper."""
+
+
+def table(rows, columns=("Acc@2",), **rest) -> dict:
+    return {
+        "title": "T",
+        "place": "section 1",
+        "columns": [{"title": title} for title in columns],
+        "rows": rows,
+        **rest,
+    }
+
+
+def claim(row, than) -> dict:
+    return {"text": "t", "comparisons": [{"row": row, "than": than, "column": "Acc@2"}]}
+
+
+def faults(**given) -> str:
+    with pytest.raises(SettingsError) as fault:
+        validated(Table, table(**given))
+    return str(fault.value)
+
+
+def test_a_row_s_address_goes_before_the_column_s_and_a_cell_s_before_both():
+    built = validated(
+        Table,
+        {
+            "title": "T",
+            "place": "section 1",
+            "experiment": "ambiguous",
+            "columns": [
+                {"title": "Acc@2", "group": "Full", "measure": "acc@2"},
+                {"title": "Acc@2", "group": "Cache-Only", "measure": "cache_only_acc@2"},
+            ],
+            "rows": [
+                {"title": "small", "method": "softmax", "cells": {"Cache-Only": {"method": "softmax, cached"}}},
+                {"title": "large", "method": "softmax", "experiment": "ambiguous-large"},
+            ],
+        },
+    )
+    small, large = built.rows
+    full, cache_only = built.columns
+    assert built.address(small, full).model_dump(exclude_none=True) == {
+        "experiment": "ambiguous",
+        "method": "softmax",
+        "measure": "acc@2",
+    }
+    assert built.address(small, cache_only).method == "softmax, cached"
+    assert built.address(large, cache_only).method == "softmax"
+    assert built.address(large, cache_only).experiment == "ambiguous-large"
+    assert built.experiments == ["ambiguous", "ambiguous-large"]
+
+
+def test_lists_in_a_comparison_are_compared_each_with_each():
+    comparisons = [{"row": "a", "than": ["b", 3.0], "column": ["x", "y"]}, {"row": "b", "than": "a", "column": "x"}]
+    rows = [{"title": "a"}, {"title": "b"}]
+    built = validated(Table, table(rows, ("x", "y"), claims=[{"text": "t", "comparisons": comparisons}]))
+    assert built.claims[0].comparisons == [
+        Comparison(row="a", than="b", column="x"),
+        Comparison(row="a", than="b", column="y"),
+        Comparison(row="a", than=3.0, column="x"),
+        Comparison(row="a", than=3.0, column="y"),
+        Comparison(row="b", than="a", column="x"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rows": [{"title": "a"}, {"title": "a"}]}, "'a' is there twice"),
+        ({"rows": [{"title": "a", "values": [1.0, 2.0]}]}, "2 values for 1 columns"),
+        ({"rows": [{"title": "a", "cells": {"Acc@5": {}}}]}, "no column 'Acc@5'. Did you mean 'Acc@2'?"),
+        ({"rows": [{"title": "abc"}], "claims": [claim("abd", "abc")]}, "no row 'abd'. Did you mean 'abc'?"),
+        ({"rows": [{"title": "a"}], "claims": [claim("a", ["a", "b"])]}, "no row 'b'"),
+        ({"rows": [], "claims": [{"text": "t", "at_least": 1}]}, "at_least"),
+    ],
+)  # fmt: skip
+def test_a_table_that_does_not_fit_together_is_refused(given, said):
+    assert said in faults(**given)
+
+
+def test_an_unknown_paper_or_table_is_named_with_the_nearest_known_one():
+    with pytest.raises(ValueError, match=r"no paper 'histaling'\. Did you mean 'histalign'\?"):
+        find_table("histaling/table-1")
+    with pytest.raises(ValueError, match="no table 'table-99' in histalign"):
+        find_table("histalign/table-99")
+    assert find_table("histalign/table-1").rows
+
+
+# -- the four papers
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_paper_loads_and_has_headline_claims(name):
+    paper = load_paper(name)
+    assert any(claim.headline for table in paper.tables.values() for claim in table.claims)
+
+
+@pytest.mark.parametrize(("paper", "name"), TABLES)
+def test_every_claim_can_be_tested_or_says_why_not(paper, name):
+    for claim in find_table(f"{paper}/{name}").claims:
+        assert claim.comparisons or set(claim.not_testable) == {"small", "paper"}, claim.text
+        assert set(claim.not_testable) <= {"small", "paper"}, claim.text
+
+
+@pytest.mark.parametrize(("paper", "name"), TABLES)
+def test_the_printed_numbers_bear_a_claim_out_or_a_note_says_so(paper, name):
+    table = find_table(f"{paper}/{name}")
+    for claim in table.claims:
+        outcomes = [held for one in claim.comparisons if (held := printed_outcome(table, one)) is not None]
+        lost = len(claim.comparisons) - (claim.at_least or len(claim.comparisons))
+        if outcomes.count(False) > lost:
+            assert claim.note is not None, claim.text
+
+
+def printed_outcome(table: Table, one: Comparison) -> bool | None:
+    """Whether the first of the paper's own cells is better; None where one of them is not printed."""
+    column = table.column(one.column)
+    first = printed_number(table, table.row(one.row), column)
+    other = (
+        printed_number(table, table.row(one.than), table.column(one.than_column or one.column))
+        if isinstance(one.than, str)
+        else one.than
+    )
+    if first is None or other is None:
+        return None
+    better = one.better or column.better
+    if better == "human":
+        (human,) = [row for row in table.rows if table.address(row, column).method == "human"]
+        goal = printed_number(table, human, column)
+        return None if goal is None else abs(first - goal) < abs(other - goal)
+    return first > other if better == "higher" else first < other
+
+
+def printed_number(table: Table, row: Row, column: Column) -> float | None:
+    value = table.printed(row, column)
+    return value if isinstance(value, float) else None
+
+
+@pytest.mark.parametrize(("paper", "name"), TABLES)
+def test_what_is_compared_says_which_way_is_better(paper, name):
+    table = find_table(f"{paper}/{name}")
+    for claim in table.claims:
+        for one in claim.comparisons:
+            assert one.better or table.column(one.column).better, one.column
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_is_said_to_be_printed_stands_in_the_paper(name):
+    file = next(iter(SHARED.glob(f"{name}*.txt")), None)
+    if file is None:
+        pytest.skip(f"no text of the paper in {SHARED}; set NEXTWORD_PAPERS to a folder that has {name}.txt")
+    text = file.read_text(encoding="utf-8")
+    known, words = numbers_of(text), plain(text)
+    unknown = [
+        f"{where}: {value}"
+        for where, value in printed_values(load_paper(name))
+        if (value not in known if isinstance(value, float) else plain(value) not in words)
+    ]
+    assert not unknown
+
+
+def printed_values(paper: Paper) -> list[tuple[str, float | str]]:
+    return [
+        (f"{name}, {row.title}", value)
+        for name, table in paper.tables.items()
+        for row in table.rows
+        for value in [*row.values, *row.spreads]
+        if not (isinstance(value, float) and isnan(value))
+    ]
+
+
+NUMBERS_IN_WORDS = {"half an hour": 0.5, "an hour": 60.0, "24GB": 24.0}
+
+
+def numbers_of(text: str) -> set[float]:
+    """All numbers of a text: 1,234.5 and 1e-5, in words too where the papers have them so."""
+    found = re.findall(r"(?<![\d.])\d[\d,]*\.?\d*(?:e-?\d+)?|(?<!\d)\.\d+", text)
+    found += re.findall(r"\d+(?:\.\d+)?(?=_\{)", text)
+    return {float(one.replace(",", "")) for one in found} | {
+        value for words, value in NUMBERS_IN_WORDS.items() if words in text
+    }
+
+
+def plain(text: str) -> str:
+    """Without the marks of a converted text."""
+    return re.sub(r"\s+|[*_$\\{}]|</?[a-z]{1,3}>", "", text).lower()
+
+
+# -- addresses
+
+
+def recipes(experiment: str) -> list[str]:
+    """The built-in recipes of an experiment that there are."""
+    small = RECIPES.get(experiment, experiment)
+    return [name for name in (small, PAPER_RECIPES.get(experiment, f"{experiment}-paper")) if name in built_in()]
+
+
+CELLS = sorted(
+    {
+        (recipe, address.method, address.decoding, address.measure)
+        for paper in names()
+        for table in load_paper(paper).tables.values()
+        for row in table.rows
+        for column in table.columns
+        for address in [table.address(row, column)]
+        for experiment in [address.experiment]
+        if experiment is not None
+        for recipe in recipes(experiment)
+    },
+    key=str,
+)
+BY_RECIPE = {recipe: [cell[1:] for cell in CELLS if cell[0] == recipe] for recipe, *_ in CELLS}
+
+
+def recipe_config(name: str) -> CompareConfig:
+    return configured(read(name))
+
+
+@pytest.mark.parametrize("recipe", sorted(BY_RECIPE))
+def test_methods_and_decodings_of_addresses_are_the_recipe_s(recipe):
+    config = recipe_config(recipe)
+    methods = {method.title for method in config.methods} | {"human"} | TO_COME.get(recipe, set())
+    generation = config.task_settings.get("generation") or {}
+    assert isinstance(generation, dict)
+    given = generation.get("decodings") or []
+    assert isinstance(given, list)
+    decodings = {Decoding.model_validate(one).title for one in given}
+    for method, decoding, measure in BY_RECIPE[recipe]:
+        if method is not None:
+            assert method in methods
+        if decoding and decodings:
+            assert decoding.removesuffix(WITH_PROMPT) in decodings
+        if measure is not None and measure.startswith("duel."):
+            assert measure.removeprefix("duel.") in methods
+
+
+@pytest.mark.parametrize("recipe", sorted(BY_RECIPE))
+def test_settings_of_addresses_are_settings(recipe):
+    config = recipe_config(recipe)
+    parts = {"training": TrainingSettings, "second_training": TrainingSettings, "task_settings": task_settings(config)}
+    for _, _, measure in BY_RECIPE[recipe]:
+        if measure is None or not measure.startswith("setting."):
+            continue
+        part, _, path = measure.removeprefix("setting.").partition(".")
+        settings = parts[part]
+        for name in path.split("."):
+            assert name in settings.model_fields, measure
+            settings = settings.model_fields[name].annotation
+
+
+def task_settings(config: CompareConfig):
+    from nextword.tasks import registry
+
+    return registry.get(config.task).Config

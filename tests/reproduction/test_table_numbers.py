@@ -1,0 +1,112 @@
+"""Our number for a cell: every kind of address, and what is said where there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from nextword.records import FailedRun
+from nextword.reproduction.paper import Address
+from nextword.reproduction.table_numbers import NO_SEED, MissingValueError, cell_value, setting_value
+from tests.helpers.made_up_results import make_sample
+from tests.helpers.written_results import comparison
+
+SETTINGS = {"training": {"learning_rate": 1e-3, "batch_size": 8}, "task": {"name": "lm", "note": "as it is"}}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return make_sample(seeds=(1, 2, 3))
+
+
+def found(results, **address):
+    return cell_value(Address(**address), results, SETTINGS)
+
+
+def test_a_measure_of_each_seed_in_the_paper_s_unit(results):
+    cell = found(results, method="MoS", measure="acc@2", factor=100.0)
+    values = {str(run.seed): 100 * run.evaluation.metrics["acc@2"].value for run in results.runs if run.method == "MoS"}
+    assert dict(cell.by_seed) == values
+    assert cell.value == pytest.approx(sum(values.values()) / 3)
+    assert cell.low < cell.value < cell.high
+
+
+def test_with_one_seed_the_interval_is_that_of_the_measurement():
+    results = make_sample(seeds=(1,))
+    run = next(run for run in results.runs if run.method == "MoS")
+    one = run.evaluation.metrics["acc@2"]
+    cell = found(results, method="MoS", measure="acc@2", factor=100.0)
+    assert (cell.low, cell.high) == (pytest.approx(100 * one.low), pytest.approx(100 * one.high))
+
+
+def test_a_factor_below_zero_turns_the_interval_round():
+    cell = found(make_sample(seeds=(1,)), method="MoS", measure="acc@2", factor=-1.0)
+    assert cell.low < cell.value < cell.high
+
+
+def test_costs_data_and_settings(results):
+    assert found(results, method="MoS", measure="cost.parameters", factor=1e-6).value == pytest.approx(125.039808)
+    assert found(results, measure="data.train_prompts").by_seed == {NO_SEED: float(results.data["train_prompts"])}
+    assert found(results, measure="setting.training.learning_rate", factor=1e5).value == pytest.approx(100)
+    assert found(results, measure="setting.task.note").value == "as it is"
+    assert setting_value(Address(measure="setting.training.batch_size"), SETTINGS).value == 8
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ({"method": "HistAlin", "measure": "acc@2"}, "no method 'HistAlin'. Did you mean 'HistAlign'"),
+        ({"method": "MoS", "measure": "acc@3"}, "acc@3 was not measured. Did you mean"),
+        ({"method": "MoS", "measure": "cost.hours"}, "cost.hours was not measured"),
+        ({"measure": "data.nothing"}, "nothing is called data.nothing"),
+        ({"measure": "setting.training.nothing"}, "nothing is called setting.training.nothing"),
+        ({"method": "MoS", "decoding": "greedy", "measure": "rep"}, r"no texts were written with 'greedy' \(there are"),
+        ({"measure": "acc@2"}, "names no method"),
+    ],
+)
+def test_what_is_not_there_says_why(results, address, message):
+    with pytest.raises(MissingValueError, match=message):
+        found(results, **address)
+
+
+def test_a_failed_run_says_what_happened(results):
+    failure = FailedRun(method="PG", head="pg", objective="mle", seed=1, reason="diverged at step 3: the loss is nan")
+    with pytest.raises(MissingValueError, match="the run failed: diverged at step 3"):
+        found(results.model_copy(update={"failures": [failure]}), method="PG", measure="acc@2")
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return comparison(seeds=(1, 2, 3))
+
+
+def test_measures_of_texts_by_seed_and_of_people(texts):
+    cell = found(texts, method="MLE", decoding="greedy", measure="distinct-2", factor=100.0)
+    system = next(one for one in texts.texts["greedy"].systems if one.name == "MLE")
+    assert list(cell.by_seed.values()) == [100 * one.values["distinct-2"].value for one in system.files]
+    assert list(cell.by_seed) == ["1", "2", "3"]
+    people = found(texts, method="human", decoding="greedy", measure="distinct-2")
+    assert people.by_seed == {NO_SEED: texts.texts["greedy"].human.values["distinct-2"].value}
+
+
+def test_duels_from_both_sides_and_the_ranking(texts):
+    first, second = (one.name for one in texts.texts["greedy"].systems[:2])
+    duel = next(one for one in texts.texts["greedy"].wins.duels if {one.first, one.second} == {first, second})
+    forward = found(texts, method=duel.first, decoding="greedy", measure=f"duel.{duel.second}")
+    backward = found(texts, method=duel.second, decoding="greedy", measure=f"duel.{duel.first}")
+    assert (forward.text, backward.text) == (f"{duel.won}:{duel.lost}", f"{duel.lost}:{duel.won}")
+    places = {place.name: place for place in texts.texts["greedy"].wins.ranking}
+    assert found(texts, method=first, decoding="greedy", measure="ranking.wins").value == places[first].wins
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ({"method": "MLE", "measure": "nothing"}, "nothing was not measured of these texts"),
+        ({"method": "human", "measure": "likelihood"}, "people have no probabilities"),
+        ({"method": "MLE", "measure": "duel.Nobody"}, "there is no duel of 'MLE' and 'Nobody'"),
+        ({"method": "MLE", "measure": "ranking.nothing"}, "'MLE' has no nothing in the ranking"),
+    ],
+)
+def test_what_texts_lack_says_why(texts, address, message):
+    with pytest.raises(MissingValueError, match=message):
+        found(texts, decoding="greedy", **address)
