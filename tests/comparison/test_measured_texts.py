@@ -273,7 +273,7 @@ def test_texts_without_and_with_a_prompt_are_both_shown(finished):
 def test_the_source_stands_beside_its_texts_unless_it_is_the_prompt(copied):
     results = Results.load(copied / "results.json")
     for run in results.runs:
-        path = copied / run.samples["greedy"]
+        path = copied / run.samples["greedy"][0]
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         lines[0]["source"], lines[1]["source"] = "a document", lines[1]["prompt"]
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
