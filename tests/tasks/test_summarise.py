@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from nextword.comparison.all_methods import compare
+from nextword.comparison.recipe import configured
 from nextword.decoding.strategies import Decoding, PromptedDecoding, SeededDecoding
 from nextword.tasks import registry
 from nextword.tasks.parts.architecture import ENCODER_DECODER
@@ -154,3 +156,22 @@ def test_real_data_is_recognised(name: str, references: int) -> None:
     task = small(real_data(name), validation_share=0.1, test_share=0.2, vocabulary=400)
     assert {len(pair.references) for pair in task.pairs.test} == {references}
     assert len(task.pairs.train) > 2 * len(task.pairs.validation)
+
+
+def test_a_comparison_measures_and_shows_what_its_methods_wrote(news: Path, tmp_path: Path) -> None:
+    start = {"d_model": 16, "d_ff": 16, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 2, "steps": 2}
+    sizes = {"vocabulary": 330, "max_source_tokens": 40, "max_target_tokens": 12}
+    task = {"name": "summarise", "data": str(news), "start": start, "generation": {"summaries": 6}, **sizes}
+    recipe = {
+        "task": task,
+        "methods": ["softmax", "cache/histalign", "softmax+cepr:20+mi"],
+        "training": {"steps": 2, "save_every": None},
+    }
+    results = compare(configured(recipe), tmp_path / "run")
+    texts = results.texts["beam 4"]
+    assert {"rouge-1", "rouge-2", "rouge-l", "cider-d"} <= set(texts.measures)
+    assert [system.name for system in texts.systems] == ["softmax", "cache/histalign", "softmax+cepr:20+mi"]
+    assert {"nll", "perplexity", "bits_per_byte"} <= set(results.runs[0].evaluation.metrics)
+    assert [one.prompt for one in results.written] == [document(number)["document"] for number in PARTS["test"]][:3]
+    human = results.written[0].texts[0]
+    assert "".join(span.text for span in human.spans) == document(70)["summary"]
