@@ -11,7 +11,7 @@ import nextword as nw
 from nextword.comparison import all_methods
 from nextword.comparison.recipe import built_in, configured, read
 from nextword.config import validated
-from nextword.decoding.strategies import Decoding, PromptedDecoding
+from nextword.decoding.strategies import Decoding, PromptedDecoding, SeededDecoding
 from nextword.evaluation import evaluate
 from nextword.metrics.bleu_logicnlg import bleu_logicnlg
 from nextword.objectives import parse_objective
@@ -47,11 +47,11 @@ def task(data):
 
 
 def lines(task, model, path):
-    task.writes.write(model, task.start.tokenizer(), {path: BEAM}, 0, {})
+    task.writes.write(model, task.start.tokenizer(), {path: SeededDecoding(BEAM, 0)}, {})
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def attached(task, head="softmax", objective=None):
+def attached(task, head="softmax", objective="mle"):
     tokenizer = task.start.tokenizer()
     torch.manual_seed(0)
     return nw.attach(ENCODER_DECODER.new(task.start.architecture(tokenizer)), head, objective)
@@ -92,13 +92,11 @@ def test_samples_have_the_table_and_all_that_was_written_about_it(task, tmp_path
     tokenizer = task.start.tokenizer()
     found = lines(task, attached(task), tmp_path / "beam.jsonl")
     assert [line["id"] for line in found] == list(range(9))
-    first, second, third = ["Rome came first", "the Games  of 1940 were in London", "London came first"]
     line = found[7]
     assert line["references"] == [
-        "the Games  of 1936 were in Oslo".replace("1936", "1936"), *line["references"][1:]
+        "the Games  of 1936 were in Oslo", "Oslo had the Games with the most seats", "Oslo came first",
     ]  # fmt: skip
-    assert len(first) < len(second) > len(third)
-    assert sorted(line["references"]) == sorted(one["references"][0] for one in found[6:9])
+    assert [tokenizer.decode(ids) for ids in line["reference_token_ids"]] == line["references"]
     assert line["table"]["title"] == "games 10"
     assert line["table"]["header"] == ["year", "city", "seats"]
     assert line["table"]["rows"][0] == ["1936", "oslo", "7"]
@@ -118,7 +116,7 @@ def test_a_sentence_of_the_same_table_has_the_bleu_of_a_reference(data, tmp_path
     )
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     path = tmp_path / "greedy.jsonl"
-    task.writes.write(model, tokenizer, {path: PromptedDecoding(Decoding())}, 0, {})
+    task.writes.write(model, tokenizer, {path: SeededDecoding(PromptedDecoding(Decoding()), 0)}, {})
     found = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["text"] for line in found] == [sentence] * 3
     of_tables = {
@@ -156,12 +154,13 @@ def test_further_text_trains_the_start_only(data, tmp_path):
 
 def test_leaks_are_counted(tmp_path):
     folder = write_logicnlg(tmp_path)
-    assert small(folder).data.describe()["leak_tables"] == 0
+    described = small(folder).data.describe()
+    assert (described["leak_tables"], described["leak_sentences"]) == (0, 6)  # all but what names a year
     content = json.loads((folder / "test_lm.json").read_text())
     content |= dict(list(json.loads((folder / "train_lm.json").read_text()).items())[:1])
     (folder / "test_lm.json").write_text(json.dumps(content))
     described = small(folder).data.describe()
-    assert (described["leak_tables"], described["leak_sentences"]) == (3, 6)
+    assert (described["leak_tables"], described["leak_sentences"]) == (3, 9)
 
 
 @pytest.fixture
@@ -185,16 +184,14 @@ def test_every_column_of_table_7_is_filled(
 ):
     monkeypatch.setattr(all_methods, "_report", lambda results, folder: folder.report.write_text("drawn"))
     recipe = read("logicnlg-paper")
-    judges = [
+    recipe["seeds"], recipe["start"] = [0], {"model": str(small_bart)}
+    recipe["training"] = {"steps": 1, "batch_size": 4, "learning_rate": 1e-3}
+    recipe["task"] |= {"data": str(data), "max_source_tokens": 120, "max_target_tokens": 30, "test_sentences": 6}
+    recipe["task"]["generation"] |= {"sentences": 4, "metrics": [
         "bleu-logicnlg", {"metric": "nli", "model": nli_folder}, {"metric": "tapex", "model": tapex_folder},
         {"metric": "tapas", "model": tapas_folder}, {"metric": "sp", "parser": f"{__name__}:says_capitals"},
-    ]  # fmt: skip
-    changes = [
-        f"task.data={data}", f"start.model={small_bart}", "task.max_source_tokens=120", "task.max_target_tokens=30",
-        f"task.generation.metrics={json.dumps(judges)}", "task.generation.sentences=4", "task.test_sentences=6",
-        "seeds=[0]", "training.epochs=null", "training.steps=1", "training.batch_size=4", "training.save_every=null",
-    ]  # fmt: skip
-    all_methods.compare(configured(recipe, changes), tmp_path / "out")
+    ]}  # fmt: skip
+    all_methods.compare(configured(recipe), tmp_path / "out")
     results = Results.load(tmp_path / "out" / "results.json")
     columns = {f"bleu-logicnlg-{n}" for n in (1, 2, 3)} | {"nli", "sp", "tapex", "tapas"}
     systems = {system.name: system.values for system in results.texts["beam 4"].systems}

@@ -12,7 +12,7 @@ Source: Wan, Zhang and Bansal, "HistAlign: Improving Context Dependency in Langu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +21,7 @@ from nextword.corpora.logicnlg import TableSentence, read_logicnlg
 from nextword.corpora.texts import read_parts
 from nextword.decoding.prompts import Prompt
 from nextword.decoding.writing_settings import MAY_CHANGE
+from nextword.metrics import Table
 from nextword.model.training_modes import measuring
 from nextword.records import Evaluation
 from nextword.scoring.minibatches import Progress
@@ -34,15 +35,17 @@ from nextword.tasks.parts.prompted_texts import PromptedTexts
 from nextword.tasks.parts.seq2seq.source_target import PairEncoder
 from nextword.tasks.parts.small_start import SmallStart
 from nextword.tasks.parts.table2text.linearisation import MARKS, Linearisation
-from nextword.tasks.parts.table2text.table_rows import TableRows
 from nextword.tasks.parts.table2text.table_samples import TableSamples
 from nextword.tasks.parts.table2text.table_settings import Table2TextConfig
+from nextword.tasks.parts.table2text.table_text_rows import TableRows
 from nextword.tasks.task import Measures, Task, registry
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from nextword.metrics.likelihood import LikelihoodSum
+
+    Encoder = Callable[[PreTrainedTokenizerBase], PairEncoder]
 
 
 @registry.register("table2text")
@@ -89,26 +92,25 @@ class TableToText(Task):
         return PairEncoder(tokenizer, self.config.max_source_tokens, self.config.max_target_tokens)
 
     def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
+        """A prompt for each of the first test sentences, with the whole table, which judges read."""
         sentences = self.samples.test[: self.config.generation.sentences]
         pairs = self.samples.pairs(sentences)
-        encoded = self.encoder(tokenizer)(pairs)
+        encoded = [pair.tokens for pair in self.encoder(tokenizer)(pairs)]
         return {
             "": [
                 Prompt(
-                    **vars(ids.tokens),
-                    number=number,
-                    source=pair.source,
-                    references=tuple(self.samples.references(sentence)),
-                    columns={"table": _table(sentence)},
+                    tokens.context, tokens.target, tokens.target_bytes, number, source=pair.source,
+                    references=tuple(self.samples.references(one)), columns={"table": _table(one)},
                 )
-                for number, (sentence, pair, ids) in enumerate(zip(sentences, pairs, encoded, strict=True))
+                for number, (one, pair, tokens) in enumerate(zip(sentences, pairs, encoded, strict=True))
             ]
-        }
+        }  # fmt: skip
 
 
 def _table(one: TableSentence) -> dict[str, Any]:
-    """The whole table, which judges read."""
-    return {"header": list(one.table.header), "rows": [list(row) for row in one.table.rows], "title": one.title}
+    return Table(
+        header=list(one.table.header), rows=[list(row) for row in one.table.rows], title=one.title
+    ).model_dump()
 
 
 class TableStart(SmallStart):
@@ -116,7 +118,7 @@ class TableStart(SmallStart):
 
     tokens = MARKS
 
-    def __init__(self, data: TableRows, config: Table2TextConfig, encoder: Any) -> None:
+    def __init__(self, data: TableRows, config: Table2TextConfig, encoder: Encoder) -> None:
         super().__init__(
             lambda: with_tokens(
                 named_or_trained(config.tokenizer, data.whole_text, config.vocabulary, config.cache, MASK), MARKS
@@ -130,7 +132,7 @@ class TableStart(SmallStart):
 class SentenceLikelihood(Measures):
     """Likelihood of the test sentences."""
 
-    def __init__(self, samples: TableSamples, encoder: Any, config: Table2TextConfig) -> None:
+    def __init__(self, samples: TableSamples, encoder: Encoder, config: Table2TextConfig) -> None:
         self._samples, self._encoder, self._config = samples, encoder, config
 
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:

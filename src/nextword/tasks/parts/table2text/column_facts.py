@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nextword.tasks.parts.table2text.cell_values import MONTH_NAMES, dates, month_pattern, numbers
+from nextword.tasks.parts.table2text.cell_numbers import MONTH_NAMES, dates, month_pattern, numbers
 
 Precomputation = Literal["described", "published", "none"]
 """What is computed: as PLOG's paper describes it, as its released code does it, or nothing."""
@@ -72,7 +72,7 @@ def published(cells: Sequence[str]) -> ColumnFacts:
 
     Not followed: where all columns of a table are numbers and one has fractions, it writes all cells with a point.
 
-    Source: PLOG (Liu et al., 2022), ``Datasets.py`` and ``execute/gen_APIs.py`` of its repository.
+    Source: the released code of PLOG (Liu et al., 2022).
 
     >>> published(["5 m", "7 m", "7 m"])
     ColumnFacts(cells=('5 M', '7 M', '7 M'), ranks=((3, -1), (2, -2), (2, -2)), totals=('19.0', '6.333333333333333'))

@@ -24,7 +24,7 @@ class Linearisation:
     The caption comes first, then sum and average of each column, then the cells, each with its column's name, its row
     (from 0), and its rank from above and below. White space is made single.
 
-    Source: PLOG (Liu et al., 2022), section 3.3 and ``Datasets.py`` of its repository.
+    Source: the released code of PLOG (Liu et al., 2022). Differs: the space before a mark is part of the mark's token.
 
     Args:
         precomputation: What is computed of the columns.

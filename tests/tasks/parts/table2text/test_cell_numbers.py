@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from nextword.tasks.parts.table2text.cell_values import MONTH_NAMES, dates, month_pattern, numbers
+from nextword.tasks.parts.table2text.cell_numbers import MONTH_NAMES, dates, month_pattern, numbers
 
 
 @pytest.mark.parametrize(
