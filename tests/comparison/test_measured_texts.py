@@ -270,16 +270,17 @@ def test_texts_without_and_with_a_prompt_are_both_shown(finished):
     assert found[0].texts == results.written[0].texts
 
 
-def test_the_source_stands_beside_its_texts_unless_it_is_the_prompt(copied):
+def test_the_source_stands_beside_its_texts(copied):
     results = Results.load(copied / "results.json")
     for run in results.runs:
-        path = copied / run.samples["greedy"]
+        path = copied / run.samples["greedy"][0]
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-        lines[0]["source"], lines[1]["source"] = "a document", lines[1]["prompt"]
+        lines[0]["source"] = "a document with 4 5 6 in it"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     greedy = SimpleNamespace(title="greedy", is_sampled=False)
     found = written_examples(writing_in(copied, [greedy]), results.runs)
-    assert [one.source for one in found] == ["a document", None]
+    assert [one.source for one in found] == ["a document with 4 5 6 in it", None]
+    assert [(span.text, span.copied) for span in found[0].texts[0].spans] == [("4 5 6", True), (" 7", False)]
 
 
 def test_rare_tokens_are_marked_and_characters_stay_whole():
@@ -318,14 +319,18 @@ def test_rare_words_are_told_by_repetition_and_case():
     assert not any(span.repeated for span in marked("aaa", ""))
 
 
-def test_copied_stretches_are_marked_and_not_the_space_before_them():
+def test_copied_words_are_marked_and_not_the_space_before_them():
     tokenizer = trained_tokenizer("b a c " * 20, 300, None)
-    ids = tokenizer("b a c")["input_ids"]
-    assert len(ids) == 3  # all but the first with the space before it
-    spans = marked_text("someone", ids, np.zeros(260, dtype=bool), tokenizer, [(2, 3)]).spans
-    assert [(span.text, span.copied) for span in spans] == [("b", False), (" a", True), (" c", False)]
-    spans = marked_text("someone", ids, np.zeros(260, dtype=bool), tokenizer, [(0, 2)]).spans
-    assert [(span.text, span.copied) for span in spans] == [("b", True), (" a c", False)]
+    nothing = np.zeros(300, dtype=bool)
+
+    def marked(text, source):
+        spans = marked_text("someone", tokenizer(text)["input_ids"], nothing, tokenizer, source).spans
+        return [(span.text, span.copied) for span in spans]
+
+    assert marked("b b a c b", "x B a, c y") == [("b", False), (" b a c", True), (" b", False)]
+    assert marked("b a", "b a") == [("b a", False)]
+    assert marked("b a c b", "c b a c b") == [("b a c b", True)]
+    assert marked("b a c", "b a x c") == [("b a c", False)]
 
 
 def test_texts_that_cannot_be_measured_are_refused_before_anything_is_trained(tmp_path, monkeypatch):

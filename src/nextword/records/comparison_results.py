@@ -79,7 +79,7 @@ class Span(Record):
     """Whether they are of a word in lower case, and so of no name. F2-Softmax's table 4 calls such words non-pronouns;
     its examples are "eccentric" and "vanished", against names such as "Bob Marley"."""
     copied: bool = False
-    """Whether it stands in the source too."""
+    """Whether it is part of three words or more that stand in the source too, in the same order."""
 
 
 class WrittenText(Record):
@@ -105,7 +105,7 @@ class WrittenExample(Record):
     texts: list[WrittenText]
     """People first, then the methods in their order."""
     source: str | None = None
-    """The text that was to be summarised or described; None: there is none besides the prompt."""
+    """The text that was to be summarised, described or expanded; None: the texts go on from the prompt alone."""
 
 
 class Evaluation(Record):
