@@ -114,8 +114,8 @@ def marked_text(
             text=whole[letters.start : letters.stop],
             very_rare=bool(of_rare),
             repeated=bool(of_rare) and all(is_repeated[place] for place in of_rare),
-            lower_case=bool(of_rare) and _reaches_into(lower_case, letters, whole),
-            copied=_reaches_into(copied, letters, whole),
+            lower_case=bool(of_rare) and _reaches_into(lower_case, letters),
+            copied=_reaches_into(copied, letters),
         )
         pieces.append(piece)
     spans = [
@@ -144,9 +144,9 @@ def copied_stretches(text: str, source: str) -> list[tuple[int, int]]:
     ]
 
 
-def _reaches_into(stretches: Sequence[tuple[int, int]], letters: range, text: str) -> bool:
-    """Whether any letter that is no space lies in one of the stretches; tokens begin with the space before a word."""
-    return any(first <= place < end for place in letters if not text[place].isspace() for first, end in stretches)
+def _reaches_into(stretches: Sequence[tuple[int, int]], letters: range) -> bool:
+    """Whether any of these places lies in one of the stretches, which begin and end with a letter."""
+    return any(first < letters.stop and letters.start < end for first, end in stretches)
 
 
 def _pieces(ids: Sequence[int], whole: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[tuple[range, range]]:
