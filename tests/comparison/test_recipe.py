@@ -144,7 +144,9 @@ def test_every_built_in_recipe_is_a_comparison(name):
     assert built_in()[name]
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(built_in()) if name.startswith(("f2-", "expand-"))])
+@pytest.mark.parametrize(
+    "name", [name for name in sorted(built_in()) if name.startswith(("f2-", "expand-", "stories"))]
+)
 def test_settings_of_the_recipes_of_papers_are_right(name):
     config = configured(read(name))
     settings = validated(registry.get(config.task).Config, {"data": "some text", **config.task_settings}, "task")
