@@ -149,3 +149,45 @@ def test_missing_and_empty_parts(tmp_path):
     short.write_text("One sentence.\n" * 40)
     with pytest.raises(ValueError, match=r"gives no train pairs.*task\.gaps\.min_sentences"):
         read(short)
+
+
+FORMS = {"source": Side("source", None), "target": Side("target", None)}
+
+
+def test_a_data_set_is_recognised_and_split_by_the_field_that_it_has(tmp_path):
+    lines = [
+        {"split": part, "article": f"A{number}", "highlights": f"H{number}", "source": "where it is from"}
+        for number, part in enumerate(["train", "val", "test", "train"])
+    ]
+    found = read(write(tmp_path / "news.jsonl", lines), **FORMS)
+    assert found.train == [Pair("A0", "H0"), Pair("A3", "H3")]
+    assert found.split == "one file by its field 'split'"
+
+
+def test_several_answers_are_references_of_one_pair(tmp_path):
+    for part in ("train", "dev"):
+        write(tmp_path / f"dialogsum.{part}.jsonl", [{"dialogue": part, "summary": "one"}])
+    write(tmp_path / "dialogsum.test.jsonl", [{"dialogue": "d", "summary1": "a", "summary2": " ", "summary3": "c"}])
+    found = read(tmp_path, **FORMS)
+    assert found.test == [Pair("d", "a", ("c",))]
+    assert found.test[0].references == ("a", "c")
+    write(tmp_path / "dialogsum.test.jsonl", [{"dialogue": "d", "summary1": "a", "summary3": "x"}])
+    assert read(tmp_path, **FORMS).sha256 != found.sha256
+
+
+def test_sentences_of_a_summary_are_one_text(tmp_path):
+    lines = [{"text": f"s{number}", "summary": ["One.", "Two."]} for number in range(30)]
+    found = read(write(tmp_path / "paragraphs.jsonl", lines), **FORMS)
+    assert {pair.references for pair in found.train} == {("One. Two.",)}
+
+
+def test_a_later_row_of_another_form_is_named(tmp_path):
+    path = write(tmp_path / "x.jsonl", [{"document": "a", "summary": "b"}, {"document": "a", "highlights": "b"}])
+    with pytest.raises(ValueError, match=r"line 2: no field 'summary'; its fields are document, highlights"):
+        read(path, **FORMS)
+
+
+def test_a_folder_of_json_lists(tmp_path):
+    for part in ("train", "val", "test"):
+        (tmp_path / f"{part}.json").write_text(json.dumps([{"id": "1", "dialogue": part, "summary": "b"}]))
+    assert read(tmp_path, **FORMS).validation == [Pair("val", "b")]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from nextword.corpora.gap_sentences import Pair
@@ -70,6 +72,24 @@ def test_stories_without_text_or_with_empty_highlights_are_left_out(tmp_path):
     assert read(tmp_path).empty == 4
 
 
+def test_lists_of_urls_say_which_part_a_story_is_in(tmp_path):
+    stories = tmp_path / "cnn" / "stories"
+    stories.mkdir(parents=True)
+    urls = [f"http://web.archive.org/web/{number}/http://cnn.com/{number}" for number in range(5)]
+    for number, url in enumerate(urls):
+        name = hashlib.sha1(url.encode()).hexdigest()
+        (stories / f"{name}.story").write_text(STORY.format(name=f"Jo {number}"))
+    lists = tmp_path / "url_lists"
+    lists.mkdir()
+    for part, chosen in {"train": urls[2:], "val": urls[:1], "test": urls[1:2]}.items():
+        (lists / f"all_{part}.txt").write_text("\n".join(chosen) + "\n")
+    found = read(tmp_path)
+    assert [pair.target[9:13] for pair in (*found.train, *found.validation, *found.test)] == [
+        f"Jo {number}" for number in (2, 3, 4, 0, 1)
+    ]
+    assert found.split == ".story files by lists"
+
+
 def test_bad_folders(tmp_path):
     with pytest.raises(ValueError, match=r"task\.data: '.*' does not exist\. .*or a folder with \.story files"):
         read(tmp_path / "nowhere")
@@ -79,7 +99,7 @@ def test_bad_folders(tmp_path):
     with pytest.raises(ValueError, match=r"a\.txt' is no \.jsonl file and no folder with \.story files"):
         read(tmp_path / "a.txt")
     (tmp_path / "bad.story").write_text("An article without any.\n")
-    with pytest.raises(ValueError, match=r"task\.data: no line '@highlight' in any of the 1 stories"):
+    with pytest.raises(ValueError, match=r"task\.data: no line '@highlight' in any of the 1 \.story files"):
         read(tmp_path)
     (tmp_path / "bad.story").write_bytes(b"\xe9t\xe9\n\n@highlight\n\nx\n")
     with pytest.raises(ValueError, match=r"bad\.story' is not UTF-8 text"):

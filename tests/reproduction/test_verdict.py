@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.reproduction.cell_values import NO_SEED, CellValue
 from nextword.reproduction.paper import Table
+from nextword.reproduction.table_numbers import NO_SEED, CellValue
 from nextword.reproduction.verdict import judged_claims
 
 T_2 = 4.302652729911275
@@ -66,6 +66,19 @@ def test_the_difference_is_taken_seed_by_seed_and_its_interval_is_student_s():
 )
 def test_the_side_of_zero_decides(first, second, better, outcome):
     assert verdict(seeds(*first), seeds(*second), better=better).outcome == outcome
+
+
+@pytest.mark.parametrize(("way", "outcome"), [("higher", "held"), ("lower", "not held"), (None, "not held")])
+def test_a_comparison_may_have_another_way_than_its_column(way, outcome):
+    one = {"row": "better", "than": "worse", "column": "Acc", **({"better": way} if way else {})}
+    claim = verdict(seeds(5.0, 5.1, 5.2), seeds(4.0, 4.1, 4.2), better="lower", comparisons=[one])
+    assert claim.outcome == outcome
+
+
+def test_a_way_of_its_own_asks_nothing_of_people():
+    one = {"row": "better", "than": "worse", "column": "Acc", "better": "higher"}
+    claim = verdict(seeds(5.0, 5.1), seeds(4.0, 4.1), better="human", people="none", comparisons=[one])
+    assert (claim.outcome, claim.comparisons[0].printed) == ("held", 2.0)
 
 
 def test_one_seed_decides_nothing_and_says_so():

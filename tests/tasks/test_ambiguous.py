@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from pydantic import ValidationError
+from transformers import LlamaConfig
 
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.tasks import registry
 from nextword.tasks.ambiguous import Ambiguous, AmbiguousConfig
+from nextword.tasks.parts.ambiguous.listed_words import probes
 from tests.helpers.fake_models import FakeModel, copier
 from tests.helpers.real_data import real_data
 
@@ -127,12 +132,92 @@ def test_example_predictions(task: Ambiguous, tokenizer) -> None:
     words = {tokenizer.convert_tokens_to_ids(word) for word in task.data.lexicon.words()}
     model = FakeModel(copier(len(tokenizer), words, first=20.0), modes=("joint", "cache_only"))
     found = task.measures.evaluate(model, tokenizer).examples
-    assert [example.setting for example in found] == ["joint", "cache_only", "joint", "cache_only"]
-    assert len({example.prompt for example in found}) == 2
-    for example in found:
-        assert {word.word for word in example.top[:2]} == set(example.expected)
+    assert [example.setting for example in found] == ["joint", "cache_only"] * 4
+    assert len({example.prompt for example in found}) == 4
+    *pairs, _, _, lists, _ = found
+    for example in [*pairs, found[4], found[5]]:
+        assert {word.word for word in example.top[: len(example.expected)]} == set(example.expected)
         for word in example.top:
             assert sum(word.sources.values()) == pytest.approx(word.probability, rel=1e-5)
+    assert [len(example.expected) for example in found] == [2, 2, 2, 2, 5, 5, 0, 0]
+    assert len(lists.top) == 4
+
+
+def test_listed_words_of_a_copier(task: Ambiguous, tokenizer) -> None:
+    words = {tokenizer.convert_tokens_to_ids(word) for word in task.data.lexicon.words()}
+    model = FakeModel(copier(len(tokenizer), words), modes=("joint", "cache_only"))
+    metrics = task.measures.evaluate(model, tokenizer).metrics
+    # five words of weight e^5 against a vocabulary of weights from 1 to e^0.06
+    mass = 5 * math.exp(5) / (5 * math.exp(5) + len(tokenizer) - 5)
+    assert metrics["choices_copied_mass"].value == pytest.approx(mass, rel=0.05)
+    assert metrics["choices_copied_spread"].value == pytest.approx(1.0, abs=1e-3)
+    assert metrics["lists_repeated_mass"].value > 0.4
+    assert metrics["cache_only_choices_copied_mass"].value > metrics["choices_copied_mass"].value
+    assert metrics["choices_copied_mass"].n == metrics["lists_repeated_mass"].n == 100
+    assert "lists_copied_mass" not in metrics
+
+
+def test_lists_are_of_test_words(task: Ambiguous) -> None:
+    trained = {word for part in ("train", "validation") for p in task.data.prompts[part] for word in p.words}
+    asked = probes(None, task.data.lexicon, task.data.splits, seed=0)
+    assert asked == probes(None, task.data.lexicon, task.data.splits, seed=0)
+    assert asked != probes(None, task.data.lexicon, task.data.splits, seed=1)
+    for probe in asked:
+        assert not trained & set(probe.words)
+        assert all(probe.prompt.count(word) for word in probe.words)
+
+
+def test_probes_by_name_and_by_file(tmp_path: Path, tokenizer) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(
+        '[[probes]]\nname = "towns"\ntext = "She likes {} or {}, so she took a bus to"\n'
+        'words = [["Paris", "Rome"]]\ncopied = true\n',
+        encoding="utf-8",
+    )
+    task = Ambiguous(SMALL.model_copy(update={"probes": str(own)}))
+    task.check(SimpleNamespace(), tokenizer)
+    model = FakeModel(lambda ids, mode: torch.zeros(*ids.shape, len(tokenizer)))
+    found = task.measures.evaluate(model, tokenizer)
+    assert found.metrics["towns_copied_mass"].value == pytest.approx(2 / len(tokenizer))
+    assert found.metrics["towns_copied_mass"].n == 2
+    assert found.examples[-1].prompt == "She likes Paris or Rome, so she took a bus to"
+    # the small start has no token for what the papers list
+    with pytest.raises(ValueError, match=r"task.probes: must have words that tokenizer .*none of 11 prompts"):
+        Ambiguous(SMALL.model_copy(update={"probes": "papers"})).check(SimpleNamespace(), tokenizer)
+    with pytest.raises(ValueError, match=r"nowhere.toml: must be a file of probes"):
+        Ambiguous(AmbiguousConfig(probes="nowhere.toml"))
+
+
+def test_prompts_of_finished_comparisons_stay_what_they_were() -> None:
+    texts = [p.text for part in Ambiguous(AmbiguousConfig()).data.prompts.values() for p in part]
+    digest = "fa267be3dda0b99bdb8fc12874e78e8b252ba881506346bd440a366ecc1ab678"
+    assert hashlib.sha256("\n".join(texts).encode()).hexdigest() == digest
+
+
+def test_a_prompt_must_fit_into_the_model(tokenizer) -> None:
+    longer = Ambiguous(SMALL.model_copy(update={"distractors": 8}))
+    longest = max(len(tokenizer(p.text)["input_ids"]) for p in longer.data.prompts["test"]) + 1
+    longer.check(SimpleNamespace(max_position_embeddings=longest), tokenizer)
+    with pytest.raises(ValueError, match=rf"the model's {longest - 1} tokens \({longest} given\)"):
+        longer.check(SimpleNamespace(max_position_embeddings=longest - 1), tokenizer)
+
+
+def test_a_small_llama() -> None:
+    task = Ambiguous(AmbiguousConfig.model_validate({"start": {"family": "llama", "documents": 100, "n_embd": 32}}))
+    config = task.start.pretraining(task.start.tokenizer(), seed=0).model_config
+    assert isinstance(config, LlamaConfig)
+    assert (config.hidden_size, config.num_hidden_layers, config.num_attention_heads) == (32, 2, 4)
+    assert (config.max_position_embeddings, config.vocab_size) == (128, len(task.start.tokenizer()))
+    assert not config.tie_word_embeddings
+    assert config.bos_token_id == config.eos_token_id == task.start.tokenizer().eos_token_id
+
+
+def test_the_paper_s_wording() -> None:
+    task = Ambiguous(SMALL.model_copy(update={"templates": "paper"}))
+    texts = [p.text for p in task.data.prompts["test"]]
+    assert any("are my favorites, and I especially love" in text for text in texts)
+    tokenizer = task.start.tokenizer()
+    assert all(tokenizer.unk_token_id not in tokenizer(text)["input_ids"] for text in texts)
 
 
 def test_nothing_to_tune(task: Ambiguous, tokenizer) -> None:

@@ -159,7 +159,7 @@ def test_leaks_are_counted(stories: Path) -> None:
     [
         ({"validation_share": 0.6, "test_share": 0.5}, r"validation_share \+ task\.test_share is 1\.1"),
         ({"gaps": {"min_sentences": 9}}, r"min_sentences \(9\) must not be more than .* \(8\)"),
-        ({"start": {"d_model": 30}}, r"d_model \(30\) must be a multiple of task\.start\.num_heads \(4\)"),
+        ({"start": {"d_model": 30}}, r"d_model \(30\) must be a multiple of num_heads \(4\)"),
         ({"start": {"data": "nowhere"}}, r"task\.start\.data: 'nowhere' does not exist"),
         ({"source_field": "text"}, r"line 1: no field 'text'; its fields are source, target"),
     ],

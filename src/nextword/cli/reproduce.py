@@ -34,6 +34,13 @@ def reproduce(
         list[str] | None,
         typer.Option(help="Folder with a folder for each data set; or NAME=PATH for one of them. May be repeated."),
     ] = None,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A metric that asks a model you have, as METRIC:model=FOLDER, for instance factcc:model=FOLDER. It is "
+            "measured where the paper does. May be repeated."
+        ),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All tables of all papers.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything and print the plan; train nothing.")
@@ -63,7 +70,7 @@ def reproduce(
         _list_tables()
         return
     tables = all_tables() if everything else tables_named(named)
-    request = Request(tables, scale, DataFolder.of_options(data or []), out, changes, this_command())
+    request = Request(tables, scale, DataFolder.of_options(data or []), out, changes, judge or [], this_command())
     _plan(request) if dry_run else _run(request)
 
 

@@ -25,6 +25,7 @@ from nextword.comparison.method import Method
 from nextword.comparison.preflight import build_method, check_methods, needed_encoder
 from nextword.comparison.progress import StageReporter
 from nextword.records import MetricValue, Record
+from nextword.tasks.parts.added_tokens import add_tokens
 from nextword.tasks.parts.architecture import Architecture, architecture_of
 from nextword.tasks.parts.head_counts import HeadSpec, with_counts
 from nextword.training.loss_curve import DivergedError
@@ -169,6 +170,8 @@ def _load_given(config: CompareConfig, task: Task, folder: Path, stages: StageRe
         _expect_architecture(source, task)
         backbone = _plain_model(source, task.architecture)
         tokenizer = AutoTokenizer.from_pretrained(source)
+        set_seed(config.start.seed)
+        add_tokens(backbone, tokenizer, task.start.tokens)
         task.check(backbone.config, tokenizer)
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
     check_methods(backbone, config, task, counts)

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 HALF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
+COPIED = 3
+"""Words in a row that stand in the source, from which on they count as copied; fewer meet by chance."""
+
+RUN = re.compile(r"\w+")
+"""Words as copying counts them."""
+
 WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
 """A word, "Boulter's" and "co-starred" as a whole: whether it is a name, its first letter says."""
 
@@ -61,19 +67,15 @@ def _examples(
     """The first prompts with what people and every run wrote; ``samples`` has the lines of each run."""
     examples = []
     for lines in zip(*samples, strict=True):
-        human = marked_text(HUMAN, lines[0]["reference_token_ids"][0], rare, tokenizer)
-        methods = [
-            marked_text(record.method, line["token_ids"], rare, tokenizer)
-            for record, line in zip(records, lines, strict=True)
-        ]
         prompt, source = lines[0]["prompt"], lines[0].get("source")
+        written = [(HUMAN, lines[0]["reference_token_ids"][0])]
+        written += [(record.method, line["token_ids"]) for record, line in zip(records, lines, strict=True)]
         example = WrittenExample(
             prompt=prompt,
             decoding=decoding,
             seed=records[0].seed,
-            texts=[human, *methods],
-            # The summary that is expanded is recorded as both.
-            source=None if source == prompt else source,
+            texts=[marked_text(author, ids, rare, tokenizer, source) for author, ids in written],
+            source=source,
         )
         examples.append(example)
     return examples
@@ -89,7 +91,7 @@ def marked_text(
     ids: Sequence[int],
     rare: Bool[np.ndarray, "V"],
     tokenizer: PreTrainedTokenizerBase,
-    copied: Sequence[tuple[int, int]] = (),
+    source: str | None = None,
 ) -> WrittenText:
     """A text in stretches of which the same is told, as F2-Softmax's table 4 tells it.
 
@@ -98,13 +100,13 @@ def marked_text(
         ids: Its tokens.
         rare: Which token ids are very rare; ids beyond were never counted, and are.
         tokenizer: Decodes them.
-        copied: What of the decoded text stands in its source too: of each stretch the place of its first character and
-            the place behind its last.
+        source: The text that it may have copied from.
     """
     is_rare = [token >= len(rare) or bool(rare[token]) for token in ids]
     is_repeated = [token in ids[:place] for place, token in enumerate(ids)]
     whole = decoded(tokenizer, ids)
     lower_case = [match.span() for match in WORD.finditer(whole) if match[0][0].islower()]
+    copied = [] if source is None else copied_stretches(whole, source)
     pieces: list[Span] = []
     for letters, tokens in _pieces(ids, whole, tokenizer):
         of_rare = [place for place in tokens if is_rare[place]]
@@ -112,8 +114,8 @@ def marked_text(
             text=whole[letters.start : letters.stop],
             very_rare=bool(of_rare),
             repeated=bool(of_rare) and all(is_repeated[place] for place in of_rare),
-            lower_case=bool(of_rare) and _reaches_into(lower_case, letters, whole),
-            copied=_reaches_into(copied, letters, whole),
+            lower_case=bool(of_rare) and _reaches_into(lower_case, letters),
+            copied=_reaches_into(copied, letters),
         )
         pieces.append(piece)
     spans = [
@@ -123,9 +125,28 @@ def marked_text(
     return WrittenText(author=author, spans=spans, very_rare=sum(is_rare) / max(len(ids), 1))
 
 
-def _reaches_into(stretches: Sequence[tuple[int, int]], letters: range, text: str) -> bool:
-    """Whether any letter that is no space lies in one of the stretches; tokens begin with the space before a word."""
-    return any(first <= place < end for place in letters if not text[place].isspace() for first, end in stretches)
+def copied_stretches(text: str, source: str) -> list[tuple[int, int]]:
+    """Runs of ``COPIED`` words or more that stand in the source too, in the same order and any case.
+
+    Returns:
+        Of each run of ``COPIED`` words the place of its first character and the place behind its last; runs overlap
+        where more words are copied.
+
+    >>> copied_stretches("She met the old king.", "They saw the old King: he slept")
+    [(8, 20)]
+    """
+    known, words = RUN.findall(source.lower()), list(RUN.finditer(text))
+    runs = {tuple(known[place : place + COPIED]) for place in range(len(known) - COPIED + 1)}
+    return [
+        (words[place].start(), words[place + COPIED - 1].end())
+        for place in range(len(words) - COPIED + 1)
+        if tuple(match[0].lower() for match in words[place : place + COPIED]) in runs
+    ]
+
+
+def _reaches_into(stretches: Sequence[tuple[int, int]], letters: range) -> bool:
+    """Whether any of these places lies in one of the stretches, which begin and end with a letter."""
+    return any(first < letters.stop and letters.start < end for first, end in stretches)
 
 
 def _pieces(ids: Sequence[int], whole: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[tuple[range, range]]:

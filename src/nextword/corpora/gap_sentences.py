@@ -23,10 +23,22 @@ MASK = "<mask>"
 
 @dataclass(frozen=True)
 class Pair:
-    """A source and the target to be written from it; ``<mask>`` in a source stands for the tokenizer's mask."""
+    """A source and the target to be written from it; ``<mask>`` in a source stands for the tokenizer's mask.
+
+    Attributes:
+        source: What is read.
+        target: What is to be written.
+        others: What other people wrote of the same source.
+    """
 
     source: str
     target: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """All that people wrote of the source."""
+        return self.target, *self.others
 
     @property
     def text(self) -> str:

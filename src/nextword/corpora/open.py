@@ -127,13 +127,26 @@ def of_files(files: Sequence[Path], where: str, text_column: str | int, streamin
     ending = endings.pop()
     if ending is None:
         return _of_text(files, source, identity, where)
-    reader, separator = _reader(ending), SEPARATORS.get(ending)
-    options = _csv_options(files, separator, text_column, where) if separator else {}
+    rows = table(files, where, with_header=isinstance(text_column, str), streaming=streaming)
+    return _of_rows(rows, text_column, source, where, identity)
+
+
+def table(files: Sequence[Path], where: str, with_header: bool = True, streaming: bool = True) -> Any:
+    """The rows of tables of one kind, one file after the other.
+
+    Args:
+        files: The files.
+        where: Name of the setting, for messages.
+        with_header: Whether the first line of a .csv or .tsv names the columns; otherwise they are numbered from 0.
+        streaming: They are read as they are; otherwise ``datasets`` first stores them in its cache.
+    """
     from datasets import load_dataset
 
+    ending = str(table_ending(files[0]))
+    reader, separator = _reader(ending), SEPARATORS.get(ending)
+    options = _csv_options(files, separator, with_header, where) if separator else {}
     given = {"train": [str(file) for file in files]}
-    rows = _read(lambda: load_dataset(reader, data_files=given, split="train", streaming=streaming, **options), where)
-    return _of_rows(rows, text_column, source, where, identity)
+    return _read(lambda: load_dataset(reader, data_files=given, split="train", streaming=streaming, **options), where)
 
 
 def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[str, Any]:
@@ -313,7 +326,7 @@ class _LinesOfRows:
         return found
 
 
-def _csv_options(files: Sequence[Path], separator: str, text_column: str | int, where: str) -> dict[str, Any]:
+def _csv_options(files: Sequence[Path], separator: str, with_header: bool, where: str) -> dict[str, Any]:
     """Every cell is text as it stands: no numbers, no dates, and neither NA nor null is anything but a word."""
     from datasets import Features, Value
 
@@ -326,12 +339,11 @@ def _csv_options(files: Sequence[Path], separator: str, text_column: str | int, 
         raise ValueError(f"{where}: '{files[0]}' {what}.")
     with files[0].open("rb") as raw:
         windows = raw.readline().endswith(b"\r\n")
-    by_number = isinstance(text_column, int)
-    names = [str(number) for number in range(len(headers[0]))] if by_number else headers[0]
+    names = headers[0] if with_header else [str(number) for number in range(len(headers[0]))]
     return {
         "sep": separator,
         "quoting": QUOTING[separator],
-        "header": None if by_number else 0,
+        "header": 0 if with_header else None,
         "names": names,
         "features": Features({name: Value("string") for name in names}),
         "keep_default_na": False,

@@ -1,4 +1,4 @@
-"""Pairs of a source and a target, in three parts: from JSON lines, or from whatever other files a task can read."""
+"""Pairs of a source and a target, in three parts: from tables such as JSON lines, or from other files of a task."""
 
 from __future__ import annotations
 
@@ -7,20 +7,31 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from nextword.corpora import PARTS, JsonLine, file_names, is_json_lines, json_lines, part_files, part_of
+from nextword.corpora import PARTS, JsonLine, file_names, part_files, part_of, table_ending
 from nextword.corpora.gap_sentences import GapConfig, Pair, gap_pairs
+from nextword.corpora.pair_forms import SPLIT, PairForm, form_of, values_at
+from nextword.corpora.part_names import JSON_LINES, TABLES
+from nextword.corpora.table_rows import table_rows
 from nextword.corpora.texts import read_parts
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a pair: what messages call it, and the field of a JSON line that holds it."""
+    """One side of a pair.
+
+    Attributes:
+        name: What messages call it.
+        field: The field of a row that holds it, or a path to it; None: recognised.
+    """
 
     name: str
-    field: str
+    field: str | None
 
     @property
     def setting(self) -> str:
@@ -35,11 +46,12 @@ class Reading:
     Attributes:
         source: What the source of a pair is.
         target: What its target is.
-        split_field: Field of a JSON line that names the part; None: the part goes by a hash.
+        split_field: Field of a row that names the part; None: the part goes by a hash, or by the field ``split`` of a
+            file whose form is recognised.
         validation_share: Share of the pairs that validates, by hash.
         test_share: Share that tests.
         seed: Of the hash.
-        other: What reads files that hold no JSON lines.
+        other: What reads files that are no tables.
         hashed: Side that is hashed: pairs that share it stay together.
     """
 
@@ -62,15 +74,17 @@ class Reading:
 
 @dataclass(frozen=True)
 class OtherFiles:
-    """A reader of files without JSON lines.
+    """A reader of files that are no tables.
 
     Attributes:
         read: Gives the pairs of a path; the last argument is the setting that holds it, for messages.
         wanted: What these files are, for messages: "plain text (...)".
+        claims: Whether a folder is of this kind even where tables lie in it.
     """
 
     read: Callable[[Path, Reading, str], PairParts]
     wanted: str
+    claims: Callable[[Path], bool] = lambda path: False
 
 
 @dataclass(frozen=True)
@@ -90,7 +104,7 @@ class PairParts:
         digest = hashlib.sha256()
         for part in (self.train, self.validation, self.test):
             for pair in part:
-                digest.update(f"{pair.source}\0{pair.target}\0".encode())
+                digest.update("".join(f"{text}\0" for text in (pair.source, *pair.references)).encode())
             digest.update(b"\0")
         return digest.hexdigest()
 
@@ -100,35 +114,45 @@ def read_pairs(path: Path, reading: Reading, where: str = "task.data") -> PairPa
 
     Args:
         path: A folder with train, validation and test ``.jsonl`` files, one such file, or what ``reading.other`` reads.
+            Other tables, and files with one JSON list, may stand for JSON lines.
         reading: How.
         where: Name of the setting that holds the path, for messages.
 
     Raises:
-        ValueError: Nothing there, a part is missing or has no pairs, or a line is wrong (says which and why).
+        ValueError: Nothing there, a part is missing or has no pairs, or a row is wrong (says which and why).
     """
     if not path.exists():
         raise ValueError(
             f"{where}: '{path}' does not exist. Give a .jsonl file, a folder with train.jsonl, validation.jsonl and "
             f"test.jsonl, or {reading.other.wanted}."
         )
-    files = {part: part_files(path, part, where, json_only=True) for part in PARTS} if path.is_dir() else {}
-    if any(files.values()):
-        found = _from_folder(path, files, reading, where)
-    elif path.is_file() and is_json_lines(path):
-        found = _from_file(path, reading, where)
+    files = {} if reading.other.claims(path) else _tables(path, where)
+    if files:
+        parts = _from_folder(path, files, reading, where)
+    elif path.is_file() and table_ending(path) is not None:
+        parts = _from_file(path, reading, where)
     else:
-        found = reading.other.read(path, reading, where)
+        parts = reading.other.read(path, reading, where)
     for part in PARTS:
-        if not getattr(found, part):
-            sizes = ", ".join(f"{len(getattr(found, name))} {name}" for name in PARTS)
-            left = f"; {found.empty} left out, because a side of them is empty" if found.empty else ""
+        if not getattr(parts, part):
+            sizes = ", ".join(f"{len(getattr(parts, name))} {name}" for name in PARTS)
+            left = f"; {parts.empty} left out, because a side of them is empty" if parts.empty else ""
             raise ValueError(
-                f"{where}: '{path}' gives no {part} pairs ({sizes}{left}; split: {found.split}). {_hint(found)}"
+                f"{where}: '{path}' gives no {part} pairs ({sizes}{left}; split: {parts.split}). {_hint(parts)}"
             )
-    return found
+    return parts
 
 
-def sample(pairs: Sequence[Pair], count: int | None, seed: int) -> list[Pair]:
+def _tables(folder: Path, where: str) -> dict[str, list[Path]]:
+    """The tables of each part of a folder, JSON before others; empty where there is none."""
+    for endings in (JSON_LINES, TABLES) if folder.is_dir() else ():
+        files = {part: part_files(folder, part, where, endings) for part in PARTS}
+        if any(files.values()):
+            return files
+    return {}
+
+
+def sample(pairs: Sequence[T], count: int | None, seed: int) -> list[T]:
     """At most ``count`` pairs in their order, always the same ones for a seed.
 
     >>> pairs = [Pair(str(number), "") for number in range(9)]
@@ -160,6 +184,11 @@ def gap_texts(config: GapConfig) -> OtherFiles:
     return OtherFiles(read, "plain text (train.txt, valid.txt, test.txt), in which sentences are taken out")
 
 
+def with_text(pairs: Sequence[Pair]) -> list[Pair]:
+    """Those of which both sides have text."""
+    return [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
+
+
 def split_by_hash(pairs: Iterable[Pair], reading: Reading, source: str, kind: str) -> PairParts:
     """Pairs that come unsplit, dealt out by a hash; those with a side without text are left out and counted.
 
@@ -172,7 +201,7 @@ def split_by_hash(pairs: Iterable[Pair], reading: Reading, source: str, kind: st
     parts: dict[str, list[Pair]] = {part: [] for part in PARTS}
     count = 0
     for pair in pairs:
-        parts[_part_by_hash(pair, reading)] += _with_text([pair])
+        parts[_part_by_hash(pair, reading)] += with_text([pair])
         count += 1
     shares = (1 - reading.validation_share - reading.test_share, reading.validation_share, reading.test_share)
     side: Side = getattr(reading, reading.hashed)
@@ -194,24 +223,33 @@ def _from_folder(path: Path, files: Mapping[str, list[Path]], reading: Reading, 
     for part, own in files.items():
         if not own:
             raise ValueError(f"{where}: no {part} pairs in '{path}'. Looked for: {file_names(part, ['.jsonl'])}.")
-        rows = [_pair(line.content, reading, line.place) for file in own for line in _rows(file, where)]
-        pairs[part] = _with_text(rows)
+        rows = [_pair(row, form, reading) for file in own for form, row in _rows(file, reading, where)]
+        pairs[part] = with_text(rows)
         empty += len(rows) - len(pairs[part])
     return PairParts(*_in_order(pairs), source=path.name, split="files", empty=empty)
 
 
 def _from_file(path: Path, reading: Reading, where: str) -> PairParts:
-    if reading.split_field is None:
-        unsplit = (_pair(line.content, reading, line.place) for line in _rows(path, where))
+    rows = _rows(path, reading, where)
+    first = next(rows)
+    field = reading.split_field or _recognised_split(first[1].content, reading)
+    all_rows = chain([first], rows)
+    if field is None:
+        unsplit = (_pair(row, form, reading) for form, row in all_rows)
         return split_by_hash(unsplit, reading, path.name, "one file")
     pairs: dict[str, list[Pair]] = {part: [] for part in PARTS}
     count = 0
-    for line in _rows(path, where):
-        pair = _pair(line.content, reading, line.place)
-        pairs[_part_named(line.content, reading, line.place)] += _with_text([pair])
+    for form, row in all_rows:
+        pairs[_part_named(row, field)] += with_text([_pair(row, form, reading)])
         count += 1
-    split = f"one file by its field '{reading.split_field}'"
+    split = f"one file by its field '{field}'"
     return PairParts(*_in_order(pairs), source=path.name, split=split, empty=count - sum(map(len, pairs.values())))
+
+
+def _recognised_split(row: Mapping[str, Any], reading: Reading) -> str | None:
+    """The field that names the part, where nobody says which fields there are."""
+    is_recognised = None in (reading.source.field, reading.target.field)
+    return SPLIT if is_recognised and part_of(str(row.get(SPLIT))) is not None else None
 
 
 def _part_by_hash(pair: Pair, reading: Reading) -> str:
@@ -222,29 +260,39 @@ def _part_by_hash(pair: Pair, reading: Reading) -> str:
     return "validation" if place < reading.test_share + reading.validation_share else "train"
 
 
-def _part_named(row: dict[str, Any], reading: Reading, at: str) -> str:
-    name = _text(row, str(reading.split_field), at, "task.split_field")
+def _part_named(row: JsonLine, field: str) -> str:
+    name = _texts(row, (field,), "task.split_field")[0]
     part = part_of(name)
     if part is not None:
         return part
     known = ", ".join(word for words in PARTS.values() for word in words)
-    raise ValueError(f"{at}: field '{reading.split_field}' is '{name}'; known parts: {known}.")
+    raise ValueError(f"{row.place}: field '{field}' is '{name}'; known parts: {known}.")
 
 
-def _pair(row: dict[str, Any], reading: Reading, at: str) -> Pair:
-    return Pair(
-        _text(row, reading.source.field, at, reading.source.setting),
-        _text(row, reading.target.field, at, reading.target.setting),
-    )
+def _pair(row: JsonLine, form: PairForm, reading: Reading) -> Pair:
+    source = " ".join(_texts(row, (form.source,), reading.source.setting))
+    target, *others = _texts(row, form.targets, reading.target.setting, form.in_sentences)
+    return Pair(source, target, tuple(text for text in others if text.strip()))
 
 
-def _text(row: dict[str, Any], name: str, at: str, setting: str) -> str:
-    if name not in row:
-        raise ValueError(f"{at}: no field '{name}'; its fields are {', '.join(row) or 'none'}. Choose with {setting}.")
-    value = row[name]
-    if not isinstance(value, str):
-        raise ValueError(f"{at}: field '{name}' must be text ({json.dumps(value)[:40]} given). Choose with {setting}.")
-    return value
+def _texts(row: JsonLine, paths: Sequence[str], setting: str, in_sentences: bool = False) -> list[str]:
+    """The texts at those of the paths that the row has."""
+    values = [(path, value) for path in paths for value in values_at(row.content, path)]
+    if not values:
+        has = ", ".join(row.content) or "none"
+        raise ValueError(f"{row.place}: no field '{paths[0]}'; its fields are {has}. Choose with {setting}.")
+    texts = []
+    for path, value in [one for one in values if one[1] is not None] or values:
+        joined = " ".join(value) if in_sentences and isinstance(value, list) and _all_text(value) else value
+        if not isinstance(joined, str):
+            given = json.dumps(value)[:40]
+            raise ValueError(f"{row.place}: field '{path}' must be text ({given} given). Choose with {setting}.")
+        texts.append(joined)
+    return texts
+
+
+def _all_text(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _plural(noun: str) -> str:
@@ -255,10 +303,9 @@ def _in_order(pairs: dict[str, list[Pair]]) -> tuple[list[Pair], list[Pair], lis
     return pairs["train"], pairs["validation"], pairs["test"]
 
 
-def _with_text(pairs: Sequence[Pair]) -> list[Pair]:
-    return [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
-
-
-def _rows(path: Path, where: str) -> Iterator[JsonLine]:
-    """An empty line is no pair, and nothing depends on the number of a line."""
-    return json_lines(path, where, skip_empty=True)
+def _rows(path: Path, reading: Reading, where: str) -> Iterator[tuple[PairForm, JsonLine]]:
+    """The rows of a file, each with the form of all of them, which the first one shows."""
+    form: PairForm | None = None
+    for row in table_rows(path, where):
+        form = form or form_of(row.content, row.place, reading.source.field, reading.target.field)
+        yield form, row

@@ -6,7 +6,7 @@ The only table of both: every reader asks here, so that a folder which one of th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 PARTS = {
@@ -75,7 +75,7 @@ def text_files(folder: Path) -> list[Path]:
     )
 
 
-def part_files(folder: Path, split: str, where: str, json_only: bool = False) -> list[Path]:
+def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*TABLES, *TEXTS, "")) -> list[Path]:
     """The files of a folder that hold one part; empty where none does.
 
     A file that bears the part's name and nothing else (``train.txt``, ``training.jsonl``) is the part. Where there is
@@ -86,13 +86,13 @@ def part_files(folder: Path, split: str, where: str, json_only: bool = False) ->
         folder: The folder.
         split: A word for the part, or the name of another one.
         where: Name of the setting that holds the folder, for messages.
-        json_only: Whether only files of JSON lines count.
+        endings: Those of the files that count.
 
     Raises:
         ValueError: Two files could be the part, or its files are of several kinds.
     """
     words = words_for(split)
-    files = [file for file in text_files(folder) if is_json_lines(file) or not json_only]
+    files = [file for file in text_files(folder) if _ending(file, endings) is not None]
     exact = [file for file in files if file.parent == folder and _stem(file).lower() in words]
     exact = [file for file in exact if table_ending(file) is None] or exact
     if len(exact) > 1:

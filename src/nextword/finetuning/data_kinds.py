@@ -11,6 +11,7 @@ from typing import Any
 
 from nextword.config import validated
 from nextword.corpora import is_json_lines, json_lines, part_files
+from nextword.corpora.part_names import JSON_LINES
 from nextword.finetuning.prompted_pairs import PromptedPairs
 from nextword.finetuning.train_config import TrainConfig
 from nextword.registry import did_you_mean
@@ -98,7 +99,7 @@ def _kind_of(config: TrainConfig, path: str, has_encoder: bool) -> str:
 
 def _fields(path: Path) -> set[str]:
     """Fields of the first JSON line; none where there is no such file."""
-    files = part_files(path, "train", "data.path", json_only=True) if path.is_dir() else [path]
+    files = part_files(path, "train", "data.path", JSON_LINES) if path.is_dir() else [path]
     first = next((file for file in files if is_json_lines(file) and file.is_file()), None)
     lines = islice(json_lines(first, "data.path", skip_empty=True), 1) if first is not None else iter(())
     return {name for line in lines for name in line.content}

@@ -9,5 +9,9 @@ from nextword.report.comparison.page import write_report as write_report
 from nextword.report.comparison.terminal import results_table as results_table
 from nextword.report.evaluation.evaluation_terminal import evaluation_tables as evaluation_tables
 from nextword.report.inspection.inspection_page import trace_page as trace_page
+from nextword.report.reproduction.claims_markdown import claims_markdown as claims_markdown
+from nextword.report.reproduction.reproduction_page import write_reproduced_tables as write_reproduced_tables
+from nextword.report.reproduction.reproduction_terminal import reproduced_table as reproduced_table
+from nextword.report.reproduction.tables_markdown import tables_markdown as tables_markdown
 from nextword.report.scores.score_csv import score_csv as score_csv
 from nextword.report.scores.score_terminal import score_tables as score_tables

@@ -12,6 +12,7 @@ from nextword.records import FailedRun, Record, Results
 from nextword.records.reproduced_table import RanExperiment
 from nextword.reproduction.data_sets import DataFolder
 from nextword.reproduction.experiment import AtScale, Scale, comparison_of, find_experiment, settings_of
+from nextword.reproduction.judge_choice import with_judges
 from nextword.reproduction.table_record import ExperimentResults
 
 if TYPE_CHECKING:
@@ -38,10 +39,14 @@ class ExperimentFolders:
         scale: The scale.
         data: Where the data lies.
         changes: Overrides of every experiment, from the user.
+        judges: Metrics that ask a model which the user has, such as ``"factcc:model=FOLDER"``.
     """
 
-    def __init__(self, out: Path, scale: Scale, data: DataFolder, changes: Sequence[str] = ()) -> None:
-        self._root, self._scale, self._data, self._changes = out / "experiments" / scale, scale, data, list(changes)
+    def __init__(
+        self, out: Path, scale: Scale, data: DataFolder, changes: Sequence[str] = (), judges: Sequence[str] = ()
+    ) -> None:
+        self._root, self._scale, self._data = out / "experiments" / scale, scale, data
+        self._changes, self._judges = list(changes), list(judges)
 
     def folder(self, name: str) -> Path:
         """That of an experiment."""
@@ -59,7 +64,8 @@ class ExperimentFolders:
         """
         one = self._expected(name)
         start = None if one.start is None else self.folder(one.start) / START / "model"
-        return comparison_of(one, self._data, start, self._changes)
+        config = comparison_of(one, self._data, start, self._changes)
+        return with_judges(config, find_experiment(name), self._judges)
 
     def run(self, name: str, progress: ComparisonWatcher, command: str) -> ExperimentResults:
         """Does what is missing of an experiment, after the start that it shares with another.

@@ -29,6 +29,7 @@ class Request:
         data: Where the data lies.
         out: Folder for everything that is written.
         changes: Overrides of every experiment: ``("seeds=[0]",)``.
+        judges: Metrics that ask a model which the user has: ``("factcc:model=FOLDER",)``.
         command: How the user started this.
     """
 
@@ -37,6 +38,7 @@ class Request:
     data: DataFolder
     out: Path
     changes: Sequence[str] = ()
+    judges: Sequence[str] = ()
     command: str = "nextword.reproduction.reproduce(request)"
 
 
@@ -108,7 +110,7 @@ def reproduce(
         ValueError: Data is missing, or a comparison is refused; nothing was begun.
         ComparisonInterrupted: Ctrl-C; what is finished is kept.
     """
-    folders = ExperimentFolders(request.out, request.scale, request.data, request.changes)
+    folders = ExperimentFolders(request.out, request.scale, request.data, request.changes, request.judges)
     needed = needed_experiments(request.tables, folders)
     for name in needed:
         folders.config(name)  # data that is missing is said before anything is trained
@@ -126,7 +128,7 @@ def reproduce(
 
 def _fill(request: Request, tables: Sequence[str], experiments: dict[str, ExperimentResults]) -> list[ReproducedTable]:
     """Writes the record and the page of each table, and the page of all tables in the folder."""
-    from nextword.report import write_reproduced_tables  # type: ignore[attr-defined]  # until the page stands
+    from nextword.report import write_reproduced_tables
 
     filled = []
     for name in tables:

@@ -14,7 +14,9 @@ from nextword.records.reproduced_table import (
     ReproducedRow,
     ReproducedTable,
 )
-from nextword.reproduction.cell_values import (
+from nextword.reproduction.experiment import Scale
+from nextword.reproduction.paper import Address, Column, Row, Table, load_paper
+from nextword.reproduction.table_numbers import (
     HUMAN,
     CellValue,
     MissingValueError,
@@ -23,8 +25,6 @@ from nextword.reproduction.cell_values import (
     is_of_settings,
     setting_value,
 )
-from nextword.reproduction.experiment import Scale
-from nextword.reproduction.paper import Address, Column, Row, Table, load_paper
 from nextword.reproduction.verdict import judged_claims
 
 

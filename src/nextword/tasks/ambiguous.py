@@ -13,8 +13,9 @@ twice; our own wording; an embedded lexicon, so that it runs without any downloa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,13 +23,17 @@ from nextword.config import Seed, Settings
 from nextword.model.training_modes import measuring
 from nextword.records import Evaluation, MetricValue
 from nextword.scoring.minibatches import Progress, progress_within
+from nextword.scoring.word_probes import WordProbe
+from nextword.tasks.parts.ambiguous.haystack import Haystack
 from nextword.tasks.parts.ambiguous.lexicon import embedded, from_analogies
+from nextword.tasks.parts.ambiguous.listed_words import probe_examples, probe_metrics, probes, usable
 from nextword.tasks.parts.ambiguous.prompt_data import AmbiguousPrompts
 from nextword.tasks.parts.ambiguous.relations_start import AmbiguousStartConfig, RelationsStart
 from nextword.tasks.parts.ambiguous.two_answers import (
     accuracy,
     encode,
     example_predictions,
+    expect_positions,
     mean_nll,
     rank_and_spectrum,
 )
@@ -44,6 +49,8 @@ class AmbiguousConfig(Settings):
 
     analogies: str | None = None
     """Path of the Google analogy file questions-words.txt; None: the embedded lexicon."""
+    templates: Literal["ours", "paper"] = "ours"
+    """Wording of the prompts; "paper": what HistAlign prints of its templates, filled up with ours."""
     train_share: float = Field(default=0.5, gt=0, lt=1)
     """Share of the pairs of each relation that training may use."""
     validation_share: float = Field(default=0.15, gt=0, lt=1)
@@ -56,6 +63,15 @@ class AmbiguousConfig(Settings):
     """Validation prompts at most."""
     test_prompts: int = Field(default=500, ge=2)
     """Test prompts at most."""
+    pairs: int = Field(default=1, ge=1, le=14)
+    """Pairs of words that a prompt names, each with a person; the question is about one of them."""
+    distractors: int = Field(default=0, ge=0, le=100)
+    """Stories about other words that stand among them before the question."""
+    noise: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the training prompts whose right words are others, which the prompt does not hold."""
+    probes: str | None = None
+    """Prompts that list words: "papers" (plates and keys, tennis and golf, the king and the woman), path of a TOML file
+    like src/nextword/scoring/paper_probes.toml; None: lists of words of the test pairs."""
     rank_rows: int = Field(default=4750, ge=2)
     """Rows of the log-probability matrix at most (the paper's number); more than the hidden size."""
     batch_size: int = Field(default=64, ge=1)
@@ -91,34 +107,39 @@ class Ambiguous(Task):
                 f"task.train_share + task.validation_share is {sum(shares):g}: it must stay below 1 to leave a test set"
             )
         sizes = (config.train_prompts, config.validation_prompts, config.test_prompts)
-        self.data = AmbiguousPrompts(lexicon, shares, sizes, config.split_seed)
-        self.start = RelationsStart(lexicon, config.start, config.batch_size)
-        self.measures = TwoAnswers(self.data, config.rank_rows, config.batch_size)
+        haystack = Haystack(config.pairs, config.distractors, config.noise)
+        self.data = AmbiguousPrompts(lexicon, shares, sizes, config.split_seed, config.templates, haystack)
+        self.start = RelationsStart(lexicon, config.start, config.templates, config.batch_size)
+        self._probes = probes(config.probes, lexicon, self.data.splits, config.split_seed)
+        self.measures = TwoAnswers(self.data, self._probes, config.rank_rows, config.batch_size)
 
     def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-        """The tokenizer must tell the words of enough test prompts apart."""
-        encode(self.data.prompts["test"], tokenizer)
+        """The tokenizer must tell the words of enough test prompts apart, and the model must see a whole prompt."""
+        expect_positions(encode(self.data.prompts["test"], tokenizer), model_config)
+        usable(self._probes, tokenizer)
 
 
 class TwoAnswers(Measures):
-    """Acc@k of the two right words, rank and spectrum of the log-probabilities, two example prompts."""
+    """Acc@k of the two right words, rank and spectrum of the log-probabilities, lists of words, example prompts."""
 
-    def __init__(self, data: AmbiguousPrompts, rank_rows: int, batch_size: int) -> None:
-        self._data, self._rank_rows, self._batch_size = data, rank_rows, batch_size
+    def __init__(self, data: AmbiguousPrompts, asked: Sequence[WordProbe], rank_rows: int, batch_size: int) -> None:
+        self._data, self._probes, self._rank_rows, self._batch_size = data, asked, rank_rows, batch_size
 
     def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
         """On the test prompts: joint, and cache-only where the head has it."""
         prompts, size = self._data.prompts["test"], self._batch_size
         modes = [mode for mode in ("joint", "cache_only") if mode in model.next_word_head.modes]
-        encoded = encode(prompts, tokenizer)
+        encoded, asked = encode(prompts, tokenizer), usable(self._probes, tokenizer)
         stages = len(modes) + 1
         shares = [progress_within(progress, number / stages, (number + 1) / stages) for number in range(stages)]
         metrics: dict[str, MetricValue] = {}
         with measuring(model):
             for mode, share in zip(modes, shares, strict=False):
                 metrics |= accuracy(model, encoded, mode, size, share)
+                metrics |= probe_metrics(model, tokenizer, asked, mode, size)
             ranks, spectrum = rank_and_spectrum(model, encoded, self._rank_rows, size, shares[-1])
             examples = example_predictions(model, encoded, tokenizer, modes)
+            examples += probe_examples(model, tokenizer, asked, modes)
         if encoded.left_out:
             unit = "test prompts left out: two of the four words begin with the same token"
             metrics["left_out"] = MetricValue(value=float(encoded.left_out), unit=unit, n=len(prompts))

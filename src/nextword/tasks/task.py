@@ -97,7 +97,13 @@ class Pretraining:
 
 
 class Start(ABC):
-    """The tokenizer and the model that all methods begin from, where no pretrained ones are given."""
+    """The tokenizer and the model that all methods begin from, where no pretrained ones are given.
+
+    Attributes:
+        tokens: Texts that are one token each for every model of the task; a pretrained one gets those that it lacks.
+    """
+
+    tokens: tuple[str, ...] = ()
 
     @abstractmethod
     def tokenizer(self) -> PreTrainedTokenizerBase:

@@ -16,9 +16,9 @@ class PairsConfig(Settings):
 
     data: str
     """A .jsonl file, a folder with train, validation and test .jsonl files, or other files that the task can read."""
-    source_field: str = "source"
+    source_field: str | None = "source"
     """Field of a JSON line that holds the source."""
-    target_field: str = "target"
+    target_field: str | None = "target"
     """Field that holds the target."""
     split_field: str | None = None
     """Field of one .jsonl file that says train, validation or test; None: it is split by a hash of the source."""

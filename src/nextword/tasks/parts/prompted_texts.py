@@ -30,6 +30,7 @@ class PromptedTexts(Writes):
         inputs: What a model reads besides, by model and tokenizer.
         longest: Tokens of a text at most, which the model may end. ``None``: as many as people wrote, which are as many
             after every prompt.
+        search: Arguments of ``generate`` for all methods, such as limits of what is written.
     """
 
     def __init__(
@@ -40,8 +41,9 @@ class PromptedTexts(Writes):
         score_batch: int,
         inputs: Callable[[Any, PreTrainedTokenizerBase], Inputs] = lambda model, tokenizer: no_inputs,
         longest: int | None = None,
+        search: Mapping[str, Any] | None = None,
     ) -> None:
-        self.texts = texts
+        self.texts, self._search = texts, dict(search or {})
         self._prompts, self._inputs = prompts, inputs
         self._batch_size, self._score_batch, self._longest = batch_size, score_batch, longest
 
@@ -54,6 +56,6 @@ class PromptedTexts(Writes):
         progress: Progress | None = None,
     ) -> None:
         """Writes the samples files; the log-probabilities of what people wrote are the same in each of a kind."""
-        writer = Writer(model, self._batch_size, self._inputs(model, tokenizer), arguments)
+        writer = Writer(model, self._batch_size, self._inputs(model, tokenizer), {**self._search, **arguments})
         prompts = self._prompts(tokenizer)
         write_samples(writer, tokenizer, prompts, files, self._score_batch, progress, self._longest)

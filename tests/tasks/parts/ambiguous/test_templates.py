@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nextword.tasks.parts.ambiguous.templates import TEMPLATES, AmbiguousPrompt, prompts, sample
+from nextword.tasks.parts.ambiguous.templates import WORDINGS, AmbiguousPrompt, prompts, sample
 
 PAIRS = [("Paris", "France"), ("Rome", "Italy"), ("Oslo", "Norway")]
 
@@ -27,11 +27,21 @@ def test_no_prompt_occurs_twice() -> None:
     assert len(found) == len({prompt.text for prompt in found}) == 3 * 16
 
 
-def test_every_slot_follows_a_word() -> None:
-    for group in TEMPLATES.values():
-        for template in group:
+def test_every_slot_follows_a_word_or_a_space() -> None:
+    for wording, groups in WORDINGS.items():
+        for template in (template for group in groups.values() for template in group):
             assert template.count("{}") == 2
-            assert all(before.endswith(" ") and before.strip() for before in template.split("{}")[:2])
+            before = template.split("{}")[:2]
+            assert all(text.endswith(" ") for text in before)
+            assert wording == "paper" or all(text.strip() for text in before)
+
+
+def test_what_the_paper_prints_is_among_its_wording() -> None:
+    found = {prompt.text for prompt in prompts([("Houston", "Texas"), ("Erie", "Pennsylvania")], "places", "paper")}
+    assert " Houston and Pennsylvania are my favorites, and I especially love" in found
+    family = {p.text for p in prompts([("king", "queen"), ("man", "woman")], "people", "paper")}
+    assert "After debating whether to bow to the woman or the king, the jester decided to bow to the" in family
+    assert len(found) == len(family) == 16
 
 
 def test_sample_is_even_over_groups_repeatable_and_capped() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from nextword.tasks.parts.ambiguous.lexicon import Lexicon, Relation, WordPair, data_text
@@ -20,6 +21,7 @@ LIST_LENGTHS = (3, 4, 5, 6, 7)
 LIST_FRAME = "The list says {line}. I read it again: {line}."
 
 
+@cache
 def frames() -> dict[str, Any]:
     """Sentence frames, by relation and by group."""
     return tomllib.loads(data_text("frames.toml"))
@@ -56,6 +58,20 @@ def frame_words() -> list[str]:
     sentences += [frame for table in all_frames["groups"].values() for frame in table["stories"]]
     lists = LIST_FRAME.format(line="the, the")
     return [*all_frames["names"], *(sentence.format(**blank) for sentence in sentences), lists]
+
+
+def first_names() -> list[str]:
+    """The names that stories give to people."""
+    names: list[str] = frames()["names"]
+    return names
+
+
+def story(relation: Relation, pair: WordPair, rng: random.Random, without: str) -> str:
+    """A small story about ``pair`` in which nobody is called ``without``."""
+    all_frames = frames()
+    names = [name for name in all_frames["names"] if name != without]
+    frame = rng.choice(all_frames["groups"][relation.group]["stories"])
+    return _fill(frame, relation, pair, {**all_frames, "names": names}, rng)
 
 
 def probes(lexicon: Lexicon) -> list[tuple[str, str, str]]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from nextword.corpora import PARTS
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.scoring.prompt_encoding import encode_answer, encode_prompt
-from nextword.tasks.parts.ambiguous.lexicon import Lexicon, PairSplit, split_pairs
+from nextword.tasks.parts.ambiguous.haystack import Haystack
+from nextword.tasks.parts.ambiguous.lexicon import Lexicon, PairSplit, WordPair, split_pairs
 from nextword.tasks.parts.ambiguous.templates import AmbiguousPrompt, prompts, sample
 from nextword.tasks.task import Data
 
@@ -27,10 +28,21 @@ class AmbiguousPrompts(Data):
         shares: Of the pairs of each relation, those that train and those that validate.
         sizes: Prompts to train, validate and test on at most.
         seed: Of the split and of the samples.
+        wording: Of the templates.
+        haystack: What prompts hold beside their two words.
     """
 
-    def __init__(self, lexicon: Lexicon, shares: tuple[float, float], sizes: tuple[int, int, int], seed: int) -> None:
+    def __init__(
+        self,
+        lexicon: Lexicon,
+        shares: tuple[float, float],
+        sizes: tuple[int, int, int],
+        seed: int,
+        wording: str,
+        haystack: Haystack,
+    ) -> None:
         self.lexicon, self._sizes, self._seed = lexicon, sizes, seed
+        self._wording, self._haystack = wording, haystack
         self.splits: dict[str, PairSplit] = {
             relation.name: split_pairs(relation, shares, seed) for relation in lexicon.relations
         }
@@ -41,7 +53,7 @@ class AmbiguousPrompts(Data):
             part: [
                 prompt
                 for relation in self.lexicon.relations
-                for prompt in prompts(getattr(self.splits[relation.name], part), relation.group)
+                for prompt in prompts(getattr(self.splits[relation.name], part), relation.group, self._wording)
             ]
             for part in PARTS
         }
@@ -50,8 +62,18 @@ class AmbiguousPrompts(Data):
     def prompts(self) -> dict[str, list[AmbiguousPrompt]]:
         """The sampled prompts of each part."""
         return {
-            part: sample(self._available[part], size, self._seed) for part, size in zip(PARTS, self._sizes, strict=True)
+            part: self._haystack.hide(
+                sample(self._available[part], size, self._seed), self._pairs(part), self._seed, part == "train"
+            )
+            for part, size in zip(PARTS, self._sizes, strict=True)
         }
+
+    def _pairs(self, part: str) -> dict[str, Sequence[WordPair]]:
+        """The pairs of a part by group."""
+        pairs: dict[str, list[WordPair]] = {}
+        for relation in self.lexicon.relations:
+            pairs.setdefault(relation.group, []).extend(getattr(self.splits[relation.name], part))
+        return dict(pairs)
 
     def describe(self) -> dict[str, int | float | str]:
         """Sizes and leak counts; ``leak_pairs`` and ``leak_prompts`` compare everything available, not a sample."""

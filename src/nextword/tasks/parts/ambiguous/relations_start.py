@@ -1,8 +1,8 @@
-"""The tiny GPT-2 that learns the words and their relations before any method is compared on them."""
+"""The tiny model that learns the words and their relations before any method is compared on them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -20,12 +20,14 @@ from nextword.tasks.parts.word_tokenizer import word_tokenizer
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from transformers import GPT2Config, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 
 class AmbiguousStartConfig(Settings):
-    """The tiny GPT-2 that stands in for a pretrained model, and its training on generated text."""
+    """The tiny model that stands in for a pretrained model, and its training on generated text."""
 
+    family: Literal["gpt2", "llama"] = "gpt2"
+    """Architecture; a llama has an output layer of its own, as the published ones do."""
     n_layer: int = Field(default=2, ge=1, le=1000)
     """Transformer layers."""
     n_embd: int = Field(default=64, ge=4, le=100_000)
@@ -45,34 +47,52 @@ class AmbiguousStartConfig(Settings):
     learning_rate: float = Field(default=3e-3, gt=0)
     """Highest learning rate."""
 
-    def architecture(self, tokenizer: PreTrainedTokenizerBase) -> GPT2Config:
-        """A GPT-2 of this size for the tokens of ``tokenizer``."""
-        from transformers import GPT2Config
-
+    def architecture(self, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
+        """A model of this family and size for the tokens of ``tokenizer``."""
         end = start_id(tokenizer)
-        return GPT2Config(
-            vocab_size=len(tokenizer), n_positions=max(128, self.block), n_embd=self.n_embd,
-            n_layer=self.n_layer, n_head=self.n_head, bos_token_id=end, eos_token_id=end,
-            pad_token_id=tokenizer.pad_token_id, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-        )  # fmt: skip
+        positions, tokens = max(128, self.block), {"bos_token_id": end, "eos_token_id": end}
+        return _ARCHITECTURES[self.family](self, positions, vocab_size=len(tokenizer),
+            pad_token_id=tokenizer.pad_token_id, **tokens)  # fmt: skip
 
     def training(self) -> dict[str, Any]:
         """Settings of its training."""
         return {"steps": self.steps, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
 
 
+def _gpt2(size: AmbiguousStartConfig, positions: int, **tokens: Any) -> PretrainedConfig:
+    from transformers import GPT2Config
+
+    return GPT2Config(
+        n_positions=positions, n_embd=size.n_embd, n_layer=size.n_layer, n_head=size.n_head,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **tokens,
+    )  # fmt: skip
+
+
+def _llama(size: AmbiguousStartConfig, positions: int, **tokens: Any) -> PretrainedConfig:
+    from transformers import LlamaConfig
+
+    return LlamaConfig(
+        max_position_embeddings=positions, hidden_size=size.n_embd, intermediate_size=4 * size.n_embd,
+        num_hidden_layers=size.n_layer, num_attention_heads=size.n_head, **tokens,
+    )  # fmt: skip
+
+
+_ARCHITECTURES = {"gpt2": _gpt2, "llama": _llama}
+
+
 class RelationsStart(SmallStart):
-    """A tiny GPT-2 on generated text that states the relations, trained until it knows them.
+    """A tiny model on generated text that states the relations, trained until it knows them.
 
     Args:
         lexicon: The words and their relations.
         config: Its size and training.
+        wording: Of the templates, whose words it has tokens for.
         batch_size: Statements asked for at a time.
     """
 
-    def __init__(self, lexicon: Lexicon, config: AmbiguousStartConfig, batch_size: int) -> None:
+    def __init__(self, lexicon: Lexicon, config: AmbiguousStartConfig, wording: str, batch_size: int) -> None:
         super().__init__(self._words, config.architecture, self._documents, config.training())
-        self._lexicon, self._config, self._batch_size = lexicon, config, batch_size
+        self._lexicon, self._config, self._wording, self._batch_size = lexicon, config, wording, batch_size
 
     def probe(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
         """How well the model knows the relations: share of statements whose last word it guesses first."""
@@ -85,7 +105,7 @@ class RelationsStart(SmallStart):
 
     def _words(self) -> PreTrainedTokenizerBase:
         """Word-level: every word of the lexicon, the templates and the sentence frames is one token."""
-        return word_tokenizer([" ".join(self._lexicon.words()), *template_texts(), *frame_words()])
+        return word_tokenizer([" ".join(self._lexicon.words()), *template_texts(self._wording), *frame_words()])
 
     def _documents(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Dataset:
         end = start_id(tokenizer)

@@ -30,10 +30,24 @@ TEMPLATES: dict[str, tuple[str, ...]] = {
 }
 """Our own wording. Each slot follows a word, so that a word has the same tokens in the prompt and as the answer."""
 
+PAPER_TEMPLATES: dict[str, tuple[str, ...]] = {
+    "people": (
+        "The {} and the {} are my favorites, and I especially love the",
+        "After debating whether to bow to the {} or the {}, the jester decided to bow to the",
+        *TEMPLATES["people"][:2],
+    ),
+    "places": (" {} and {} are my favorites, and I especially love", *TEMPLATES["places"][:3]),
+}
+"""Those that HistAlign prints (table 9, figure 1), filled up to four with ours. Where a slot begins the text, a space
+stands before it, so that this word too has the tokens of the answer; the paper counts either form as right."""
 
-def template_texts() -> list[str]:
+WORDINGS = {"ours": TEMPLATES, "paper": PAPER_TEMPLATES}
+"""Templates by the name that the setting gives them."""
+
+
+def template_texts(wording: str = "ours") -> list[str]:
     """All templates with empty slots."""
-    return [template.format("", "") for group in TEMPLATES.values() for template in group]
+    return [template.format("", "") for group in WORDINGS[wording].values() for template in group]
 
 
 @dataclass(frozen=True)
@@ -60,13 +74,13 @@ def diagonals(first: WordPair, second: WordPair) -> list[tuple[WordPair, WordPai
     return [((a, d), (b, c)), ((b, c), (a, d))]
 
 
-def prompts(pairs: Sequence[WordPair], group: str) -> list[AmbiguousPrompt]:
+def prompts(pairs: Sequence[WordPair], group: str, wording: str = "ours") -> list[AmbiguousPrompt]:
     """Every prompt of these pairs: each two pairs, both diagonals, every template, both orders."""
     return [
         AmbiguousPrompt(template.format(*shown), group, shown, other)
         for first, second in combinations(pairs, 2)
         for diagonal, other in diagonals(first, second)
-        for template in TEMPLATES[group]
+        for template in WORDINGS[wording][group]
         for shown in (diagonal, (diagonal[1], diagonal[0]))
     ]
 

@@ -66,6 +66,17 @@ def encode(prompts: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBas
     return EncodedPrompts(rows, len(prompts) - len(rows), int(pad if pad is not None else 0))
 
 
+def expect_positions(prompts: EncodedPrompts, model_config: Any) -> None:
+    """Raises ValueError where a prompt is longer than what the model reads."""
+    longest = max(len(row.ids) for row in prompts.rows)
+    positions = getattr(model_config, "max_position_embeddings", None) or longest
+    if longest > positions:
+        raise ValueError(
+            f"task.distractors, task.pairs: must be so few that prompts have at most the model's {positions} tokens "
+            f"({longest} given); give fewer, or a larger task.start.block"
+        )
+
+
 def accuracy(
     model: Any, prompts: EncodedPrompts, mode: str, batch_size: int, progress: Progress
 ) -> dict[str, MetricValue]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from nextword.config import Settings
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 class T5StartConfig(Settings):
     """The small T5 that all methods start from where no pretrained model is given."""
 
-    data: str | None = None
-    """Another folder or file to train it on, read like task.data, its training part; None: the training pairs."""
     d_model: int = Field(default=128, ge=4, le=100_000)
     """Width of the states; a multiple of num_heads."""
     d_ff: int = Field(default=384, ge=4, le=1_000_000)
@@ -37,6 +35,12 @@ class T5StartConfig(Settings):
     """Pairs of one step."""
     learning_rate: float = Field(default=5e-3, gt=0)
     """Highest learning rate."""
+
+    @model_validator(mode="after")
+    def _heads_divide_the_width(self) -> Self:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"d_model ({self.d_model}) must be a multiple of num_heads ({self.num_heads})")
+        return self
 
     def architecture(self, tokenizer: PreTrainedTokenizerBase, pad: int) -> T5Config:
         """A T5 of this size for the tokens of ``tokenizer``, which begins every target with ``pad``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,7 +71,7 @@ def cell_value(address: Address, results: Results, settings: Mapping[str, Any]) 
         values = {str(run.seed): _cost(run, name) for run in runs}
     elif kind in ("duel", "ranking"):
         return _won(_texts(address, results), str(address.method), kind, name)
-    elif address.decoding is None:
+    elif not address.decoding:
         values = {str(run.seed): _measured(run, measure) for run in runs}
     else:
         values = _of_texts(_texts(address, results), address, runs)
@@ -164,13 +164,21 @@ def _value(file: SampleFile | None, measure: str) -> MetricValue:
 
 
 def _of_texts(texts: EvaluationResults, address: Address, runs: list[RunRecord]) -> dict[str, MetricValue]:
-    """Of each seed's texts; what no training tells apart has one file for all seeds."""
+    """Of each trained model's texts, the mean over its draws; what no training tells apart is one model."""
     system = next((one for one in texts.systems if one.name == address.method), None)
     if system is None:
         raise MissingValueError(f"the texts of '{address.method}' were not measured")
     measure = address.measure or ""
-    seeds = [str(run.seed) for run in runs][: len(system.files)]
-    return {seed: _value(file, measure) for seed, file in zip(seeds, system.files, strict=True)}
+    models = [[_value(file, measure) for file in files] for files in system.models]
+    seeds = [str(run.seed) for run in runs]
+    if len(models) == 1:
+        return dict.fromkeys(seeds, system.values[measure])
+    return {seed: _mean(values) for seed, values in zip(seeds, models, strict=True)}
+
+
+def _mean(values: Sequence[MetricValue]) -> MetricValue:
+    mean, _ = over_seeds([one.value for one in values])
+    return MetricValue(value=mean, unit=values[0].unit, n=sum(one.n for one in values))
 
 
 def _won(texts: EvaluationResults, method: str, kind: str, name: str) -> CellValue:

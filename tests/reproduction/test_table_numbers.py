@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nextword.records import FailedRun
-from nextword.reproduction.cell_values import NO_SEED, MissingValueError, cell_value, setting_value
 from nextword.reproduction.paper import Address
+from nextword.reproduction.table_numbers import NO_SEED, MissingValueError, cell_value, setting_value
 from tests.helpers.made_up_results import make_sample
 from tests.helpers.written_results import comparison
 

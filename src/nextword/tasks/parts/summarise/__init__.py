@@ -1,0 +1,1 @@
+"""Private to task ``summarise``: settings of its texts, documents that its start is trained on."""

@@ -1,0 +1,153 @@
+"""From a table to a sentence that follows from it: LogicNLG.
+
+The data is LogicNLG's own files. A sentence says which columns it is about, and a model reads these columns as text
+with marks, and with ranks, sums and averages that were computed beforehand, as in PLOG:
+
+    <table> <caption> olympic games </caption> <sum_cell> 1589 <col_header> seats </col_header> </sum_cell> ...
+    <cell> 589 <col_header> seats </col_header> <row_idx> 0 </row_idx> <max_rank> 2 </max_rank> ... </cell> ... </table>
+
+Source: Wan, Zhang and Bansal, "HistAlign: Improving Context Dependency in Language Generation by Aligning with History"
+(EMNLP 2023), section 6.4 and appendix A.4, which follows PLOG (Liu et al., EMNLP 2022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nextword.corpora.gap_sentences import MASK
+from nextword.corpora.logicnlg import TableSentence, read_logicnlg
+from nextword.corpora.texts import read_parts
+from nextword.decoding.prompts import Prompt
+from nextword.decoding.writing_settings import MAY_CHANGE
+from nextword.model.training_modes import measuring
+from nextword.records import Evaluation
+from nextword.scoring.minibatches import Progress
+from nextword.scoring.target_likelihood import TokenPair, likelihood_sum, target_log_probs
+from nextword.tasks.parts.added_tokens import with_tokens
+from nextword.tasks.parts.architecture import ENCODER_DECODER, expect_positions
+from nextword.tasks.parts.bpe import named_or_trained
+from nextword.tasks.parts.cache_tuning import tune_cache
+from nextword.tasks.parts.likelihood_values import likelihood_values
+from nextword.tasks.parts.prompted_texts import PromptedTexts
+from nextword.tasks.parts.seq2seq.source_target import PairEncoder
+from nextword.tasks.parts.small_start import SmallStart
+from nextword.tasks.parts.table2text.linearisation import MARKS, Linearisation
+from nextword.tasks.parts.table2text.table_rows import TableRows
+from nextword.tasks.parts.table2text.table_samples import TableSamples
+from nextword.tasks.parts.table2text.table_settings import Table2TextConfig
+from nextword.tasks.task import Measures, Task, registry
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from nextword.metrics.likelihood import LikelihoodSum
+
+
+@registry.register("table2text")
+class TableToText(Task):
+    """Sentences that encoder-decoder models write from tables: likelihood, BLEU. See docs/tasks/table2text.md."""
+
+    name = "table2text"
+    version = 1
+    Config = Table2TextConfig
+    architecture = ENCODER_DECODER
+    may_change = MAY_CHANGE
+    # for the small start on two CPU cores; a pretrained model wants a learning rate of 1e-5 to 1e-4
+    training_defaults: ClassVar[dict[str, Any]] = {
+        "steps": 200, "batch_size": 16, "learning_rate": 2e-3, "freeze_output_embeddings": False,
+    }  # fmt: skip
+    data: TableRows
+
+    def __init__(self, config: Table2TextConfig) -> None:
+        self.config = config
+        linearised = Linearisation(config.precomputation, config.order)
+        self.samples = TableSamples(read_logicnlg(Path(config.data)), config.sizes, config.seed, linearised)
+        further = None if config.start.data is None else read_parts(config.start.data, "task.start.data")
+        self.data = data = TableRows(self.samples, self.encoder, further)
+        self.start = TableStart(data, config, self.encoder)
+        self.measures = SentenceLikelihood(self.samples, self.encoder, config)
+        texts = config.generation.texts()
+        if texts is not None:
+            size, longest = config.generation.batch_size, config.max_target_tokens
+            self.writes = PromptedTexts(texts, self._prompts, size, config.batch_size, longest=longest)
+
+    def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """The tokenizer must end sequences; the model must hold the lengths and begin targets."""
+        if all(getattr(model_config, name, None) is None for name in ("decoder_start_token_id", "bos_token_id")):
+            raise ValueError(
+                "the start model's config.json says neither decoder_start_token_id nor bos_token_id, so nobody knows "
+                "what its targets begin with; set decoder_start_token_id (in T5 the padding token)"
+            )
+        names = ("max_source_tokens", "max_target_tokens")
+        expect_positions(model_config, {name: getattr(self.config, name) for name in names})
+        self.encoder(tokenizer)
+
+    def encoder(self, tokenizer: PreTrainedTokenizerBase) -> PairEncoder:
+        """What turns pairs into ids."""
+        return PairEncoder(tokenizer, self.config.max_source_tokens, self.config.max_target_tokens)
+
+    def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
+        sentences = self.samples.test[: self.config.generation.sentences]
+        pairs = self.samples.pairs(sentences)
+        encoded = self.encoder(tokenizer)(pairs)
+        return {
+            "": [
+                Prompt(
+                    **vars(ids.tokens),
+                    number=number,
+                    source=pair.source,
+                    references=tuple(self.samples.references(sentence)),
+                    columns={"table": _table(sentence)},
+                )
+                for number, (sentence, pair, ids) in enumerate(zip(sentences, pairs, encoded, strict=True))
+            ]
+        }
+
+
+def _table(one: TableSentence) -> dict[str, Any]:
+    """The whole table, which judges read."""
+    return {"header": list(one.table.header), "rows": [list(row) for row in one.table.rows], "title": one.title}
+
+
+class TableStart(SmallStart):
+    """A small T5 whose tokenizer has a token for each mark; a pretrained model's tokenizer gets them too."""
+
+    tokens = MARKS
+
+    def __init__(self, data: TableRows, config: Table2TextConfig, encoder: Any) -> None:
+        super().__init__(
+            lambda: with_tokens(
+                named_or_trained(config.tokenizer, data.whole_text, config.vocabulary, config.cache, MASK), MARKS
+            ),
+            architecture=lambda tokenizer: config.start.architecture(tokenizer, encoder(tokenizer).pad),
+            rows=lambda tokenizer, seed: data.start_rows(tokenizer),
+            training=config.start.training(),
+        )
+
+
+class SentenceLikelihood(Measures):
+    """Likelihood of the test sentences."""
+
+    def __init__(self, samples: TableSamples, encoder: Any, config: Table2TextConfig) -> None:
+        self._samples, self._encoder, self._config = samples, encoder, config
+
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+        """Nats, perplexity and bits per byte of the sentences."""
+        with measuring(model):
+            total = self._likelihood(model, self._tokens(self._samples.test, tokenizer), progress)
+        return Evaluation(metrics=likelihood_values(total, "target token", "targets"))
+
+    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+        """Temperature and weight of a cache, by the likelihood of the first validation sentences."""
+        tokens = self._tokens(self._samples.validation[: self._config.tuning_sentences], tokenizer)
+        with measuring(model):
+            return tune_cache(model, lambda: self._likelihood(model, tokens).nll())
+
+    def _tokens(self, sentences: Sequence[TableSentence], tokenizer: PreTrainedTokenizerBase) -> list[TokenPair]:
+        return [pair.tokens for pair in self._encoder(tokenizer)(self._samples.pairs(sentences))]
+
+    def _likelihood(self, model: Any, pairs: Sequence[TokenPair], progress: Progress | None = None) -> LikelihoodSum:
+        log_probs = target_log_probs(model, pairs, self._config.batch_size, progress=progress)
+        return likelihood_sum(pairs, (float((-row).sum()) for row in log_probs))

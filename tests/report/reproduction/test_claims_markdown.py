@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from nextword.report import claims_markdown
+from tests.helpers.reproduced_tables import CLAIMS, picture, table
+
+
+def rows_of(text: str) -> list[list[str]]:
+    """The cells of the rows that are no heads; a bar behind a backslash is no border."""
+    lines = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
+    return [[cell.strip().replace("\0", "|") for cell in line.replace("\\|", "\0").split("|")[1:-1]] for line in lines]
+
+
+def test_main_claims_of_every_paper() -> None:
+    text = claims_markdown([table(), picture(), table("f2-softmax/table-1", paper="F2 <b>")])
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## HistAlign. Wan, Zhang, Bansal. EMNLP 2023.",
+        "## F2 &lt;b>",
+    ]
+    head, *rows = rows_of(text)
+    assert head == ["claim", "table", "paper", "here", "verdict"]
+    main = [claim for claim in CLAIMS if claim.headline]
+    assert len(rows) == 2 * len(main) + 1  # with the second head
+    assert rows[1] == [
+        "The memory alone is enough.", "histalign/table-1, scale small", "+17", "+12.3 (+10.5 to +14.2, 3 seeds)",
+        "✓ **held**",
+    ]  # fmt: skip
+    assert rows[2][-1] == "– **not testable**: it takes people"
+
+
+def test_several_comparisons_are_told_apart() -> None:
+    first = rows_of(claims_markdown([table()]))[1]
+    assert first[0] == "HistAlign puts both words on top more often. (section 6.1) Two | of &lt;three> models."
+    assert first[2] == "HistAlign − TRIME, Full: Acc@2: +17<br>HistAlign − Softmax, Full: Acc@2: +13.5"
+    assert first[3].endswith("HistAlign − Softmax, Full: Acc@2: +3 (one seed so far)")
+
+
+def test_without_a_main_claim_there_is_nothing() -> None:
+    assert claims_markdown([picture()]) == ""

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from nextword.report import tables_markdown
+from nextword.report.reproduction.tables_markdown import plain
+from tests.helpers.reproduced_tables import picture
+from tests.helpers.reproduced_tables import table as wide
+
+
+def test_text_stands_as_it_is_in_a_cell():
+    assert plain("a|b *c*\n<d>") == r"a\|b \*c\*" + " &lt;d>"
+
+
+def test_what_has_no_number_here_is_left_out():
+    assert tables_markdown([picture()]) == ""
+
+
+def test_every_row_has_a_cell_for_each_column_and_names_its_number():
+    table = wide()
+    page = tables_markdown([table])
+    rows = [line for line in page.splitlines() if line.startswith("| ")]
+    assert {line.replace(r"\|", "").count("|") for line in rows} == {len(table.columns) + 2}
+    assert len(rows) == len(table.rows) + 2
+    for row in table.rows:
+        (line,) = (line for line in rows if line.startswith(f"| {plain(row.title)} |"))
+        assert line.count("**") == 2 * len(table.columns)
