@@ -17,12 +17,11 @@ from transformers import AutoTokenizer
 from nextword import optional_libraries as extras
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
 from nextword.comparison.recipe import configured
-from nextword.comparison.shown_examples import marked_text, written_examples
+from nextword.comparison.shown_examples import written_examples
 from nextword.evaluation import evaluate
 from nextword.frequency import TokenCounts
 from nextword.metrics.unigram_kl import unigram_kl
 from nextword.records import Results
-from nextword.tasks.parts.bpe import trained_tokenizer
 from tests.helpers.counting_task import CountingRows, Heard
 
 pytestmark = pytest.mark.usefixtures("counting", "writing", "quick_report")
@@ -270,62 +269,17 @@ def test_texts_without_and_with_a_prompt_are_both_shown(finished):
     assert found[0].texts == results.written[0].texts
 
 
-def test_the_source_stands_beside_its_texts_unless_it_is_the_prompt(copied):
+def test_the_source_stands_beside_its_texts(copied):
     results = Results.load(copied / "results.json")
     for run in results.runs:
         path = copied / run.samples["greedy"][0]
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-        lines[0]["source"], lines[1]["source"] = "a document", lines[1]["prompt"]
+        lines[0]["source"] = "a document with 4 5 6 in it"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     greedy = SimpleNamespace(title="greedy", is_sampled=False)
     found = written_examples(writing_in(copied, [greedy]), results.runs)
-    assert [one.source for one in found] == ["a document", None]
-
-
-def test_rare_tokens_are_marked_and_characters_stay_whole():
-    tokenizer = trained_tokenizer("a b c " * 20, 260, None)
-    ids = tokenizer("ab뷁c!")["input_ids"]
-    assert len(ids) == 7  # three bytes of one character
-    rare = np.zeros(260, dtype=bool)
-    rare[ids[3]] = True
-    found = marked_text("someone", ids, rare, tokenizer)
-    assert [(span.text, span.very_rare) for span in found.spans] == [("ab", False), ("뷁", True), ("c!", False)]
-    assert found.very_rare == 1 / 7
-    cut = marked_text("someone", ids[:4], rare, tokenizer)
-    assert [(span.text, span.very_rare) for span in cut.spans] == [("ab", False), ("\N{REPLACEMENT CHARACTER}", True)]
-    assert marked_text("someone", [], rare, tokenizer).very_rare == 0
-    assert marked_text("someone", [300], rare[:3], tokenizer).very_rare == 1
-
-
-def test_rare_words_are_told_by_repetition_and_case():
-    """As in F2-Softmax's table 4: very rare, of these the repeated ones and those that are no names."""
-    tokenizer = trained_tokenizer("a b c " * 20, 260, None)
-
-    def marked(text, rare_letters):
-        ids = tokenizer(text)["input_ids"]
-        rare = np.zeros(260, dtype=bool)
-        rare[[token for token in ids if tokenizer.decode([token]).strip() in set(rare_letters)]] = True
-        return marked_text("someone", ids, rare, tokenizer).spans
-
-    named = marked("Zed saw a zebra", "Zz")
-    assert [(span.text, span.lower_case) for span in named if span.very_rare] == [("Z", False), ("z", True)]
-    inner = marked("O'Zed hew-Zed", "Z")  # a word is what its first letter makes it
-    assert [span.lower_case for span in inner if span.very_rare] == [False, True]
-    again = marked("xaxbaa", "x")
-    assert [(span.text, span.very_rare, span.repeated) for span in again] == [
-        ("x", True, False), ("a", False, False), ("x", True, True), ("baa", False, False),
-    ]  # fmt: skip
-    assert not any(span.repeated for span in marked("aaa", ""))
-
-
-def test_copied_stretches_are_marked_and_not_the_space_before_them():
-    tokenizer = trained_tokenizer("b a c " * 20, 300, None)
-    ids = tokenizer("b a c")["input_ids"]
-    assert len(ids) == 3  # all but the first with the space before it
-    spans = marked_text("someone", ids, np.zeros(260, dtype=bool), tokenizer, [(2, 3)]).spans
-    assert [(span.text, span.copied) for span in spans] == [("b", False), (" a", True), (" c", False)]
-    spans = marked_text("someone", ids, np.zeros(260, dtype=bool), tokenizer, [(0, 2)]).spans
-    assert [(span.text, span.copied) for span in spans] == [("b", True), (" a c", False)]
+    assert [one.source for one in found] == ["a document with 4 5 6 in it", None]
+    assert [(span.text, span.copied) for span in found[0].texts[0].spans] == [("4 5 6", True), (" 7", False)]
 
 
 def test_texts_that_cannot_be_measured_are_refused_before_anything_is_trained(tmp_path, monkeypatch):

@@ -145,7 +145,12 @@ def test_every_built_in_recipe_is_a_comparison(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in sorted(built_in()) if name.startswith(("f2-", "expand-", "summaries-", "cpr-x", "cpr-c", "cpr-d", "cpr-s"))]
+    "name",
+    [
+        name
+        for name in sorted(built_in())
+        if name.startswith(("f2-", "expand-", "summaries-", "cpr-x", "cpr-c", "cpr-d", "cpr-s"))
+    ],
 )
 def test_settings_of_the_recipes_of_papers_are_right(name):
     config = configured(read(name))

@@ -223,6 +223,29 @@ KOREAN = WrittenExample(
         ),
     ],
 )
+SUMMARY = WrittenExample(
+    prompt="The Bill <was> a police drama. It ran for 26 years on ITV and ended in 2010. " * 12,
+    decoding="beam 4",
+    seed=1,
+    texts=[
+        WrittenText(
+            author="human", spans=[Span(text="The long-running series has ended.", very_rare=False)], very_rare=0.0
+        ),
+        WrittenText(
+            author="MLE",
+            spans=[
+                Span(text="It ran for 26", very_rare=False, copied=True),
+                Span(text=" ITV", very_rare=True, copied=True),
+                Span(text=" vanished", very_rare=True, lower_case=True),
+                Span(text=" as", very_rare=False),
+                Span(text=" ITV", very_rare=True, repeated=True),
+                Span(text=" vanished", very_rare=True, repeated=True, lower_case=True),
+            ],
+            very_rare=0.25,
+        ),
+    ],
+    source="The Bill <was> a police drama. It ran for 26 years on ITV and ended in 2010. " * 12,
+)
 
 
 def comparison(

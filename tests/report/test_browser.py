@@ -10,12 +10,12 @@ import pytest
 from nextword.report.comparison.page import render
 from nextword.report.evaluation.evaluation_page import render_evaluation
 from nextword.report.reproduction.reproduction_page import render_reproduction
-from tests.helpers.browser import NARROW, WIDE, opening
+from tests.helpers.browser import NARROW, WIDE, Opening, opening
 from tests.helpers.expanded_results import expansion
 from tests.helpers.made_up_results import make_sample
 from tests.helpers.reproduced_tables import picture
 from tests.helpers.reproduced_tables import table as reproduced
-from tests.helpers.written_results import comparison, swept
+from tests.helpers.written_results import SUMMARY, comparison, swept
 
 pytestmark = pytest.mark.browser
 
@@ -100,3 +100,30 @@ def test_on_a_telephone_only_the_widest_tables_scroll_and_keep_their_names(found
 
 def test_no_curve_crosses_the_name_of_the_threshold(found: dict[str, Any]) -> None:
     assert {name: one["crossed"] for name, one in found.items() if one["crossed"]} == {}
+
+
+@pytest.mark.parametrize(("width", "beside"), [(WIDE, True), (NARROW, False)])
+def test_source_and_texts_stand_beside_each_other_where_there_is_room(
+    open_page: Opening, width: int, beside: bool
+) -> None:
+    page = open_page(render(comparison(written=(SUMMARY,))), width)
+    source, people, method = (
+        page.page.locator(selector).bounding_box()
+        for selector in ("#written blockquote", ".written tbody tr:nth-child(1)", ".written tbody tr:nth-child(2)")
+    )
+    assert (people["x"] >= source["x"] + source["width"]) is beside
+    assert (method["x"] >= people["x"] + people["width"]) is beside
+    assert (people["y"] >= source["y"] + source["height"]) is not beside
+    assert (method["y"] >= people["y"] + people["height"]) is not beside
+    assert not page.scrolls_sideways
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_marks_differ_by_their_lines_too(open_page: Opening, dark: bool) -> None:
+    """So that they are told apart without colour."""
+    page = open_page(render(comparison(written=(SUMMARY,))), WIDE, dark)
+    lines = [page.style(f"td mark.{mark}", "borderBottomStyle") for mark in ("rare", "word", "again")]
+    assert lines == ["solid", "double", "dashed"]
+    assert page.style("td .copied", "textDecorationStyle") == "dotted"
+    grounds = {page.style(f"td mark.{mark}", "backgroundColor") for mark in ("rare", "word", "again")}
+    assert len(grounds) == 3

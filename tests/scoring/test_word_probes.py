@@ -10,7 +10,7 @@ from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.word_probes import ProbeAnswer, WordProbe, answers, first_tokens, read_probes
 from nextword.tasks.parts.word_tokenizer import word_tokenizer
 from tests.helpers.fake_models import FakeModel
-from tests.helpers.opened_models import decoder
+from tests.helpers.opened_models import decoder, encoder_decoder
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +66,11 @@ def test_any_model_folder_can_be_asked(tmp_path: Path, tokenizer) -> None:
     assert with_cache.mass != pytest.approx(with_softmax.mass)
     assert answers(tmp_path / "ours", probe, mode="lm_only")[0].mass == pytest.approx(with_softmax.mass)
     assert answers(attached.backbone, probe, tokenizer)[0].mass == pytest.approx(with_softmax.mass)
+
+
+def test_a_model_that_reads_a_source_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"model: must be decoder-only \('t5' given\)"):
+        answers(encoder_decoder("t5"), read_probes())
 
 
 def test_words_that_begin_alike_are_refused(tokenizer) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Bool
 
 from nextword.comparison.one_run import Setting
-from nextword.corpora.copied_words import copied_stretches
 from nextword.decoding.samples_files import decoded
 from nextword.evaluation.all_systems import HUMAN
 from nextword.frequency import TokenCounts
@@ -24,6 +23,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 HALF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
+
+COPIED = 3
+"""Words in a row that stand in the source, from which on they count as copied; fewer meet by chance."""
+
+RUN = re.compile(r"\w+")
+"""Words as copying counts them."""
 
 WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
 """A word, "Boulter's" and "co-starred" as a whole: whether it is a name, its first letter says."""
@@ -36,27 +41,20 @@ def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[Wri
     on what was written.
     """
     writes = setting.task.writes
-    if writes is None or not writes.texts.examples:
+    if writes is None or not writes.texts.examples or setting.start.counts is None:
         return []
     texts = writes.texts
     way = next((one for one in texts.decodings if one.is_sampled), texts.decodings[0]).title.removesuffix(WITH_PROMPT)
     titles = {one.title for one in texts.decodings}
     seed = setting.config.seeds[0]
     first = [record for record in records if record.seed == seed]
+    rare = frequency_groups(TokenCounts.load(setting.start.counts).counts) == len(NAMES) - 1
     tokenizer = setting.start.tokenizer
-    rare = _very_rare(setting.start.counts, len(tokenizer))
     examples = []
     for decoding in (title for title in (way, way + WITH_PROMPT) if title in titles):
         samples = [_first_lines(setting.folder.path / record.samples[decoding][0], texts.examples) for record in first]
         examples += _examples(decoding, first, samples, rare, tokenizer)
     return examples
-
-
-def _very_rare(counts: Path | None, size: int) -> Bool[np.ndarray, "V"]:
-    """Which tokens are very rare in the training text; none where nothing asked for its counts."""
-    if counts is None:
-        return np.zeros(size, dtype=bool)
-    return frequency_groups(TokenCounts.load(counts).counts) == len(NAMES) - 1
 
 
 def _examples(
@@ -70,19 +68,14 @@ def _examples(
     examples = []
     for lines in zip(*samples, strict=True):
         prompt, source = lines[0]["prompt"], lines[0].get("source")
-        authors = [(HUMAN, lines[0]["reference_token_ids"][0])]
-        authors += [(record.method, line["token_ids"]) for record, line in zip(records, lines, strict=True)]
-        texts = [
-            marked_text(author, ids, rare, tokenizer, copied_stretches(decoded(tokenizer, ids), source or ""))
-            for author, ids in authors
-        ]
+        written = [(HUMAN, lines[0]["reference_token_ids"][0])]
+        written += [(record.method, line["token_ids"]) for record, line in zip(records, lines, strict=True)]
         example = WrittenExample(
             prompt=prompt,
             decoding=decoding,
             seed=records[0].seed,
-            texts=texts,
-            # The summary that is expanded is recorded as both.
-            source=None if source == prompt else source,
+            texts=[marked_text(author, ids, rare, tokenizer, source) for author, ids in written],
+            source=source,
         )
         examples.append(example)
     return examples
@@ -98,7 +91,7 @@ def marked_text(
     ids: Sequence[int],
     rare: Bool[np.ndarray, "V"],
     tokenizer: PreTrainedTokenizerBase,
-    copied: Sequence[tuple[int, int]] = (),
+    source: str | None = None,
 ) -> WrittenText:
     """A text in stretches of which the same is told, as F2-Softmax's table 4 tells it.
 
@@ -107,13 +100,13 @@ def marked_text(
         ids: Its tokens.
         rare: Which token ids are very rare; ids beyond were never counted, and are.
         tokenizer: Decodes them.
-        copied: What of the decoded text stands in its source too: of each stretch the place of its first character and
-            the place behind its last.
+        source: The text that it may have copied from.
     """
     is_rare = [token >= len(rare) or bool(rare[token]) for token in ids]
     is_repeated = [token in ids[:place] for place, token in enumerate(ids)]
     whole = decoded(tokenizer, ids)
     lower_case = [match.span() for match in WORD.finditer(whole) if match[0][0].islower()]
+    copied = [] if source is None else copied_stretches(whole, source)
     pieces: list[Span] = []
     for letters, tokens in _pieces(ids, whole, tokenizer):
         of_rare = [place for place in tokens if is_rare[place]]
@@ -121,8 +114,8 @@ def marked_text(
             text=whole[letters.start : letters.stop],
             very_rare=bool(of_rare),
             repeated=bool(of_rare) and all(is_repeated[place] for place in of_rare),
-            lower_case=bool(of_rare) and _reaches_into(lower_case, letters, whole),
-            copied=_reaches_into(copied, letters, whole),
+            lower_case=bool(of_rare) and _reaches_into(lower_case, letters),
+            copied=_reaches_into(copied, letters),
         )
         pieces.append(piece)
     spans = [
@@ -132,9 +125,28 @@ def marked_text(
     return WrittenText(author=author, spans=spans, very_rare=sum(is_rare) / max(len(ids), 1))
 
 
-def _reaches_into(stretches: Sequence[tuple[int, int]], letters: range, text: str) -> bool:
-    """Whether any letter that is no space lies in one of the stretches; tokens begin with the space before a word."""
-    return any(first <= place < end for place in letters if not text[place].isspace() for first, end in stretches)
+def copied_stretches(text: str, source: str) -> list[tuple[int, int]]:
+    """Runs of ``COPIED`` words or more that stand in the source too, in the same order and any case.
+
+    Returns:
+        Of each run of ``COPIED`` words the place of its first character and the place behind its last; runs overlap
+        where more words are copied.
+
+    >>> copied_stretches("She met the old king.", "They saw the old King: he slept")
+    [(8, 20)]
+    """
+    known, words = RUN.findall(source.lower()), list(RUN.finditer(text))
+    runs = {tuple(known[place : place + COPIED]) for place in range(len(known) - COPIED + 1)}
+    return [
+        (words[place].start(), words[place + COPIED - 1].end())
+        for place in range(len(words) - COPIED + 1)
+        if tuple(match[0].lower() for match in words[place : place + COPIED]) in runs
+    ]
+
+
+def _reaches_into(stretches: Sequence[tuple[int, int]], letters: range) -> bool:
+    """Whether any of these places lies in one of the stretches, which begin and end with a letter."""
+    return any(first < letters.stop and letters.start < end for first, end in stretches)
 
 
 def _pieces(ids: Sequence[int], whole: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[tuple[range, range]]:

@@ -22,12 +22,15 @@ class Prompt(TokenPair):
         start: Tokens at the beginning of the context that belong to no text, such as a start token; samples files leave
             them out.
         source: The text that what is written is to follow, shown as the prompt; None: the context itself is the prompt.
+        references: All that people wrote there, as whole texts, where the target is cut off or one of several; empty:
+            the target is all.
         columns: Further columns of its line in a samples file, such as a table; one of the same name is replaced by it.
     """
 
     number: int
     start: int = 0
     source: str | None = None
+    references: tuple[str, ...] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
 
 

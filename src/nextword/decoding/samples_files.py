@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -89,11 +89,18 @@ def _line(
         "prompt_token_ids": shown,
         "text": decoded(tokenizer, text),
         "token_ids": text,
-        "references": [decoded(tokenizer, reference)],
-        "reference_token_ids": [reference],
+        **_references(tokenizer, prompt, reference),
         "target_token_ids": prompt.target,
         "target_bytes": prompt.target_bytes,
         "log_probs": [round(value, DIGITS) for value in log_probs],
         **prompt.columns,
     }
     return json.dumps(content, ensure_ascii=False) + "\n"
+
+
+def _references(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, target: list[int]) -> dict[str, list[Any]]:
+    """All that people wrote there; ``target`` is what was scored, without special tokens."""
+    if not prompt.references:
+        return {"references": [decoded(tokenizer, target)], "reference_token_ids": [target]}
+    ids = tokenizer(list(prompt.references), add_special_tokens=False, verbose=False)["input_ids"]
+    return {"references": list(prompt.references), "reference_token_ids": ids}

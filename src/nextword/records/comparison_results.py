@@ -79,7 +79,7 @@ class Span(Record):
     """Whether they are of a word in lower case, and so of no name. F2-Softmax's table 4 calls such words non-pronouns;
     its examples are "eccentric" and "vanished", against names such as "Bob Marley"."""
     copied: bool = False
-    """Whether it stands in the source too."""
+    """Whether it is part of three words or more that stand in the source too, in the same order."""
 
 
 class WrittenText(Record):
@@ -105,7 +105,7 @@ class WrittenExample(Record):
     texts: list[WrittenText]
     """People first, then the methods in their order."""
     source: str | None = None
-    """The text that was to be summarised or described; None: there is none besides the prompt."""
+    """The text that was to be summarised, described or expanded; None: the texts go on from the prompt alone."""
 
 
 class Evaluation(Record):
@@ -205,6 +205,28 @@ class RunRecord(MethodWithSeed):
         return self
 
 
+class TriedSettings(Record):
+    """One combination of settings that a search tried."""
+
+    settings: dict[str, JsonValue]
+    """By path: "training.learning_rate", "objective.alpha"."""
+    nats: float | None = None
+    """Nats per token of the validation rows, whatever the method's objective is; None: there is no such number."""
+    reason: str | None = None
+    """Why there is none, for example "diverged at step 12: the loss is nan"."""
+
+
+class GridSearch(Record):
+    """Settings of a method that were chosen by validation likelihood, before its runs."""
+
+    seed: int
+    """Seed of all trainings of the search."""
+    tried: list[TriedSettings]
+    """Every combination, in order."""
+    chosen: dict[str, JsonValue] | None
+    """That with the lowest validation loss, the first of equal ones; None: no training gave a number."""
+
+
 class Results(VersionedRecord):
     """A whole comparison: the content of results.json."""
 
@@ -232,6 +254,8 @@ class Results(VersionedRecord):
     """Where and when."""
     settings: dict[str, JsonValue] = Field(default={})
     """The comparison's own settings in full."""
+    searches: dict[str, GridSearch] = Field(default={})
+    """What the methods' searches tried and chose, by method."""
     texts: dict[str, EvaluationResults] = Field(default={})
     """What was measured of the texts that the methods wrote, by decoding ("greedy", "top-k 3"); systems are methods."""
     written: list[WrittenExample] = Field(default=[])

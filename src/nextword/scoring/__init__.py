@@ -7,6 +7,7 @@ In the order in which they act:
 - ``prompt_encoding.py``, ``text_tokens.py``: prompts, answers and whole texts as token ids, with the bytes of each;
 - ``minibatches.py``: slices of a list, each told to whoever watches the progress;
 - ``prompt_distributions.py``: the distribution after each prompt;
+- ``word_probes.py``: prompts that list words, all of which may come next, or none;
 - ``windows.py``, ``long_text.py``: a text longer than a model can see, every token scored exactly once;
 - ``target_likelihood.py``: targets, each after its context or source;
 - ``token_facts.py``: what is said about each token: probability, rank, entropy, and where the probability came from.

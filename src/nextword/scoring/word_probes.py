@@ -145,12 +145,14 @@ def answers(
         batch_size: Probes at a time.
 
     Raises:
-        ValueError: With its tokenizer two words of a probe begin with the same token.
+        ValueError: With its tokenizer two words of a probe begin with the same token, or the model reads a source.
     """
     opened = OpenedModel.of(model, tokenizer)
+    if opened.has_encoder:
+        raise ValueError(f"model: must be decoder-only ('{opened.name}' given); a probe is text to go on with")
     pad = opened.tokenizer.pad_token_id if opened.tokenizer.pad_token_id is not None else opened.tokenizer.eos_token_id
     found = []
-    with measuring(opened.model), torch.no_grad():
+    with measuring(opened.model):
         for part in batches(probes, batch_size):
             rows = [encode_prompt(opened.tokenizer, probe.prompt) for probe in part]
             dist, _ = ask(opened.model, rows, int(pad or 0), mode)

@@ -98,18 +98,17 @@ class TableToText(Task):
                     **vars(ids.tokens),
                     number=number,
                     source=pair.source,
-                    columns=self._columns(sentence, tokenizer),
+                    references=tuple(self.samples.references(sentence)),
+                    columns={"table": _table(sentence)},
                 )
                 for number, (sentence, pair, ids) in enumerate(zip(sentences, pairs, encoded, strict=True))
             ]
         }
 
-    def _columns(self, one: TableSentence, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-        """What judges and BLEU read: the whole table, and all that people wrote about it."""
-        references = self.samples.references(one)
-        table = {"header": list(one.table.header), "rows": [list(row) for row in one.table.rows], "title": one.title}
-        ids: Any = tokenizer(references, add_special_tokens=False)
-        return {"table": table, "references": references, "reference_token_ids": ids["input_ids"]}
+
+def _table(one: TableSentence) -> dict[str, Any]:
+    """The whole table, which judges read."""
+    return {"header": list(one.table.header), "rows": [list(row) for row in one.table.rows], "title": one.title}
 
 
 class TableStart(SmallStart):

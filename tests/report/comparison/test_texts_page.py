@@ -15,8 +15,10 @@ from tests.helpers.report_pages import drawn, headings, read, shown, tables
 from tests.helpers.written_results import (
     EXAMPLE,
     FACTS,
+    KOREAN,
     METHODS,
     PAPER,
+    SUMMARY,
     comparison,
     evaluation,
     file,
@@ -51,7 +53,7 @@ def test_page_without_texts_is_as_before() -> None:
     page = drawn(make_sample())
     assert not {"Texts", "Texts to read", "Frequency groups", "Number of classes"} & set(headings(page))
     assert "<h3>Heads</h3>" not in page
-    assert "<mark>" not in page
+    assert "<mark" not in page
 
 
 def test_main_table_on_the_page(page: str) -> None:
@@ -108,15 +110,43 @@ def test_significance_is_claimed_by_the_tests_only(page: str) -> None:
 
 
 def test_texts_to_read_mark_very_rare_tokens(page: str) -> None:
-    assert "with an <mark>&lt;eccentric&gt;</mark> lawyer &amp; a family that <mark>vanished</mark></td>" in page
+    assert 'with an <mark class="rare">&lt;eccentric&gt;</mark> lawyer &amp; a family that <mark' in page
     assert '<blockquote dir="auto">영화의 마지막 장면은</blockquote>' in page
-    assert '<td dir="auto"> 너무 <mark>몽환적</mark></td>' in page
+    assert '<td dir="auto"> 너무 <mark class="rare">몽환적</mark></td>' in page
     english, korean = tables(page, "written")
     assert [row[0] for row in english] == ["Author", "human", "F2-Softmax"]
     assert [row[-1] for row in english] == ["VR", "0.0", "9.3"]
     assert korean[2][1:] == ["너무 몽환적", "50.0"]
     text = read(page).text
     assert text.index("greedy, seed 1") < text.index("top-k 3, seed 1")
+
+
+def test_marks_tell_repeated_words_names_and_what_is_copied() -> None:
+    """A repeated word is told as repeated, a name or not; the legend has the marks that occur and no others."""
+    page = drawn(comparison(written=(SUMMARY,)))
+    read(page)
+    assert (
+        '<span class="copied">It ran for 26</span><span class="copied"> </span><span class="copied"><mark class="rare">'
+        'ITV</mark></span> <mark class="word">vanished</mark> as <mark class="again">ITV</mark> '
+        '<mark class="again">vanished</mark></td>'
+    ) in page
+    legend = re.search(r'<ul class="meanings marks">.*?</ul>', page, re.DOTALL)
+    assert legend is not None
+    assert re.findall(r'<(?:mark|span) class="(.*?)"', legend[0]) == ["rare", "word", "again", "copied"]
+    plain = drawn(comparison(written=(KOREAN,)))
+    legend = re.search(r'<ul class="meanings marks">.*?</ul>', plain, re.DOTALL)
+    assert legend is not None
+    assert re.findall(r'<(?:mark|span) class="(.*?)"', legend[0]) == ["rare"]
+
+
+def test_a_source_stands_beside_its_texts_once() -> None:
+    page = drawn(comparison(written=(SUMMARY, SUMMARY.model_copy(update={"decoding": "greedy"}))))
+    section = page[page.index('<section id="written">') :]
+    assert section.count("<blockquote") == 1
+    assert re.findall(r"<h3>(.*?)</h3>", section[: section.index("</section>")]) == ["Source"]
+    assert section.count('<div class="prompt beside">') == 1
+    assert "A document, and what people and every method wrote of it." in section
+    assert '<div class="prompt beside">' not in drawn(comparison())
 
 
 def test_hostile_texts_are_text() -> None:

@@ -45,9 +45,11 @@ def test_text_can_be_read(theme: int, ground: str, text: str) -> None:
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_what_is_drawn_can_be_seen(theme: int) -> None:
     paper = THEMES["paper"][theme]
-    for name in ("edge", "mark-line", *(f"m{place}" for place in range(len(METHODS)))):
+    marks = ("mark", "word", "again")
+    for name in ("edge", *(f"{mark}-line" for mark in marks), *(f"m{place}" for place in range(len(METHODS)))):
         assert contrast(THEMES[name][theme], paper) >= GRAPHICS, name
-    assert contrast(THEMES["ink"][theme], THEMES["mark"][theme]) >= TEXT
+    for mark in marks:
+        assert contrast(THEMES["ink"][theme], THEMES[mark][theme]) >= TEXT
 
 
 def test_every_variable_has_a_colour_in_both_themes() -> None:

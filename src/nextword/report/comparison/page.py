@@ -17,8 +17,9 @@ from nextword.report.comparison.examples import examples
 from nextword.report.comparison.failures import failures
 from nextword.report.comparison.method_tables import Table, cost_table, main_table, subset_table
 from nextword.report.comparison.methods import Method, methods
+from nextword.report.comparison.searches import searches
 from nextword.report.comparison.sweep import Sweep, sweep
-from nextword.report.comparison.texts_page import glossary, heads, readings, ways
+from nextword.report.comparison.texts_page import glossary, heads, legend, readings, ways
 from nextword.report.evaluation.evaluation_page import render_evaluation
 from nextword.report.parts import formats
 from nextword.report.parts.glossary import of_metrics
@@ -72,7 +73,7 @@ def render(results: Results) -> str:
     page = template("page.html.j2")
     found = methods(results)
     table, subsets = main_table(results), subset_table(results)
-    written = ways(results, found)
+    written, read = ways(results, found), readings(results, found)
     return page.render(
         style=style(),
         results=results,
@@ -90,9 +91,11 @@ def render(results: Results) -> str:
         methods=found,
         written=written,
         text_glossary=glossary(written),
-        readings=readings(results, found),
+        readings=read,
+        legend=legend(read),
         heads=heads(found),
         tuned=_tuned(found),
+        searches=searches(results),
         details=_details(results),
         settings=_settings(results, found),
         several=_several_seeds(table),

@@ -40,14 +40,31 @@ class Way:
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """A part of a text that is marked in one way."""
+
+    text: str
+    mark: str = ""
+    """A key of ``MARKS`` where its words are very rare; empty for others."""
+    copied: bool = False
+
+
+MARKS = {
+    "rare": "very rare in the training text (beyond its first 90 % of tokens, most frequent first)",
+    "word": "very rare and in lower case, so no name: what F2-Softmax's table 4 has in red",
+    "again": "very rare and there before in the same text: green in that table",
+}
+"""The ways in which very rare words are marked, and what each says; the last that holds is shown."""
+
+
+@dataclass(frozen=True)
 class Author:
     """A text to read, with who wrote it."""
 
     label: str
     style: Style | None
     """How figures draw the method; None for people."""
-    spans: tuple[tuple[str, bool], ...]
-    """What is written, and whether it is very rare."""
+    stretches: tuple[Stretch, ...]
     very_rare: str
 
 
@@ -68,7 +85,21 @@ class Reading:
     prompt: str
     kind: str
     """What the prompt is to the methods."""
+    beside: bool
+    """Whether it is a document, which stands beside what was written from it."""
     writings: tuple[Writing, ...]
+
+    @property
+    def stretches(self) -> list[Stretch]:
+        """All of what was written."""
+        return [part for writing in self.writings for author in writing.authors for part in author.stretches]
+
+
+def legend(found: Sequence[Reading]) -> tuple[list[tuple[str, str]], bool]:
+    """What the marks of these texts say, by mark, and whether anything is marked as copied."""
+    shown = [stretch for reading in found for stretch in reading.stretches]
+    used = {stretch.mark for stretch in shown}
+    return [(mark, said) for mark, said in MARKS.items() if mark in used], any(stretch.copied for stretch in shown)
 
 
 def ways(results: Results, methods: Sequence[Method]) -> list[Way]:
@@ -106,14 +137,19 @@ def glossary(found: Sequence[Way]) -> list[Entry]:
 def readings(results: Results, methods: Sequence[Method]) -> list[Reading]:
     """The texts to read, prompt by prompt, in the order of the record."""
     styles = {method.label: method.style for method in methods}
-    by_prompt: dict[str, list[WrittenExample]] = {}
+    by_prompt: dict[tuple[str | None, str], list[WrittenExample]] = {}
     for example in results.written:
-        by_prompt.setdefault(example.prompt, []).append(example)
+        by_prompt.setdefault((example.source, example.prompt), []).append(example)
     chosen = any(title.endswith(WITH_PROMPT) for title in results.texts)
     kind = "Summary" if chosen else "Prompt"
     return [
-        Reading(prompt, kind, tuple(_writing(example, styles, chosen) for example in examples))
-        for prompt, examples in by_prompt.items()
+        Reading(
+            prompt=prompt if source is None else source,
+            kind=kind if source is None or chosen else "Source",
+            beside=source is not None and not chosen,
+            writings=tuple(_writing(example, styles, chosen) for example in examples),
+        )
+        for (source, prompt), examples in by_prompt.items()
     ]
 
 
@@ -124,7 +160,7 @@ def _writing(example: WrittenExample, styles: Mapping[str, Style], chosen: bool)
         Author(
             label=text.author,
             style=styles.get(text.author),
-            spans=tuple(part for span in text.spans for part in _parts(span)),
+            stretches=tuple(part for span in text.spans for part in _stretches(span)),
             very_rare=formats.value(text.very_rare, "fraction", 1),
         )
         for text in example.texts
@@ -132,11 +168,12 @@ def _writing(example: WrittenExample, styles: Mapping[str, Style], chosen: bool)
     return Writing(way, example.seed, tuple(authors))
 
 
-def _parts(span: Span) -> list[tuple[str, bool]]:
+def _stretches(span: Span) -> list[Stretch]:
     """A span, its space in front apart: tokens begin with the space before a word, and a mark is of the word."""
     word = span.text.lstrip()
     space = span.text[: len(span.text) - len(word)]
-    return [(text, rare) for text, rare in ((space, False), (word, span.very_rare)) if text]
+    mark = "again" if span.repeated else "word" if span.lower_case else "rare" if span.very_rare else ""
+    return [one for one in (Stretch(space, copied=span.copied), Stretch(word, mark, span.copied)) if one.text]
 
 
 def heads(methods: Sequence[Method]) -> list[tuple[str, str]]:

@@ -30,6 +30,10 @@ THEMES = {
     "best": ("#eaf3fb", "#16324a"),
     "mark": ("#fdeeb5", "#4d3c05"),
     "mark-line": ("#9a6700", "#e3b341"),
+    "word": ("#fde3df", "#4f1f1a"),
+    "word-line": ("#c0392b", "#ff8a7a"),
+    "again": ("#daf3e0", "#123f24"),
+    "again-line": ("#1a7f37", "#57d17b"),
     **{f"m{place}": pair for place, pair in enumerate(zip(METHODS, _METHODS_IN_DARK, strict=True))},
 }
 """By name of the CSS variable: the colour on a light page and the one on a dark page."""

@@ -43,6 +43,13 @@ def test_the_question_is_about_the_statement_with_the_right_words(group: str, pa
         assert not any(re.search(rf"\b{word}\b", elsewhere) for word in (*after.words, *after.competitors))
 
 
+def test_other_pairs_with_an_asked_word_are_left_out() -> None:
+    pairs = {"places": [*PAIRS["places"], ("Town9", "Land0")]}
+    asked = [prompt for prompt in prompts(pairs["places"], "places") if "Land0" in prompt.words]
+    for prompt in Haystack(pairs=6).hide(asked, pairs, 0, training=False):
+        assert prompt.text.count("Land0") == 1
+
+
 def test_stories_stand_among_the_statements_and_never_name_who_is_asked_about() -> None:
     asked = some("places")
     hidden = Haystack(pairs=2, distractors=3).hide(asked, PAIRS, 0, training=False)
