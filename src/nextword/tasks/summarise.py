@@ -13,13 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nextword.corpora.bbc_articles import ARTICLES
-from nextword.corpora.gap_sentences import GapConfig, Pair
+from nextword.corpora.gap_sentences import GapConfig
 from nextword.decoding.prompts import Prompt
 from nextword.decoding.writing_settings import MAY_CHANGE
 from nextword.tasks.parts.prompted_texts import PromptedTexts
 from nextword.tasks.parts.seq2seq.pair_likelihood import PairLikelihood
 from nextword.tasks.parts.seq2seq.pair_task import PairTask, PairTaskConfig
-from nextword.tasks.parts.seq2seq.source_target import EncodedPair
 from nextword.tasks.parts.summarise.document_start import document_pairs
 from nextword.tasks.parts.summarise.summary_settings import SummaryGenerationConfig, SummaryStartConfig
 from nextword.tasks.task import registry
@@ -77,17 +76,9 @@ class Summarise(PairTask):
         """The first test documents, as far as the model reads them, with all that people wrote of them."""
         pairs = self.pairs.test[: self.config.generation.summaries]
         encoded = self._encoder(tokenizer)(pairs)
-        return {"": [_prompt(number, *both) for number, both in enumerate(zip(pairs, encoded, strict=True))]}
-
-
-def _prompt(number: int, pair: Pair, encoded: EncodedPair) -> Prompt:
-    """What the model reads and is asked for is cut off; what its summary is compared with is not."""
-    tokens = encoded.tokens
-    return Prompt(
-        context=tokens.context,
-        target=tokens.target,
-        target_bytes=tokens.target_bytes,
-        number=number,
-        source=pair.source,
-        references=tuple(pair.references),
-    )
+        return {
+            "": [
+                Prompt(**vars(ids.tokens), number=number, source=pair.source, references=pair.references)
+                for number, (pair, ids) in enumerate(zip(pairs, encoded, strict=True))
+            ]
+        }
