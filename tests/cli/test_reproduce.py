@@ -42,6 +42,12 @@ def test_a_table_is_filled_printed_and_written(tmp_path):
         assert text in " ".join(done.output.split())
     record = ReproducedTable.load(tmp_path / "out" / "tables" / "small" / "counting" / "table-1.json")
     assert list(record.rows[0].cells[0].by_seed) == ["0"]
+    page = tmp_path / "out" / "tables" / "small" / "counting" / "table-1.html"
+    written = page.read_text()
+    page.unlink()
+    again = CliRunner().invoke(app, ["report", str(page.with_suffix(".json"))])
+    assert again.exit_code == 0, again.output
+    assert page.read_text() == written
 
 
 @pytest.mark.parametrize(

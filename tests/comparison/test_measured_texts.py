@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import shutil
@@ -17,12 +16,11 @@ from transformers import AutoTokenizer
 from nextword import optional_libraries as extras
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
 from nextword.comparison.recipe import configured
-from nextword.comparison.shown_examples import marked_text, written_examples
+from nextword.comparison.shown_examples import written_examples
 from nextword.evaluation import evaluate
 from nextword.frequency import TokenCounts
 from nextword.metrics.unigram_kl import unigram_kl
 from nextword.records import Results
-from nextword.tasks.parts.bpe import trained_tokenizer
 from tests.helpers.counting_task import CountingRows, Heard
 
 pytestmark = pytest.mark.usefixtures("counting", "writing", "quick_report")
@@ -283,56 +281,6 @@ def test_the_source_stands_beside_its_texts(copied):
     assert [(span.text, span.copied) for span in found[0].texts[0].spans] == [("4 5 6", True), (" 7", False)]
 
 
-def test_rare_tokens_are_marked_and_characters_stay_whole():
-    tokenizer = trained_tokenizer("a b c " * 20, 260, None)
-    ids = tokenizer("ab뷁c!")["input_ids"]
-    assert len(ids) == 7  # three bytes of one character
-    rare = np.zeros(260, dtype=bool)
-    rare[ids[3]] = True
-    found = marked_text("someone", ids, rare, tokenizer)
-    assert [(span.text, span.very_rare) for span in found.spans] == [("ab", False), ("뷁", True), ("c!", False)]
-    assert found.very_rare == 1 / 7
-    cut = marked_text("someone", ids[:4], rare, tokenizer)
-    assert [(span.text, span.very_rare) for span in cut.spans] == [("ab", False), ("\N{REPLACEMENT CHARACTER}", True)]
-    assert marked_text("someone", [], rare, tokenizer).very_rare == 0
-    assert marked_text("someone", [300], rare[:3], tokenizer).very_rare == 1
-
-
-def test_rare_words_are_told_by_repetition_and_case():
-    """As in F2-Softmax's table 4: very rare, of these the repeated ones and those that are no names."""
-    tokenizer = trained_tokenizer("a b c " * 20, 260, None)
-
-    def marked(text, rare_letters):
-        ids = tokenizer(text)["input_ids"]
-        rare = np.zeros(260, dtype=bool)
-        rare[[token for token in ids if tokenizer.decode([token]).strip() in set(rare_letters)]] = True
-        return marked_text("someone", ids, rare, tokenizer).spans
-
-    named = marked("Zed saw a zebra", "Zz")
-    assert [(span.text, span.lower_case) for span in named if span.very_rare] == [("Z", False), ("z", True)]
-    inner = marked("O'Zed hew-Zed", "Z")  # a word is what its first letter makes it
-    assert [span.lower_case for span in inner if span.very_rare] == [False, True]
-    again = marked("xaxbaa", "x")
-    assert [(span.text, span.very_rare, span.repeated) for span in again] == [
-        ("x", True, False), ("a", False, False), ("x", True, True), ("baa", False, False),
-    ]  # fmt: skip
-    assert not any(span.repeated for span in marked("aaa", ""))
-
-
-def test_copied_words_are_marked_and_not_the_space_before_them():
-    tokenizer = trained_tokenizer("b a c " * 20, 300, None)
-    nothing = np.zeros(300, dtype=bool)
-
-    def marked(text, source):
-        spans = marked_text("someone", tokenizer(text)["input_ids"], nothing, tokenizer, source).spans
-        return [(span.text, span.copied) for span in spans]
-
-    assert marked("b b a c b", "x B a, c y") == [("b", False), (" b a c", True), (" b", False)]
-    assert marked("b a", "b a") == [("b a", False)]
-    assert marked("b a c b", "c b a c b") == [("b a c b", True)]
-    assert marked("b a c", "b a x c") == [("b a c", False)]
-
-
 def test_texts_that_cannot_be_measured_are_refused_before_anything_is_trained(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="'human', which is the row of people's texts"):
         compare(configured({**RECIPE, "methods": [{"head": "softmax", "label": "human"}]}), tmp_path / "a")
@@ -387,56 +335,3 @@ def test_what_nobody_trained_counts_once_where_nothing_is_drawn(tmp_path):
         for title, texts in results.texts.items()
     }
     assert files == {"greedy": [1, 2], "top-k 3": [2, 2]}
-
-
-def test_a_decoding_is_drawn_several_times_without_training_again(tmp_path):
-    untrained = {"head": "softmax", "trained": False, "tune": False}
-    drawn = {**WRITTEN, "draws": [0, 1, 42]}
-    recipe = {**RECIPE, "task": {"name": "writing", "generation": drawn}, "methods": ["softmax", untrained]}
-    heard = Heard()
-    results = compare(configured(recipe), tmp_path / "out", heard)
-    assert heard.trained == ["start", "softmax, seed 0", "softmax, seed 1"]
-    written, run = samples(tmp_path / "out"), results.runs[0]
-    place = "runs/softmax-seed0/samples"
-    assert run.samples["greedy"] == [f"{place}/greedy.jsonl"]
-    assert run.samples["top-k 3"] == [f"{place}/top-k-3-draw-{seed}.jsonl" for seed in (0, 1, 42)]
-    assert len({written[file] for file in run.samples["top-k 3"]}) == 3
-    systems = results.texts["top-k 3"].systems
-    assert [[len(model) for model in system.models] for system in systems] == [[3, 3], [3]]
-    assert [len(system.models) for system in results.texts["greedy"].systems] == [2, 1]
-    for model, run in zip(systems[0].models, (run for run in results.runs if run.method == "softmax"), strict=True):
-        files = [tmp_path / "out" / file for file in run.samples["top-k 3"]]
-        assert [hashlib.sha256(file.read_bytes()).hexdigest() for file in files] == [one.sha256 for one in model]
-    line = json.loads(written[f"{place}/top-k-3-draw-0.jsonl"].splitlines()[0])
-    assert "".join(span.text for span in results.written[0].texts[1].spans) == line["text"]
-    plain = compare(configured({**RECIPE, "methods": ["softmax"], "seeds": [1]}), tmp_path / "plain")
-    (as_today,) = plain.runs[0].samples["top-k 3"]
-    assert samples(tmp_path / "plain")[as_today] == written["runs/softmax-seed1/samples/top-k-3-draw-1.jsonl"]
-
-
-def test_a_run_that_was_killed_between_two_draws_writes_the_other(tmp_path):
-    drawn = {**WRITTEN, "decodings": ["top-k:3"], "draws": [3, 5]}
-    recipe = {"task": {"name": "writing", "generation": drawn}, "methods": ["softmax"], "seeds": [0]}
-    whole = compare(configured(recipe), tmp_path / "whole")
-    with pytest.raises(ComparisonInterrupted, match="0 of 1 runs"):
-        compare(configured(recipe), tmp_path / "cut", Heard(killed_in=("softmax, seed 0", "texts")))
-    (first,) = (tmp_path / "cut").rglob("*.jsonl")
-    assert first.name == "top-k-3-draw-3.jsonl"
-    written = first.stat().st_mtime_ns
-    assert compare(configured(recipe), tmp_path / "cut").runs[0].samples == whole.runs[0].samples
-    assert first.stat().st_mtime_ns == written
-    assert samples(tmp_path / "cut") == samples(tmp_path / "whole")
-
-
-def test_a_folder_of_a_version_that_drew_once_goes_on(copied):
-    claim = json.loads((copied / "compare.json").read_text())
-    assert claim["task_settings"]["generation"].pop("draws") is None
-    (copied / "compare.json").write_text(json.dumps(claim))
-    for path in (copied / "runs").glob("*/record.json"):
-        record = json.loads(path.read_text())
-        path.write_text(json.dumps({**record, "samples": {title: of[0] for title, of in record["samples"].items()}}))
-    heard = Heard()
-    compare(configured(RECIPE), copied, heard)
-    assert heard.events == [("planned", 4, 4)]
-    with pytest.raises(ValueError, match=r"task_settings\.generation\.draws: null there, \[0, 1\] asked for"):
-        compare(configured(RECIPE, ["task.generation.draws=[0,1]"]), copied)

@@ -154,3 +154,38 @@ def test_training_settings_of_its_own_make_a_training_of_its_own():
     one, two = (Method(head="softmax", training={"steps": steps}, label=str(steps)) for steps in (1, 2))
     assert len({one.stages, two.stages, Method(head="softmax").stages}) == 3
     assert one.stages == Method(head="softmax", training={"steps": 1}, label="again").stages
+
+
+def test_a_search_makes_methods_that_differ_in_these_settings_only():
+    grid = {"training.learning_rate": [1e-5, 3e-5], "objective.alpha": [0.5, 1.0]}
+    method = Method.model_validate({"head": "cache", "objective": "histalign", "search": grid, "search_seed": 3})
+    assert len(method.candidates) == len({one.stages for one in method.candidates}) == 4
+    last = method.candidates[-1]
+    assert last.title == "cache/histalign (training.learning_rate = 3e-05, objective.alpha = 1.0)"
+    assert (last.search, last.search_seed) == ({}, None)
+    assert last.objective == {"objective": "histalign", "alpha": 1.0}
+    same = Method(head="cache", objective={"objective": "histalign", "alpha": 1.0}, training={"learning_rate": 3e-5})
+    assert last.stages == same.stages
+    assert method.with_settings(method.combinations[-1]).title == method.title == "cache/histalign"
+    assert Method(head="cache").candidates == [Method(head="cache")]
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ({"search": {"label": ["a"]}}, r"must name settings that a training has \(label given\); write head.KEY"),
+        ({"search": {"training": [{}]}}, r"must name settings that a training has \(training given\)"),
+        ({"search": {"training.steps": []}}, r"at least 1 item"),
+        ({"search": {"conditioner.layers": [1]}}, r"search: 'conditioner.layers=1': conditioner is a value"),
+        ({"search": {"training.steps": [1]}, "trained": False}, "search: there is no training"),
+    ],
+)
+def test_a_search_of_anything_else_is_refused(method, message):
+    with pytest.raises(ValidationError, match=message):
+        Method.model_validate({"head": "cache", **method})
+
+
+def test_a_wrong_value_of_a_search_is_named_before_anything_is_trained():
+    method = Method(head="cache", objective="histalign", search={"objective.alfa": [0.5]})
+    with pytest.raises(ValueError, match=r"method 'cache/histalign': .*objective.alfa = 0.5.*Did you mean 'alpha'"):
+        method.expect_known_names()

@@ -144,14 +144,15 @@ def test_every_built_in_recipe_is_a_comparison(name):
     assert built_in()[name]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in sorted(built_in()) if name.startswith(("f2-", "expand-", "logicnlg"))]
-)
-def test_settings_of_the_recipes_of_papers_are_right(name):
+@pytest.mark.parametrize("name", sorted(built_in()))
+def test_settings_of_the_recipes_are_right(name):
     config = configured(read(name))
-    settings = validated(registry.get(config.task).Config, {"data": "some text", **config.task_settings}, "task")
-    assert settings.generation.texts().decodings
-    first = merged(registry.get(config.task).training_defaults, config.training, "training")
+    task = registry.get(config.task)
+    data = {"data": "some text"} if "data" in task.Config.model_fields else {}
+    settings = validated(task.Config, {**data, **config.task_settings}, "task")
+    written = getattr(getattr(settings, "generation", None), "texts", lambda: None)()
+    assert written is None or written.decodings
+    first = merged(task.training_defaults, config.training, "training")
     trained = [method for method in config.methods if method.trained]
     assert all(len(stage_settings(method, first, config)) == len(method.objectives) for method in trained)
 

@@ -44,7 +44,7 @@ NO_ROOM_OF_SOURCE = {
 """Folders of tests that hold no file of one room."""
 OF_A_WHOLE_ROOM = {
     "cli": {"commands"},
-    "comparison": {"conditioned_methods", "two_stages"},
+    "comparison": {"conditioned_methods", "several_draws", "two_stages"},
     "distribution": {"kinds"},
     "metrics": {"registry"},
     "model": {

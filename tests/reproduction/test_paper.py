@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections import defaultdict
+from functools import cache
+from importlib import resources
 from math import isnan
 from pathlib import Path
 
 import pytest
 
 from nextword.comparison.comparison_settings import CompareConfig
-from nextword.comparison.recipe import built_in, configured, read
+from nextword.comparison.recipe import configured, read
 from nextword.config import SettingsError, validated
-from nextword.decoding.strategies import Decoding
 from nextword.records import WITH_PROMPT
-from nextword.reproduction.paper import Column, Comparison, Paper, Row, Table, find_table, load_paper, names
+from nextword.reproduction.experiment import SCALES, Scale, find_experiment
+from nextword.reproduction.paper import (
+    Address,
+    Column,
+    Comparison,
+    Paper,
+    Row,
+    Table,
+    find_table,
+    listed_tables,
+    load_paper,
+    names,
+)
 from nextword.training.settings import TrainingSettings
 
 SHARED = Path(os.environ.get("NEXTWORD_PAPERS", Path(__file__).parents[2] / ".." / "shared" / "papers"))
 TABLES = [(paper, table) for paper in names() for table in load_paper(paper).tables]
-
-RECIPES = {
-    "ambiguous": "quickstart",
-    "f2-wikitext": "f2-wikitext2",
-    "f2-lyrics": "f2-korean",
-}
-"""The small recipe of an experiment, where it has another name."""
-TO_COME = {"quickstart": {"softmax, cache at test time"}}
-"""Methods of a recipe that other work adds."""
-PAPER_RECIPES = {"f2-wikitext": "f2-wikitext103", "f2-lyrics": "f2-lyrics"}
-"""The recipe of an experiment at the paper's size, where it is not called NAME-paper."""
 
 
 def table(rows, columns=("Acc@2",), **rest) -> dict:
@@ -127,6 +131,12 @@ def test_a_paper_loads_and_has_headline_claims(name):
     assert any(claim.headline for table in paper.tables.values() for claim in table.claims)
 
 
+@pytest.mark.parametrize("name", names())
+def test_the_docs_list_every_table(name):
+    docs = (Path(__file__).parents[2] / "docs" / "papers.md").read_text("utf-8")
+    assert f"\n\n{listed_tables(name)}\n" in docs, "put into docs/papers.md what listed_tables() says"
+
+
 @pytest.mark.parametrize(("paper", "name"), TABLES)
 def test_every_claim_can_be_tested_or_says_why_not(paper, name):
     for claim in find_table(f"{paper}/{name}").claims:
@@ -221,63 +231,77 @@ def plain(text: str) -> str:
 # -- addresses
 
 
-def recipes(experiment: str) -> list[str]:
-    """The built-in recipes of an experiment that there are."""
-    small = RECIPES.get(experiment, experiment)
-    return [name for name in (small, PAPER_RECIPES.get(experiment, f"{experiment}-paper")) if name in built_in()]
+@pytest.mark.parametrize(("paper", "name"), TABLES)
+def test_a_section_is_one_of_the_report_s(paper, name):
+    section = find_table(f"{paper}/{name}").section
+    report = resources.files("nextword.report")
+    page = (report / "comparison" / "page.py").read_text("utf-8")
+    templates = "".join(entry.read_text("utf-8") for entry in (report / "templates").iterdir() if entry.is_file())
+    assert section is None or f'id="{section}"' in templates or f'_figure("{section}"' in page
 
 
-CELLS = sorted(
-    {
-        (recipe, address.method, address.decoding, address.measure)
-        for paper in names()
-        for table in load_paper(paper).tables.values()
+@cache
+def comparison(experiment: str, scale: Scale) -> CompareConfig | None:
+    """What an experiment runs at a scale; its data is not looked for."""
+    one = find_experiment(experiment).at(scale)
+    if one is None:
+        return None
+    data = [f"{key}={json.dumps(path)}" for key, path in one.data.items()]
+    return configured(read(one.recipe), [*one.overrides, *data])
+
+
+def addresses() -> list[tuple[str, Address]]:
+    """Every address of a cell with its table."""
+    return [
+        (f"{paper}/{name}", table.address(row, column))
+        for paper, name in TABLES
+        for table in [find_table(f"{paper}/{name}")]
         for row in table.rows
         for column in table.columns
-        for address in [table.address(row, column)]
-        for experiment in [address.experiment]
-        if experiment is not None
-        for recipe in recipes(experiment)
-    },
-    key=str,
-)
-BY_RECIPE = {recipe: [cell[1:] for cell in CELLS if cell[0] == recipe] for recipe, *_ in CELLS}
+    ]
 
 
-def recipe_config(name: str) -> CompareConfig:
-    return configured(read(name))
+BY_EXPERIMENT: dict[tuple[str, Scale], list[tuple[str, Address]]] = defaultdict(list)
+for where, address in addresses():
+    for name in (address.experiment, address.plus):
+        for scale in SCALES:
+            if name is not None and find_experiment(name).at(scale) is not None:
+                BY_EXPERIMENT[name, scale].append((where, address))
 
 
-@pytest.mark.parametrize("recipe", sorted(BY_RECIPE))
-def test_methods_and_decodings_of_addresses_are_the_recipe_s(recipe):
-    config = recipe_config(recipe)
-    methods = {method.title for method in config.methods} | {"human"} | TO_COME.get(recipe, set())
-    generation = config.task_settings.get("generation") or {}
-    assert isinstance(generation, dict)
-    given = generation.get("decodings") or []
-    assert isinstance(given, list)
-    decodings = {Decoding.model_validate(one).title for one in given}
-    for method, decoding, measure in BY_RECIPE[recipe]:
-        if method is not None:
-            assert method in methods
-        if decoding and decodings:
-            assert decoding.removesuffix(WITH_PROMPT) in decodings
-        if measure is not None and measure.startswith("duel."):
-            assert measure.removeprefix("duel.") in methods
+@pytest.mark.parametrize(("paper", "name"), TABLES)
+def test_every_experiment_that_a_table_names_is_known(paper, name):
+    for experiment in find_table(f"{paper}/{name}").experiments:
+        assert find_experiment(experiment).title
 
 
-@pytest.mark.parametrize("recipe", sorted(BY_RECIPE))
-def test_settings_of_addresses_are_settings(recipe):
-    config = recipe_config(recipe)
-    parts = {"training": TrainingSettings, "second_training": TrainingSettings, "task_settings": task_settings(config)}
-    for _, _, measure in BY_RECIPE[recipe]:
-        if measure is None or not measure.startswith("setting."):
-            continue
-        part, _, path = measure.removeprefix("setting.").partition(".")
-        settings = parts[part]
-        for name in path.split("."):
-            assert name in settings.model_fields, measure
-            settings = settings.model_fields[name].annotation
+@pytest.mark.parametrize(("experiment", "scale"), BY_EXPERIMENT)
+def test_methods_and_decodings_of_addresses_are_those_of_the_experiment(experiment, scale):
+    config = comparison(experiment, scale)
+    methods = {method.title for method in config.methods} | {"human"}
+    writing = getattr(validated(task_settings(config), config.task_settings, "task"), "generation", None)
+    texts = writing.texts() if hasattr(writing, "texts") else None
+    titles = None if texts is None else [decoding.title for decoding in texts.decodings]
+    for where, address in BY_EXPERIMENT[experiment, scale]:
+        assert address.method is None or address.method in methods, where
+        if address.decoding and titles is not None:
+            assert address.decoding.removesuffix(WITH_PROMPT) in titles, where
+        kind, _, rival = (address.measure or "").partition(".")
+        assert kind != "duel" or rival in methods, where
+
+
+@pytest.mark.parametrize(("experiment", "scale"), BY_EXPERIMENT)
+def test_settings_of_addresses_are_settings(experiment, scale):
+    config = comparison(experiment, scale)
+    parts = {"training": TrainingSettings, "second_training": TrainingSettings, "task": task_settings(config)}
+    for where, address in BY_EXPERIMENT[experiment, scale]:
+        kind, _, path = (address.measure or "").partition(".")
+        if kind == "setting":
+            part, *names = path.split(".")
+            settings = parts[part]
+            for name in names:
+                assert name in settings.model_fields, f"{where}: {path}"
+                settings = settings.model_fields[name].annotation
 
 
 def task_settings(config: CompareConfig):

@@ -68,6 +68,19 @@ def test_the_side_of_zero_decides(first, second, better, outcome):
     assert verdict(seeds(*first), seeds(*second), better=better).outcome == outcome
 
 
+@pytest.mark.parametrize(("way", "outcome"), [("higher", "held"), ("lower", "not held"), (None, "not held")])
+def test_a_comparison_may_have_another_way_than_its_column(way, outcome):
+    one = {"row": "better", "than": "worse", "column": "Acc", **({"better": way} if way else {})}
+    claim = verdict(seeds(5.0, 5.1, 5.2), seeds(4.0, 4.1, 4.2), better="lower", comparisons=[one])
+    assert claim.outcome == outcome
+
+
+def test_a_way_of_its_own_asks_nothing_of_people():
+    one = {"row": "better", "than": "worse", "column": "Acc", "better": "higher"}
+    claim = verdict(seeds(5.0, 5.1), seeds(4.0, 4.1), better="human", people="none", comparisons=[one])
+    assert (claim.outcome, claim.comparisons[0].printed) == ("held", 2.0)
+
+
 def test_one_seed_decides_nothing_and_says_so():
     claim = verdict(seeds(9.0), seeds(1.0))
     assert claim.outcome == "undecided"

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nextword.decoding.strategies import Decoding, PromptedDecoding
+from nextword.comparison.all_methods import compare
+from nextword.comparison.recipe import configured
+from nextword.decoding.strategies import Decoding, PromptedDecoding, SeededDecoding
 from nextword.tasks import registry
 from nextword.tasks.parts.architecture import ENCODER_DECODER
 from nextword.tasks.summarise import Summarise, SummariseConfig
@@ -17,6 +19,7 @@ from tests.helpers.real_data import real_data
 
 NAMES = ["Ann", "Bob", "Cyd", "Dan", "Eve", "Fay", "Gus", "Hal"]
 PLACES = ["Rome", "Oslo", "Lima", "Bonn", "Kiev"]
+BEAMS = SeededDecoding(PromptedDecoding(Decoding(beams=4)), seed=0)
 PARTS = {"train": range(60), "dev": range(60, 70), "test": range(70, 90)}
 
 
@@ -54,7 +57,7 @@ class Repeater(FakeWriter):
 
 def written(task: Summarise, folder: Path) -> list[dict[str, object]]:
     path = folder / "samples.jsonl"
-    task.writes.write(Repeater(task), task.start.tokenizer(), {path: PromptedDecoding(Decoding(beams=4))}, 0, {})
+    task.writes.write(Repeater(task), task.start.tokenizer(), {path: BEAMS}, {})
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -72,7 +75,7 @@ def test_samples_have_the_document_and_what_people_wrote_in_full(news: Path, tmp
         assert line["references"] == [document(number)["summary"]]
         assert len(line["reference_token_ids"]) == 1
         assert len(line["target_token_ids"]) == len(line["log_probs"]) == 8
-        assert str(document(number)["document"]).startswith(str(line["text"]).removesuffix("<eos>"))
+        assert str(document(number)["document"]).startswith(str(line["text"]))
 
 
 def test_every_answer_is_a_reference_and_a_row(tmp_path: Path) -> None:
@@ -97,8 +100,8 @@ def test_every_answer_is_a_reference_and_a_row(tmp_path: Path) -> None:
 def test_limits_of_the_search_reach_generate(news: Path, tmp_path: Path) -> None:
     settings = {"max_tokens": 9, "min_tokens": 2, "no_repeat_ngram": 3, "length_penalty": 2.0}
     task = small(news, generation=settings)
-    model, files = Repeater(task), {tmp_path / "x.jsonl": PromptedDecoding(Decoding(beams=4))}
-    task.writes.write(model, task.start.tokenizer(), files, 0, {"length_penalty": 0.5})
+    model, files = Repeater(task), {tmp_path / "x.jsonl": BEAMS}
+    task.writes.write(model, task.start.tokenizer(), files, {"length_penalty": 0.5})
     wanted = {"min_new_tokens": 2, "no_repeat_ngram_size": 3, "length_penalty": 0.5, "early_stopping": True}
     assert model.arguments == wanted  # a method's own goes first
     assert (model.asked["max_length"], model.asked["num_beams"]) == (10, 4)
@@ -132,7 +135,7 @@ def test_the_start_learns_sentences_taken_out_of_training_documents(news: Path, 
     facts = small(news, start={"data": [str(more), str(tmp_path / "text.txt")]}).data.describe()
     assert facts["start_pairs"] == 60 + 15 + 1  # of the further documents ten are training documents of the task
     assert facts["start_leak_documents"] == 5
-    assert facts["start_source"] == f"{news.name}, more, text.txt"
+    assert facts["start_source"] == f"{news.name}, {news.name}/more, {news.name}/text.txt"
 
 
 def test_documents_without_sentences_give_no_start(news: Path) -> None:
@@ -153,3 +156,22 @@ def test_real_data_is_recognised(name: str, references: int) -> None:
     task = small(real_data(name), validation_share=0.1, test_share=0.2, vocabulary=400)
     assert {len(pair.references) for pair in task.pairs.test} == {references}
     assert len(task.pairs.train) > 2 * len(task.pairs.validation)
+
+
+def test_a_comparison_measures_and_shows_what_its_methods_wrote(news: Path, tmp_path: Path) -> None:
+    start = {"d_model": 16, "d_ff": 16, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 2, "steps": 2}
+    sizes = {"vocabulary": 330, "max_source_tokens": 40, "max_target_tokens": 12}
+    task = {"name": "summarise", "data": str(news), "start": start, "generation": {"summaries": 6}, **sizes}
+    recipe = {
+        "task": task,
+        "methods": ["softmax", "cache/histalign", "softmax+cepr:20+mi"],
+        "training": {"steps": 2, "save_every": None},
+    }
+    results = compare(configured(recipe), tmp_path / "run")
+    texts = results.texts["beam 4"]
+    assert {"rouge-1", "rouge-2", "rouge-l", "cider-d"} <= set(texts.measures)
+    assert [system.name for system in texts.systems] == ["softmax", "cache/histalign", "softmax+cepr:20+mi"]
+    assert {"nll", "perplexity", "bits_per_byte"} <= set(results.runs[0].evaluation.metrics)
+    assert [one.prompt for one in results.written] == [document(number)["document"] for number in PARTS["test"]][:3]
+    human = results.written[0].texts[0]
+    assert "".join(span.text for span in human.spans) == document(70)["summary"]

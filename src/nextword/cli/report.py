@@ -1,4 +1,4 @@
-"""``nextword report``: the page of a comparison or an evaluation, made again from its results."""
+"""``nextword report``: the page of a comparison, an evaluation or a reproduced table, made again from its record."""
 
 from __future__ import annotations
 
@@ -12,19 +12,36 @@ from nextword.cli.parts.errors import plain_errors
 
 @plain_errors
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder of a comparison or an evaluation, or its results.json.")],
-    out: Annotated[Path | None, typer.Option(help="File to write; report.html beside the results by default.")] = None,
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of a comparison or an evaluation, or its results.json; or the JSON of a reproduced table."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="File to write; a page beside the record by default.")] = None,
 ) -> None:
-    """Write report.html from results.json and print the table."""
+    """Write report.html from results.json and print the table; of a reproduced table, the page beside its record."""
     from rich.console import Console
 
     from nextword.records import EvaluationResults, Results, kind_of
-    from nextword.report import evaluation_tables, results_table, write_report
+    from nextword.records.reproduced_table import ReproducedTable
+    from nextword.report import (
+        evaluation_tables,
+        reproduced_table,
+        results_table,
+        write_report,
+        write_reproduced_tables,
+    )
 
     path = folder / "results.json" if folder.is_dir() else folder
-    page = out or path.with_name("report.html")
+    kind = kind_of(path)
+    page = out or (path.with_suffix(".html") if kind == "reproduce" else path.with_name("report.html"))
     console = Console()
-    if kind_of(path) == "evaluate":
+    if kind == "reproduce":
+        reproduced = ReproducedTable.load(path)
+        write_reproduced_tables([reproduced], page, root="../../../")
+        console.print(reproduced_table(reproduced))
+    elif kind == "evaluate":
         evaluation = EvaluationResults.load(path)
         write_report(evaluation, page)
         for table in evaluation_tables(evaluation):

@@ -22,6 +22,7 @@ from nextword.comparison.measured_texts import expect_measurable, measured_texts
 from nextword.comparison.one_run import Run, Setting, carry_out
 from nextword.comparison.preflight import check_settings
 from nextword.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
+from nextword.comparison.search.grid_search import finished_searches, searched, settled
 from nextword.comparison.shown_examples import written_examples
 from nextword.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
 from nextword.training.settings import TrainingSettings
@@ -120,9 +121,9 @@ def _do_missing_runs(
             if run in done:
                 continue
             try:
-                done[run] = carry_out(run, setting)
+                done[run] = carry_out(searched(run, setting), setting)
             except Exception as problem:
-                failed[run] = failure(run, setting, problem)
+                failed[run] = failure(Run(settled(run.method, place), run.seed), setting, problem)
             _save_so_far(setting, results())
             if run in failed:
                 stages.progress.failed(failed[run])
@@ -154,6 +155,7 @@ def _results(setting: Setting, records: list[RunRecord], failures: list[FailedRu
         failures=failures,
         environment=Environment.collect(),
         settings=plain(setting.config),
+        searches=finished_searches(setting),
     )
 
 
@@ -173,9 +175,10 @@ def _report(results: Results, folder: ComparisonFolder) -> None:
 
 
 def _drop_unneeded_models(folder: ComparisonFolder, runs: list[Run], done: dict[Run, RunRecord]) -> None:
-    needed = {stage for run in runs if run not in done for stage in folder.stages(run.method, run.seed)}
+    stages = {run: folder.stages(settled(run.method, folder), run.seed) for run in runs}
+    needed = {stage for run in runs if run not in done for stage in stages[run]}
     for run in done:
-        for stage in folder.stages(run.method, run.seed):
+        for stage in stages[run]:
             if stage not in needed:
                 folder.drop_model(stage)
 

@@ -5,6 +5,7 @@ compare.json                      which comparison this is; the folder is refuse
 start/start.json, start/model/    the common start; start/counts.npz where token counts are needed
 trained/<head-objective>-seed<k>/ outcome.json and model/; until then the checkpoints of a training
 trained/<...>--then-<...>-seed<k>/ the same of a second stage
+search/<method>.json              what a method's search tried and chose
 runs/<method>-seed<k>/record.json one finished run; measured.json while only its texts are missing
 runs/<method>-seed<k>/samples/    the texts it wrote, a file for each decoding, or for each of its draws
 texts/                            what was measured of the texts, a file for each decoding
@@ -66,6 +67,10 @@ class ComparisonFolder:
     def measured(self, method: Method, seed: int) -> Path:
         """What was measured of a run that has texts still to write."""
         return self.run(method, seed) / "measured.json"
+
+    def search(self, method: Method) -> Path:
+        """What the search of a method tried and chose."""
+        return self.path / "search" / f"{method.slug}.json"
 
     def samples(self, method: Method, seed: int, decoding: str, draw: int | None = None) -> Path:
         """The texts of a run that were written in the way of this title, and drawn with this seed if it has its own."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nextword
-from nextword.comparison.common_start import CommonStart
 from nextword.comparison.corpus_counts import AGAINST, asks_for_test_data, expect_test_data
 from nextword.comparison.folder import ComparisonFolder
 from nextword.comparison.method import Method, slug
@@ -31,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 CORPUS = "corpus"
 """Setting of a metric that names a text to count instead."""
+MODEL, START = "model", "start"
+"""Setting of a metric that names the model it asks, and the name of the comparison's own start there."""
 
 
 class MeasuredTexts(Record):
@@ -88,7 +89,7 @@ def _evaluate_config(
     return EvaluateConfig(
         systems={title: [str(file) for files in of for file in files] for title, of in ordered.items()},
         draws=len(texts.draws_of(way)),
-        metrics=[_with_counts_files(one, setting.start) for one in texts.metrics],
+        metrics=[_with_files_of_start(one, setting) for one in texts.metrics],
         special=sorted(special),
         wins=None if texts.wins is None else list(texts.wins),
     )
@@ -99,9 +100,15 @@ def _distinct(models: Sequence[list[Path]]) -> list[list[Path]]:
     return list({tuple(file.read_bytes() for file in files): files for files in reversed(models)}.values())[::-1]
 
 
-def _with_counts_files(metric: str | dict[str, Any], start: CommonStart) -> str | dict[str, Any]:
-    """The metric with the counts of the training text, where it goes by counts and names none, or of the test text."""
-    config = parse_metric(metric)
+def _with_files_of_start(metric: str | dict[str, Any], setting: Setting) -> str | dict[str, Any]:
+    """The metric with what the start's folder has for it.
+
+    That is the start itself, where it asks a model called "start"; the counts of the training text, where it goes by
+    counts and names none; or those of the test text.
+    """
+    config, start = parse_metric(metric), setting.start
+    if getattr(config, MODEL, None) == START:
+        return {**config.model_dump(mode="json"), MODEL: str(setting.folder.start / "model")}
     if asks_for_test_data(metric):
         return {**config.model_dump(mode="json"), AGAINST: str(start.test_counts)}
     wants = FIELD in type(config).model_fields and all(getattr(config, name, None) is None for name in (FIELD, CORPUS))

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from nextword.config import Settings
-from nextword.training.method_settings import MethodSettings, in_short
+from nextword.config import Seed, Settings, validated
+from nextword.overrides import with_values
+from nextword.training.method_settings import MethodSettings, in_short, table_of_spec
 
 TEST_TIME_OBJECTIVE = "mle"
 """Objective of a head that is only attached after training: it is never asked for a loss that is minimised."""
 
 DECODING = frozenset({"do_sample", "num_beams", "top_k", "top_p", "temperature", "max_new_tokens", "max_length"})
 """Arguments of ``generate`` that the task's decodings give."""
+
+SEARCHED = ("head", "objective", "conditioner", "training", "then")
+"""Parts of a method whose settings a search may choose: those that its training depends on."""
 
 
 class Stage(Settings):
@@ -59,6 +65,11 @@ class Method(MethodSettings):
     ``{decoupled = false}``."""
     note: str | None = None
     """What a reader of the report must know about this method."""
+    search: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = Field(default={})
+    """Values of settings, of which the combination with the lowest validation loss is taken for all seeds:
+    ``{"training.learning_rate" = [1e-5, 3e-5], "objective.alpha" = [0.5, 1.0]}``."""
+    search_seed: Seed | None = None
+    """Seed with which all combinations are trained; None: the first of the comparison."""
 
     @model_validator(mode="after")
     def _decodings_are_the_task_s(self) -> Self:
@@ -74,6 +85,22 @@ class Method(MethodSettings):
                 raise ValueError(f"{name}: there is no training where trained is false")
         return self
 
+    @model_validator(mode="after")
+    def _search_is_of_the_training(self) -> Self:
+        if self.search and not self.trained:
+            raise ValueError("search: there is no training where trained is false")
+        for path in self.search:
+            part, _, key = path.partition(".")
+            if part not in SEARCHED or not key:
+                known = ", ".join(f"{name}.KEY" for name in SEARCHED)
+                raise ValueError(f"search: must name settings that a training has ({path} given); write {known}")
+        for combination in self.combinations if self.search else ():
+            try:
+                self.with_settings(combination)
+            except ValueError as problem:
+                raise ValueError(f"search: {problem}") from None
+        return self
+
     def __hash__(self) -> int:
         return hash(self.title)  # tables in it cannot be hashed
 
@@ -83,12 +110,43 @@ class Method(MethodSettings):
         from nextword.objectives import parse_objective
 
         try:
+            for candidate in self.candidates if self.search else ():
+                candidate.expect_known_names()
             super().expect_known_names()
             parse_head(self.trained_head)
             if self.then is not None:
                 parse_objective(self.then.objective)
         except ValueError as problem:
             raise ValueError(f"method '{self.title}': {problem}") from None
+
+    @property
+    def combinations(self) -> list[dict[str, JsonValue]]:
+        """What its search tries: settings by path; one without any where nothing is searched.
+
+        >>> method = Method(head="softmax", search={"training.learning_rate": [1e-5, 3e-5], "training.steps": [10]})
+        >>> method.combinations[1]
+        {'training.learning_rate': 3e-05, 'training.steps': 10}
+        """
+        return [dict(zip(self.search, values, strict=True)) for values in itertools.product(*self.search.values())]
+
+    @property
+    def candidates(self) -> list[Method]:
+        """The methods that its search tries, each under a name of its own; itself where nothing is searched."""
+        if not self.search:
+            return [self]
+        return [
+            self.with_settings(one).model_copy(update={"label": f"{self.title} ({_listed(one)})"})
+            for one in self.combinations
+        ]
+
+    def with_settings(self, chosen: Mapping[str, JsonValue]) -> Method:
+        """The method under the same name with these settings, by path, and without a search.
+
+        Raises:
+            ValueError: A path that leads nowhere, or a wrong value.
+        """
+        plain = {**self.model_dump(mode="json"), "search": {}, "search_seed": None, "label": self.title}
+        return validated(Method, with_values(plain, chosen, table_of_spec))
 
     @property
     def objectives(self) -> list[str | dict[str, JsonValue]]:
@@ -153,6 +211,10 @@ def slug(text: str) -> str:
     ('softmax-cpr-20-100-mi', 'cache-trime')
     """
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "method"
+
+
+def _listed(settings: Mapping[str, JsonValue]) -> str:
+    return ", ".join(f"{path} = {value}" for path, value in settings.items())
 
 
 def _mark(part: str | dict[str, JsonValue]) -> str:

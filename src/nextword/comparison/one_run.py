@@ -98,7 +98,7 @@ def carry_out(run: Run, setting: Setting) -> RunRecord:
     outcome = folder.trained_outcome(folder.trained(method, run.seed))
     if outcome is None:
         folder.forget(method, run.seed)  # another training may give another model
-        outcome = _train_stages(run, setting)
+        outcome = train_stages(run, setting)
     model = _load_trained(run, setting)
     set_seed(run.seed)
     measured = _measure(run, setting, model)
@@ -111,7 +111,7 @@ def carry_out(run: Run, setting: Setting) -> RunRecord:
     return record
 
 
-def _train_stages(run: Run, setting: Setting) -> TrainingOutcome:
+def train_stages(run: Run, setting: Setting) -> TrainingOutcome:
     """The outcome of the last stage, before which the first is done where no method has done it yet."""
     method = run.method
     first, *second = setting.folder.stages(method, run.seed)

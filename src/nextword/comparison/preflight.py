@@ -43,13 +43,18 @@ def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
         ValueError: A training setting or a package that there is not, or a conditioner without a text to read.
     """
     common = common_settings(config, task)
-    for method in config.methods:
+    for method in _all_candidates(config):
         for settings in stage_settings(method, common, config):
             expect_available(settings)
     encoder = needed_encoder(config.methods, task)
     if encoder is not None:
         expect_encoder(encoder)
     return common
+
+
+def _all_candidates(config: CompareConfig) -> list[Method]:
+    """Every method that is trained, those among them that a search tries."""
+    return [candidate for method in config.methods for candidate in method.candidates]
 
 
 def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
@@ -79,7 +84,7 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
     common, encoder = common_settings(config, task), needed_encoder(config.methods, task)
     asked: set[str] = set()
     trained: dict[str, None] = {}
-    for method in config.methods:
+    for method in _all_candidates(config):
         stages = stage_settings(method, common, config)
         try:
             for number, objective in enumerate(method.objectives):

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from nextword.comparison.one_run import Setting
+from nextword.corpora.copied_words import copied_stretches
 from nextword.decoding.samples_files import decoded
 from nextword.evaluation.all_systems import HUMAN
 from nextword.frequency import TokenCounts
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 
 HALF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
-COPIED = 3
-"""Words in a row that stand in the source, from which on they count as copied; fewer meet by chance."""
-
-RUN = re.compile(r"\w+")
 """Words as copying counts them."""
 
 WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
@@ -41,20 +38,27 @@ def written_examples(setting: Setting, records: Sequence[RunRecord]) -> list[Wri
     on what was written.
     """
     writes = setting.task.writes
-    if writes is None or not writes.texts.examples or setting.start.counts is None:
+    if writes is None or not writes.texts.examples:
         return []
     texts = writes.texts
     way = next((one for one in texts.decodings if one.is_sampled), texts.decodings[0]).title.removesuffix(WITH_PROMPT)
     titles = {one.title for one in texts.decodings}
     seed = setting.config.seeds[0]
     first = [record for record in records if record.seed == seed]
-    rare = frequency_groups(TokenCounts.load(setting.start.counts).counts) == len(NAMES) - 1
     tokenizer = setting.start.tokenizer
+    rare = _very_rare(setting.start.counts, len(tokenizer))
     examples = []
     for decoding in (title for title in (way, way + WITH_PROMPT) if title in titles):
         samples = [_first_lines(setting.folder.path / record.samples[decoding][0], texts.examples) for record in first]
         examples += _examples(decoding, first, samples, rare, tokenizer)
     return examples
+
+
+def _very_rare(counts: Path | None, size: int) -> Bool[np.ndarray, "V"]:
+    """Which tokens are very rare in the training text; none where nothing asked for its counts."""
+    if counts is None:
+        return np.zeros(size, dtype=bool)
+    return frequency_groups(TokenCounts.load(counts).counts) == len(NAMES) - 1
 
 
 def _examples(
@@ -114,8 +118,8 @@ def marked_text(
             text=whole[letters.start : letters.stop],
             very_rare=bool(of_rare),
             repeated=bool(of_rare) and all(is_repeated[place] for place in of_rare),
-            lower_case=bool(of_rare) and _reaches_into(lower_case, letters, whole),
-            copied=_reaches_into(copied, letters, whole),
+            lower_case=bool(of_rare) and _reaches_into(lower_case, letters),
+            copied=_reaches_into(copied, letters),
         )
         pieces.append(piece)
     spans = [
@@ -125,28 +129,9 @@ def marked_text(
     return WrittenText(author=author, spans=spans, very_rare=sum(is_rare) / max(len(ids), 1))
 
 
-def copied_stretches(text: str, source: str) -> list[tuple[int, int]]:
-    """Runs of ``COPIED`` words or more that stand in the source too, in the same order and any case.
-
-    Returns:
-        Of each run of ``COPIED`` words the place of its first character and the place behind its last; runs overlap
-        where more words are copied.
-
-    >>> copied_stretches("She met the old king.", "They saw the old King: he slept")
-    [(8, 20)]
-    """
-    known, words = RUN.findall(source.lower()), list(RUN.finditer(text))
-    runs = {tuple(known[place : place + COPIED]) for place in range(len(known) - COPIED + 1)}
-    return [
-        (words[place].start(), words[place + COPIED - 1].end())
-        for place in range(len(words) - COPIED + 1)
-        if tuple(match[0].lower() for match in words[place : place + COPIED]) in runs
-    ]
-
-
-def _reaches_into(stretches: Sequence[tuple[int, int]], letters: range, text: str) -> bool:
-    """Whether any letter that is no space lies in one of the stretches; tokens begin with the space before a word."""
-    return any(first <= place < end for place in letters if not text[place].isspace() for first, end in stretches)
+def _reaches_into(stretches: Sequence[tuple[int, int]], letters: range) -> bool:
+    """Whether any of these places lies in one of the stretches, which begin and end with a letter."""
+    return any(first < letters.stop and letters.start < end for first, end in stretches)
 
 
 def _pieces(ids: Sequence[int], whole: str, tokenizer: PreTrainedTokenizerBase) -> Iterator[tuple[range, range]]:

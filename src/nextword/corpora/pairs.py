@@ -15,7 +15,7 @@ from nextword.corpora import PARTS, JsonLine, file_names, part_files, part_of, t
 from nextword.corpora.gap_sentences import GapConfig, Pair, gap_pairs
 from nextword.corpora.pair_forms import SPLIT, PairForm, form_of, values_at
 from nextword.corpora.part_names import JSON_LINES, TABLES
-from nextword.corpora.table_rows import table_rows
+from nextword.corpora.row_files import table_rows
 from nextword.corpora.texts import read_parts
 
 T = TypeVar("T")

@@ -34,7 +34,7 @@ class MauveConfig(MetricConfig):
     """Settings of MAUVE; the defaults are those of mauve-text."""
 
     model: str = "gpt2-large"
-    """Folder or hub name of the language model whose states are compared."""
+    """Folder or hub name of the language model whose states are compared; in a comparison "start" is its start."""
     max_length: int = Field(default=1024, ge=1)
     """Tokens of a text that are read, from its beginning; fewer where the model has a lower limit."""
     include_prompt: bool = False

@@ -205,6 +205,28 @@ class RunRecord(MethodWithSeed):
         return self
 
 
+class TriedSettings(Record):
+    """One combination of settings that a search tried."""
+
+    settings: dict[str, JsonValue]
+    """By path: "training.learning_rate", "objective.alpha"."""
+    nats: float | None = None
+    """Nats per token of the validation rows, whatever the method's objective is; None: there is no such number."""
+    reason: str | None = None
+    """Why there is none, for example "diverged at step 12: the loss is nan"."""
+
+
+class GridSearch(Record):
+    """Settings of a method that were chosen by validation likelihood, before its runs."""
+
+    seed: int
+    """Seed of all trainings of the search."""
+    tried: list[TriedSettings]
+    """Every combination, in order."""
+    chosen: dict[str, JsonValue] | None
+    """That with the lowest validation loss, the first of equal ones; None: no training gave a number."""
+
+
 class Results(VersionedRecord):
     """A whole comparison: the content of results.json."""
 
@@ -232,6 +254,8 @@ class Results(VersionedRecord):
     """Where and when."""
     settings: dict[str, JsonValue] = Field(default={})
     """The comparison's own settings in full."""
+    searches: dict[str, GridSearch] = Field(default={})
+    """What the methods' searches tried and chose, by method."""
     texts: dict[str, EvaluationResults] = Field(default={})
     """What was measured of the texts that the methods wrote, by decoding ("greedy", "top-k 3"); systems are methods."""
     written: list[WrittenExample] = Field(default=[])

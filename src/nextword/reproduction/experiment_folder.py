@@ -103,8 +103,8 @@ class ExperimentFolders:
             seeds=results.seeds,
             start=str(results.start.get("model", "")) if one.start is None else f"that of {one.start}",
             data=str(results.data.get("source", results.task)),
-            minutes=round(times.runs / 60, 2),
-            start_minutes=round(origin.start / 60, 2) or None,
+            minutes=round(times.runs / 60, 3),
+            start_minutes=round(origin.start / 60, 3) if origin.start else None,
             report=f"experiments/{self._scale}/{name}/report.html",
         )
 

@@ -61,9 +61,9 @@ class Address(Settings):
 
     - "cost.NAME": what the method cost (parameters, ms_per_step, train_seconds).
     - "data.NAME": how the task describes its data.
-    - "setting.PATH": a setting as results.json has it (training.learning_rate, task_settings.start.n_layer).
+    - "setting.PATH": a setting as a recipe has it (training.learning_rate, task.start.n_layer).
     - "duel.METHOD": measures that are better than that method's, as "won-lost".
-    - "wins", "losses": duels that the method wins or loses against the methods of the table's other rows.
+    - "ranking.wins", "ranking.losses": duels that the method wins or loses against all others.
     """
     factor: float | None = None
     """What our number is multiplied with to be in the paper's unit; None: 1."""
@@ -167,8 +167,8 @@ class Table(Address):
     kind: Literal["table", "figure", "texts", "settings", "human"] = "table"
     """Numbers; a drawing; texts side by side; hyper-parameters; or what people said of texts."""
     section: str | None = None
-    """Section of the experiment's report that shows it: "examples", "groups", "sweep", "texts"; None: a table of its
-    own."""
+    """Section of the experiment's report that shows it: "classes", "examples", "groups", "written"; None: a table of
+    its own."""
     note: str | None = None
     """What differs here, and why."""
     columns: list[Column] = Field(default=[])
@@ -275,6 +275,12 @@ def find_table(name: str) -> Table:
     if own not in tables:
         raise ValueError(f"no table '{own}' in {paper}.{did_you_mean(own, tables)} Known: {', '.join(tables)}.")
     return tables[own]
+
+
+def listed_tables(name: str) -> str:
+    """The tables of a paper as a Markdown list, as docs/papers.md has it."""
+    tables = load_paper(name).tables
+    return "\n".join(f"- `{name}/{own}` ({table.place}): {table.title}." for own, table in tables.items())
 
 
 def _each_with_each(given: Any) -> list[Any]:

@@ -71,7 +71,7 @@ def cell_value(address: Address, results: Results, settings: Mapping[str, Any]) 
         values = {str(run.seed): _cost(run, name) for run in runs}
     elif kind in ("duel", "ranking"):
         return _won(_texts(address, results), str(address.method), kind, name)
-    elif address.decoding is None:
+    elif not address.decoding:
         values = {str(run.seed): _measured(run, measure) for run in runs}
     else:
         values = _of_texts(_texts(address, results), address, runs)

@@ -62,6 +62,7 @@ def _outcome_of(outcomes: Sequence[Outcome], needed: int, unknown: int) -> Outco
 
 def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> JudgedComparison:
     first, column = table.row(one.row), table.column(one.column)
+    better = one.better or column.better
     other = column if one.than_column is None else table.column(one.than_column)
     untested = JudgedComparison(
         first=first.title,
@@ -73,17 +74,18 @@ def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> Jud
     places = [(first.title, column.name), *([(one.than, other.name)] if isinstance(one.than, str) else [])]
     goal = people.get(places[0])
     ours = [cells[place] for place in places]
-    if isinstance(goal, str) or any(isinstance(cell, str) or cell.text is not None for cell in ours):
+    without_goal = better == "human" and isinstance(goal, str)
+    if without_goal or any(isinstance(cell, str) or cell.text is not None for cell in ours):
         return untested
     numbers = [cell.by_seed for cell in ours if isinstance(cell, CellValue)]
     constant = None if isinstance(one.than, str) else one.than
-    differences = _differences(numbers, constant, _nearness(column, goal))
+    differences = _differences(numbers, constant, _nearness(better, goal))
     mean, interval = over_seeds(differences)
     low, high = interval or (None, None)
     exact = all(set(by_seed) == {NO_SEED} for by_seed in numbers)
     return untested.model_copy(
         update={
-            "outcome": _outcome((mean, mean) if exact else interval, column),
+            "outcome": _outcome((mean, mean) if exact else interval, better),
             "difference": mean,
             "low": low,
             "high": high,
@@ -92,9 +94,9 @@ def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> Jud
     )
 
 
-def _nearness(column: Column, goal: CellValue | str | None) -> Callable[[float], float]:
-    """What grows where a value of this column is better, but for the sign of "lower"."""
-    if column.better == "human" and isinstance(goal, CellValue):
+def _nearness(better: str | None, goal: CellValue | str | None) -> Callable[[float], float]:
+    """What grows where a value is better, but for the sign of "lower"."""
+    if better == "human" and isinstance(goal, CellValue):
         human = next(iter(goal.by_seed.values()))
         return lambda value: -abs(value - human)
     return lambda value: value
@@ -116,10 +118,10 @@ def _differences(
     return [nearness(first[seed]) - nearness(second[seed]) for seed in seeds]
 
 
-def _outcome(interval: tuple[float, float] | None, column: Column) -> Outcome:
+def _outcome(interval: tuple[float, float] | None, better: str | None) -> Outcome:
     if interval is None:
         return "undecided"
-    low, high = interval if column.better != "lower" else (-interval[1], -interval[0])
+    low, high = interval if better != "lower" else (-interval[1], -interval[0])
     return "held" if low > 0 else "not held" if high <= 0 else "undecided"
 
 
@@ -130,8 +132,8 @@ def _printed(one: Comparison, table: Table, first: Row, column: Column, other: C
     if isinstance(better, str) or isinstance(worse, str) or better is None or worse is None:
         return None
     human = next((row for row in table.rows if row.method == "human"), None)
-    goal = table.printed(human, column) if human is not None and column.better == "human" else None
-    if column.better == "human":
+    goal = table.printed(human, column) if human is not None else None
+    if (one.better or column.better) == "human":
         return abs(worse - goal) - abs(better - goal) if isinstance(goal, float) else None
     return better - worse
 

@@ -21,23 +21,17 @@ from nextword.corpora.text_counts import text_counts
 from nextword.corpora.texts import TextParts, read_parts
 from nextword.decoding.prompts import Prompt, block_prompts
 from nextword.decoding.writing_settings import MAY_CHANGE, ContinuationConfig
-from nextword.metrics.likelihood import LikelihoodSum
-from nextword.model.training_modes import measuring
-from nextword.records import Evaluation
-from nextword.scoring.long_text import TokenStream, stream_likelihood
-from nextword.scoring.minibatches import Progress
+from nextword.scoring.long_text import TokenStream
 from nextword.scoring.prompt_encoding import start_id
 from nextword.scoring.text_tokens import ids_and_bytes, token_ids
-from nextword.scoring.windows import Window, windows
 from nextword.tasks.parts.architecture import expect_positions
 from nextword.tasks.parts.blocks import block_rows
 from nextword.tasks.parts.bpe import named_or_trained
-from nextword.tasks.parts.cache_tuning import tune_cache
 from nextword.tasks.parts.gpt2_start import Gpt2StartConfig
-from nextword.tasks.parts.likelihood_values import likelihood_values
 from nextword.tasks.parts.prompted_texts import PromptedTexts
 from nextword.tasks.parts.small_start import SmallStart
-from nextword.tasks.task import Data, Measures, Task, registry
+from nextword.tasks.parts.window_likelihood import WindowConfig, WindowLikelihood
+from nextword.tasks.task import Data, Task, registry
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -55,7 +49,7 @@ class LmFilesConfig(Settings):
     """File of the test text."""
 
 
-class LmConfig(Settings):
+class LmConfig(WindowConfig):
     """What can be set; ``data`` must be."""
 
     data: str
@@ -74,16 +68,6 @@ class LmConfig(Settings):
     """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
     block: int = Field(default=256, ge=2)
     """Tokens of one training row."""
-    window: int = Field(default=256, ge=2)
-    """Tokens a model sees at once in measurements; at most what its positions allow."""
-    stride: int = Field(default=128, ge=1)
-    """New tokens scored by each window after the first."""
-    test_tokens: int | None = Field(default=100_000, ge=2)
-    """Tokens of the test text that are scored, from its beginning; None: all."""
-    tuning_tokens: int = Field(default=4096, ge=2)
-    """Tokens of the validation text on which a cache's temperature and weight are chosen."""
-    batch_size: int = Field(default=8, ge=1)
-    """Windows at a time in measurements."""
     generation: ContinuationConfig = ContinuationConfig()
     """Texts that every method writes."""
     start: Gpt2StartConfig = Gpt2StartConfig()
@@ -106,8 +90,6 @@ class LanguageModelling(Task):
     measures: WindowLikelihood
 
     def __init__(self, config: LmConfig) -> None:
-        if config.stride > config.window:
-            raise ValueError(f"task.stride ({config.stride}) must not be longer than task.window ({config.window})")
         self.config = config
         files = config.files.model_dump() if config.files is not None else None
         parts = read_parts(config.data, "task.data", config.text_column, files)
@@ -118,7 +100,11 @@ class LanguageModelling(Task):
             rows=lambda tokenizer, seed: self.data.training(tokenizer),
             training=config.start.training(),
         )
-        self.measures = WindowLikelihood(parts, config)
+        self.measures = WindowLikelihood(
+            lambda tokenizer, limit: TokenStream.of(tokenizer, parts.test, limit),
+            lambda tokenizer, limit: TokenStream.of(tokenizer, parts.validation, limit),
+            config,
+        )
         texts = config.generation.texts()
         if texts is not None:
             self.writes = PromptedTexts(texts, self._prompts, config.generation.batch_size, config.batch_size)
@@ -186,35 +172,3 @@ class TextData(Data):
 
     def _blocks(self, tokenizer: PreTrainedTokenizerBase, text: str, name: str) -> Dataset:
         return block_rows([start_id(tokenizer), *token_ids(tokenizer, text)], self._config.block, name, "task.block")
-
-
-class WindowLikelihood(Measures):
-    """Likelihood of the test text, in windows."""
-
-    def __init__(self, parts: TextParts, config: LmConfig) -> None:
-        self._parts, self._config = parts, config
-
-    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
-        """Perplexity and nll per token of this tokenizer, and bits per byte of the text, with bootstrap intervals."""
-        stream, spans = self.test_windows(tokenizer)
-        with measuring(model):
-            total = self._likelihood(model, stream, spans, progress)
-        return Evaluation(metrics=likelihood_values(total))
-
-    def test_windows(self, tokenizer: PreTrainedTokenizerBase) -> tuple[TokenStream, list[Window]]:
-        """The test text, and the windows in which it is scored; ValueError where it is shorter than one."""
-        stream = TokenStream.of(tokenizer, self._parts.test, self._config.test_tokens)
-        return stream, windows(len(stream), self._config.window, self._config.stride)
-
-    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
-        """Temperature and weight of a cache, by the likelihood of the first validation tokens."""
-        stream = TokenStream.of(tokenizer, self._parts.validation, self._config.tuning_tokens)
-        size = min(self._config.window, len(stream) - 1)
-        spans = windows(len(stream), size, stride=size)
-        with measuring(model):
-            return tune_cache(model, lambda: self._likelihood(model, stream, spans).nll())
-
-    def _likelihood(
-        self, model: Any, stream: TokenStream, spans: list[Window], progress: Progress | None = None
-    ) -> LikelihoodSum:
-        return stream_likelihood(model, stream, spans, self._config.batch_size, progress)

@@ -75,16 +75,10 @@ class Summarise(PairTask):
     def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
         """The first test documents, as far as the model reads them, with all that people wrote of them."""
         pairs = self.pairs.test[: self.config.generation.summaries]
+        encoded = self._encoder(tokenizer)(pairs)
         return {
             "": [
-                Prompt(
-                    context=encoded.source.ids,
-                    target=encoded.target.ids,
-                    target_bytes=encoded.tokens.target_bytes,
-                    number=number,
-                    source=pair.source,
-                    references=pair.references,
-                )
-                for number, (pair, encoded) in enumerate(zip(pairs, self._encoder(tokenizer)(pairs), strict=True))
+                Prompt(**vars(ids.tokens), number=number, source=pair.source, references=pair.references)
+                for number, (pair, ids) in enumerate(zip(pairs, encoded, strict=True))
             ]
         }

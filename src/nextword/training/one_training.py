@@ -65,7 +65,7 @@ def train(
     """
     folder = Path(folder)
     expect_available(settings)
-    collator = _collator(model, encoded)
+    collator = batch_collator(model, encoded)
     _check_data(dataset, settings, validation, collator)
     clock, memory = StepClock(), PeakMemory()
     parameters = sum(parameter.numel() for parameter in model.parameters())  # a tied parameter is listed once
@@ -169,7 +169,13 @@ def _curve(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
     return [CurvePoint(step=int(entry["step"]), loss=float(entry[key])) for entry in log if key in entry]
 
 
-def _collator(model: PreTrainedModel, encoded: EncodedTexts | None) -> RightPadding:
+def batch_collator(model: PreTrainedModel, encoded: EncodedTexts | None = None) -> RightPadding:
+    """What makes rows of a task's data one batch for this model.
+
+    Args:
+        model: As in :func:`train`.
+        encoded: As there.
+    """
     conditioned = getattr(model, "conditioner", None) is not None
     head: Any = getattr(model, "next_word_head", None)
     return RightPadding(

@@ -17,6 +17,7 @@ from nextword.report.comparison.examples import examples
 from nextword.report.comparison.failures import failures
 from nextword.report.comparison.method_tables import Table, cost_table, main_table, subset_table
 from nextword.report.comparison.methods import Method, methods
+from nextword.report.comparison.searches import searches
 from nextword.report.comparison.sweep import Sweep, sweep
 from nextword.report.comparison.texts_page import glossary, heads, legend, readings, ways
 from nextword.report.evaluation.evaluation_page import render_evaluation
@@ -94,6 +95,7 @@ def render(results: Results) -> str:
         legend=legend(read),
         heads=heads(found),
         tuned=_tuned(found),
+        searches=searches(results),
         details=_details(results),
         settings=_settings(results, found),
         several=_several_seeds(table),

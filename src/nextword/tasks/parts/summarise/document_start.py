@@ -41,15 +41,14 @@ def document_pairs(data: Sequence[str], gaps: GapConfig, pairs: PairSamples) -> 
             f"task.start: no document has task.gaps.min_sentences ({gaps.min_sentences}) sentences; give more "
             f"documents with task.start.data, or a smaller number"
         )
-    return StartPairs(
-        taken_out,
-        {
-            "start_source": ", ".join([pairs.available.source, *(Path(name).name for name in data)]),
-            "start_sha256": _sha256(taken_out),
-            "start_pairs": len(taken_out),
-            "start_leak_documents": sum(pair.source in known for pair in pairs.available.test),
-        },
-    )
+    sources = [pairs.available.source, *(f"{Path(name).parent.name}/{Path(name).name}" for name in data)]
+    facts: dict[str, int | float | str] = {
+        "start_source": ", ".join(sources),
+        "start_sha256": _sha256(taken_out),
+        "start_pairs": len(taken_out),
+        "start_leak_documents": sum(pair.source in known for pair in pairs.available.test),
+    }
+    return StartPairs(taken_out, facts)
 
 
 def one_line(documents: Iterable[str]) -> str:

@@ -1,0 +1,1 @@
+"""Private to task ``continue``: stories from files, and in tokens."""
