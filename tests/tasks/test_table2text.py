@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from transformers import BartConfig, BartForConditionalGeneration, T5Config
+from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, T5Config
 
 import nextword as nw
 from nextword.comparison import all_methods
@@ -192,6 +192,10 @@ def test_every_column_of_table_7_is_filled(
         {"metric": "tapas", "model": tapas_folder}, {"metric": "sp", "parser": f"{__name__}:says_capitals"},
     ]}  # fmt: skip
     all_methods.compare(configured(recipe), tmp_path / "out")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out" / "start" / "model")
+    assert len(tokenizer("<cell> 5 </cell>", add_special_tokens=False)["input_ids"]) == 2 + len(
+        tokenizer(" 5").input_ids
+    )
     results = Results.load(tmp_path / "out" / "results.json")
     columns = {f"bleu-logicnlg-{n}" for n in (1, 2, 3)} | {"nli", "sp", "tapex", "tapas"}
     systems = {system.name: system.values for system in results.texts["beam 4"].systems}

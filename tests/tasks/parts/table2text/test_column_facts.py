@@ -1,10 +1,10 @@
-"""Worked out by hand, from what PLOG's paper and released code say."""
+"""Worked out by hand; what is published, from what PLOG's released code says."""
 
 from __future__ import annotations
 
 import pytest
 
-from nextword.tasks.parts.table2text.column_facts import described, plain, published
+from nextword.tasks.parts.table2text.column_facts import complete, plain, published
 
 
 def test_cells_get_capital_letters_and_nothing_else_is_changed():
@@ -35,8 +35,8 @@ def test_cells_get_capital_letters_and_nothing_else_is_changed():
         (["ann", "bo"], None, None),
     ],
 )
-def test_what_is_described(cells, ranks, totals):
-    found = described(cells)
+def test_complete(cells, ranks, totals):
+    found = complete(cells)
     assert (found.ranks, found.totals) == (ranks, totals)
     assert found.cells == plain(cells).cells
 
@@ -56,10 +56,10 @@ def test_what_is_described(cells, ranks, totals):
         (["5 m", "no"], ("5 M", "No"), None, ("5.0", "5.0")),
         (["true", "false"], ("True", "False"), None, None),
         (["ann", "bo"], ("Ann", "Bo"), None, None),
-        # dates, March as January: May, March, June of one year; day and year are one number (5 , 2004)
+        # dates, March as January, so before February; day and year are one number (5 , 2004)
         (
-            ["may 5 , 2004", "march 7 , 2004", "june 1 , 2004"],
-            ("May 5 , 2004", "March 7 , 2004", "June 1 , 2004"),
+            ["february 5 , 2004", "march 7 , 2004", "june 1 , 2004"],
+            ("February 5 , 2004", "March 7 , 2004", "June 1 , 2004"),
             ((2, -2), (3, -1), (1, -3)),
             ("136012.0", "45337.333333333336"),
         ),
@@ -69,6 +69,6 @@ def test_what_is_described(cells, ranks, totals):
         (["2004", "may"], ("2004", "May"), ((2, -1), (1, -2)), ("2004.0", "2004.0")),
     ],
 )
-def test_what_is_published(cells, shown, ranks, totals):
+def test_published(cells, shown, ranks, totals):
     found = published(cells)
     assert (found.cells, found.ranks, found.totals) == (shown, ranks, totals)

@@ -21,7 +21,7 @@ ROWS = (
 )
 
 
-def written(precomputation="described", order="row", columns=(2, 1)):
+def written(precomputation="complete", order="row", columns=(2, 1)):
     return Linearisation(precomputation, order)(TableSentence(GAMES, "olympic games", columns, "Any"))
 
 
@@ -49,7 +49,7 @@ def test_without_precomputation():
     )
 
 
-@pytest.mark.parametrize("precomputation", ["described", "published", "none"])
+@pytest.mark.parametrize("precomputation", ["complete", "published", "none"])
 def test_all_marks_are_known(precomputation):
     found = {word for word in written(precomputation, columns=(0, 1, 2)).split() if word[0] == "<" and word[-1] == ">"}
     assert found <= set(MARKS)

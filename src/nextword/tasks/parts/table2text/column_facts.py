@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from nextword.tasks.parts.table2text.cell_numbers import MONTH_NAMES, dates, month_pattern, numbers
 
-Precomputation = Literal["described", "published", "none"]
-"""What is computed: as PLOG's paper describes it, as its released code does it, or nothing."""
+Precomputation = Literal["complete", "published", "none"]
+"""What is computed: ranks, sums and averages where they make sense, what PLOG's released code computes, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,14 @@ def plain(cells: Sequence[str]) -> ColumnFacts:
     return ColumnFacts(_capitalised(cells))
 
 
-def described(cells: Sequence[str]) -> ColumnFacts:
+def complete(cells: Sequence[str]) -> ColumnFacts:
     """Ranks of a column in which each cell has a number, or each a date; sum and average of one of numbers.
 
     Equal values have equal ranks: of 5, 7, 7 both sevens are 1 from above, and 5 is 3.
 
-    Source: PLOG (Liu et al., 2022), its pre-computed ranks, sums and averages. Differs from its code, which is
-    :func:`published`.
+    Source: PLOG (Liu et al., 2022). Differs from its released code, which is :func:`published`.
 
-    >>> described(["1,000", "50"])
+    >>> complete(["1,000", "50"])
     ColumnFacts(cells=('1,000', '50'), ranks=((1, -2), (2, -1)), totals=('1050', '525'))
     """
     values = numbers(cells)
@@ -95,7 +94,7 @@ def published(cells: Sequence[str]) -> ColumnFacts:
 
 
 FACTS: dict[Precomputation, Callable[[Sequence[str]], ColumnFacts]] = {
-    "described": described,
+    "complete": complete,
     "published": published,
     "none": plain,
 }

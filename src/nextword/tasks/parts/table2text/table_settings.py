@@ -46,9 +46,9 @@ class Table2TextConfig(Settings):
 
     data: str
     """A folder with LogicNLG's own files: train_lm.json, val_lm.json, test_lm.json and all_csv."""
-    precomputation: Precomputation = "described"
-    """What is computed of the columns: ranks, sums and averages as PLOG's paper describes them ("described"), as its
-    released code does it ("published"), or nothing ("none")."""
+    precomputation: Precomputation = "complete"
+    """What is computed of the columns: ranks, sums and averages wherever they make sense ("complete"), what PLOG's
+    released code computes ("published"), or nothing ("none")."""
     order: Order = "row"
     """Whether cells come row by row, as in PLOG's commands, or column by column."""
     seed: Seed = 0
