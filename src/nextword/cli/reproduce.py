@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nextword.cli.parts.errors import plain_errors
+from nextword.cli.parts.reproduction_plan import plan_reproduction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,10 @@ def reproduce(
         bool, typer.Option("--dry-run", help="Check everything and print the plan; train nothing.")
     ] = False,
     out: Annotated[Path, typer.Option(help="Folder for everything that is written.")] = Path("runs/reproduce"),
+    gpu: Annotated[str | None, typer.Option(help="GPU for the hours of a plan; scale paper: H100 80GB.")] = None,
+    utilisation: Annotated[
+        float | None, typer.Option(min=0.001, max=1, help="Share of the GPU's peak that your trainings reach.")
+    ] = None,
 ) -> None:
     """Fill a paper's table with numbers measured here, beside the printed ones, and test its claims.
 
@@ -71,7 +76,12 @@ def reproduce(
         return
     tables = all_tables() if everything else tables_named(named)
     request = Request(tables, scale, DataFolder.of_options(data or []), out, changes, judge or [], this_command())
-    _plan(request) if dry_run else _run(request)
+    if dry_run:
+        plan_reproduction(request, gpu, utilisation)
+    elif gpu is not None or utilisation is not None:
+        raise ValueError("--gpu, --utilisation: must stand with --dry-run; without it everything runs where you are")
+    else:
+        _run(request)
 
 
 def _list_tables() -> None:
@@ -93,11 +103,6 @@ def _list_tables() -> None:
             listing.add_row(f"{name}/{own}", table.title, effort(table))
         console.print(listing)
         console.print()
-
-
-def _plan(request: Request) -> None:
-    """What would be run."""
-    raise ValueError("--dry-run: is not built yet")
 
 
 def _run(request: Request) -> None:

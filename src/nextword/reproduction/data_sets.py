@@ -46,13 +46,19 @@ class DataFolder:
 
     def __init__(self, folder: Path | None = None, places: Mapping[str, Path] | None = None) -> None:
         if folder is not None and not folder.is_dir():
-            raise ValueError(f"--data: '{folder}' is no folder; give one that has a folder for each data set")
+            what = "is a file" if folder.exists() else "does not exist"
+            raise ValueError(
+                f"--data: must be a folder that has a folder for each data set ('{folder}' {what}); "
+                "one data set is given as NAME=PATH"
+            )
         self._folder, self._places = folder, dict(places or {})
         known = known_data_sets()
         for name in self._places:
             if name not in known:
                 near = did_you_mean(name, known)
                 raise ValueError(f"--data: no data set '{name}'.{near} Known: {', '.join(known)}.")
+            if not self._places[name].exists():
+                raise ValueError(f"--data: {name}={self._places[name]} does not exist. It is of {_where(name)}.")
 
     @classmethod
     def of_options(cls, options: Iterable[str]) -> DataFolder:
@@ -65,6 +71,8 @@ class DataFolder:
         for option in options:
             name, equals, path = option.partition("=")
             if equals and "/" not in name:
+                if name in places:
+                    raise ValueError(f"--data: must name {name} once ({places[name]} and {path} given)")
                 places[name] = Path(path).expanduser()
             else:
                 folders.append(Path(option).expanduser())
@@ -82,6 +90,11 @@ class DataFolder:
             return [self.resolved(one) for one in wanted]
         name, _, inside = str(wanted).partition("/")
         root = self._root(name)
+        if root.is_file():
+            raise ValueError(
+                f"{root} must be a folder with {', '.join(known_data_sets()[name].has)} (a file given); "
+                f"it is of {_where(name)}"
+            )
         for part in [inside] if inside else known_data_sets()[name].has:
             self._expect(root / part, name)
         return str(root / inside) if inside else str(root)
@@ -95,6 +108,18 @@ class DataFolder:
             except ValueError as problem:
                 lines.append(str(problem))
         return list(dict.fromkeys(lines))
+
+    def explained(self, problem: str, wanted: Iterable[Any]) -> list[str]:
+        """What is wrong with data in the words of what read it, with where the data is to be had.
+
+        Args:
+            problem: What was said.
+            wanted: All data that was read, as experiments name it.
+        """
+        paths = [path for one in wanted for path in (one if isinstance(one, list) else [one])]
+        names = dict.fromkeys(str(path).partition("/")[0] for path in paths)
+        meant = [name for name in names if str(self._root(name)) in problem] or list(names)
+        return [*problem.splitlines(), *(f"  the data is {_where(name)}" for name in meant)]
 
     def _root(self, name: str) -> Path:
         if name in self._places:

@@ -47,5 +47,5 @@ def validation_nats(folder: Path, rows: Any, batch_size: int, progress: Progress
             batch = {name: one.to(model.device) if hasattr(one, "to") else one for name, one in batch.items()}
             sums.append(float(model(**batch, num_items_in_batch=1).loss))
     if not tokens:
-        raise ValueError("search: there are no validation rows to choose by")
+        raise ValueError("search: there are no validation rows to choose by; give the task some, or leave search out")
     return math.fsum(sums) / tokens if all(map(math.isfinite, sums)) else math.nan
