@@ -13,7 +13,7 @@ def found(*metrics):
 
 
 def test_metrics_without_models_are_fine():
-    assert found("distinct:1", "likelihood") == Findings()
+    assert found("distinct:1", "likelihood", {"metric": "mauve", "model": "start"}) == Findings()
 
 
 def test_a_judge_by_path_must_be_a_folder_whose_configuration_reads(tmp_path):

@@ -32,11 +32,12 @@ def training_memory(size: ModelSize, backbone: PretrainedConfig, settings: Train
     64 MiB, of two thirds of the output embedding where that is more, or all where they are less.
     """
     decoder = backbone.get_text_config(decoder=True)
-    scores = NUMBER * decoder.vocab_size * settings.batch_size * length.tokens
-    chunk = max(CHUNK, 2 * NUMBER * decoder.vocab_size * decoder.hidden_size // 3)
+    scores: int = NUMBER * decoder.vocab_size * settings.batch_size * length.tokens
+    chunk: int = max(CHUNK, 2 * NUMBER * decoder.vocab_size * decoder.hidden_size // 3)
     fixed = NUMBER * size.parameters + 3 * NUMBER * size.trained + min(scores, chunk)
     layers: int = decoder.num_hidden_layers + (getattr(backbone, "encoder_layers", None) or 0)
-    width, heads = decoder.hidden_size, decoder.num_attention_heads
+    width: int = decoder.hidden_size
+    heads: int = decoder.num_attention_heads
     tokens, bytes_each = settings.batch_size * length.tokens, 2 if settings.bf16 or settings.fp16 else 4
     layer: int = tokens * (34 * width + 5 * heads * length.tokens) * bytes_each // 2
     if settings.activation_checkpointing:
