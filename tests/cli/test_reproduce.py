@@ -56,8 +56,11 @@ def test_a_table_is_filled_printed_and_written(tmp_path):
         (["countin"], "no paper 'countin'. Did you mean 'counting'"),
         (["counting/table-7"], "no table 'table-7' in counting"),
         (["counting", "--all"], "--all: must stand alone (counting given)"),
-        (["counting/table-1", "--data", "nowhere"], "--data: 'nowhere' is no folder"),
+        (["counting/table-1", "--data", "nowhere"], "('nowhere' does not exist)"),
         (["counting/table-1", "training.stepz=3"], "training.stepz"),
+        (["counting/table-1", "--gpu", "L4"], "--gpu: must stand with --dry-run"),
+        (["counting/table-1", "--dry-run", "--gpu", "L44"], "--gpu: must be one that is known here ('L44' given)"),
+        (["counting/table-1", "--dry-run", "training.stepz=3"], "training.stepz"),
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path, words, message):
@@ -65,3 +68,24 @@ def test_what_is_wrong_is_one_line(tmp_path, words, message):
     assert done.exit_code == 2
     assert message in " ".join(done.output.split())
     assert not (tmp_path / "out" / "tables").exists()
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path):
+    done = run("--all", "--dry-run", "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    text = " ".join(done.output.split())
+    for part in ("counting 2 its own, 2 steps", "2 × 2", "measured on a small GPT-2", "counting/table-3", "GB free"):
+        assert part in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_that_finds_something_wrong_ends_with_code_2(tmp_path):
+    done = run("counting/table-1", "--dry-run", "methods=['softmax','cashe']", "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert "error: counting: " in done.output
+    assert "Did you mean 'cache'" in " ".join(done.output.split())
+
+
+def test_hours_may_be_those_of_a_gpu(tmp_path):
+    done = run("counting/table-1", "--dry-run", "--gpu", "L4:0.5", "--out", tmp_path / "out")
+    assert "L4 at 50% of its published peak, as given" in " ".join(done.output.split())

@@ -53,8 +53,14 @@ def test_all_that_is_missing_is_listed_once(folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["nowhere"], r"--data: 'nowhere' is no folder"),
+        (["nowhere"], r"--data: must be a folder .* \('nowhere' does not exist\)"),
+        (
+            ["pyproject.toml"],
+            r"--data: must be a folder .* \('pyproject.toml' is a file\); one data set is given as NAME=PATH",
+        ),
         ([".", ".."], r"--data: must be one folder \(2 given\)"),
+        (["xsum=.", "xsum=.."], r"--data: must name xsum once \(. and .. given\)"),
+        (["xsum=nowhere"], r"--data: xsum=nowhere does not exist. It is of XSum: Narayan"),
         (["xsam=x"], r"--data: no data set 'xsam'. Did you mean 'xsum'"),
     ],
 )
@@ -67,3 +73,23 @@ def test_every_known_data_set_says_what_it_has_and_where_it_is_from():
     for data_set in known_data_sets().values():
         assert data_set.has
         assert data_set.source
+
+
+def test_a_file_in_place_of_a_data_set_s_folder_is_refused(folder):
+    data = DataFolder.of_options([f"wikitext-2={folder / 'wikitext-2' / 'train.txt'}"])
+    with pytest.raises(ValueError, match=r"train.txt must be a folder with train.txt, valid.txt, .* \(a file"):
+        data.resolved("wikitext-2")
+
+
+def test_plain_texts_that_are_half_there_are_told_by_their_size(folder):
+    lines = DataFolder(folder).too_small(["wikitext-2", "wikitext-2/test.txt"])
+    assert len(lines) == 3
+    assert "train.txt has 10 bytes, usually 10,797,148: is all of it there? It is of WikiText-2" in lines[0]
+
+
+def test_what_a_reader_said_comes_with_where_the_data_is_from(folder):
+    data = DataFolder(folder)
+    said = data.explained(f"{folder / 'wikitext-2' / 'train.txt'}: broken", ["wikitext-2", "xsum/pairs.jsonl"])
+    assert len(said) == 1
+    assert said[0].endswith("word_language_model/data/wikitext-2)")
+    assert "XSum" in data.explained("nothing fits", ["xsum/pairs.jsonl"])[0]

@@ -47,9 +47,9 @@ def reproduce(
         bool, typer.Option("--dry-run", help="Check everything and print the plan; train nothing.")
     ] = False,
     out: Annotated[Path, typer.Option(help="Folder for everything that is written.")] = Path("runs/reproduce"),
-    gpu: Annotated[str | None, typer.Option(help="GPU for the hours of a plan; scale paper: H100 80GB.")] = None,
-    utilisation: Annotated[
-        float | None, typer.Option(min=0.001, max=1, help="Share of the GPU's peak that your trainings reach.")
+    gpu: Annotated[
+        str | None,
+        typer.Option(help='GPU whose hours --dry-run tells, "H100 80GB"; with a share of its peak, "H100 80GB:0.45".'),
     ] = None,
 ) -> None:
     """Fill a paper's table with numbers measured here, beside the printed ones, and test its claims.
@@ -77,9 +77,9 @@ def reproduce(
     tables = all_tables() if everything else tables_named(named)
     request = Request(tables, scale, DataFolder.of_options(data or []), out, changes, judge or [], this_command())
     if dry_run:
-        plan_reproduction(request, gpu, utilisation)
-    elif gpu is not None or utilisation is not None:
-        raise ValueError("--gpu, --utilisation: must stand with --dry-run; without it everything runs where you are")
+        plan_reproduction(request, gpu)
+    elif gpu is not None:
+        raise ValueError("--gpu: must stand with --dry-run; without it everything runs where you are")
     else:
         _run(request)
 

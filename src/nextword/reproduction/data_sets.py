@@ -14,6 +14,9 @@ from nextword.config import Settings, validated
 from nextword.overrides import parsed
 from nextword.registry import did_you_mean
 
+WHOLE = 0.9
+"""Share of a file's usual size from which on nobody is asked whether it is whole; editions differ a little."""
+
 
 class DataSet(Settings):
     """One data set: what must be there, and where it is to be had."""
@@ -24,6 +27,8 @@ class DataSet(Settings):
     """Files and folders that it must have."""
     source: str = Field(alias="from")
     """Where the original is to be had."""
+    sizes: dict[str, int] = Field(default={})
+    """Bytes of files of which half cannot be told from the whole by reading them."""
 
 
 @cache
@@ -67,7 +72,8 @@ class DataFolder:
         Raises:
             ValueError: More than one folder, or as above.
         """
-        folders, places = [], {}
+        folders: list[Path] = []
+        places: dict[str, Path] = {}
         for option in options:
             name, equals, path = option.partition("=")
             if equals and "/" not in name:
@@ -109,6 +115,19 @@ class DataFolder:
                 lines.append(str(problem))
         return list(dict.fromkeys(lines))
 
+    def too_small(self, wanted: Iterable[Any]) -> list[str]:
+        """Files that are much smaller than those that people know under this name: a line for each."""
+        lines = []
+        for name in dict.fromkeys(path.partition("/")[0] for path in named(wanted)):
+            for file, size in known_data_sets()[name].sizes.items():
+                path = self._root(name) / file
+                if path.is_file() and path.stat().st_size < WHOLE * size:
+                    there = path.stat().st_size
+                    lines.append(
+                        f"{path} has {there:,} bytes, usually {size:,}: is all of it there? It is of {_where(name)}"
+                    )
+        return lines
+
     def explained(self, problem: str, wanted: Iterable[Any]) -> list[str]:
         """What is wrong with data in the words of what read it, with where the data is to be had.
 
@@ -116,10 +135,10 @@ class DataFolder:
             problem: What was said.
             wanted: All data that was read, as experiments name it.
         """
-        paths = [path for one in wanted for path in (one if isinstance(one, list) else [one])]
-        names = dict.fromkeys(str(path).partition("/")[0] for path in paths)
+        names = dict.fromkeys(path.partition("/")[0] for path in named(wanted))
         meant = [name for name in names if str(self._root(name)) in problem] or list(names)
-        return [*problem.splitlines(), *(f"  the data is {_where(name)}" for name in meant)]
+        where = "; ".join(map(_where, meant))
+        return problem.splitlines() if not meant else f"{problem} (the data is {where})".splitlines()
 
     def _root(self, name: str) -> Path:
         if name in self._places:
@@ -136,6 +155,15 @@ class DataFolder:
             raise ValueError(f"{path} does not exist. It is of {_where(name)}.")
         if path.is_file() and path.stat().st_size == 0:
             raise ValueError(f"{path} is empty. It is of {_where(name)}.")
+
+
+def named(wanted: Iterable[Any]) -> list[str]:
+    """Data as experiments name it, in one list, each once.
+
+    >>> named(["xsum/pairs.jsonl", ["wikitext-2", "xsum/pairs.jsonl"]])
+    ['xsum/pairs.jsonl', 'wikitext-2']
+    """
+    return list(dict.fromkeys(str(path) for one in wanted for path in (one if isinstance(one, list) else [one])))
 
 
 def _where(name: str) -> str:

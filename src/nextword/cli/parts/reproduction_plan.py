@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 GPU = "H100 80GB"
 """Whose hours are told at scale paper where no other is named."""
 
+UNKNOWN = "?"
 
-def plan_reproduction(request: Request, gpu: str | None, utilisation: float | None) -> None:
+
+def plan_reproduction(request: Request, gpu: str | None) -> None:
     """Prints the plan of a request.
 
     Args:
         request: What is to be reproduced.
-        gpu: Whose hours are told; None: this machine's at scale small, else :data:`GPU`.
-        utilisation: Share of the GPU's peak; None: assumed.
+        gpu: Whose hours are told, "NAME" or "NAME:SHARE" with the share of its peak that trainings reach; None: this
+            machine's at scale small, else :data:`GPU`.
 
     Raises:
         ValueError: An unknown GPU, or a change that fits nothing.
@@ -38,8 +40,8 @@ def plan_reproduction(request: Request, gpu: str | None, utilisation: float | No
     from nextword.reproduction.planning.training_time import gpu_speed, speed_here
 
     quiet_libraries()
-    here = gpu is None and utilisation is None and request.scale == "small"
-    planned = plan(request, speed_here() if here else gpu_speed(gpu or GPU, utilisation))
+    speed = speed_here() if gpu is None and request.scale == "small" else gpu_speed(gpu or GPU)
+    planned = plan(request, speed)
     console = Console()
     _show(planned, console)
     for one in planned.experiments:
@@ -57,40 +59,51 @@ def plan_reproduction(request: Request, gpu: str | None, utilisation: float | No
 def _show(planned: Plan, console: Console) -> None:
     from rich.table import Table
 
-    table = Table(box=None, padding=(0, 2, 0, 0), title="Plan", title_justify="left")
-    table.add_column("experiment", no_wrap=True)
-    for title in ("tables", "methods × seeds", "start", "steps", "tokens", "parameters", "memory", "disk", "time"):
-        table.add_column(title, justify="left" if title == "start" else "right")
+    sources = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("experiment", "tables", "begins from", "data"):
+        sources.add_column(title, overflow="fold")
+    amounts = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("experiment", "runs", "steps", "tokens", "numbers", "memory", "disk", "time"):
+        amounts.add_column(title, justify="left" if title == "experiment" else "right", no_wrap=True)
     for one in planned.experiments:
-        table.add_row(*_cells(one))
-    console.print(table)
-    seconds = [one.seconds for one in planned.experiments]
-    known = [one for one in seconds if one is not None]
-    more = "" if len(known) == len(seconds) else f", and {len(seconds) - len(known)} of which nothing is known"
-    for line in (
-        f"{len(planned.experiments)} experiments, {_time(sum(known))}{more}",
-        f"time: * measured; else of training alone, from {planned.speed}",
-        "tokens: of all trainings; memory: an estimate of the largest training; parameters: of the largest method",
-        f"disk: {planned.disk / 1e9:.2f} GB to be written, {planned.free / 1e9:.0f} GB free",
-        *([f"nothing to run at this scale: {', '.join(planned.without)}"] if planned.without else []),
-    ):
+        sources.add_row(one.name, str(len(one.tables)), one.start, ", ".join(one.data))
+        amounts.add_row(*_amounts(one))
+    for table in (sources, amounts):
+        console.print(table)
+        console.print()
+    for line in _legend(planned):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _cells(one: ExperimentPlan) -> list[str]:
+def _legend(planned: Plan) -> list[str]:
+    seconds = [one.seconds for one in planned.experiments]
+    known = [one for one in seconds if one is not None]
+    unknown = len(seconds) - len(known)
+    return [
+        f"{len(seconds)} experiments: {_time(sum(known))}{f' and {unknown} of unknown length' if unknown else ''}",
+        "runs: methods × seeds; numbers: parameters of the largest method; memory: of the largest training, estimated",
+        f"time: * measured; else of training alone, by its operations and {planned.speed}",
+        f"disk: {planned.disk / 1e9:.2f} GB to be written, {planned.free / 1e9:.0f} GB free",
+        *([f"nothing to run at this scale: {_few(planned.without)}"] if planned.without else []),
+    ]
+
+
+def _few(names: list[str], most: int = 4) -> str:
+    return ", ".join(names) if len(names) <= most else f"{len(names)} tables"
+
+
+def _amounts(one: ExperimentPlan) -> list[str]:
     inexact = one.row is not None and one.row.exactness != "exactly"
-    about = "" if one.row is None or not inexact else "≤ " if one.row.exactness == "at most" else "~ "
+    about = "" if one.row is None or not inexact else "≤" if one.row.exactness == "at most" else "~"
     return [
         one.name,
-        str(len(one.tables)),
-        f"{one.methods} × {len(one.seeds)}" if one.methods else "–",
-        one.start or "–",
-        "–" if one.steps is None else f"{one.steps:,}",
-        "–" if one.tokens is None else about + _short(one.tokens),
-        "–" if one.parameters is None else _short(one.parameters),
-        "–" if one.memory is None else f"{one.memory / 1e9:.2f} GB",
-        "–" if one.disk is None else f"{one.disk / 1e9:.2f} GB",
-        "–" if one.seconds is None else _time(one.seconds) + ("*" if one.measured else ""),
+        f"{one.methods} × {len(one.seeds)}",
+        UNKNOWN if one.steps is None else _short(one.steps),
+        UNKNOWN if one.tokens is None else about + _short(one.tokens),
+        UNKNOWN if one.parameters is None else _short(one.parameters),
+        UNKNOWN if one.memory is None else f"{one.memory / 1e9:.2f} GB",
+        UNKNOWN if one.disk is None else f"{one.disk / 1e9:.1f} GB",
+        UNKNOWN if one.seconds is None else _time(one.seconds) + ("*" if one.measured else ""),
     ]
 
 

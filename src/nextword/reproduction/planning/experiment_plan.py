@@ -16,9 +16,11 @@ from nextword.comparison.stage_settings import stage_settings
 from nextword.config import validated
 from nextword.model_size_check import free_memory
 from nextword.pretrained import MINILM, encoder_named
+from nextword.reproduction.data_sets import named
 from nextword.reproduction.experiment import AtScale, find_experiment
 from nextword.reproduction.paper import find_table
 from nextword.reproduction.planning.judge_models import Findings, find_model, judge_models
+from nextword.reproduction.planning.made_up_data import made_up_task
 from nextword.reproduction.planning.memory import models_on_disk, training_memory
 from nextword.reproduction.planning.meta_models import ModelSize, method_size, zipf_counts
 from nextword.reproduction.planning.published_models import model_config
@@ -51,6 +53,7 @@ class ExperimentPlan:
         name: Of the experiment.
         tables: That it helps to fill, of those asked for.
         recipe: What it runs.
+        data: What it reads, as experiments name it: a data set, or a file in it.
         methods: How many are compared.
         seeds: With which each is trained.
         trainings: How many there are, those of searches too; methods may share some.
@@ -71,6 +74,7 @@ class ExperimentPlan:
     name: str
     tables: list[str]
     recipe: str
+    data: list[str]
     methods: int = 0
     seeds: list[int] = field(default_factory=list)
     trainings: int = 0
@@ -105,11 +109,16 @@ def experiment_plan(name: str, request: Request, folder: Path, speed: Speed) -> 
         raise ValueError(f"experiment '{name}' is not done at scale {request.scale}")
     findings = Findings(problems=request.data.missing(one.data.values()))
     tables = [table for table in request.tables if name in find_table(table).experiments]
-    sketch = ExperimentPlan(name, tables, one.recipe, problems=findings.problems, notes=findings.notes)
-    complete = not findings.problems
+    complete, read_data = not findings.problems, named(one.data.values())
+    sketch = ExperimentPlan(name, tables, one.recipe, read_data, problems=findings.problems, notes=findings.notes)
     data = {key: request.data.resolved(wanted) for key, wanted in one.data.items()} if complete else one.data
     config = configured(read(one.recipe), [*one.overrides, *raw_paths(data), *request.changes])
-    task = _checked_task(config, one, request, findings) if complete else None
+    task = _checked_task(config, one, request, findings) if complete else made_up_task(config, one.data)
+    findings.notes += request.data.too_small(one.data.values()) if complete else []
+    if task is not None and task.writes is not None:
+        judge_models(task.writes.texts, findings)
+    if config.start.model is not None:
+        find_model(config.start.model, "start.model", findings)
     try:
         return _Experiment.of(one, config, task, speed).planned(sketch, folder)
     except ValueError as problem:
@@ -131,10 +140,6 @@ def _checked_task(config: CompareConfig, one: AtScale, request: Request, finding
         expect_measurable(task, config.methods)
     except ValueError as problem:
         findings.problems += str(problem).splitlines()
-    if task.writes is not None:
-        judge_models(task.writes.texts, findings)
-    if config.start.model is not None:
-        find_model(config.start.model, "start.model", findings)
     return task
 
 
@@ -194,7 +199,7 @@ class _Experiment:
             tokens=_total([None if one.tokens is None else one.tokens * one.runs for one in self.trainings]),
         )
         if self.backbone is None:
-            counted.notes.append("no model was built: what the start is, its data says")
+            counted.notes.append("no model was built: how large the start is, the missing data says")
             return counted
         sizes = self._sizes(self.backbone)
         return self._timed(self._sized(counted, sizes, self.backbone), sizes, folder)
@@ -228,6 +233,7 @@ class _Experiment:
         smallest = min(size.parameters for size in sizes.values())
         start = ModelSize(smallest, smallest, smallest)
         models = [sizes[one.method.title] for one in self.trainings for _ in range(one.runs)]
+        models += [sizes[one.title] for one in self.config.methods if not one.trained for _ in self.config.seeds]
         peaks = [
             training_memory(sizes[one.method.title], backbone, one.settings, self.length)
             for one in self.trainings

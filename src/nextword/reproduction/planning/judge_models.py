@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nextword.comparison.measured_texts import START
 from nextword.judges.sp import find_parser
 from nextword.metrics.metric import parse_metric
 from nextword.pretrained import encoder_named, packaged_encoder
@@ -35,7 +36,9 @@ def judge_models(texts: Texts, findings: Findings) -> None:
 
 
 def find_model(name: str | None, where: str, findings: Findings) -> None:
-    """A folder with a readable config.json, or a name on the hub."""
+    """A folder with a readable config.json, a name on the hub, or the start of the comparison."""
+    if name == START:
+        return
     if name is None:
         findings.problems.append(f"{where}: must name a model, by folder or hub name (nothing given)")
         return

@@ -38,9 +38,11 @@ def start_config(config: CompareConfig, task: Task | None) -> PretrainedConfig |
                 f"{architecture_of(known).name})"
             )
         return known
-    if task is None or not isinstance(task.start, SmallStart):
+    if task is None:
         return None
-    return task.start.architecture(_tokenizer(task))
+    if isinstance(task.start, SmallStart):
+        return task.start.architecture(_tokenizer(task))
+    return task.start.pretraining(task.start.tokenizer(), config.start.seed).model_config
 
 
 def _tokenizer(task: Task) -> Any:
@@ -60,13 +62,17 @@ def start_training(
     Raises:
         ValueError: A setting of ``start.training`` that there is not.
     """
-    if config.start.model is not None or task is None or not isinstance(task.start, SmallStart):
+    if config.start.model is not None or task is None:
         return None
-    if {**task.start.training, **config.start.training}.get("steps") == 0:
+    if isinstance(task.start, SmallStart):
+        defaults = task.start.training
+    else:
+        defaults = task.start.pretraining(task.start.tokenizer(), config.start.seed).settings
+    if {**defaults, **config.start.training}.get("steps") == 0:
         return None
     block = settings.get("start", {}).get("block")
     rows = length if block is None else RowLength(block, "exactly")
-    return None if rows is None else (merged(task.start.training, config.start.training, "start.training"), rows)
+    return None if rows is None else (merged(defaults, config.start.training, "start.training"), rows)
 
 
 def start_name(config: CompareConfig, training: tuple[TrainingSettings, RowLength] | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nextword.records import Results
-from nextword.reproduction.planning.gpus import UTILISATION, Gpu, find_gpu
+from nextword.reproduction.planning.gpus import UTILISATION, find_gpu
 from nextword.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -38,21 +38,28 @@ class Speed:
         return products / (self.half if settings.bf16 or settings.fp16 else self.single)
 
 
-def gpu_speed(name: str, utilisation: float | None = None) -> Speed:
-    """That of a GPU.
+def gpu_speed(text: str) -> Speed:
+    """That of a GPU: its published peak times the share of it that trainings reach.
+
+    >>> gpu_speed("A100 40GB:0.5").told
+    'A100 40GB at 50% of its published peak, as given'
 
     Args:
-        name: One of gpus.toml.
-        utilisation: Share of the published peak that trainings reach, measured by the user; None: assumed.
+        text: One of gpus.toml; behind a colon the share that was measured, otherwise it is assumed.
 
     Raises:
-        ValueError: The GPU is not known here.
+        ValueError: The GPU is not known here, or no such share.
     """
-    gpu: Gpu = find_gpu(name)
-    share = UTILISATION if utilisation is None else utilisation
-    whose = "assumed" if utilisation is None else "as given"
-    said = f"{share:.0%} of the published peak, {whose}"
-    return Speed(f"{name} ({said})", share * gpu.fp32 * 1e12, share * gpu.bf16 * 1e12, gpu.memory * 1e9)
+    name, colon, given = text.partition(":")
+    gpu = find_gpu(name)
+    try:
+        share = float(given) if colon else UTILISATION
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise ValueError(f"--gpu: must be NAME or NAME:SHARE, a share of the peak above 0 and up to 1 ('{text}' given)")
+    told = f"{name} at {share:.0%} of its published peak, {'as given' if colon else 'an assumption'}"
+    return Speed(told, share * gpu.fp32 * 1e12, share * gpu.bf16 * 1e12, gpu.memory * 1e9)
 
 
 @cache
