@@ -51,6 +51,9 @@ class AdvisedRows:
 
 
 class AdvisedData(CountingRows):
+    def counts(self) -> dict[str, int]:
+        return {}  # its rows are counted by tests, which reading them here would add to
+
     def encoder(self) -> str | None:
         return Advised.folder
 
