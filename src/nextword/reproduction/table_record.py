@@ -14,7 +14,7 @@ from nextword.records.reproduced_table import (
     ReproducedRow,
     ReproducedTable,
 )
-from nextword.reproduction.experiment import Scale
+from nextword.reproduction.experiment import Scale, find_experiment
 from nextword.reproduction.paper import Address, Column, Row, Table, load_paper
 from nextword.reproduction.table_numbers import (
     HUMAN,
@@ -108,8 +108,9 @@ def _found(address: Address, experiments: Mapping[str, ExperimentResults], scale
     names = [name for name in (address.experiment, address.plus) if name is not None]
     if not names or address.measure is None:
         return "nothing here gives this number"
-    if any(name not in experiments for name in names):
-        return f"not at scale {scale}"
+    for name in names:
+        if name not in experiments:
+            return f"not at scale {scale}" if find_experiment(name).at(scale) is None else "not run yet"
     try:
         values = [_of_experiment(address, experiments[name]) for name in names]
     except MissingValueError as problem:
