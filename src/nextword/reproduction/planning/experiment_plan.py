@@ -120,10 +120,22 @@ def experiment_plan(name: str, request: Request, folder: Path, speed: Speed) -> 
     if config.start.model is not None:
         find_model(config.start.model, "start.model", findings)
     try:
-        return _Experiment.of(one, config, task, speed).planned(sketch, folder)
+        origin = (config, task) if one.start is None else _origin(one.start, request)
+        return _Experiment.of(one, config, task, start_config(*origin), speed).planned(sketch, folder)
     except ValueError as problem:
         findings.problems += str(problem).splitlines()
         return sketch
+
+
+def _origin(name: str, request: Request) -> tuple[CompareConfig, Task | None]:
+    """The experiment that makes the start of another; no task where its data is missing, which its own plan says."""
+    one = find_experiment(name).at(request.scale)
+    if one is None:
+        raise ValueError(f"start: must be an experiment at scale {request.scale} ({name} given)")
+    complete = not request.data.missing(one.data.values())
+    data = {key: request.data.resolved(wanted) for key, wanted in one.data.items()} if complete else one.data
+    config = configured(read(one.recipe), [*one.overrides, *raw_paths(data), *request.changes])
+    return config, build_task(config) if complete else made_up_task(config, one.data)
 
 
 def _checked_task(config: CompareConfig, one: AtScale, request: Request, findings: Findings) -> Task | None:
@@ -168,7 +180,9 @@ class _Experiment:
     speed: Speed
 
     @classmethod
-    def of(cls, scale: AtScale, config: CompareConfig, task: Task | None, speed: Speed) -> _Experiment:
+    def of(
+        cls, scale: AtScale, config: CompareConfig, task: Task | None, backbone: PretrainedConfig | None, speed: Speed
+    ) -> _Experiment:
         """Everything that follows from settings and data.
 
         Raises:
@@ -180,7 +194,7 @@ class _Experiment:
         common = merged(kind.training_defaults, config.training, "training")
         beginning = None if scale.start is not None else start_training(config, task, settings, length)
         trainings = planned_trainings(config, common, training_rows(task), length)
-        return cls(scale, config, settings, length, trainings, beginning, start_config(config, task), speed)
+        return cls(scale, config, settings, length, trainings, beginning, backbone, speed)
 
     def planned(self, sketch: ExperimentPlan, folder: Path) -> ExperimentPlan:
         """The whole plan.
