@@ -33,7 +33,7 @@ class CountingRows(Data):
         return {"rows": self.config.rows, "split": "none"}
 
     def counts(self) -> dict[str, int]:
-        return {"numbers": sum(map(len, self.training(None)["input_ids"]))}
+        return {"numbers": sum(3 + row % 4 for row in range(self.config.rows))}
 
     def training(self, tokenizer: Any) -> Dataset:
         rows = [[1 + (row + place) % (NUMBERS - 1) for place in range(3 + row % 4)] for row in range(self.config.rows)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nextword.records import Results
 from nextword.reproduction.planning.gpus import UTILISATION, find_gpu
@@ -77,7 +77,8 @@ def speed_here() -> Speed:
     for _ in range(3):
         began = time.perf_counter()
         scores = model(input_ids=ids).logits
-        torch.nn.functional.cross_entropy(scores.flatten(0, 1), ids.flatten()).backward()
+        loss: Any = torch.nn.functional.cross_entropy(scores.flatten(0, 1), ids.flatten())
+        loss.backward()
         seconds.append(time.perf_counter() - began)
     speed = 6 * parameters * ids.numel() / min(seconds)
     told = f"this machine, {speed / 1e9:.0f} GFLOP/s measured on a small GPT-2; measuring and writing texts come on top"
