@@ -72,3 +72,15 @@ def test_data_start_and_changes_are_overrides(tmp_path):
 def test_an_unknown_experiment_is_answered_with_the_nearest():
     with pytest.raises(ValueError, match=r"no experiment 'ambigous'. Did you mean 'ambiguous'"):
         find_experiment("ambigous")
+
+
+def test_histalign_s_grid_is_a_search_of_its_method():
+    grid = {
+        "training.learning_rate": [1e-5, 3e-5, 5e-5],
+        "objective.margin": [1e-3, 1e-4, 1e-5],
+        "objective.alpha": [0.5, 1.0],
+    }
+    written = "{" + ", ".join(f'"{key}"={values}' for key, values in grid.items()) + "}"
+    for name in ("stories-paper", "summaries-xsum-paper", "summaries-cnn-paper", "logicnlg-paper"):
+        config = configured(read(name), [f"methods.2.search={written}"])
+        assert (config.methods[2].label, config.methods[2].search) == ("cache (HistAlign)", grid)
