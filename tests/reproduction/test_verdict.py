@@ -176,3 +176,15 @@ def test_a_claim_may_ask_for_some_of_its_comparisons(at_least, firsts, outcome):
     for name, first in zip(names, firsts, strict=True):
         cells |= {("worse", name): seeds(1.0, 1.1), ("better", name): seeds(*first) if first else "none"}
     assert judged_claims(made, cells, {}, "small")[0].outcome == outcome
+
+
+def test_without_a_seed_in_common_nothing_is_compared():
+    assert verdict(CellValue({"0": 5.0}), CellValue({"1": 4.0})).outcome == "not testable"
+
+
+def test_a_comparison_may_have_a_way_of_its_own():
+    near = [{"row": "better", "than": "worse", "column": "Acc", "better": "human"}]
+    people = CellValue({NO_SEED: 10.0})
+    first, second = seeds(9.0, 9.1, 9.2), seeds(14.0, 14.1, 14.2)
+    assert verdict(first, second, comparisons=near, people=people).outcome == "held"
+    assert verdict(first, second, comparisons=near).outcome == "not testable"

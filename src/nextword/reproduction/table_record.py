@@ -59,9 +59,7 @@ def table_record(
     places = [(row, column) for row in table.rows for column in table.columns]
     cells = {_key(row, column): _found(table.address(row, column), experiments, scale) for row, column in places}
     people = {
-        _key(row, column): _found(_of_people(table.address(row, column)), experiments, scale)
-        for row, column in places
-        if column.better == "human"
+        _key(row, column): _found(_of_people(table.address(row, column)), experiments, scale) for row, column in places
     }
     shown = next((ran.report for one in table.experiments if (ran := _record(experiments, one)) and ran.report), None)
     return ReproducedTable(

@@ -74,12 +74,14 @@ def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> Jud
     places = [(first.title, column.name), *([(one.than, other.name)] if isinstance(one.than, str) else [])]
     goal = people.get(places[0])
     ours = [cells[place] for place in places]
-    without_goal = better == "human" and isinstance(goal, str)
+    without_goal = better == "human" and not isinstance(goal, CellValue)
     if without_goal or any(isinstance(cell, str) or cell.text is not None for cell in ours):
         return untested
     numbers = [cell.by_seed for cell in ours if isinstance(cell, CellValue)]
     constant = None if isinstance(one.than, str) else one.than
     differences = _differences(numbers, constant, _nearness(better, goal))
+    if not differences:
+        return untested  # a seed of each failed, and none is left that both have
     mean, interval = over_seeds(differences)
     low, high = interval or (None, None)
     exact = all(set(by_seed) == {NO_SEED} for by_seed in numbers)
