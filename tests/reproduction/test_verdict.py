@@ -60,7 +60,7 @@ def test_the_difference_is_taken_seed_by_seed_and_its_interval_is_student_s():
         ((5.0, 5.1, 5.2), (4.0, 4.1, 4.2), "lower", "not held"),
         ((4.0, 4.1, 4.2), (5.0, 5.1, 5.2), "higher", "not held"),
         ((4.0, 4.1, 4.2), (5.0, 5.1, 5.2), "lower", "held"),
-        ((5.0, 5.0, 5.0), (5.0, 5.0, 5.0), "higher", "not held"),
+        ((5.0, 5.0, 5.0), (5.0, 5.0, 5.0), "higher", "undecided"),
         ((1.0, 5.0, 3.0), (3.0, 3.0, 3.0), "higher", "undecided"),
     ],
 )
@@ -188,3 +188,8 @@ def test_a_comparison_may_have_a_way_of_its_own():
     first, second = seeds(9.0, 9.1, 9.2), seeds(14.0, 14.1, 14.2)
     assert verdict(first, second, comparisons=near, people=people).outcome == "held"
     assert verdict(first, second, comparisons=near).outcome == "not testable"
+
+
+def test_what_is_equal_with_every_seed_says_so():
+    claim = verdict(seeds(100.0, 100.0, 100.0), seeds(100.0, 100.0, 100.0))
+    assert "equal with all 3 seeds" in claim.reason

@@ -87,7 +87,7 @@ def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> Jud
     exact = all(set(by_seed) == {NO_SEED} for by_seed in numbers)
     return untested.model_copy(
         update={
-            "outcome": _outcome((mean, mean) if exact else interval, better),
+            "outcome": _outcome_exact(mean, better) if exact else _outcome(interval, better),
             "difference": mean,
             "low": low,
             "high": high,
@@ -121,10 +121,16 @@ def _differences(
 
 
 def _outcome(interval: tuple[float, float] | None, better: str | None) -> Outcome:
+    """What an interval over seeds says; where all seeds are equal, as two methods at 100 %, nothing is decided."""
     if interval is None:
         return "undecided"
     low, high = interval if better != "lower" else (-interval[1], -interval[0])
-    return "held" if low > 0 else "not held" if high <= 0 else "undecided"
+    return "held" if low > 0 else "not held" if high < 0 else "undecided"
+
+
+def _outcome_exact(difference: float, better: str | None) -> Outcome:
+    """What a difference says that no training gave, such as one of sizes."""
+    return "held" if (-difference if better == "lower" else difference) > 0 else "not held"
 
 
 def _printed(one: Comparison, table: Table, first: Row, column: Column, other: Column) -> float | None:
@@ -147,6 +153,8 @@ def _line(one: JudgedComparison) -> str:
         return f"{pair}: no number here{printed}"
     if one.low is None or one.high is None:
         return f"{pair}: {_signed(one.difference)} (one seed so far{printed})"
+    if one.difference == one.low == one.high == 0:
+        return f"{pair}: equal with all {one.seeds} seeds{printed}"
     return f"{pair}: {_signed(one.difference)} ({_signed(one.low)} to {_signed(one.high)}, {one.seeds} seeds{printed})"
 
 
