@@ -80,6 +80,8 @@ def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> Jud
     numbers = [cell.by_seed for cell in ours if isinstance(cell, CellValue)]
     constant = None if isinstance(one.than, str) else one.than
     differences = _differences(numbers, constant, _nearness(better, goal))
+    if not differences:  # runs failed, so that no seed has both
+        return untested
     mean, interval = over_seeds(differences)
     low, high = interval or (None, None)
     exact = all(set(by_seed) == {NO_SEED} for by_seed in numbers)
@@ -89,7 +91,7 @@ def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> Jud
             "difference": mean,
             "low": low,
             "high": high,
-            "seeds": len(differences),
+            "seeds": 0 if exact else len(differences),
         }
     )
 
@@ -143,6 +145,8 @@ def _line(one: JudgedComparison) -> str:
     printed = "" if one.printed is None else f"; paper {_signed(one.printed)}"
     if one.difference is None:
         return f"{pair}: no number here{printed}"
+    if not one.seeds:  # no training gave it
+        return f"{pair}: {_signed(one.difference)}{printed}"
     if one.low is None or one.high is None:
         return f"{pair}: {_signed(one.difference)} (one seed so far{printed})"
     return f"{pair}: {_signed(one.difference)} ({_signed(one.low)} to {_signed(one.high)}, {one.seeds} seeds{printed})"
