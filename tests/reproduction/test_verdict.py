@@ -92,6 +92,17 @@ def test_only_seeds_that_both_have_are_compared():
     assert (claim.comparisons[0].difference, claim.comparisons[0].seeds) == (1.0, 2)
 
 
+def test_without_a_seed_that_both_have_nothing_is_compared():
+    claim = verdict(CellValue({"0": 5.0}), CellValue({"1": 4.0}))  # the other seed of each failed
+    assert (claim.outcome, claim.comparisons[0].difference) == ("not testable", None)
+
+
+def test_a_number_that_no_training_gave_counts_no_seed():
+    claim = verdict(CellValue({NO_SEED: 125.0}), CellValue({NO_SEED: 124.0}))
+    assert claim.comparisons[0].seeds == 0
+    assert claim.reason == "better − worse, Acc: +1; paper +2"
+
+
 def test_what_no_training_gave_is_exact():
     same = CellValue({NO_SEED: 124.0})
     assert verdict(CellValue({NO_SEED: 125.0}), same).outcome == "held"

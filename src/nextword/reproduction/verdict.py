@@ -91,7 +91,7 @@ def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> Jud
             "difference": mean,
             "low": low,
             "high": high,
-            "seeds": len(differences),
+            "seeds": 0 if exact else len(differences),
         }
     )
 
@@ -151,6 +151,8 @@ def _line(one: JudgedComparison) -> str:
     printed = "" if one.printed is None else f"; paper {_signed(one.printed)}"
     if one.difference is None:
         return f"{pair}: no number here{printed}"
+    if not one.seeds:  # no training gave it
+        return f"{pair}: {_signed(one.difference)}{printed}"
     if one.low is None or one.high is None:
         return f"{pair}: {_signed(one.difference)} (one seed so far{printed})"
     if one.difference == one.low == one.high == 0:

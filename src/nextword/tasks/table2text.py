@@ -68,9 +68,9 @@ class TableToText(Task):
         linearised = Linearisation(config.precomputation, config.order)
         self.samples = TableSamples(read_logicnlg(Path(config.data)), config.sizes, config.seed, linearised)
         further = None if config.start.data is None else read_parts(config.start.data, "task.start.data")
-        self.data = data = TableRows(self.samples, self.encoder, further)
-        self.start = TableStart(data, config, self.encoder)
-        self.measures = SentenceLikelihood(self.samples, self.encoder, config)
+        self.data = data = TableRows(self.samples, self._encoder, further)
+        self.start = TableStart(data, config, self._encoder)
+        self.measures = SentenceLikelihood(self.samples, self._encoder, config)
         texts = config.generation.texts()
         if texts is not None:
             size, longest = config.generation.batch_size, config.max_target_tokens
@@ -85,9 +85,9 @@ class TableToText(Task):
             )
         names = ("max_source_tokens", "max_target_tokens")
         expect_positions(model_config, {name: getattr(self.config, name) for name in names})
-        self.encoder(tokenizer)
+        self._encoder(tokenizer)
 
-    def encoder(self, tokenizer: PreTrainedTokenizerBase) -> PairEncoder:
+    def _encoder(self, tokenizer: PreTrainedTokenizerBase) -> PairEncoder:
         """What turns pairs into ids."""
         return PairEncoder(tokenizer, self.config.max_source_tokens, self.config.max_target_tokens)
 
@@ -95,7 +95,7 @@ class TableToText(Task):
         """A prompt for each of the first test sentences, with the whole table, which judges read."""
         sentences = self.samples.test[: self.config.generation.sentences]
         pairs = self.samples.pairs(sentences)
-        encoded = [pair.tokens for pair in self.encoder(tokenizer)(pairs)]
+        encoded = [pair.tokens for pair in self._encoder(tokenizer)(pairs)]
         return {
             "": [
                 Prompt(
