@@ -38,13 +38,14 @@ def records_in(folder: Path) -> list[ReproducedTable]:
 
 
 def add(folder: Path, records: Path) -> list[str]:
-    """Takes the tables in that were filled in a folder: their names. Links to pages, which stay there, are left out."""
+    """Takes the tables in that were filled in a folder: their names. Paths and links to pages, which stay there, go."""
     added = []
     for table in records_in(folder / "tables"):
         if not table.experiments:
             continue  # settings and what people said: nothing was run
-        ran = [one.model_copy(update={"report": None}) for one in table.experiments]
-        table.model_copy(update={"experiments": ran, "shown_in": None}).save(
+        command = f"nextword reproduce {table.name} --scale {table.scale} --data DATA"
+        ran = [one.model_copy(update={"report": None, "command": command}) for one in table.experiments]
+        table.model_copy(update={"experiments": ran, "shown_in": None, "command": command}).save(
             records / table.scale / f"{table.name}.json"
         )
         added.append(table.name)

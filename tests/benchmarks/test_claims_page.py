@@ -41,6 +41,7 @@ def test_tables_are_taken_in_without_links_to_pages_that_are_not_here(docs, tmp_
     claims_page.main(["--docs", str(docs), "--add", str(tmp_path / "out")])
     (record,) = claims_page.records_in(docs / "results" / "papers")
     assert (record.name, record.experiments[0].report, record.shown_in) == (TABLE, None, None)
+    assert record.command == record.experiments[0].command == f"nextword reproduce {TABLE} --scale small --data DATA"
     page = (docs / "results" / "papers" / "histalign.md").read_text()
     assert "## histalign/table-1" in page
     assert "`quickstart`, 3 seeds, 4 minutes" in page

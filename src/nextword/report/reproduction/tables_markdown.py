@@ -20,13 +20,14 @@ def _section(table: ReproducedTable) -> str:
     for row in found.rows:
         cells = [_cell(ours, printed) for ours, printed in zip(row.ours, row.printed, strict=True)]
         lines.append(f"| {plain(row.title)} | {' | '.join(cells)} |")
-    reasons = {row.missing: row.title for row in found.rows if row.missing}
-    reasons |= {why: ", ".join(titles) for why, titles in found.reasons}
+    reasons: dict[str, list[str]] = {}
+    for why, titles in [*((row.missing, [row.title]) for row in found.rows if row.missing), *found.reasons]:
+        reasons.setdefault(why, []).extend(titles)
     parts = [
         f"## {table.name}",
         f"{plain(table.title)} ({table.place}; scale {table.scale}). {_how(table)}",
         "\n".join(lines),
-        *(f"No number here: {plain(why)} ({plain(rows)})." for why, rows in reasons.items()),
+        *(f"No number here: {plain(why)} ({plain('; '.join(rows))})." for why, rows in reasons.items()),
         *([plain(table.note)] if table.note else []),
     ]
     return "\n\n".join(parts) + "\n"
