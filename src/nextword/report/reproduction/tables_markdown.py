@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from nextword.records.reproduced_table import ReproducedTable
 from nextword.report.reproduction.printed_and_ours import OurCell, numbers, seeds_in_words
@@ -20,13 +21,15 @@ def _section(table: ReproducedTable) -> str:
     for row in found.rows:
         cells = [_cell(ours, printed) for ours, printed in zip(row.ours, row.printed, strict=True)]
         lines.append(f"| {plain(row.title)} | {' | '.join(cells)} |")
-    reasons = {row.missing: row.title for row in found.rows if row.missing}
-    reasons |= {why: ", ".join(titles) for why, titles in found.reasons}
+    reasons = chain(((row.missing, [row.title]) for row in found.rows if row.missing), found.reasons)
+    rows: dict[str, list[str]] = {}
+    for why, titles in reasons:
+        rows.setdefault(why, []).extend(titles)
     parts = [
         f"## {table.name}",
         f"{plain(table.title)} ({table.place}; scale {table.scale}). {_how(table)}",
         "\n".join(lines),
-        *(f"No number here: {plain(why)} ({plain(rows)})." for why, rows in reasons.items()),
+        *(f"No number here: {plain(why)} ({plain('; '.join(titles))})." for why, titles in rows.items()),
         *([plain(table.note)] if table.note else []),
     ]
     return "\n\n".join(parts) + "\n"
