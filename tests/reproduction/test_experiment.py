@@ -45,6 +45,16 @@ def test_every_experiment_is_a_comparison_whose_settings_its_task_takes(name, sc
     assert settings["training"]
 
 
+def test_a_length_in_epochs_leaves_no_default_number_of_steps():
+    settings = settings_of(configured(read("quickstart"), ["training.epochs=5"]))["training"]
+    assert (settings["epochs"], settings["steps"]) == (5, None)
+
+
+def test_what_no_recipe_says_has_its_default():
+    settings = settings_of(configured(read("quickstart"), []))["training"]
+    assert (settings["warmup_ratio"], settings["weight_decay"], settings["gradient_accumulation_steps"]) == (0, 0, 1)
+
+
 @pytest.mark.parametrize("name", known_experiments())
 def test_small_experiments_have_three_seeds(name):
     one = made(name, "small")

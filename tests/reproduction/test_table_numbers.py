@@ -58,7 +58,7 @@ def test_costs_data_and_settings(results):
         ({"method": "MoS", "measure": "acc@3"}, "acc@3 was not measured. Did you mean"),
         ({"method": "MoS", "measure": "cost.hours"}, "cost.hours was not measured"),
         ({"measure": "data.nothing"}, "nothing is called data.nothing"),
-        ({"measure": "setting.training.nothing"}, "nothing is called setting.training.nothing"),
+        ({"measure": "setting.training.nothing"}, "training.nothing is not set"),
         ({"method": "MoS", "decoding": "greedy", "measure": "rep"}, r"no texts were written with 'greedy' \(there are"),
         ({"measure": "acc@2"}, "names no method"),
     ],

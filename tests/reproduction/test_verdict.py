@@ -158,9 +158,16 @@ def test_the_worst_comparison_is_the_claim_s():
 
 def test_what_cannot_be_tested_at_a_scale_says_why():
     reason = {"small": "it wants people"}
-    claim = verdict(seeds(9.0, 9.1), seeds(1.0, 1.1), not_testable=reason)
+    claim = verdict("none", "none", not_testable=reason)
     assert (claim.outcome, claim.reason) == ("not testable", "it wants people")
-    assert verdict(seeds(9.0, 9.1), seeds(1.0, 1.1), not_testable=reason, scale="paper").outcome == "held"
+    assert verdict("none", "none", not_testable=reason, scale="paper").reason.startswith(
+        "better − worse, Acc: no number"
+    )
+
+
+def test_a_claim_about_a_judge_is_tested_where_the_user_has_the_judge():
+    reason = {"small": "the judge is no part of a small run"}
+    assert verdict(seeds(9.0, 9.1), seeds(1.0, 1.1), not_testable=reason).outcome == "held"
 
 
 def test_words_are_not_compared():

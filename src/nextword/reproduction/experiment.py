@@ -108,13 +108,14 @@ def comparison_of(
 
 
 def settings_of(config: CompareConfig) -> dict[str, Any]:
-    """All settings of a comparison with the defaults of its task: ``{"task": {...}, "training": {...}, ...}``."""
+    """All settings of a comparison with all defaults: ``{"task": {...}, "training": {...}, ...}``."""
     from nextword.comparison.comparison_settings import plain
     from nextword.tasks import registry
+    from nextword.training.settings import merged
 
     task, content = registry.get(config.task), plain(config)
     content["task"] = {"name": config.task, **plain(validated(task.Config, content.pop("task_settings"), "task"))}
-    content["training"] = {**task.training_defaults, **content["training"]}
+    content["training"] = plain(merged(task.training_defaults, content["training"], "training"))
     return content
 
 

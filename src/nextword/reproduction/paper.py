@@ -139,7 +139,8 @@ class Claim(Settings):
     at_least: int | None = None
     """How many of them must come out; None: all."""
     not_testable: dict[str, str] = Field(default={})
-    """Why it cannot be tested, by scale ("small", "paper")."""
+    """Why none of its comparisons has numbers, by scale ("small", "paper"). Where a user's judge gives some, it is
+    tested."""
     note: str | None = None
     """What a reader must know, such as that the printed numbers do not bear it out."""
 

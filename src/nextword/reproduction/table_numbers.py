@@ -121,7 +121,8 @@ def setting_value(address: Address, settings: Mapping[str, Any]) -> CellValue:
 
 def _plain(value: Any, measure: str) -> float | str:
     if value is None:
-        raise MissingValueError(f"nothing is called {measure}")
+        kind, _, path = measure.partition(".")
+        raise MissingValueError(f"{path} is not set" if kind == "setting" else f"nothing is called {measure}")
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 

@@ -42,11 +42,10 @@ def _tested(claim: Claim, table: Table, cells: Cells, people: Cells, scale: Scal
 
 def _judged(claim: Claim, obstacle: str | None, comparisons: Sequence[JudgedComparison]) -> tuple[Outcome, str]:
     """What becomes of a claim, and the numbers that say so."""
-    if obstacle is not None:
-        return "not testable", obstacle
     tested = [one for one in comparisons if one.outcome != "not testable"]
     if not tested:
-        return "not testable", "; ".join(map(_line, comparisons)) or "it is not about numbers of this table"
+        untested = "; ".join(map(_line, comparisons)) or "it is not about numbers of this table"
+        return "not testable", obstacle or untested
     rest = len(comparisons) - len(tested)
     needed = len(tested) if claim.at_least is None else claim.at_least
     outcome = _outcome_of([one.outcome for one in tested], needed, rest if claim.at_least is not None else 0)

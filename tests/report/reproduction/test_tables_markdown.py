@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from nextword.report import tables_markdown
 from nextword.report.reproduction.tables_markdown import plain
-from tests.helpers.reproduced_tables import picture
+from tests.helpers.reproduced_tables import missing_row, picture
 from tests.helpers.reproduced_tables import table as wide
 
 
@@ -23,3 +23,12 @@ def test_every_row_has_a_cell_for_each_column_and_names_its_number():
     for row in table.rows:
         (line,) = (line for line in rows if line.startswith(f"| {plain(row.title)} |"))
         assert line.count("**") == 2 * len(table.columns)
+
+
+def test_a_reason_names_all_rows_that_lack_a_number_for_it():
+    made = wide()
+    page = tables_markdown(
+        [made.model_copy(update={"rows": [*made.rows, missing_row("GPT2-Large, TRIME", "not at scale small")]})]
+    )
+    assert "not at scale small (GPT2-Large, HistAlign; GPT2-Large, TRIME)." in page
+    assert "no text is long enough (Softmax; HistAlign)." in page
