@@ -24,7 +24,7 @@ def test_every_column_is_there_and_the_paper_s_number_below_ours() -> None:
     assert re.search(r"\(32\.75\) +\(33\.75\)", text)
     ours = ("20.10", "21.10", "22.10", "23.10", "24.10", "25.10", "26.10", "27.10", "28.10")
     assert [number for number in ours if number not in text] == []
-    assert re.search(r"410\.0", text)
+    assert re.search(r"410", text)
     assert "5-2" in text
     assert "one seed" in text
 

@@ -71,8 +71,14 @@ class Numbers:
 
 
 def numbers(table: ReproducedTable) -> Numbers:
-    """All numbers of a table."""
-    decimals = [_decimals([row.cells[place] for row in table.rows]) for place in range(len(table.columns))]
+    """All numbers of a table, with as many decimals as the paper prints in a column.
+
+    In a column without a unit, where every row is of another kind, as in a list of settings, each has four digits.
+    """
+    decimals = [
+        _decimals([row.cells[place] for row in table.rows]) if column.unit or column.better else None
+        for place, column in enumerate(table.columns)
+    ]
     rows = tuple(_row(row, decimals) for row in table.rows)
     counted = Counter(cell.seeds for row in rows for cell in row.ours if cell.seeds)
     return Numbers(tuple(table.columns), rows, max(counted, key=lambda count: (counted[count], count), default=0))
