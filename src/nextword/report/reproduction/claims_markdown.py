@@ -20,7 +20,7 @@ def claims_markdown(tables: Sequence[ReproducedTable]) -> str:
     for paper, members in groupby(tables, key=lambda table: table.paper):
         rows = [_row(table, claim) for table in members for claim in table.claims if claim.headline]
         if rows:
-            head = ["| claim | table | paper | here | verdict |", "| --- | --- | --- | --- | --- |"]
+            head = ["| claim | verdict | table | paper | here |", "| --- | --- | --- | --- | --- |"]
             parts.append("\n".join([f"## {plain(paper)}", "", *head, *rows]))
     return "\n\n".join(parts) + "\n" if parts else ""
 
@@ -40,7 +40,8 @@ def _row(table: ReproducedTable, claim: JudgedClaim) -> str:
     ]
     verdict = f"{SIGNS[claim.outcome]} **{claim.outcome}**"
     reason = f": {plain(claim.reason)}" if claim.outcome == "not testable" else ""
-    return f"| {' | '.join([*map(_cell, cells), verdict + reason])} |"
+    claim_text, *rest = map(_cell, cells)
+    return f"| {' | '.join([claim_text, verdict + reason, *rest])} |"
 
 
 def _lines(texts: Sequence[str]) -> str:
