@@ -1,15 +1,22 @@
-"""The numbers of a reproduced table as text: in each row the paper's and ours, in the paper's precision."""
+"""The numbers of a reproduced table as text: in each row the paper's and ours, in the paper's precision.
+
+Settings and sizes of data, which nothing measured, stand as they are.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from itertools import groupby
 
 from nextword.records.reproduced_table import ReproducedCell, ReproducedColumn, ReproducedRow, ReproducedTable
 from nextword.report.parts import formats
+
+Format = Callable[[float], str]
+"""How the numbers of a column are written."""
 
 NO_SEED = "-"
 """Seed of a number that no training gave."""
@@ -72,22 +79,40 @@ class Numbers:
 
 def numbers(table: ReproducedTable) -> Numbers:
     """All numbers of a table."""
-    decimals = [_decimals([row.cells[place] for row in table.rows]) for place in range(len(table.columns))]
-    rows = tuple(_row(row, decimals) for row in table.rows)
+    columns = [[row.cells[place] for row in table.rows] for place in range(len(table.columns))]
+    written = [_format(cells) for cells in columns]
+    rows = tuple(_row(row, written) for row in table.rows)
     counted = Counter(cell.seeds for row in rows for cell in row.ours if cell.seeds)
     return Numbers(tuple(table.columns), rows, max(counted, key=lambda count: (counted[count], count), default=0))
 
 
-def _row(row: ReproducedRow, decimals: Sequence[int | None]) -> RowPair:
-    ours = tuple(_ours(cell, digits) for cell, digits in zip(row.cells, decimals, strict=True))
+def _row(row: ReproducedRow, written: Sequence[Format]) -> RowPair:
+    ours = tuple(_ours(cell, one) for cell, one in zip(row.cells, written, strict=True))
     reasons = {cell.missing for cell in ours}
     return RowPair(
         title=row.title,
         note=row.note or "",
-        printed=tuple(_printed(cell, digits) for cell, digits in zip(row.cells, decimals, strict=True)),
+        printed=tuple(_printed(cell, one) for cell, one in zip(row.cells, written, strict=True)),
         ours=ours,
         missing=reasons.pop() if len(reasons) == 1 else "",
     )
+
+
+def _format(cells: Sequence[ReproducedCell]) -> Format:
+    """That of a column."""
+    ours = [cell for cell in cells if isinstance(cell.value, float)]
+    if ours and all(set(cell.by_seed) == {NO_SEED} and cell.low is None for cell in ours):
+        return as_it_is
+    return partial(formats.value, unit="", decimals=_decimals(cells))
+
+
+def as_it_is(number: float) -> str:
+    """A number that nothing measured.
+
+    >>> as_it_is(8.0), as_it_is(113655420.0), as_it_is(1e-05), as_it_is(0.25)
+    ('8', '113655420', '0.00001', '0.25')
+    """
+    return f"{Decimal(repr(number) if number.is_integer() else f'{number:.6g}').normalize():f}"
 
 
 def _decimals(cells: Sequence[ReproducedCell]) -> int | None:
@@ -105,24 +130,24 @@ def _digits(number: float) -> int:
     return max(0, -exponent) if isinstance(exponent, int) else 0
 
 
-def _shown(value: float | str | None, decimals: int | None) -> str:
+def _shown(value: float | str | None, written: Format) -> str:
     if value is None:
         return formats.NOTHING
-    return value if isinstance(value, str) else formats.value(value, "", decimals)
+    return value if isinstance(value, str) else written(value)
 
 
-def _printed(cell: ReproducedCell, decimals: int | None) -> str:
-    number = _shown(cell.printed, decimals)
-    return number if cell.spread is None else f"{number} ± {_shown(cell.spread, _digits(cell.spread))}"
+def _printed(cell: ReproducedCell, written: Format) -> str:
+    number = _shown(cell.printed, written)
+    return number if cell.spread is None else f"{number} ± {formats.value(cell.spread, '', _digits(cell.spread))}"
 
 
-def _ours(cell: ReproducedCell, decimals: int | None) -> OurCell:
+def _ours(cell: ReproducedCell, written: Format) -> OurCell:
     if cell.value is None:
         return OurCell(formats.NOTHING, missing=cell.missing or "it was not measured")
     interval = ""
     if cell.low is not None and cell.high is not None:
-        interval = formats.interval(_shown(cell.low, decimals), _shown(cell.high, decimals))
-    return OurCell(_shown(cell.value, decimals), interval, sum(seed != NO_SEED for seed in cell.by_seed))
+        interval = formats.interval(written(cell.low), written(cell.high))
+    return OurCell(_shown(cell.value, written), interval, sum(seed != NO_SEED for seed in cell.by_seed))
 
 
 def seeds_in_words(count: int) -> str:
