@@ -207,9 +207,9 @@ def _won(texts: EvaluationResults, method: str, kind: str, name: str) -> CellVal
         return CellValue({NO_SEED: float(getattr(place, name))})
     for duel in texts.wins.duels:
         if (duel.first, duel.second) == (method, name):
-            return CellValue(text=f"{duel.won}:{duel.lost}")
+            return CellValue(text=f"{duel.won}-{duel.lost}")
         if (duel.second, duel.first) == (method, name):
-            return CellValue(text=f"{duel.lost}:{duel.won}")
+            return CellValue(text=f"{duel.lost}-{duel.won}")
     raise MissingValueError(f"there is no duel of '{method}' and '{name}'")
 
 
