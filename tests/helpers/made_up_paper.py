@@ -67,7 +67,10 @@ place = "section 5"
 kind = "settings"
 experiment = "counting"
 columns = [{ title = "value" }]
-rows = [{ title = "steps", measure = "setting.training.steps", values = [1000.0] }]
+rows = [
+    { title = "steps", measure = "setting.training.steps", values = [1000.0] },
+    { title = "rows", measure = "data.rows", values = [5000.0] },
+]
 
 [tables.table-3]
 title = "What people said"

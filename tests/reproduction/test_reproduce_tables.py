@@ -71,7 +71,7 @@ def test_claims_are_judged_or_say_why_not(finished):
 def test_settings_and_what_people_said_need_no_training(counting_paper, tmp_path):
     done = reproduce(request(tmp_path / "out", "counting/table-2", "counting/table-3"))
     assert not (tmp_path / "out" / "experiments").exists()
-    assert done.tables[0].rows[0].cells[0].value == 2
+    assert [row.cells[0].value for row in done.tables[0].rows] == [2, 16]
     assert done.tables[1].rows[0].cells[0].missing == "nothing here gives this number"
 
 

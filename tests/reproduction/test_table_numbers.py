@@ -93,7 +93,7 @@ def test_duels_from_both_sides_and_the_ranking(texts):
     duel = next(one for one in texts.texts["greedy"].wins.duels if {one.first, one.second} == {first, second})
     forward = found(texts, method=duel.first, decoding="greedy", measure=f"duel.{duel.second}")
     backward = found(texts, method=duel.second, decoding="greedy", measure=f"duel.{duel.first}")
-    assert (forward.text, backward.text) == (f"{duel.won}:{duel.lost}", f"{duel.lost}:{duel.won}")
+    assert (forward.text, backward.text) == (f"{duel.won}-{duel.lost}", f"{duel.lost}-{duel.won}")
     places = {place.name: place for place in texts.texts["greedy"].wins.ranking}
     assert found(texts, method=first, decoding="greedy", measure="ranking.wins").value == places[first].wins
 

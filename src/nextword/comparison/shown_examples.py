@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 HALF_CHARACTER = "\N{REPLACEMENT CHARACTER}"
-
-"""Words as copying counts them."""
+"""What decoding shows for the bytes of a character that is not whole yet."""
 
 WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}-][^\W\d_]+)*")
 """A word, "Boulter's" and "co-starred" as a whole: whether it is a name, its first letter says."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nextword.comparison.all_methods import compare, make_start
+from nextword.comparison.comparison_settings import build_task
 from nextword.comparison.progress import ComparisonWatcher, RelayingWatcher
 from nextword.records import FailedRun, Record, Results
 from nextword.records.reproduced_table import RanExperiment
@@ -83,8 +85,9 @@ class ExperimentFolders:
         return ExperimentResults(settings_of(config), results, self._record(name, one, results))
 
     def settings(self, name: str) -> ExperimentResults:
-        """The settings of an experiment that need not be run."""
-        return ExperimentResults(settings_of(self.config(name)))
+        """The settings and the data of an experiment that need not be run; the data is read once it is asked for."""
+        config = self.config(name)
+        return ExperimentResults(settings_of(config), data=cache(lambda: _data(config)))
 
     def _expected(self, name: str) -> AtScale:
         one = self.at_scale(name)
@@ -107,6 +110,12 @@ class ExperimentFolders:
             start_minutes=round(origin.start / 60, 3) if origin.start else None,
             report=f"experiments/{self._scale}/{name}/report.html",
         )
+
+
+def _data(config: CompareConfig) -> Mapping[str, Any]:
+    """What the task of a comparison says of its data."""
+    data = build_task(config).data
+    return {**data.describe(), **data.counts()}
 
 
 class TimingWatcher(RelayingWatcher):

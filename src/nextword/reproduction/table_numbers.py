@@ -109,6 +109,21 @@ def is_of_settings(address: Address) -> bool:
     return (address.measure or "").startswith("setting.")
 
 
+def is_of_data(address: Address) -> bool:
+    """Whether the number is of the data, which is read and not trained on."""
+    return (address.measure or "").startswith("data.")
+
+
+def data_value(address: Address, data: Mapping[str, Any]) -> CellValue:
+    """The number at an address that asks for the data, for which nothing must have been trained.
+
+    Raises:
+        MissingValueError: There is none.
+    """
+    measure = address.measure or ""
+    return _scaled(_plain(data.get(measure.partition(".")[2]), measure), address)
+
+
 def setting_value(address: Address, settings: Mapping[str, Any]) -> CellValue:
     """The number at an address that asks for a setting, for which nothing must have been trained.
 
@@ -192,9 +207,9 @@ def _won(texts: EvaluationResults, method: str, kind: str, name: str) -> CellVal
         return CellValue({NO_SEED: float(getattr(place, name))})
     for duel in texts.wins.duels:
         if (duel.first, duel.second) == (method, name):
-            return CellValue(text=f"{duel.won}:{duel.lost}")
+            return CellValue(text=f"{duel.won}-{duel.lost}")
         if (duel.second, duel.first) == (method, name):
-            return CellValue(text=f"{duel.lost}:{duel.won}")
+            return CellValue(text=f"{duel.lost}-{duel.won}")
     raise MissingValueError(f"there is no duel of '{method}' and '{name}'")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ from nextword.reproduction.table_numbers import (
     MissingValueError,
     added,
     cell_value,
+    data_value,
+    is_of_data,
     is_of_settings,
     setting_value,
 )
@@ -34,13 +36,15 @@ class ExperimentResults:
 
     Attributes:
         settings: Of its comparison, with defaults.
-        results: Of its runs; ``None``: it was not run, since settings are all that is asked for.
+        results: Of its runs; ``None``: it was not run, since settings and data are all that is asked for.
         record: How it was run.
+        data: Gives what its task says of its data, where it was not run.
     """
 
     settings: Mapping[str, Any]
     results: Results | None = None
     record: RanExperiment | None = None
+    data: Callable[[], Mapping[str, Any]] = dict
 
 
 def table_record(
@@ -121,6 +125,8 @@ def _of_experiment(address: Address, one: ExperimentResults) -> CellValue:
         return cell_value(address, one.results, one.settings)
     if is_of_settings(address):
         return setting_value(address, one.settings)
+    if is_of_data(address):
+        return data_value(address, one.data())
     raise MissingValueError("the experiment was not run")
 
 

@@ -88,6 +88,13 @@ def test_too_few_other_words() -> None:
         Haystack(pairs=7).hide(some("places", 1), PAIRS, 0, training=False)
 
 
+def test_too_few_other_pairs_for_a_story() -> None:
+    pairs = {group: some[:3] for group, some in PAIRS.items()}  # two of them make a prompt
+    asked = prompts(pairs["people"], "people")[:1]
+    with pytest.raises(ValueError, match=r"task.distractors: must be 0 where .* other people for a story \(2 given\)"):
+        Haystack(distractors=2).hide(asked, pairs, 0, training=False)
+
+
 def test_the_small_start_has_read_every_word_of_the_questions() -> None:
     known = set(re.findall(r"\w+", " ".join(documents(embedded(), 5000, seed=0))))
     for group in QUESTIONS.values():

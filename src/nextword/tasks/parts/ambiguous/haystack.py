@@ -70,7 +70,12 @@ class Haystack:
 
     def _surrounded(self, prompt: AmbiguousPrompt, others: Sequence[WordPair], draw: random.Random) -> AmbiguousPrompt:
         words = sorted({word for pair in others for word in pair})
-        if len(words) < 2 * self.pairs or len(others) < 2:
+        if self.distractors and len(others) < 2:
+            raise ValueError(
+                f"task.distractors: must be 0 where the smallest part of the data has too few other {prompt.group} for "
+                f"a story ({self.distractors} given); give 0, or a larger task.validation_share"
+            )
+        if len(words) < 2 * self.pairs:
             raise ValueError(
                 f"task.pairs: must be at most {max(1, len(words) // 2)} for the {prompt.group} of the smallest part "
                 f"of the data ({self.pairs} given); give fewer, or a larger task.validation_share"
