@@ -73,7 +73,8 @@ class Numbers:
 def numbers(table: ReproducedTable) -> Numbers:
     """All numbers of a table, with as many decimals as the paper prints in a column.
 
-    In a column without a unit, where every row is of another kind, as in a list of settings, each has four digits.
+    In a column without a unit, where every row is of another kind, as in a list of settings, each has four digits, or
+    more where it is larger.
     """
     decimals = [
         _decimals([row.cells[place] for row in table.rows]) if column.unit or column.better else None
@@ -114,7 +115,18 @@ def _digits(number: float) -> int:
 def _shown(value: float | str | None, decimals: int | None) -> str:
     if value is None:
         return formats.NOTHING
-    return value if isinstance(value, str) else formats.value(value, "", decimals)
+    if isinstance(value, str):
+        return value
+    return _four_digits(value) if decimals is None else formats.value(value, "", decimals)
+
+
+def _four_digits(number: float) -> str:
+    """A number with four digits, or all before the point.
+
+    >>> _four_digits(28475.0), _four_digits(1e-05), _four_digits(0.25), _four_digits(8.0)
+    ('28475', '0.00001', '0.25', '8')
+    """
+    return f"{number:.0f}" if abs(number) >= 1000 else f"{Decimal(f'{number:z.4g}'):f}"
 
 
 def _printed(cell: ReproducedCell, decimals: int | None) -> str:
