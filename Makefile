@@ -15,9 +15,10 @@ HERE := $(shell pwd | cksum | cut -d ' ' -f 1)
 INSTALLED     := $(VENV)/.installed-$(HERE)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(HERE)
 INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
+INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-browser test-oldest bench lint format check clean
+.PHONY: help quickstart test test-slow test-browser test-oldest docs bench lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +46,10 @@ test-slow: $(INSTALLED_DEV)  ## run the tests that take minutes
 # Needs a Chromium or Chrome on PATH (Debian: apt-get install chromium); without one the tests skip and say so.
 test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where there is one
 	$(BIN)/python -m pytest -m browser -q -rs tests/report
+
+docs: $(INSTALLED_DOCS)  ## run the notebooks, build the site into build/site; a broken link fails
+	$(BIN)/python website/make_pages.py
+	PYTHONPATH=website $(BIN)/zensical build --clean --strict
 
 bench: $(INSTALLED_DEV)  ## measure speed and memory, rewrite the tables and figures of docs/performance.md (about two hours)
 	$(BIN)/python benchmarks/run_all.py $(BENCH_FLAGS)
@@ -83,4 +88,8 @@ $(INSTALLED_DEV): pyproject.toml constraints.txt | $(BIN)/python
 
 $(INSTALLED_BROWSER): $(INSTALLED_DEV)
 	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[browser]'
+	@touch $@
+
+$(INSTALLED_DOCS): $(INSTALLED_DEV)
+	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[docs]'
 	@touch $@
