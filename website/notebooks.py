@@ -40,7 +40,7 @@ def executed(path: Path, cache: Path) -> nbformat.NotebookNode:
     try:
         client.execute()
     except CellExecutionError as error:
-        raise RuntimeError(f"{path}: a cell failed.\n{error}") from error
+        raise RuntimeError(f"{path}: a cell failed.\n{error}") from None
     nbformat.write(notebook, ran)
     return notebook
 
