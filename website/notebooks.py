@@ -41,6 +41,9 @@ def executed(path: Path, cache: Path) -> nbformat.NotebookNode:
         client.execute()
     except CellExecutionError as error:
         raise RuntimeError(f"{path}: a cell failed.\n{error}") from None
+    for cell in notebook.cells:  # warnings of libraries name this machine's folders
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
     nbformat.write(notebook, ran)
     return notebook
 
