@@ -1,10 +1,10 @@
-"""Takes a picture of an HTML page in a Chromium that is there; the pictures of docs/inspect.md are made with it.
+r"""Takes a picture of an HTML page in a Chromium that is there; the pictures of docs/inspect.md are made with it.
 
 python docs/images/take_picture.py page.html docs/images/inspect-story.png --token 150 --colour "From cache"
 
 The picture of the README: one text, a model and the same weights with a cache, on a page of `nextword inspect a b`:
 
-python docs/images/take_picture.py page.html docs/images/two-models.png --width 1140 --height 455 --scale 1.5 \\
+python docs/images/take_picture.py page.html docs/images/two-models.png --width 1140 --height 455 --scale 1.5 \
     --hide "h1, #theme, .lead, #differences, details, .tools, #panel, footer"
 """
 
