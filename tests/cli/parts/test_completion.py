@@ -34,7 +34,8 @@ def test_names_are_completed(complete: Callable[[str], list[str]], incomplete: s
 def test_the_shell_asks_without_torch() -> None:
     ask = (
         "import os, sys\n"
-        "os.environ.update(_NEXTWORD_COMPLETE='complete_bash', COMP_WORDS='nextword compare --head ca', COMP_CWORD='3')\n"
+        "words = 'nextword compare --head ca'\n"
+        "os.environ.update(_NEXTWORD_COMPLETE='complete_bash', COMP_WORDS=words, COMP_CWORD='3')\n"
         "sys.argv = ['nextword']\n"
         "from nextword.cli import app\n"
         "try:\n    app(prog_name='nextword')\n"
