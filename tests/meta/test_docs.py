@@ -27,7 +27,7 @@ from tests.helpers.doc_pages import FENCE, ROOT, blocks, name_of
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 KINDS = ("heads", "objectives", "conditioners")
-PARTS = sorted(page for kind in KINDS for page in (ROOT / "docs" / kind).glob("*.md"))
+PARTS = sorted(page for kind in KINDS for page in (ROOT / "docs" / kind).glob("*.md") if page.stem != "index")
 
 TEMPLATE = {
     "heads": "What it can express",
@@ -208,7 +208,7 @@ def test_list_command_names_every_page_and_no_other() -> None:
         listed = set(registry.names())
         if kind == "heads":
             listed |= {entry.page for _, entry in listed_modifiers()}
-        assert listed == {path.stem for path in (ROOT / "docs" / kind).glob("*.md")}
+        assert listed | {"index"} == {path.stem for path in (ROOT / "docs" / kind).glob("*.md")}
 
 
 @pytest.mark.parametrize(("field", "entry"), listed_modifiers(), ids=lambda given: getattr(given, "name", given))
@@ -248,8 +248,11 @@ def test_every_setting_of_conditioners_is_explained(name: str) -> None:
     assert settings_in_tables("conditioners", name) == fields - {"conditioner"}
 
 
+INDEXES = [ROOT / "docs" / kind / "index.md" for kind in KINDS]
+
+
 @pytest.mark.usefixtures("beside_counts")
-@pytest.mark.parametrize("page", PARTS, ids=name_of)
+@pytest.mark.parametrize("page", [*PARTS, *INDEXES], ids=name_of)
 def test_page_examples_run(
     page: Path,
     backbone: transformers.GPT2LMHeadModel,
