@@ -15,9 +15,10 @@ HERE := $(shell pwd | cksum | cut -d ' ' -f 1)
 INSTALLED     := $(VENV)/.installed-$(HERE)
 INSTALLED_DEV := $(VENV)/.installed-dev-$(HERE)
 INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
+INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-browser test-oldest bench lint format check clean
+.PHONY: help quickstart test test-slow test-browser test-oldest test-newest docs package bench lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,12 +40,27 @@ test-oldest: constraints.txt pyproject.toml  ## test the models with the oldest 
 	$(OLDEST_VENV)/bin/python -m pip install -qq $(PIP_FLAGS) -c $(OLDEST_VENV)/constraints.txt -e '.[dev]'
 	$(OLDEST_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -q $(OLDEST_TESTS)
 
+# The newest transformers below 6 that the index has; everything else as pinned.
+NEWEST_VENV := $(VENV)-newest
+test-newest: constraints.txt pyproject.toml  ## test the models with the newest transformers that is allowed
+	@test -x $(NEWEST_VENV)/bin/python || $(PYTHON) -m venv $(NEWEST_VENV)
+	grep -vE '^(transformers|tokenizers|huggingface.hub|safetensors)==' constraints.txt > $(NEWEST_VENV)/constraints.txt
+	$(NEWEST_VENV)/bin/python -m pip install -qq --upgrade $(PIP_FLAGS) -c $(NEWEST_VENV)/constraints.txt -e '.[dev]' 'transformers<6'
+	$(NEWEST_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -q $(OLDEST_TESTS)
+
 test-slow: $(INSTALLED_DEV)  ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow -q
 
 # Needs a Chromium or Chrome on PATH (Debian: apt-get install chromium); without one the tests skip and say so.
 test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where there is one
 	$(BIN)/python -m pytest -m browser -q -rs tests/report
+
+docs: $(INSTALLED_DOCS)  ## run the notebooks, build the site into build/site; a broken link fails
+	$(BIN)/python website/make_pages.py
+	PYTHONPATH=website $(BIN)/zensical build --clean --strict
+
+package: $(INSTALLED_DEV)  ## build wheel and sdist, and try the wheel in an environment of its own
+	PIP_FLAGS='$(PIP_FLAGS)' .ci/package $(BIN)/python
 
 bench: $(INSTALLED_DEV)  ## measure speed and memory, rewrite the tables and figures of docs/performance.md (about two hours)
 	$(BIN)/python benchmarks/run_all.py $(BENCH_FLAGS)
@@ -61,7 +77,7 @@ format: $(INSTALLED_DEV)  ## let ruff rewrite what it can
 check: lint test  ## lint, then test: run this before a commit
 
 clean:  ## delete the environment and the caches, keep runs/
-	rm -rf $(VENV) $(OLDEST_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(OLDEST_VENV) $(NEWEST_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find src tests examples -name __pycache__ -type d -exec rm -rf {} +
 
 # A folder left half-made, or one whose interpreter is gone, is made anew.
@@ -83,4 +99,8 @@ $(INSTALLED_DEV): pyproject.toml constraints.txt | $(BIN)/python
 
 $(INSTALLED_BROWSER): $(INSTALLED_DEV)
 	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[browser]'
+	@touch $@
+
+$(INSTALLED_DOCS): $(INSTALLED_DEV)
+	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[docs]'
 	@touch $@

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
     from nextword.scoring.measurement.all_models import score
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "AuxiliaryTokenizer": "nextword.conditioning.parts.auxiliary_tokenizer",

@@ -185,7 +185,7 @@ def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, .
 
 
 def said(error: ErrorDetails) -> str:
-    """What a check of ours says; for a fault that :data:`_WANTED` does not know, which kind of fault it is."""
+    """What a check of ours says; for a fault that ``_WANTED`` does not know, which kind of fault it is."""
     if error["type"] in ("value_error", "assertion_error"):
         return str(error["ctx"]["error"])
     return f"cannot be used, {error['type'].replace('_', ' ')}"

@@ -96,7 +96,7 @@ class Layout:
         return packed.index_put((self.row, self.slot), rows)
 
     def unpack(self, packed: Float[Tensor, "B Q S"]) -> Float[Tensor, "N S"]:
-        """The inverse of :meth:`pack`."""
+        """The inverse of ``pack``."""
         return packed.flatten(0, 1) if self.is_full else packed[self.row, self.slot]
 
     def similarities(self, queries: Float[Tensor, "N D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "N S"]:
@@ -160,7 +160,7 @@ class Context:
         )
 
     def similarities(self, queries: Float[Tensor, "N D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "N S"]:
-        """Those of :meth:`Layout.similarities`."""
+        """Those of ``Layout.similarities``."""
         return self.layout.similarities(queries, keys)
 
     def word_scores(

@@ -59,7 +59,7 @@ def overridden(
         recipe: What is changed.
         overrides: What is changed in it.
         table_of: Where a path leads into a text that is short for a table, this table takes the text's place. Recipes
-            with heads, objectives and conditioners take :func:`nextword.training.method_settings.table_of_spec`.
+            with heads, objectives and conditioners take ``nextword.training.method_settings.table_of_spec``.
 
     Raises:
         ValueError: An override that is not written so, or whose path leads nowhere.
@@ -75,7 +75,7 @@ def overridden(
 
 
 def with_values(recipe: dict[str, Any], values: Mapping[str, Any], table_of: TableOf) -> dict[str, Any]:
-    """A copy of ``recipe`` with a value at each path, as :func:`overridden`, whose values are text.
+    """A copy of ``recipe`` with a value at each path, as ``overridden``, whose values are text.
 
     Args:
         recipe: What is changed.

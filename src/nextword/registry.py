@@ -1,7 +1,7 @@
 """One typed registry: a name in a head spec, a config or on the command line leads to a class.
 
 Filled by a decorator beside each class, so that adding a part edits no list, in this package or in another
-(:mod:`nextword.plugins`):
+(``nextword.plugins``):
 
     >>> animals = Registry[type]("animal")
     >>> @animals.register("cat")

@@ -50,7 +50,7 @@ def read_term(text: str) -> tuple[str, list[str]]:
 
 
 def write_term(name: str, arguments: list[str]) -> str:
-    """The inverse of :func:`read_term`."""
+    """The inverse of ``read_term``."""
     return f"{name}:{','.join(arguments)}" if arguments else name
 
 
@@ -80,7 +80,7 @@ def read_arguments(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 def write_argument(name: str, value: Any) -> str:
-    """A setting by name; :func:`read_arguments` reads it.
+    """A setting by name; ``read_arguments`` reads it.
 
     >>> write_argument("alpha", 0.5), write_argument("counts", "Mine/a.npz"), write_argument("layers", [0, -1])
     ('alpha=0.5', 'counts="Mine/a.npz"', 'layers=[0,-1]')

@@ -3,7 +3,7 @@
 One grammar for every kind of part: ``name[:argument,...][+modifier[:argument,...]]...``, in any case. An argument is a
 word or number that the part knows (``mos:3,static``), or any of its settings by name (``cache:temperature=0.5``,
 ``histalign:paper,alpha=0.5``). A modifier fills one field of the part's config, and a part takes the modifiers whose
-fields its config has. Heads, objectives, conditioners and metrics are a :class:`Grammar` each.
+fields its config has. Heads, objectives, conditioners and metrics are a ``Grammar`` each.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class SpecSettings(Settings):
         return {}
 
     def arguments(self) -> list[str]:
-        """The inverse of :meth:`from_arguments`, empty where all is default."""
+        """The inverse of ``from_arguments``, empty where all is default."""
         return []
 
     @classmethod
     def from_spec(cls, arguments: list[str]) -> dict[str, Any]:
-        """As :meth:`from_arguments`, with the arguments that all parts of a kind take."""
+        """As ``from_arguments``, with the arguments that all parts of a kind take."""
         return cls.from_arguments(arguments)
 
     def spec_arguments(self) -> list[str]:
-        """The inverse of :meth:`from_spec`."""
+        """The inverse of ``from_spec``."""
         return self.arguments()
 
 
@@ -81,7 +81,7 @@ class Modifier(ABC):
     @staticmethod
     @abstractmethod
     def write(value: Any) -> tuple[str, list[str]] | None:
-        """The inverse of :meth:`parse`; None where the value is what stands without the modifier."""
+        """The inverse of ``parse``; None where the value is what stands without the modifier."""
 
 
 class Modifiers(Registry[type[Modifier]]):
@@ -147,10 +147,10 @@ class Grammar(Generic[C]):
         return validated(self._config_of(values[kind]), {**values, **spec, kind: values[kind]}, place)
 
     def table(self, text: str) -> dict[str, Any]:
-        """The settings that a spec names, the part's name among them; :meth:`parse` takes them too.
+        """The settings that a spec names, the part's name among them; ``parse`` takes them too.
 
         Raises:
-            ValueError: As in :meth:`parse`, but values are not checked.
+            ValueError: As in ``parse``, but values are not checked.
         """
         (name, arguments), *terms = map(read_term, split_outside(text, "+"))
         self.expect_known(name)
@@ -185,7 +185,7 @@ class Grammar(Generic[C]):
         return "+".join(write_term(term.name, term.arguments()) for term in self._terms(config))
 
     def title(self, config: C) -> str:
-        """As :meth:`write` without the settings by name: what tables and folders of comparisons call settings."""
+        """As ``write`` without the settings by name: what tables and folders of comparisons call settings."""
         return "+".join(write_term(term.name, term.positional) for term in self._terms(config))
 
     def place(self, name: str) -> str:

@@ -26,3 +26,10 @@ def test_every_breakdown_and_option_is_explained() -> None:
         assert f"| `{breakdown.key}` |" in PAGE
     seldom = {"batch_size", "device", "dtype"}
     assert not [name for name in set(ScoreOptions.model_fields) - seldom if f"--{name.replace('_', '-')}" not in PAGE]
+
+
+def test_the_example_of_generate_runs() -> None:
+    (example,) = blocks((ROOT / "docs" / "generate.md").read_text(encoding="utf-8"), "python")
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert [one["prompt"] for one in names["samples"]] == ["the king"] * 2 + ["the queen"] * 2

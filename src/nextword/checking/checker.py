@@ -51,7 +51,7 @@ def check(
     are left as they were.
 
     Args:
-        model: A model with a head, from :func:`nextword.attach` or :func:`nextword.load`.
+        model: A model with a head, from ``nextword.attach`` or ``nextword.load``.
         texts_or_ids: Texts or token ids to check on beside random tokens; for an encoder-decoder model they are source
             and target at once. For a conditioned model each has a random auxiliary text.
         tokenizer: Turns texts into ids.
@@ -65,7 +65,7 @@ def check(
     Raises:
         ValueError: Not a model with a head, texts without a tokenizer, or token ids outside the vocabulary.
 
-    Example:
+    Examples:
         >>> import nextword as nw
         >>> from transformers import GPT2Config, GPT2LMHeadModel
         >>> gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))

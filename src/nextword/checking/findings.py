@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What :func:`nextword.check` found; ``print`` shows it, ``rich`` shows it as a table.
+    """What ``nextword.check`` found; ``print`` shows it, ``rich`` shows it as a table.
 
     Args:
         model: Class of the backbone.

@@ -133,7 +133,7 @@ def _auxiliary_inputs_of(batch: Batch) -> dict[str, Tensor]:
 
 
 def backbone_inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
-    """Those of :func:`inputs_of` that the bare backbone knows."""
+    """Those of ``inputs_of`` that the bare backbone knows."""
     ids, mask = batch.ids[:, start:end], batch.mask[:, :end].long()
     if batch.source_ids is not None and batch.aux_mask is None:
         assert batch.source_mask is not None

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nextword.cli.parts.completion import complete_method, complete_recipe, complete_task
 from nextword.cli.parts.errors import plain_errors
 
 
@@ -17,14 +18,18 @@ def compare(
         typer.Argument(
             metavar="[RECIPE] [KEY.PATH=VALUE]...",
             help="A TOML file or a built-in recipe ('nextword list recipes'), then changes to it.",
+            autocompletion=complete_recipe,
         ),
     ] = None,
-    task: Annotated[str | None, typer.Option(help="Name of a task ('nextword list tasks').")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Name of a task ('nextword list tasks').", autocompletion=complete_task)
+    ] = None,
     head: Annotated[
         list[str] | None,
         typer.Option(
             help="A method: HEAD, HEAD/OBJECTIVE or HEAD/OBJECTIVE/CONDITIONER, for instance mos:3, cache/histalign or "
-            "softmax/mle/bergpt:2. May be repeated."
+            "softmax/mle/bergpt:2. May be repeated.",
+            autocompletion=complete_method,
         ),
     ] = None,
     seed: Annotated[list[int] | None, typer.Option(help="A seed. May be repeated.")] = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nextword.cli.parts.completion import complete_metric
 from nextword.cli.parts.errors import plain_errors
 
 QUIET_SECONDS = 5.0
@@ -25,7 +26,8 @@ Metrics = Annotated[
     typer.Option(
         help="A metric ('nextword list metrics'), for instance self-bleu:2,3, or several: distinct,rep. May be "
         "repeated. 'all', the default: "
-        "every metric that the samples have fields for and that asks no large model."
+        "every metric that the samples have fields for and that asks no large model.",
+        autocompletion=complete_metric,
     ),
 ]
 Settings = Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from nextword.cli.parts.completion import complete_table
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.reproduction_plan import plan_reproduction
 
@@ -25,6 +26,7 @@ def reproduce(
         typer.Argument(
             metavar="[PAPER[/TABLE]]... [KEY.PATH=VALUE]...",
             help="Tables, or papers for all of theirs; none: lists them. Then changes to every experiment.",
+            autocompletion=complete_table,
         ),
     ] = None,
     scale: Annotated[

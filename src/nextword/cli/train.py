@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nextword.cli.parts.completion import complete_conditioner, complete_head, complete_method, complete_objective
 from nextword.cli.parts.errors import complain, plain_errors
 from nextword.cli.parts.option_groups import option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
@@ -23,11 +24,23 @@ if TYPE_CHECKING:
 class MethodOptions:
     """What the model is."""
 
-    method: Annotated[str | None, typer.Option(help="Short for the next three: HEAD/OBJECTIVE/CONDITIONER.")] = None
-    head: Annotated[str | None, typer.Option(help="Head, such as cache or mos:3 ('nextword list heads').")] = None
-    objective: Annotated[str | None, typer.Option(help="What it is trained for ('nextword list objectives').")] = None
+    method: Annotated[
+        str | None,
+        typer.Option(help="Short for the next three: HEAD/OBJECTIVE/CONDITIONER.", autocompletion=complete_method),
+    ] = None
+    head: Annotated[
+        str | None,
+        typer.Option(help="Head, such as cache or mos:3 ('nextword list heads').", autocompletion=complete_head),
+    ] = None
+    objective: Annotated[
+        str | None,
+        typer.Option(help="What it is trained for ('nextword list objectives').", autocompletion=complete_objective),
+    ] = None
     conditioner: Annotated[
-        str | None, typer.Option(help="How an auxiliary text steers it ('nextword list conditioners').")
+        str | None,
+        typer.Option(
+            help="How an auxiliary text steers it ('nextword list conditioners').", autocompletion=complete_conditioner
+        ),
     ] = None
     encoder: Annotated[str | None, typer.Option(help="Encoder that reads auxiliary texts, such as minilm.")] = None
     seed: Annotated[int | None, typer.Option(help="Of new parameters, batches and dropout.")] = None

@@ -86,7 +86,7 @@ def make_start(
         command: How the user started this.
 
     Raises:
-        ValueError: As :func:`compare`.
+        ValueError: As ``compare``.
     """
     task = build_task(config)
     check_settings(config, task)

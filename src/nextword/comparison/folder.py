@@ -125,7 +125,7 @@ class ComparisonFolder:
         """Makes a folder in which nothing was trained yet this comparison's own.
 
         Raises:
-            ValueError: As :meth:`expect`.
+            ValueError: As ``expect``.
         """
         self.expect(config, task)
         if not self._has_begun():

@@ -104,7 +104,7 @@ class Conditioner(nn.Module, ABC):
     """Brings what an encoder read into a decoder: its scores, its layers, or what stands before its text.
 
     A concrete conditioner is final, stands in one file of ``nextword/conditioning`` with its ``Config``, and is found
-    through ``@registry.register("name")``. What depends on the auxiliary text alone is made once (:meth:`read`), kept
+    through ``@registry.register("name")``. What depends on the auxiliary text alone is made once (``read``), kept
     beside the KV cache and moved along with it, and given back at every step as ``kept``.
 
     Args:

@@ -174,7 +174,7 @@ class CrossAttentionConditioner(Conditioner):
     the pretrained output layer as its start, and trains the rest of the last layer too, which section 3.4 names
     ("downstream") and section 4.2 freezes.
 
-    Example:
+    Examples:
         >>> from nextword.conditioning import parse_conditioner
         >>> parse_conditioner({"conditioner": "bergpt", "layers": [0, -1]}).chosen(12)
         (0, 11)

@@ -28,7 +28,7 @@ class DistributionAdjustmentConditioner(PooledConditioner):
 
     Source: He, Chen and Kim 2020, section 3.3 (BERT-GPT DAU).
 
-    Example:
+    Examples:
         >>> from nextword.conditioning import parse_conditioner
         >>> parse_conditioner("dau:max").trains
         'new'

@@ -38,7 +38,7 @@ class LmHeadConditioner(PooledConditioner):
 
     Source: He, Chen and Kim 2020, section 3.2 (BERT-GPT LMH).
 
-    Example:
+    Examples:
         >>> from nextword.conditioning import parse_conditioner
         >>> parse_conditioner("lmh").pooling
         'mean'

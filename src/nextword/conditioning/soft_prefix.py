@@ -57,7 +57,7 @@ class SoftPrefixConditioner(Conditioner):
     Source: ours, after prefix tuning (Li and Liang 2021) and prompt tuning (Lester et al. 2021), whose vectors do not
     depend on the input. Not in the paper of the other conditioners.
 
-    Example:
+    Examples:
         >>> from nextword.conditioning import parse_conditioner
         >>> parse_conditioner("prefix:4").length
         4

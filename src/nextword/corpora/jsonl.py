@@ -57,7 +57,7 @@ def json_lines(
 
 
 def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their numbers from 1; arguments and errors as in :func:`json_lines`."""
+    """The lines of a text file with their numbers from 1; arguments and errors as in ``json_lines``."""
     place = file_place(path, where)
     if path.is_dir():
         raise ValueError(f"{place} is a folder; give a file")

@@ -137,10 +137,10 @@ def generate(
     Args:
         model: A model, ours or any of transformers, or the folder or hub name of one.
         tokenizer: Its tokenizer; None for a folder, which has its own.
-        prompts: What it reads, one or several; a :class:`~nextword.decoding.prompt_files.TextPrompt` has a source or an
+        prompts: What it reads, one or several; a ``TextPrompt`` has a source or an
             auxiliary text too. By default nothing but the start token.
         auxiliary_tokenizer: Makes inputs of auxiliary texts, for a model in memory that follows them.
-        **settings: Of :class:`~nextword.decoding.generation_settings.GenerationSettings`: ``decodings=["top-p:0.9"]``,
+        **settings: Of ``GenerationSettings``: ``decodings=["top-p:0.9"]``,
             ``max_new_tokens``, ``seeds``, ``samples``, ``stop``, ``sources``, ``arguments``, ...
 
     Returns:
@@ -150,7 +150,7 @@ def generate(
     Raises:
         ValueError: A prompt that the model cannot read, or a setting that does not fit.
 
-    Example:
+    Examples:
         >>> nw.generate("runs/m", prompts="The king", decodings=["top-p:0.9"])[0]["text"]  # doctest: +SKIP
     """
     given = [prompts] if isinstance(prompts, str | TextPrompt) else list(prompts)

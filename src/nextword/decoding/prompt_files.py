@@ -75,7 +75,7 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
 
 
 def piped_prompts(text: str, whole: bool = False, fields: Mapping[str, str] | None = None) -> list[TextPrompt]:
-    """The prompts of a text that came from elsewhere than a file; arguments and errors as in :func:`read_prompts`."""
+    """The prompts of a text that came from elsewhere than a file; arguments and errors as in ``read_prompts``."""
     with tempfile.TemporaryDirectory() as folder, _named(file := Path(folder) / "text", "standard input"):
         file.write_text(text, encoding="utf-8", newline="")
         return read_prompts(file, whole, fields)

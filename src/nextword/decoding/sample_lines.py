@@ -22,7 +22,7 @@ class SampleLines:
 
     Attributes:
         opened: The model.
-        references: By the prompt's id, columns about its references; see :func:`reference_columns`.
+        references: By the prompt's id, columns about its references; see ``reference_columns``.
     """
 
     opened: OpenedModel

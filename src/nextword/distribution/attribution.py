@@ -32,7 +32,7 @@ class Attribution(ABC):
         return {}
 
     def places_in(self) -> dict[str, TextRead]:
-        """For each component in :meth:`token_places`, which text its places are of.
+        """For each component in ``token_places``, which text its places are of.
 
         ``"text"`` is the decoder's own sequence. ``"source"`` is what the head reads beside it: the source of an
         encoder-decoder model, else the auxiliary text in the decoder's tokens.
@@ -60,7 +60,7 @@ class Attribution(ABC):
         """For each component that points at places, the probability at each position that came from each place.
 
         Places are those of the decoder's sequence (padding included), for an encoder-decoder model those of the source.
-        Over the places that hold a token they add up to what :meth:`sources` says of it; components that point at
+        Over the places that hold a token they add up to what ``sources`` says of it; components that point at
         nothing are not there.
         """
         return _joined([self[rows]._log_places() for rows in self._chunks()])
@@ -69,7 +69,7 @@ class Attribution(ABC):
         """For each component that points at places, the part of one token's probability that came from each place.
 
         ``places()`` is about all tokens, this about one token a position: the places that hold another are zero. Over
-        the places the parts add up to what :meth:`sources` says of the token. :meth:`places_in` says of which text the
+        the places the parts add up to what ``sources`` says of the token. ``places_in`` says of which text the
         places are.
 
         A cache or a pointer gives each place a probability. A partition (``+c``, ``+e``, ``+p``) gives a word one score

@@ -16,7 +16,7 @@ from nextword.functional.stored_entries import Entries, TextRead
 
 
 class ComputedScores(NextToken):
-    """What :class:`~nextword.distribution.scores.Scores` becomes when its (N, V) numbers are made.
+    """What ``Scores`` becomes when its (N, V) numbers are made.
 
     Any question is answered from these numbers: log-probabilities, or the same up to one constant for each row.
 

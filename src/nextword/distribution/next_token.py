@@ -27,8 +27,8 @@ class NextToken(Attribution):
     """A distribution over the V tokens of a vocabulary at each of N positions, in nats.
 
     A question about few tokens a position never makes an (N, V) tensor: rows are computed in chunks that fit the memory
-    budget (:func:`nextword.score_memory`). Where a gradient is wanted, chunks are computed again in the backward pass;
-    but for a sum over positions (:meth:`log_likelihood`, what training asks) they are computed once.
+    budget (``nextword.score_memory``). Where a gradient is wanted, chunks are computed again in the backward pass;
+    but for a sum over positions (``log_likelihood``, what training asks) they are computed once.
 
     A kind of distribution is final (its chunks are made by its own constructor) and implements ``_log_probs``,
     ``_log_prob``, ``_log_sources``, ``map`` and ``shared`` for all its rows at once; cutting into chunks is done here,
@@ -69,7 +69,7 @@ class NextToken(Attribution):
         return self
 
     def relative(self) -> NextToken:
-        """:meth:`computed`, but each row's log-probabilities may all be off by one constant, where that is cheaper."""
+        """``computed``, but each row's log-probabilities may all be off by one constant, where that is cheaper."""
         return self.computed()
 
     @abstractmethod

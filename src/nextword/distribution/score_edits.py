@@ -19,7 +19,7 @@ from nextword.functional.top_k import top_k
 
 
 class Change(ABC):
-    """How a value meets the score that stands: :class:`Replace` or :class:`Add`."""
+    """How a value meets the score that stands: ``Replace`` or ``Add``."""
 
     @abstractmethod
     def scores_of(
@@ -139,7 +139,7 @@ class Touched:
         source: Name under which ``sources`` reports their probability.
         ids: Tokens.
         present: Which of them were changed.
-        places: Where they stand, as in :class:`OnWords`.
+        places: Where they stand, as in ``OnWords``.
     """
 
     source: str

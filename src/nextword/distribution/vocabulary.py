@@ -15,7 +15,7 @@ from nextword.functional.chunked.weight_gradient import SinglePass
 class Vocabulary(Protocol):
     """What turns states into scores of tokens: an output embedding with all that belongs to it.
 
-    ``single_pass`` is handed on to the products of :mod:`nextword.functional.products`, which then give the embedding's
+    ``single_pass`` is handed on to the products of ``nextword.functional.products``, which then give the embedding's
     gradient to its collector. A vocabulary that makes its products otherwise leaves it alone.
     """
 

@@ -32,11 +32,11 @@ def read_samples(
     """The samples of a file, one at a time.
 
     Args:
-        path: A file with one JSON object a line, UTF-8, or of plain text (see :func:`plain_text_of`).
+        path: A file with one JSON object a line, UTF-8, or of plain text (see ``plain_text_of``).
         unit: How their texts are cut into tokens.
         fields: Names that the file uses for fields of a sample, for instance ``{"text": "prediction"}``.
         digest: A checksum that is told all bytes of the file.
-        plain_text: How plain text is cut; None: as :func:`plain_text_of` says.
+        plain_text: How plain text is cut; None: as ``plain_text_of`` says.
 
     Raises:
         ValueError: No such file, nothing in it, or a line that is not a sample; the message names file and line.

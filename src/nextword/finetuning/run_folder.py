@@ -80,7 +80,7 @@ class RunFolder:
             files: What its data say of themselves.
 
         Raises:
-            ValueError: As :meth:`expect`.
+            ValueError: As ``expect``.
         """
         self.expect(config, files)
         if not self._has_begun():

@@ -66,7 +66,7 @@ def train(
         DiskFullError: There is no room to write something.
         TrainingInterrupted: Ctrl-C.
 
-    Example:
+    Examples:
         >>> recipe = {"model": "small", "data": "book.txt", "head": "cache", "objective": "histalign"}
         >>> train(recipe, "runs/book").evaluation.metrics["perplexity"]  # doctest: +SKIP
     """

@@ -25,7 +25,7 @@ def masked_logsumexp(scores: Float[Tensor, "*rows S"], mask: Bool[Tensor, "*rows
 
 
 def logsumexp_finite(scores: Float[Tensor, "*rows S"]) -> Float[Tensor, "*rows"]:
-    """``log sum exp`` over the entries that are not ``-inf``; the same guarantee as :func:`masked_logsumexp`."""
+    """``log sum exp`` over the entries that are not ``-inf``; the same guarantee as ``masked_logsumexp``."""
     return masked_logsumexp(scores, scores != -torch.inf)
 
 

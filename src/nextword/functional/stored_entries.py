@@ -50,7 +50,7 @@ class Entries:
 
     Args:
         ids: Token that each entry stands for, per sequence. An id outside the vocabulary stands for no token: its entry
-            counts in :meth:`log_mass` only.
+            counts in ``log_mass`` only.
         row: Which sequence each position belongs to.
         scores: Log of the (unnormalised) mass of each entry as seen from each position.
         visible: Which entries each position may see; the others count nowhere.
@@ -152,7 +152,7 @@ class Entries:
         return words, self._column_log_mass(column, counted, words.ids.shape[1])
 
     def _looked_up(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
-        """:meth:`log_mass_of` by a table of the words of each sequence, which is of size (B, V)."""
+        """``log_mass_of`` by a table of the words of each sequence, which is of size (B, V)."""
         words, mass = self._by_word(vocab_size)
         count = words.ids.shape[1]
         filled = words.first < words.valid.shape[1]

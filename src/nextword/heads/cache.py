@@ -57,7 +57,7 @@ class CacheHead(Head):
     Differs from the published code: masked similarities are -inf, not -10000; the memory survives cached decoding; a
     state at padding is never stored; the joint distribution is the default (released GPT-2 code: cache only).
 
-    Example:
+    Examples:
         >>> from nextword.heads import parse_head
         >>> parse_head({"head": "cache", "weight": 0.1}).mode
         'joint'

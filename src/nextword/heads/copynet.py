@@ -50,7 +50,7 @@ class CopyNetHead(Head):
     Differs from the published code: ``beta`` counts in decoder-only models too (there it was made and never used); no
     1e-20 is added; padding of the source is not copied.
 
-    Example:
+    Examples:
         >>> from nextword.heads import parse_head
         >>> parse_head("copynet+mi").tanh
         True

@@ -182,7 +182,7 @@ class FrequencyHead(Head):
 
     Formula: ``P(w) = softmax_c(h_t . u_c) * softmax_{w in class c}(h_t . e_w)`` with c the class of w. Tokens are
     divided into K classes by their counts in a corpus, so that classes have about the same mass and the tokens of one
-    class about the same frequency (MefMax, :mod:`nextword.frequency.mefmax`).
+    class about the same frequency (MefMax, ``nextword.frequency.mefmax``).
 
     Expresses: a rare token competes with rare tokens only, and with the frequent ones through its class. Costs: K D
     new parameters; training scores the tokens of the targets' classes only, about V / K a position.
@@ -198,7 +198,7 @@ class FrequencyHead(Head):
     Differs from the paper: top-k, top-p and temperature act within the class, which the paper leaves open; the start
     on trained models is ours.
 
-    Example:
+    Examples:
         >>> from nextword.heads import parse_head
         >>> parse_head("f2:8,eq-token").division
         'eq-token'

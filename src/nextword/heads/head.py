@@ -50,12 +50,12 @@ class Keeper(nn.Module):
 
 
 class Head(nn.Module, ABC):
-    """Turns hidden states and what it remembers into a :class:`~nextword.distribution.NextToken` distribution.
+    """Turns hidden states and what it remembers into a ``NextToken`` distribution.
 
     A concrete head is final (nobody inherits from it), stands in one file of ``nextword/heads`` with its ``Config``,
     and is found through ``@registry.register("name")``. What its projections and gates read is ``context.inputs``,
     which a config field ``mi`` widens to several layers and positions. What looks at other places is a
-    :class:`Keeper`: an attribute of the head, found here.
+    ``Keeper``: an attribute of the head, found here.
 
     Args:
         config: The head's settings.
@@ -85,7 +85,7 @@ class Head(nn.Module, ABC):
 
     @property
     def layers(self) -> int:
-        """How many of the last decoder hidden states :attr:`inputs` reads."""
+        """How many of the last decoder hidden states ``inputs`` reads."""
         return self.inputs.layers
 
     @property
@@ -109,7 +109,7 @@ class Head(nn.Module, ABC):
 
         Args:
             states: What the backbone feeds its output layer.
-            inputs: ``q_t`` of :attr:`inputs`.
+            inputs: ``q_t`` of ``inputs``.
         """
         return {name: kept for keeper in self._keepers for name, kept in keeper.streams(inputs).items()}
 
@@ -127,7 +127,7 @@ class Head(nn.Module, ABC):
 
         Args:
             context: All that the head may look at.
-            mode: One of :attr:`modes`; None for what the head is set to.
+            mode: One of ``modes``; None for what the head is set to.
         """
 
     def logits(self, distribution: NextToken) -> Float[Tensor, "N V"]:

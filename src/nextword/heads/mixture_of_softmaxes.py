@@ -70,7 +70,7 @@ class MixtureOfSoftmaxes(Head):
 
     Differs from the published code: the blend is taken in log space, without epsilon.
 
-    Example:
+    Examples:
         >>> from nextword.heads import parse_head
         >>> parse_head("mos:3,static").gate
         'static'

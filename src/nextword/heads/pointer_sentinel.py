@@ -49,7 +49,7 @@ class PointerSentinelHead(Head):
     Differs from the published code: attention is normalised over the places that are visible; there over all, those to
     come included, so that rows did not sum to one and saw the future.
 
-    Example:
+    Examples:
         >>> from nextword.heads import parse_head
         >>> parse_head("ps+mi:1x3").mi.layers
         1

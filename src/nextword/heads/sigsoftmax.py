@@ -42,7 +42,7 @@ class SigsoftmaxHead(Head):
 
     Differs from the published code: no 1e-20 is added to the sigmoid.
 
-    Example:
+    Examples:
         >>> from nextword.heads import parse_head
         >>> parse_head("sigsoftmax+mi:1x3").mi.layers
         1

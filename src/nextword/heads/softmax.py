@@ -62,8 +62,8 @@ class SoftmaxHead(Head):
     """The backbone's own softmax; with ``+proj`` or ``+mi`` over a learned projection of its states.
 
     Formula: ``P(w) = softmax_w(f_t . e_w)`` with ``f_t = h_t``, or ``f_t = S q_t + b`` with ``+proj`` (``q_t = h_t``)
-    and ``+mi`` (``q_t`` of :class:`~nextword.heads.parts.input_states.InputBlock`). With partitions such as
-    ``+cpr:20,100`` the scores of some words are those of :class:`~nextword.heads.parts.partition.Partition` instead.
+    and ``+mi`` (``q_t`` of ``InputBlock``). With partitions such as
+    ``+cpr:20,100`` the scores of some words are those of ``Partition`` instead.
 
     Expresses: log-probability matrices of rank at most D + 1; ``+mi`` lets earlier layers and positions choose the
     query but does not lift that bound. Costs: nothing; one D x D product with ``+proj``; one more of width layers x
@@ -77,7 +77,7 @@ class SoftmaxHead(Head):
     Differs from the published code: plain ``softmax`` adds no parameter and returns the backbone's own scores bit for
     bit; no gate of a one-component mixture is kept.
 
-    Example:
+    Examples:
         >>> from nextword.heads import parse_head
         >>> parse_head("softmax+mi").mi.window
         3

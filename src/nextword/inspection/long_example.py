@@ -45,14 +45,14 @@ def facts_in_windows(
     """What a model says about every target token, and of which text the places of each component are.
 
     Each token is predicted once. Every window but the first predicts as many tokens as half of it holds, so that these
-    have at least the other half before them, as :mod:`nextword.scoring.windows` has it.
+    have at least the other half before them, as ``nextword.scoring.windows`` has it.
 
     Args:
         opened: The model, as in evaluation and without gradient.
         encoded: Context and target.
         inputs: Further inputs of the model.
         window: Tokens that it sees at once; None: all.
-        **numbers: ``candidates`` and ``places``, as of :func:`~nextword.scoring.token_facts.token_facts`.
+        **numbers: ``candidates`` and ``places``, as of ``token_facts``.
     """
     stream, first = [*encoded.context, *encoded.target], len(encoded.context)
     if window is None:

@@ -17,7 +17,7 @@ _HEIGHT = 720
 
 
 class Trace(TraceRecord):
-    """What a model said about every token of a text; made by :func:`nextword.trace`.
+    """What a model said about every token of a text; made by ``nextword.trace``.
 
     Its columns have one entry for each predicted token: ``trace.tokens.log_prob[i]`` is about the token
     ``trace.texts["text"].ids[trace.first + i]``. A notebook shows it as a page.
@@ -29,7 +29,7 @@ class Trace(TraceRecord):
         return f"Trace({count} tokens, {self.model.name} with head '{spec}', {mean:.3f} nats a token)"
 
     def to_json(self, path: str | Path | None = None) -> str:
-        """The trace as JSON, which :meth:`load` reads; docs/trace.md says what each key means.
+        """The trace as JSON, which ``load`` reads; docs/trace.md says what each key means.
 
         Args:
             path: A file to write it to as well.

@@ -64,7 +64,7 @@ def trace(
         ValueError: No text, one that is longer than an encoder-decoder model can see, a tokenizer without offsets,
             something missing that the model reads, or a number out of range.
 
-    Example:
+    Examples:
         >>> trace = nw.trace(model, tokenizer, "The king sat. The king stood.")  # doctest: +SKIP
         >>> trace.to_pandas()[["piece", "log_prob", "rank", "share cache"]]  # doctest: +SKIP
     """

@@ -18,7 +18,7 @@ Program = tuple[float, bool]
 """How well a program fits the text, the larger the better, and whether it is true on the table."""
 
 Parser = Callable[[Table, str], bool | Sequence[Program] | None]
-"""Given table and text: its verdict, None where it finds no program; or its programs, for :func:`verdict`."""
+"""Given table and text: its verdict, None where it finds no program; or its programs, for ``verdict``."""
 
 PROGRAMS = 36
 """Programs of a text that count, the first ones that were found."""

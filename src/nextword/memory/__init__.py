@@ -1,7 +1,7 @@
 """What a head keeps between steps, and where it is kept.
 
 A head that looks back (a cache of words, local embeddings, the inputs of the last places) must find in every step what
-it computed in earlier ones. A :class:`~nextword.memory.history.History` holds it for all sequences of a batch:
+it computed in earlier ones. A ``History`` holds it for all sequences of a batch:
 
 1. ``history.py`` is the contract: what is kept, and what may happen to it. A new home starts there.
 2. ``growing_history.py`` is the home for dynamic KV caches: streams that grow with the text, each a

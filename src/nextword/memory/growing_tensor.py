@@ -13,7 +13,7 @@ _ROOM, _SHARE = 64, 4
 class GrowingTensor:
     """Places (B, S, ...) with room for more behind them: a new place is written there and no earlier one is copied.
 
-    Whoever was given :attr:`places` before keeps seeing the same values: what was handed out is never written again.
+    Whoever was given ``places`` before keeps seeing the same values: what was handed out is never written again.
     So a stream that was cut back grows into a new block, and while gradients are recorded nothing is written in place.
 
     Args:

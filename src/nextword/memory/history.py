@@ -25,12 +25,12 @@ class History(ABC):
         window   (B, W, ...)  entries of the last W places, read only from the places just behind them
         source   (B, E, ...)  of the source or of the auxiliary text, made in the first pass and only read afterwards
 
-    In each pass the model calls :meth:`preceded` for every window of the head, then :meth:`append` once; and
-    :meth:`of_source` where there is a source. Between passes whoever owns the KV cache calls the moves: :meth:`reset`,
-    :meth:`crop`, :meth:`reorder` and :meth:`repeat`; and :meth:`reserve` before a long text.
+    In each pass the model calls ``preceded`` for every window of the head, then ``append`` once; and
+    ``of_source`` where there is a source. Between passes whoever owns the KV cache calls the moves: ``reset``,
+    ``crop``, ``reorder`` and ``repeat``; and ``reserve`` before a long text.
 
-    To write another home (say, slots of a serving engine), implement :meth:`write` and :meth:`read` for the streams,
-    :meth:`preceded` and :meth:`of_source`, and the moves. What is stored for a place depends on the tokens up to that
+    To write another home (say, slots of a serving engine), implement ``write`` and ``read`` for the streams,
+    ``preceded`` and ``of_source``, and the moves. What is stored for a place depends on the tokens up to that
     place only, as keys and values do; so a home may share it between sequences of equal beginning. A move that cannot
     happen in a home raises ValueError and says what to do instead.
     """

@@ -3,7 +3,7 @@
 transformers hands one object through all of generation, the KV cache, and calls its methods: ``reorder_cache`` for
 beams, ``crop`` after rejected candidates, ``batch_repeat_interleave`` for several continuations, ``reset`` for another
 text. The history must go through all of them too. So it lies on that object, as its attribute ``history``, and beside
-it lie these methods once more (:class:`Moves`): each moves keys and values as the cache's class does, then the history.
+it lie these methods once more (``Moves``): each moves keys and values as the cache's class does, then the history.
 They belong to this one object. Its class, its layers and every other cache stay as they are.
 
 Other ways, and what each breaks:

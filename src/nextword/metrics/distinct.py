@@ -31,7 +31,7 @@ def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.nda
     Args:
         texts: Texts, or their token ids.
         n: Length of the n-grams.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
+        tokenize: How texts are cut; see ``Tokenize``.
 
     Raises:
         ValueError: No list of texts, or a length below 1.

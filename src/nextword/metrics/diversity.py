@@ -29,7 +29,7 @@ def diversity_mean(texts: Texts, n: Sequence[int] = MEAN, tokenize: Tokenize = "
     Args:
         texts: Texts, or their token ids.
         n: Lengths of the n-grams.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
+        tokenize: How texts are cut; see ``Tokenize``.
 
     Raises:
         ValueError: No list of texts, or no length, or one below 1.
@@ -52,7 +52,7 @@ def diversity_product(texts: Texts, n: Sequence[int] = PRODUCT, tokenize: Tokeni
     Args:
         texts: Texts, or their token ids.
         n: Lengths of the n-grams.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
+        tokenize: How texts are cut; see ``Tokenize``.
 
     Raises:
         ValueError: No list of texts, or no length, or one below 1.

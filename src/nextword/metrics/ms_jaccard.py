@@ -34,7 +34,7 @@ def ms_jaccard(
         generated: S1, at least one text; texts, or their token ids.
         references: S2, given as S1 is; its number of texts may differ.
         n: Longest n-grams, each a value of its own.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
+        tokenize: How texts are cut; see ``Tokenize``.
 
     Raises:
         ValueError: A side has no text, or a length is below 1.

@@ -27,7 +27,7 @@ def copies_at_end(
     Args:
         text: A text, or its token ids.
         longest_phrase: The largest n.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
+        tokenize: How texts are cut; see ``Tokenize``.
 
     >>> copies_at_end([9, 1, 2, 1, 2, 1, 2, 1, 2], 5).tolist()
     [1, 4, 1, 2, 1]
@@ -48,7 +48,7 @@ def ends_in_loop(text: Text, longest_phrase: int = LONGEST_PHRASE, tokenize: Tok
     Args:
         text: A text, or its token ids.
         longest_phrase: Longest phrase that is looked for, in tokens.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
+        tokenize: How texts are cut; see ``Tokenize``.
 
     >>> ends_in_loop("we saw a cat, a cat, a cat,"), ends_in_loop("we saw a cat")
     (True, False)

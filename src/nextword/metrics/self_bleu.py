@@ -42,7 +42,7 @@ def self_bleu(texts: Texts, n: Sequence[int] = (1, 2, 3), tokenize: Tokenize = "
     Args:
         texts: At least two texts, or their token ids.
         n: Longest n-grams, each a BLEU of its own.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
+        tokenize: How texts are cut; see ``Tokenize``.
 
     Raises:
         ValueError: Fewer than two texts, or a length below 1.

@@ -35,7 +35,7 @@ def seq_rep(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndar
     Args:
         texts: Texts, or their token ids.
         n: Length of the n-grams.
-        tokenize: How texts are cut; see :data:`~nextword.metrics.parts.tokens.Tokenize`.
+        tokenize: How texts are cut; see ``Tokenize``.
 
     Raises:
         ValueError: No list of texts, or a length below 1.

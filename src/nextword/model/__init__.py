@@ -10,5 +10,5 @@
 - ``training_modes.py``: parts in training and parts in evaluation, as their owner set them.
 - ``sequence_level_batch.py``: the batch that a ``+seq`` update learns from.
 
-Nothing is imported here: ``import nextword`` passes through on its way to :mod:`nextword.model.registration`.
+Nothing is imported here: ``import nextword`` passes through on its way to ``nextword.model.registration``.
 """

@@ -57,7 +57,7 @@ def attach(
         ValueError: Unknown head, objective or conditioner, a pair that makes no sense, or a model whose scores cannot
             be reproduced.
 
-    Example:
+    Examples:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
         >>> gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=8, n_layer=1, n_head=2))
         >>> attach(gpt2, "cache").next_word_head.config.head

@@ -132,7 +132,7 @@ def choose_trained(model: Any) -> None:
     """Lets gradients reach what the conditioner's ``trains`` names, and nothing else; without conditioner all is left.
 
     Args:
-        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        model: A ``NextWordModel``.
     """
     conditioner = model.conditioner
     if conditioner is None:

@@ -36,7 +36,7 @@ def _is_factor(value: Any) -> bool:
 
 
 class NextWordConfig(PreTrainedConfig):
-    """Configuration of :class:`~nextword.NextWordForCausalLM`.
+    """Configuration of ``NextWordForCausalLM``.
 
     Attributes that it does not have itself (``hidden_size``, ``n_positions``, ...) are those of the backbone.
 
@@ -129,7 +129,7 @@ class NextWordConfig(PreTrainedConfig):
         return "/".join(specs)
 
     def to_dict(self) -> dict[str, Any]:
-        """As in transformers, with a line for readers (:attr:`spec`) and what the Auto classes need to know."""
+        """As in transformers, with a line for readers (``spec``) and what the Auto classes need to know."""
         return super().to_dict() | {"spec": self.spec, "auto_map": dict(self._auto_map)}
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
@@ -151,7 +151,7 @@ class NextWordConfig(PreTrainedConfig):
 
 
 class NextWordSeq2SeqConfig(NextWordConfig):
-    """Configuration of :class:`~nextword.NextWordForSeq2SeqLM`; see :class:`NextWordConfig`."""
+    """Configuration of ``NextWordForSeq2SeqLM``; see ``NextWordConfig``."""
 
     model_type = "nextword_seq2seq_lm"
     _backbone_type: ClassVar[str] = "t5"

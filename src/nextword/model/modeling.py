@@ -41,7 +41,7 @@ from nextword.objectives import registry as objectives
 
 
 class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]
-    """What both wrapped models share; use :class:`NextWordForCausalLM` or :class:`NextWordForSeq2SeqLM`.
+    """What both wrapped models share; use ``NextWordForCausalLM`` or ``NextWordForSeq2SeqLM``.
 
     Args:
         config: Backbone, head and objective.
@@ -134,7 +134,7 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
         self.config.objective = self.objective.config.model_dump()
 
     def context(self, inputs: dict[str, Any]) -> Context:
-        """What the head is given at every position of these inputs of :meth:`forward`, row after row."""
+        """What the head is given at every position of these inputs of ``forward``, row after row."""
         return self._run(self._sides(inputs))[1].last(0)
 
     def _sides(self, arguments: Mapping[str, Any]) -> Sides:
@@ -187,10 +187,10 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
             positions: Which positions to keep, in row-major order; all B * T by default. The distribution at a
                 position is that of the token after it.
             mode: What to evaluate, one of the head's ``modes``; by default what the head is set to.
-            **inputs: Further arguments of :meth:`forward`, such as ``decoder_input_ids``.
+            **inputs: Further arguments of ``forward``, such as ``decoder_input_ids``.
 
         Raises:
-            ValueError: Unknown mode, or inputs that do not fit, as in :meth:`forward`.
+            ValueError: Unknown mode, or inputs that do not fit, as in ``forward``.
         """
         modes = self.next_word_head.modes
         if mode is not None and mode not in modes:
@@ -258,9 +258,9 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
                 conditioner the auxiliary text in the decoder's tokens (B, S), for heads that copy its words.
             aux_input_ids: With a conditioner the auxiliary text in its encoder's tokens (B, A).
             aux_attention_mask: 1 for its tokens, 0 for padding.
-            aux_states: Its states (B, A, E) in place of its tokens, from :meth:`encode`.
+            aux_states: Its states (B, A, E) in place of its tokens, from ``encode``.
             source_places: For each of ``source_ids`` the place among the auxiliary tokens whose state stands for it, -1
-                at padding; :class:`nextword.AuxiliaryTokenizer` makes all of these.
+                at padding; ``nextword.AuxiliaryTokenizer`` makes all of these.
             step_mask: Padding mask of the new tokens, set by generation.
             step_ids: Tokens behind ``inputs_embeds``, set by generation.
             return_logits: Whether to make the (B, T, V) logits. By default they are made except in training with
@@ -321,14 +321,14 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
 
 
 class NextWordForCausalLM(NextWordModel, GenerationMixin):  # type: ignore[misc]  # bool or None, says transformers
-    """A decoder-only language model with a head of ours; made by :func:`nextword.attach`."""
+    """A decoder-only language model with a head of ours; made by ``nextword.attach``."""
 
     config_class = NextWordConfig
     _auto_class_of_backbone = AutoModelForCausalLM
 
 
 class NextWordForSeq2SeqLM(NextWordModel, GenerationMixin):  # type: ignore[misc]
-    """An encoder-decoder language model with a head of ours; made by :func:`nextword.attach`."""
+    """An encoder-decoder language model with a head of ours; made by ``nextword.attach``."""
 
     config_class = NextWordSeq2SeqConfig
     _auto_class_of_backbone = AutoModelForSeq2SeqLM

@@ -2,7 +2,7 @@
 
 ``AutoConfig.register`` needs transformers, which takes seconds to import, and ``nextword --help`` is not to wait for
 that. So where transformers has not read its table of configurations yet, ours go in as soon as it has. Their models
-follow when the first such configuration is made (:mod:`nextword.model.configuration`).
+follow when the first such configuration is made (``nextword.model.configuration``).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _register_now() -> None:
 
 
 class _AfterTheTable:
-    """Finds transformers' table of configurations where it is, and runs :func:`_register_now` after it.
+    """Finds transformers' table of configurations where it is, and runs ``_register_now`` after it.
 
     A ``MetaPathFinder`` in all but name: importing that class takes longer than the rest of ``import nextword``.
     """

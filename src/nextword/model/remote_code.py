@@ -32,5 +32,5 @@ def auto_map(**classes: str) -> dict[str, str]:
 
 
 def write_remote_code(folder: str | os.PathLike[str]) -> None:
-    """Writes the file that :func:`auto_map` names."""
+    """Writes the file that ``auto_map`` names."""
     write_atomically(Path(folder) / f"{_MODULE}.py", _SOURCE)

@@ -95,7 +95,7 @@ def write_greedily(model: Any, prefixes: Prefixes) -> Continuations:
     one that wrote.
 
     Args:
-        model: A :class:`~nextword.model.modeling.NextWordModel` whose objective has sequence updates.
+        model: A ``NextWordModel`` whose objective has sequence updates.
         prefixes: What it is to continue.
     """
     updates, seq2seq = model.objective.sequence, model.config.is_encoder_decoder

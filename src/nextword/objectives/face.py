@@ -81,7 +81,7 @@ class Face(Objective):
     while nothing is counted; evaluation is not weighted. As there, ``cp`` and ``cpf`` add one mean to a sum over
     tokens.
 
-    Example:
+    Examples:
         >>> from nextword.objectives import parse_objective
         >>> parse_objective("face:gpo,cp").counts
         'gold'

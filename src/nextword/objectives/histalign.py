@@ -106,7 +106,7 @@ class HistAlign(Objective):
     or an exception); a batch without positives has ranking loss 0; ties are broken by place; an entry that holds the
     target outranks all others even when another token has the same embedding.
 
-    Example:
+    Examples:
         >>> from nextword.objectives import parse_objective
         >>> parse_objective("histalign:paper").reduction
         'pair_sum'

@@ -48,7 +48,7 @@ class Likelihood(Objective):
     Differs from the published code: ``mle:labels`` (values from masked labels) is kept only to reproduce TRIME as
     released on data with masked prompts, where it trains the cache to be ignored.
 
-    Example:
+    Examples:
         >>> from nextword.objectives import parse_objective
         >>> parse_objective("mle:labels").memory_values
         'labels'

@@ -43,7 +43,7 @@ class Unlikelihood(Objective):
     Differs from the published code: candidates are those of the row itself (released: of the whole batch, flattened),
     never padding (released: always); ``1 - P`` is not cut off at 1e-5, and keeps its gradient where P rounds to 1.
 
-    Example:
+    Examples:
         >>> from nextword.objectives import parse_objective
         >>> parse_objective("unlikelihood+seq:0.25").seq.continuation
         100

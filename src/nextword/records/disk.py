@@ -21,7 +21,7 @@ class DiskFullError(OSError):
 
 @contextlib.contextmanager
 def disk_full_explained(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raises :class:`DiskFullError` in place of what the libraries raise inside the block when ``path`` has no room."""
+    """Raises ``DiskFullError`` in place of what the libraries raise inside the block when ``path`` has no room."""
     try:
         yield
     except DiskFullError:

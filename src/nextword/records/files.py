@@ -45,7 +45,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Write ``text`` as UTF-8, :func:`replacing` ``path`` as a whole."""
+    """Write ``text`` as UTF-8, ``replacing`` ``path`` as a whole."""
     with replacing(path) as file:
         file.write(text.encode("utf-8"))
 

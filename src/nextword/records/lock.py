@@ -25,7 +25,7 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
 
     The operating system's own lock decides between processes of one machine, and ends with the process that holds it,
     however that ends; one that is only suspended keeps it. Other machines may not see that lock on a shared disk. For
-    them the owner renews a second file every few seconds, and when it has been silent for :data:`LEASE_SECONDS` on
+    them the owner renews a second file every few seconds, and when it has been silent for ``LEASE_SECONDS`` on
     another machine, the next process goes on.
 
     Args:

@@ -174,12 +174,12 @@ class ScoreResults(VersionedRecord):
 
     @property
     def nll(self) -> float:
-        """Nats per token of the only model; raises as :attr:`perplexity`."""
+        """Nats per token of the only model; raises as ``perplexity``."""
         return self._only.nll
 
     @property
     def bits_per_byte(self) -> float:
-        """Of the only model; raises as :attr:`perplexity`."""
+        """Of the only model; raises as ``perplexity``."""
         return self._only.bits_per_byte
 
     def __getitem__(self, name: str) -> ModelScore:

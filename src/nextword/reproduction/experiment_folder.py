@@ -73,7 +73,7 @@ class ExperimentFolders:
         """Does what is missing of an experiment, after the start that it shares with another.
 
         Raises:
-            ValueError: As :meth:`config`, or as ``compare``.
+            ValueError: As ``config``, or as ``compare``.
             ComparisonInterrupted: Ctrl-C.
         """
         one, folder = self._expected(name), self.folder(name)

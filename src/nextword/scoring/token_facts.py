@@ -42,7 +42,7 @@ class TopPlaces:
     """The P places of each position that most of its token's probability came from, strongest first.
 
     Attributes:
-        at: Places in the text that :meth:`~nextword.distribution.attribution.Attribution.places_in` names; -1 where
+        at: Places in the text that ``places_in`` names; -1 where
             there are fewer.
         share: The part of the token's probability that came from each; 0 where there are fewer.
     """
@@ -77,7 +77,7 @@ class TokenFacts:
 def token_facts(distribution: NextToken, ids: Int[Tensor, "N"], *, candidates: int = 0, places: int = 0) -> TokenFacts:
     """What a distribution says about one token at each position.
 
-    Rows are computed in chunks that fit the memory budget (:func:`nextword.score_memory`), each product with the
+    Rows are computed in chunks that fit the memory budget (``nextword.score_memory``), each product with the
     vocabulary once.
 
     Args:

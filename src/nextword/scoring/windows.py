@@ -46,7 +46,7 @@ def windows(length: int, size: int, stride: int) -> list[Window]:
 def windows_after(first: int, length: int, size: int, stride: int) -> list[Window]:
     """Windows over a stream whose first targets come after a prompt, and which may be shorter than one window.
 
-    As :func:`windows`, but only the tokens from ``first`` on are scored. Where the prompt is longer than a window,
+    As ``windows``, but only the tokens from ``first`` on are scored. Where the prompt is longer than a window,
     already the first window scores ``stride`` tokens after the end of the prompt.
 
     >>> [(w.begin, w.size, list(w.targets)) for w in windows_after(3, 5, size=8, stride=4)]

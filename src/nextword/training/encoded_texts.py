@@ -71,11 +71,11 @@ def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], N
 
     Args:
         model: A model with a conditioner, on the device that encodes.
-        texts: What :func:`distinct_texts` gives.
+        texts: What ``distinct_texts`` gives.
         progress: Called with the finished share.
 
     Returns:
-        None where the states would take more than :data:`LIMIT`; the encoder then reads the texts of every batch.
+        None where the states would take more than ``LIMIT``; the encoder then reads the texts of every batch.
     """
     width = model.auxiliary_encoder.config.hidden_size
     needed = 4 * width * sum(map(len, texts))

@@ -16,7 +16,7 @@ REST = "backbone"
 """The group of all parameters that no other group has."""
 
 PARTS = {"encoder": "auxiliary_encoder", "conditioner": "conditioner", "head": "next_word_head"}
-"""Groups that are an attribute of a model of ours, before :data:`REST`, which contains what it is attached to."""
+"""Groups that are an attribute of a model of ours, before ``REST``, which contains what it is attached to."""
 
 GROUPS = ("output_embeddings", *PARTS, REST)
 """All groups there are."""

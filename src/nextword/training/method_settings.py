@@ -58,7 +58,7 @@ class MethodSettings(Settings):
 
     @property
     def spec(self) -> str:
-        """The head in short: :func:`in_short`."""
+        """The head in short: ``in_short``."""
         return in_short("head", self.head)
 
     @property
@@ -78,7 +78,7 @@ def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
     Comparisons call their tables and folders so. A table may have settings that are not said here.
 
     Args:
-        kind: One of :data:`SHORT_FORM`.
+        kind: One of ``SHORT_FORM``.
         part: Its spec, or its settings as a table.
     """
     if isinstance(part, str):
@@ -117,7 +117,7 @@ def table_of_method(text: str) -> dict[str, Any]:
 def table_of_spec(path: Sequence[str], text: str) -> dict[str, Any] | None:
     """The table that a spec, or the short form of a method, stands for; None for any other text.
 
-    For :func:`nextword.overrides.overridden`, so that ``objective.alpha=0.5`` changes ``objective = "histalign"``, and
+    For ``nextword.overrides.overridden``, so that ``objective.alpha=0.5`` changes ``objective = "histalign"``, and
     ``methods.0.objective.alpha=0.5`` changes ``methods = ["cache/histalign"]``.
 
     Args:

@@ -173,7 +173,7 @@ def batch_collator(model: PreTrainedModel, encoded: EncodedTexts | None = None) 
     """What makes rows of a task's data one batch for this model.
 
     Args:
-        model: As in :func:`train`.
+        model: As in ``train``.
         encoded: As there.
     """
     conditioned = getattr(model, "conditioner", None) is not None

@@ -9,7 +9,7 @@ from transformers.trainer_callback import ExportableState
 
 
 class StatefulCallback(TrainerCallback, ExportableState):
-    """Its attributes named in :attr:`checkpointed` lie in every checkpoint, so that a resumed training has them.
+    """Its attributes named in ``checkpointed`` lie in every checkpoint, so that a resumed training has them.
 
     Trainer's own way to restore callbacks makes new objects, and who holds the first ones never sees them.
     """

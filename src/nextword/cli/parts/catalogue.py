@@ -2,7 +2,7 @@
 
 Our own rooms and the plug-ins of other packages are read alike. Only what is written down as such is found: a class
 below ``@registry.register("name")``, where the module imports ``registry`` from a room, its docstring, the names of its
-fields, and the :class:`~nextword.specs.ModifierEntry` of a modifier. The tests hold it to what the registries say.
+fields, and the ``ModifierEntry`` of a modifier. The tests hold it to what the registries say.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Catalogue:
         room: The package of their registry, such as ``nextword.heads``.
         also: Further packages of ours that register there.
 
-    Example:
+    Examples:
         >>> heads = Catalogue("nextword.heads")
         >>> heads.registered("registry")["ps"].definition.name
         'PointerSentinelHead'

@@ -27,7 +27,7 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
     Args:
         request: What is to be reproduced.
         gpu: Whose hours are told, "NAME" or "NAME:SHARE" with the share of its peak that trainings reach; None: this
-            machine's at scale small, else :data:`GPU`.
+            machine's at scale small, else ``GPU``.
 
     Raises:
         ValueError: An unknown GPU, or a change that fits nothing.

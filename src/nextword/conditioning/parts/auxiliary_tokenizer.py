@@ -42,7 +42,7 @@ class AuxiliaryTokenizer:
     Raises:
         ValueError: A tokenizer that knows no characters, or a name that none can be loaded from.
 
-    Example:
+    Examples:
         >>> from transformers import AutoTokenizer
         >>> auxiliary = AuxiliaryTokenizer(AutoTokenizer.from_pretrained(encoder), tokenizer)  # doctest: +SKIP
         >>> model.generate(**prompt, **auxiliary(["A bishop falls ill."]))  # doctest: +SKIP

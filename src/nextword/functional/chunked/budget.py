@@ -25,7 +25,7 @@ _GPU_SHARE = 0.1
 """Share of the free memory of an accelerator that dense scores may take."""
 
 _budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
-"""What :func:`score_memory` was asked for. No result depends on it, so it need not be passed along."""
+"""What ``score_memory`` was asked for. No result depends on it, so it need not be passed along."""
 
 
 @contextmanager

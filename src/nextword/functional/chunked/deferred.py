@@ -12,7 +12,7 @@ left is filed under the number of the backward pass, ``torch._C._current_graph_t
 torch 2.13, the oldest version that we support, tells passes apart by it itself (``torch/autograd/graph.py``,
 ``torch/utils/checkpoint.py``).
 
-Should a later torch drop it, :func:`defer_gradient` returns the weight as it is. Gradients are then multiplied at once:
+Should a later torch drop it, ``defer_gradient`` returns the weight as it is. Gradients are then multiplied at once:
 the same numbers, with up to (V, D) more memory while activations are alive. A test runs that way as well, and another
 fails with what to do.
 """
@@ -46,7 +46,7 @@ def defer_gradient(weight: Float[Tensor, "V D"]) -> Float[Tensor, "V D"]:
 def deliver(collector: GradientCollector, weight: Tensor, scale: Tensor) -> Tensor | None:
     """The gradient of ``weight`` within a backward pass: what was collected, times ``scale``.
 
-    None where ``weight`` comes from :func:`defer_gradient`, which makes the gradient later. The collector is used up.
+    None where ``weight`` comes from ``defer_gradient``, which makes the gradient later. The collector is used up.
     """
     pending = getattr(weight.grad_fn, "pending", None)
     if pending is None:

@@ -18,7 +18,7 @@ def concatenate_chunks(compute: Callable[[slice], Tensor], chunks: list[slice], 
 
     Args:
         compute: Given a slice of the rows, returns a tensor whose first dimension runs over those rows.
-        chunks: From :func:`~nextword.functional.chunked.budget.row_chunks`; at least one.
+        chunks: From ``row_chunks``; at least one.
         recompute: Off where the result itself is as large as the intermediate values.
     """
     if len(chunks) == 1:

@@ -22,7 +22,7 @@ class StoredStates:
         queries: What each position looks for.
         keys: What each entry is found by.
         visible: Which entries each position may see.
-        first_place: As in :class:`~nextword.functional.stored_entries.Entries`.
+        first_place: As in ``Entries``.
         stored: Likewise.
         text: Likewise.
     """

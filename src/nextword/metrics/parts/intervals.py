@@ -160,7 +160,7 @@ def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple
 
 
 def over_models(values: Sequence[float], draws: int) -> tuple[float, Interval]:
-    """As :func:`over_seeds`, of values of texts of which each model wrote several, with seeds of their own.
+    """As ``over_seeds``, of values of texts of which each model wrote several, with seeds of their own.
 
     The texts of a model are alike, so a model counts once, with its mean. Where there is but one, its texts count, and
     the interval speaks of drawing again.

@@ -43,7 +43,7 @@ class Table(BaseModel):
 class Sample(BaseModel):
     """What one line of a samples file holds. Every field may be absent; other keys are ignored.
 
-    A metric asks with :meth:`need`, so that what is absent is an error that names the line.
+    A metric asks with ``need``, so that what is absent is an error that names the line.
     """
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)

@@ -1,4 +1,4 @@
-"""One pass, in the order in which :mod:`nextword.model.modeling` leads it; each step makes one frozen value of another.
+"""One pass, in the order in which ``nextword.model.modeling`` leads it; each step makes one frozen value of another.
 
 - ``argument_checks.py``: every argument by itself; ids as int64.
 - ``pass_inputs.py``: the arguments split by whom they concern (``PassInputs``).

@@ -25,7 +25,7 @@ def check_arguments(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     An encoder-decoder model's tokens are made from the labels where they are missing.
 
     Args:
-        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        model: A ``NextWordModel``.
         arguments: Those of its forward, by name; None counts as not given.
 
     Raises:

@@ -37,7 +37,7 @@ def auxiliary_side(model: Any, sides: Sides) -> AuxiliarySide | None:
     """Reads the auxiliary texts, or takes what an earlier pass kept of them; None for a model without conditioner.
 
     Args:
-        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        model: A ``NextWordModel``.
         sides: Those of the pass.
 
     Raises:

@@ -38,7 +38,7 @@ def run_backbone(model: Any, sides: Sides, auxiliary: AuxiliarySide | None) -> B
     """Runs the backbone of ``model`` up to its output layer.
 
     Args:
-        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        model: A ``NextWordModel``.
         sides: Those of the pass.
         auxiliary: What was made of the auxiliary text.
 

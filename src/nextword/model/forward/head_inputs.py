@@ -80,7 +80,7 @@ def head_inputs(model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: 
     """What the head is given, with this pass added to what it remembers.
 
     Args:
-        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        model: A ``NextWordModel``.
         sides: Those of the pass.
         auxiliary: What was made of the auxiliary text.
         run: What the backbone gave.

@@ -132,7 +132,7 @@ class OutputLayer:
     Args:
         backbone: The model; its live output layer is read at every call. Make this object before the states: the
             weight's gradient is deferred until autograd has finished everything recorded afterwards
-            (:func:`~nextword.functional.chunked.deferred.defer_gradient`).
+            (``defer_gradient``).
     """
 
     def __init__(self, backbone: PreTrainedModel) -> None:
@@ -245,7 +245,7 @@ _PROBE_SPREAD = 30.0
 
 @torch.no_grad()
 def prove_output_layer(backbone: PreTrainedModel) -> float:
-    """Checks on amplified states that :class:`OutputLayer` is all that makes the model's logits.
+    """Checks on amplified states that ``OutputLayer`` is all that makes the model's logits.
 
     Returns:
         The factor between the decoder's last hidden state and what the output layer reads (T5: D ** -0.5; else 1).
@@ -288,7 +288,7 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
 
 
 def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
-    """Raises ValueError where a factor is not the one that :func:`prove_output_layer` finds."""
+    """Raises ValueError where a factor is not the one that ``prove_output_layer`` finds."""
     scale = prove_output_layer(backbone)
     if abs(scale / saved - 1) > 2e-2:  # half precision measures it to one percent
         raise ValueError(

@@ -77,7 +77,7 @@ def sides_of(model: Any, inputs: PassInputs, past: Past) -> Sides:
     """Where the tokens of a pass stand.
 
     Args:
-        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        model: A ``NextWordModel``.
         inputs: What came in.
         past: What earlier passes left.
 

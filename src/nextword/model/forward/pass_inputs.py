@@ -96,7 +96,7 @@ def inputs_of(model: Any, given: Mapping[str, Any]) -> PassInputs:
     """Splits the arguments of a forward call.
 
     Args:
-        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        model: A ``NextWordModel``.
         given: Those that are given, by name, each checked by itself.
 
     Raises:

@@ -34,7 +34,7 @@ def past_of(model: Any, inputs: PassInputs) -> Past:
     """The past of a pass: that of the given cache, or of a new one where something is to be remembered after it.
 
     Args:
-        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        model: A ``NextWordModel``.
         inputs: What came in.
 
     Raises:

@@ -16,7 +16,7 @@ def expect_vocabulary(model: Any, sides: Sides) -> None:
     """Raises ValueError where a token or a label of a pass is outside the vocabulary.
 
     Args:
-        model: A :class:`~nextword.model.modeling.NextWordModel`.
+        model: A ``NextWordModel``.
         sides: Those of the pass.
     """
     inputs, size = sides.inputs, model.get_input_embeddings().weight.shape[0]

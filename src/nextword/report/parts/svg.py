@@ -99,7 +99,7 @@ def legend(drawn: Figure, handles: Sequence[Artist], room: Format, *, above: boo
 
 
 def inline(drawn: Figure, name: str, room: Format, description: str) -> str:
-    """The figure as an ``<svg>`` element, to be called inside the ``with`` of :func:`figure`.
+    """The figure as an ``<svg>`` element, to be called inside the ``with`` of ``figure``.
 
     Ids get name and format in front, colours become those of the page's theme, namespaces and the style sheet (which
     would apply to the whole page) are taken out, and ``description`` is what a screen reader says.

@@ -54,7 +54,7 @@ def render_reproduction(tables: Sequence[ReproducedTable], root: str = "") -> st
 
     Args:
         tables: In the order of the page; those of a paper together.
-        root: As in :func:`write_reproduced_tables`.
+        root: As in ``write_reproduced_tables``.
     """
     sections = [_section(table) for table in tables]
     papers = [(paper, list(members)) for paper, members in groupby(sections, key=lambda one: one.table.paper)]

@@ -89,7 +89,7 @@ def _model(
     encoder: PretrainedConfig | None,
     counts: Path | None,
 ) -> Any:
-    """As :func:`nextword.attach`, without what can only be found out with weights."""
+    """As ``nextword.attach``, without what can only be found out with weights."""
     conditioner = None if method.conditioner is None else parse_conditioner(method.conditioner)
     architecture = architecture_of(backbone)
     kind: Any = NextWordForSeq2SeqLM if architecture.has_encoder else NextWordForCausalLM

@@ -66,19 +66,19 @@ def score(
             compared on the same texts.
         tokenizer: Its tokenizer, or that of all models, or one for each by name; None for folders, which have their
             own.
-        texts: A text or several, each scored by itself. An :class:`~nextword.scoring.example_encoding.Example` has a
+        texts: A text or several, each scored by itself. An ``Example`` has a
             prompt, a source or an auxiliary text too.
         auxiliary_tokenizer: Makes inputs of auxiliary texts, for models that follow one.
         tokens: File for what the models say of every token, one JSON object a line.
         progress: Told how far it is.
-        settings: Of :class:`~nextword.scoring.measurement.score_settings.ScoreSettings`: ``window``, ``stride``,
+        settings: Of ``ScoreSettings``: ``window``, ``stride``,
             ``batch_size``, ``limit``, ``counts``, ``span``, ``places``.
 
     Raises:
         ValueError: No text, a text that a model cannot read, a setting that does not fit, or weights that are no
             numbers.
 
-    Example:
+    Examples:
         >>> result = nw.score(model, tokenizer, ["The king sat.", "The queen stood."])  # doctest: +SKIP
         >>> result.perplexity, result.models[0].breakdowns["repetition"][0].nll  # doctest: +SKIP
     """

@@ -60,7 +60,7 @@ class ScoredText:
         return np.diff(self.ends, prepend=0)
 
     def token_at(self, text: str, position: int) -> int | None:
-        """The token at a position that :class:`Stretch` counts; None for a start token that is in no text.
+        """The token at a position that ``Stretch`` counts; None for a start token that is in no text.
 
         Args:
             text: "text", or "source" for what is read besides.

@@ -38,7 +38,7 @@ class TextPlaces:
 
 @dataclass(frozen=True, eq=False)
 class TextFacts:
-    """What was said of the T tokens of a text; as :class:`~nextword.scoring.token_facts.TokenFacts`."""
+    """What was said of the T tokens of a text; as ``TokenFacts``."""
 
     log_prob: Float[np.ndarray, "T"]
     rank: Int[np.ndarray, "T"]

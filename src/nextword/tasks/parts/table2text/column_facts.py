@@ -44,7 +44,7 @@ def complete(cells: Sequence[str]) -> ColumnFacts:
 
     Equal values have equal ranks: of 5, 7, 7 both sevens are 1 from above, and 5 is 3.
 
-    Source: PLOG (Liu et al., 2022). Differs from its released code, which is :func:`published`.
+    Source: PLOG (Liu et al., 2022). Differs from its released code, which is ``published``.
 
     >>> complete(["1,000", "50"])
     ColumnFacts(cells=('1,000', '50'), ranks=((1, -2), (2, -1)), totals=('1050', '525'))

@@ -30,7 +30,7 @@ class Linearisation:
         precomputation: What is computed of the columns.
         order: How the cells follow one another.
 
-    Example:
+    Examples:
         >>> from nextword.corpora.logicnlg import CsvTable
         >>> table = CsvTable("t", ("city", "games"), (("athens", "2"), ("london", "3")))
         >>> sentence = TableSentence(table, "hosts", (1,), "London had three")

@@ -1,0 +1,67 @@
+"""What the shell completes: names of parts, recipes and tables, read as ``nextword list`` reads them, without torch.
+
+``nextword --install-completion`` teaches it to bash, zsh, fish or PowerShell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nextword.cli.parts.catalogue import Catalogue
+
+
+def _names(*rooms: str) -> list[str]:
+    return list(Catalogue(*rooms).registered("registry"))
+
+
+def _beginning(names: Iterable[str], incomplete: str, before: str = "") -> list[str]:
+    return [before + name for name in names if name.startswith(incomplete)]
+
+
+def complete_head(incomplete: str) -> list[str]:
+    """Heads."""
+    return _beginning(_names("nextword.heads"), incomplete)
+
+
+def complete_objective(incomplete: str) -> list[str]:
+    """Objectives."""
+    return _beginning(_names("nextword.objectives"), incomplete)
+
+
+def complete_conditioner(incomplete: str) -> list[str]:
+    """Conditioners."""
+    return _beginning(_names("nextword.conditioning"), incomplete)
+
+
+def complete_method(incomplete: str) -> list[str]:
+    """``HEAD/OBJECTIVE/CONDITIONER``: what stands behind the last slash."""
+    before, slash, last = incomplete.rpartition("/")
+    rooms = ("nextword.heads", "nextword.objectives", "nextword.conditioning")
+    depth = incomplete.count("/")
+    return [] if depth >= len(rooms) else _beginning(_names(rooms[depth]), last, before + slash)
+
+
+def complete_metric(incomplete: str) -> list[str]:
+    """Metrics; behind a comma the next one."""
+    before, comma, last = incomplete.rpartition(",")
+    return _beginning(["all", *_names("nextword.metrics", "nextword.judges")], last, before + comma)
+
+
+def complete_task(incomplete: str) -> list[str]:
+    """Tasks."""
+    return _beginning(_names("nextword.tasks"), incomplete)
+
+
+def complete_recipe(incomplete: str) -> list[str]:
+    """Built-in recipes."""
+    from nextword.comparison.recipe import built_in
+
+    return _beginning(built_in(), incomplete)
+
+
+def complete_table(incomplete: str) -> list[str]:
+    """``PAPER/TABLE`` and ``PAPER``."""
+    from nextword.reproduction.paper import load_paper, names
+
+    known = [full for name in names() for full in (name, *(f"{name}/{table}" for table in load_paper(name).tables))]
+    return _beginning(known, incomplete)

@@ -1,0 +1,35 @@
+"""Gathers what the site is built from in build/pages: docs/, the pages that only the site has, notebooks with outputs.
+
+Run by ``make docs``. Pages of docs/ are read in the repository too, so they link to files outside docs/. Where the site
+has a page for such a file, the link leads there; otherwise it becomes plain text.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from links import ROOT_PAGES, relinked
+from notebooks import write_page
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "build" / "pages"
+
+
+def main() -> None:
+    """Makes build/pages anew."""
+    shutil.rmtree(TARGET, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", TARGET, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = relinked(page.read_text(encoding="utf-8"), page)
+        (TARGET / page.relative_to(ROOT / "docs")).write_text(text, encoding="utf-8")
+    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
+        text = relinked((ROOT / name).read_text(encoding="utf-8"), ROOT / name)
+        (TARGET / ROOT_PAGES[name]).write_text(text, encoding="utf-8")
+    shutil.copytree(ROOT / "website" / "pages", TARGET, dirs_exist_ok=True)
+    for notebook in sorted((ROOT / "examples" / "notebooks").glob("*.ipynb")):
+        write_page(notebook, TARGET / "notebooks", ROOT / "build" / "notebooks")
+
+
+if __name__ == "__main__":
+    main()
