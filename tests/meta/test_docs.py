@@ -351,7 +351,7 @@ def test_task_pages_name_every_setting(name: str) -> None:
     assert [key for key in keys(tasks.registry.get(name).Config, "task.") if f"| `{key}` |" not in page] == []
 
 
-@pytest.mark.parametrize("page", [*PARTS, *INDEXES], ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_formulas_show_on_github(page: Path) -> None:
     assert not list(formula_faults(page.read_text(encoding="utf-8")))
 

@@ -38,8 +38,8 @@ def write_prompt_page(config: CompareConfig, results: Results, out: Path) -> Pat
     if not all(model.is_dir() for model in models.values()):
         return None
     # the methods learned what follows the prompt, so the prompt is read and not predicted
-    texts = {"prompt": prompts[0].prompt, "text": f" {prompts[0].expected[-1]}"}
-    traces = [trace(open_model(model, name=name), **texts) for name, model in models.items()]
+    prompt, word = prompts[0].prompt, f" {prompts[0].expected[-1]}"
+    traces = [trace(open_model(model, name=name), prompt=prompt, text=word) for name, model in models.items()]
     page = out / INSIDE
     write_atomically(page, trace_page(*traces))
     write_report(results, folder.report)
