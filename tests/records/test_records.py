@@ -257,6 +257,12 @@ def test_collecting_the_environment_imports_no_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_the_version_is_the_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of the installation, which in an editable one is of the day it was made."""
+    monkeypatch.setattr("nextword.records.environment.__version__", "9.9")
+    assert Environment.collect().nextword == "9.9"
+
+
 def test_environment_says_what_it_can() -> None:
     environment = Environment.collect()
     assert environment.threads >= 1

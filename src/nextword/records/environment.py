@@ -13,7 +13,7 @@ from typing import Self
 
 from pydantic import Field
 
-from nextword import plugins
+from nextword import __version__, plugins
 from nextword.records.files import Record
 
 
@@ -45,7 +45,7 @@ class Environment(Record):
     def collect(cls) -> Self:
         """The environment of this process; imports neither torch nor transformers."""
         return cls(
-            nextword=_version("nextword"),
+            nextword=__version__,
             python=platform.python_version(),
             torch=_version("torch"),
             transformers=_version("transformers"),

@@ -1,0 +1,101 @@
+"""What the package says of itself agrees: its version, what it needs, and what continuous integration runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+from typer.testing import CliRunner
+
+import nextword
+from nextword.cli import app
+
+ROOT = Path(__file__).parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+WORKFLOW: dict[str, Any] = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def requirements() -> Iterator[Requirement]:
+    yield from map(Requirement, PROJECT["project"]["dependencies"])
+    for extra in PROJECT["project"]["optional-dependencies"].values():
+        yield from (one for one in map(Requirement, extra) if one.name != "nextword")
+
+
+def pins() -> dict[str, Version]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = (line.split("==") for line in lines if line and not line.startswith("#"))
+    return {canonicalize_name(name): Version(version) for name, version in pairs}
+
+
+def test_one_version() -> None:
+    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/nextword/__init__.py"
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"nextword {nextword.__version__}\n"
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == nextword.__version__
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] in {nextword.__version__, "Unreleased"}
+
+
+def test_every_python_that_is_named_is_tested() -> None:
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+    jobs = WORKFLOW["jobs"]
+    assert named == [
+        jobs["everything"]["steps"][1]["with"]["python-version"],
+        *jobs["python"]["strategy"]["matrix"]["python"],
+    ]
+    assert PROJECT["project"]["requires-python"] == f">={named[0]}"
+
+
+def test_both_ends_of_transformers_are_tested() -> None:
+    bounds = next(one for one in requirements() if one.name == "transformers").specifier
+    oldest = re.search(r"^OLDEST\s*:= transformers==(\S+)", MAKEFILE, re.MULTILINE)
+    assert oldest is not None
+    assert {str(bound) for bound in bounds} == {f">={Version(oldest[1]).major}.{Version(oldest[1]).minor}", "<6"}
+    assert WORKFLOW["jobs"]["transformers"]["strategy"]["matrix"]["target"] == ["test-oldest", "test-newest"]
+
+
+@pytest.mark.parametrize("requirement", sorted(set(requirements()), key=str), ids=str)
+def test_what_is_required_is_pinned(requirement: Requirement) -> None:
+    pinned = pins().get(canonicalize_name(requirement.name))
+    assert pinned is not None, f"constraints.txt has no line for {requirement.name}"
+    assert pinned in requirement.specifier, f"constraints.txt pins {requirement.name}=={pinned}"
+
+
+def test_what_the_workflow_runs_exists() -> None:
+    commands = [step["run"] for job in WORKFLOW["jobs"].values() for step in job["steps"] if "run" in step]
+    matrix = WORKFLOW["jobs"]["transformers"]["strategy"]["matrix"]["target"]
+    targets = {found for command in commands for found in re.findall(r"make ([a-z-]+)", command)}
+    known = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
+    assert {"test", "package"} <= targets
+    assert {*targets, *matrix} <= known
+    scripts = [ROOT / command for command in commands if command.startswith(".ci/")]
+    assert scripts
+    assert all(script.stat().st_mode & 0o111 for script in scripts)
+
+
+def test_the_sdist_has_what_a_clone_has() -> None:
+    """A folder or page that is new at the root would be left out silently."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("no clone of the repository")
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    not_for_users = {".gitignore", ".pre-commit-config.yaml"}
+    by_itself = {"pyproject.toml", "LICENSE"}
+    for name in {line.partition("/")[0] for line in listed.stdout.splitlines()} - not_for_users - by_itself:
+        assert any(Path(name).match(pattern.lstrip("/")) for pattern in included), f"{name} is not in the sdist"
+
+
+def test_types_come_along() -> None:
+    assert (Path(nextword.__file__).parent / "py.typed").is_file()
