@@ -13,9 +13,10 @@ from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from nextword.deferred_model import DeferredModel
 from nextword.registry import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
@@ -31,11 +32,8 @@ _LONGEST_SHOWN = 200
 """Characters of a wrong value that a message shows."""
 
 
-class Settings(BaseModel):
+class Settings(DeferredModel):
     """Base of every settings model: unknown keys are errors, values are not coerced, nothing changes afterwards."""
-
-    # Schemas are built when first used: many classes are defined by an import, few of them are filled.
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
     @model_validator(mode="after")
     def _numbers_fit(self) -> Self:

@@ -140,3 +140,32 @@ def test_plain_text_names_its_lines_and_has_no_fields(tmp_path: Path) -> None:
         list(read_samples(path, Words()))
     with pytest.raises(ValueError, match=r"rows.csv is a table \(.csv\); give one JSON object a line"):
         list(read_samples(tmp_path / "rows.csv", Words()))
+
+
+def test_references_of_another_file_stand_beside_the_texts(tmp_path: Path) -> None:
+    texts, people = tmp_path / "a.txt", tmp_path / "people.txt"
+    texts.write_text("a\nb\n", encoding="utf-8")
+    people.write_text("c\nd\n", encoding="utf-8")
+    samples = list(read_samples(texts, Words(), references=people))
+    assert [(sample.text, sample.references) for sample in samples] == [("a", ["c"]), ("b", ["d"])]
+    people.write_text('{"text": "c"}\n{"text": "d"}\n', encoding="utf-8")
+    assert [sample.references for sample in read_samples(texts, Words(), references=people)] == [["c"], ["d"]]
+
+
+def test_references_of_another_number_are_refused(tmp_path: Path) -> None:
+    texts, people = tmp_path / "a.txt", tmp_path / "people.txt"
+    texts.write_text("a\nb\n", encoding="utf-8")
+    people.write_text("c\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"people.txt: must have a text for each of .*a.txt"):
+        list(read_samples(texts, Words(), references=people))
+    people.write_text("c\nd\ne\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"a.txt: must have a text for each of .*people.txt"):
+        list(read_samples(texts, Words(), references=people))
+    own = tmp_path / "own.jsonl"
+    own.write_text('{"text": "a", "reference": "b"}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="has references of its own"):
+        list(read_samples(own, Words(), references=people))
+    people.write_text('{"prompt": "c"}\n', encoding="utf-8")
+    texts.write_text("a\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="no 'text', which a reference is"):
+        list(read_samples(texts, Words(), references=people))

@@ -1,12 +1,23 @@
-"""Pages of the documentation and their examples."""
+"""Pages of the documentation, their examples and their formulas."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+_CODE = re.compile(r"`[^`\n]*`")
+_DISPLAY = re.compile(r"^\$\$\n(.*?)^\$\$$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"\$([^$\n]+)\$")
+_FAULTS = {
+    r"an escape that Markdown takes away; spell it out, as \lbrace": re.compile(r"\\[^A-Za-z\s\\]|\\\\(?!\n)"),
+    "an underscore that may begin emphasis; put a letter or a digit before it": re.compile(r"[^A-Za-z0-9]_"),
+    r"a character of Markdown; take \mid, \ast, or a space after <": re.compile(r"[|*]|<\S"),
+}
+"""What GitHub's Markdown reads before the formula is shown, by the reason."""
 
 
 def name_of(page: Path) -> str:
@@ -15,3 +26,13 @@ def name_of(page: Path) -> str:
 
 def blocks(text: str, language: str) -> list[str]:
     return [body for kind, body in FENCE.findall(text) if kind == language]
+
+
+def formula_faults(text: str) -> Iterator[str]:
+    """Formulas of a page that GitHub shows otherwise than meant."""
+    prose = _CODE.sub("", FENCE.sub("", text))
+    rest = _DISPLAY.sub("", prose)
+    for formula in [*_DISPLAY.findall(prose), *_INLINE.findall(rest)]:
+        yield from (f"{formula!r}: {fault}" for fault, pattern in _FAULTS.items() if pattern.search(formula))
+    if "$" in _INLINE.sub("", rest):
+        yield "a formula without its end, or broken over two lines"

@@ -23,7 +23,7 @@ from nextword.heads.parts.input_states import MultiInputConfig
 from nextword.heads.parts.partition_settings import PartitionConfig
 from nextword.specs import ModifierEntry
 from tests.helpers.counted import counts_file
-from tests.helpers.doc_pages import FENCE, ROOT, blocks, name_of
+from tests.helpers.doc_pages import FENCE, ROOT, blocks, formula_faults, name_of
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 KINDS = ("heads", "objectives", "conditioners")
@@ -246,8 +246,11 @@ def test_every_setting_of_conditioners_is_explained(name: str) -> None:
     assert settings_in_tables("conditioners", name) == fields - {"conditioner"}
 
 
+INDEXES = [ROOT / "docs" / kind / "index.md" for kind in KINDS]
+
+
 @pytest.mark.usefixtures("beside_counts")
-@pytest.mark.parametrize("page", PARTS, ids=name_of)
+@pytest.mark.parametrize("page", [*PARTS, *INDEXES], ids=name_of)
 def test_page_examples_run(
     page: Path,
     backbone: transformers.GPT2LMHeadModel,
@@ -346,3 +349,20 @@ def test_task_pages_name_every_setting(name: str) -> None:
         ]
 
     assert [key for key in keys(tasks.registry.get(name).Config, "task.") if f"| `{key}` |" not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_formulas_show_on_github(page: Path) -> None:
+    assert not list(formula_faults(page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(
+    "formula", ["$a\\,b$", "$\\{a$", "$$\na \\\\ b\n$$", "$\\mathrm{f}_v$", "$|a|$", "$a^*$", "$s <t$", "$a\nb$"]
+)
+def test_planted_formula_that_github_spoils_is_found(formula: str) -> None:
+    assert len(list(formula_faults(f"so\n\n{formula}\n"))) == 1
+
+
+def test_planted_formulas_are_read() -> None:
+    right = "so $x_t \\cdot w_{tv}$, `$HOME`\n\n$$\n\\sum_{s < t} a \\\\\nb\n$$\n\n```sh\n$ ls\n```\n"
+    assert not list(formula_faults(right))

@@ -61,6 +61,13 @@ def evaluate(
         list[str] | None,
         typer.Option(metavar="FIELD=KEY", help="The files call a field otherwise, for instance text=prediction."),
     ] = None,
+    references: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What people wrote in place of the texts: as many texts, in the same order.",
+        ),
+    ] = None,
     features: Annotated[
         Path | None, typer.Option(help="Folder for what models said of the texts; else beside each samples file.")
     ] = None,
@@ -72,6 +79,8 @@ def evaluate(
     tests and a ranking.
 
     nextword evaluate samples.jsonl --metrics distinct --metrics self-bleu:2,3
+
+    nextword evaluate a.txt b.txt --references human.txt
 
     nextword evaluate mle=mle-0.jsonl mle=mle-1.jsonl f2=f2-0.jsonl f2=f2-1.jsonl --tokenizer gpt2
     """
@@ -90,6 +99,7 @@ def evaluate(
         "metrics": _with_settings(_split(metrics or ["all"]), of_metrics),
         "tokenizer": tokenizer,
         "fields": dict(_pair(one, "--field", "text=prediction") for one in field or []),
+        "references": references,
         "features": features,
     }
     config = validated(EvaluateConfig, overridden(content, [one for one in settings or [] if one not in of_metrics]))

@@ -21,6 +21,7 @@ from nextword.comparison.stage_settings import stage_settings
 from nextword.conditioning.parts.auxiliary_encoder import fingerprint
 from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER
 from nextword.decoding.strategies import PromptedDecoding, SeededDecoding
+from nextword.devices import best_device
 from nextword.pretrained import load_tokenizer
 from nextword.records import Cost, Evaluation, Record, RunRecord
 from nextword.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable
@@ -187,7 +188,7 @@ def _encoded_texts(setting: Setting, model: Any, *, with_validation: bool) -> En
     key = f"{fingerprint(model.auxiliary_encoder)} {with_validation}"
     if key not in setting.encoded:
         with setting.stages("auxiliary texts", "encoding") as advanced:
-            model.to(torch.accelerator.current_accelerator() or torch.device("cpu"))
+            model.to(best_device())
             texts = distinct_texts([setting.training, *([setting.validation] if with_validation else [])])
             setting.encoded[key] = encode_texts(model, texts, advanced)
     return setting.encoded[key]
@@ -200,7 +201,7 @@ def _load_trained(run: Run, setting: Setting) -> Any:
     if method.trained_as:
         set_seed(run.seed)
         model = nw.attach(model, setting.start.filled(method.head), TEST_TIME_OBJECTIVE)
-    model.to(torch.accelerator.current_accelerator() or torch.device("cpu"))
+    model.to(best_device())
     return model.eval()
 
 

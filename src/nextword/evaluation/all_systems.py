@@ -43,8 +43,11 @@ def evaluate(
     """
     config = config if isinstance(config, EvaluateConfig) else validated(EvaluateConfig, config)
     files = {name: [Path(file) for file in paths] for name, paths in config.systems.items()}
+    references = None if config.references is None else Path(config.references)
     firsts = [
-        first_sample(path, Words(), config.fields, config.plain_text) for paths in files.values() for path in paths
+        first_sample(path, Words(), config.fields, config.plain_text, references)
+        for paths in files.values()
+        for path in paths
     ]
     unit = unit_for(firsts[0], config.tokenizer, config.special)
     metrics, left_out = chosen(config.metrics, firsts)

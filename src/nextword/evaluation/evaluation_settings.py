@@ -35,6 +35,9 @@ class EvaluateConfig(Settings):
     plain_text: PlainText | None = None
     """How files of plain text are cut: "lines" (a text a line) or "blocks" (a text between blank lines); none: blocks
     where a blank line stands between two texts, else lines."""
+    references: str | None = None
+    """File of what people wrote in the place of the texts: as many, in the same order, for all systems; none: the
+    samples bring their references along, or there are none."""
     features: str | None = None
     """Folder in which features of models are kept; none: beside each samples file."""
     human: bool = True
@@ -78,5 +81,8 @@ class EvaluateConfig(Settings):
         if self.tokenizer is not None and self.special:
             raise ValueError("the tokenizer says which tokens are special; give 'tokenizer' or 'special', not both")
         if "human" in self.systems and self.human:
-            raise ValueError("'human' is the row of the references; give the system another name, or human = false")
+            raise ValueError(
+                "'human' is the row of the references: give people's texts as --references FILE (references = FILE), "
+                "the system another name, or human = false"
+            )
         return self

@@ -118,7 +118,9 @@ def read_file(
     digest = hashlib.sha256()
     given = AllOrNone("references")
     plain_text = plain_text_of(path, config.plain_text)
-    for number, sample in enumerate(read_samples(path, setup.unit, config.fields, digest, plain_text)):
+    people_file = None if config.references is None else Path(config.references)
+    samples = read_samples(path, setup.unit, config.fields, digest, plain_text, people_file)
+    for number, sample in enumerate(samples):
         system.add(sample)
         if human and given.has(sample, _has_references(sample)):
             people = sample.as_human()

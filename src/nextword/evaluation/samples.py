@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,6 +29,7 @@ def read_samples(
     fields: Mapping[str, str] | None = None,
     digest: Digest | None = None,
     plain_text: PlainText | None = None,
+    references: Path | None = None,
 ) -> Iterator[Sample]:
     """The samples of a file, one at a time.
 
@@ -37,9 +39,11 @@ def read_samples(
         fields: Names that the file uses for fields of a sample, for instance ``{"text": "prediction"}``.
         digest: A checksum that is told all bytes of the file.
         plain_text: How plain text is cut; None: as ``plain_text_of`` says.
+        references: A file of as many texts, in the same order: what people wrote in their places.
 
     Raises:
-        ValueError: No such file, nothing in it, or a line that is not a sample; the message names file and line.
+        ValueError: No such file, nothing in it, a line that is not a sample, or references of another number; the
+            message names file and line.
     """
     renamed = dict(fields or {})
     _check_fields(renamed)
@@ -47,6 +51,8 @@ def read_samples(
     if cut is not None and renamed:
         raise ValueError(f"{path} is plain text, which has no fields: leave out {', '.join(_options(renamed))}")
     samples = _of_json(path, renamed, digest) if cut is None else _of_text(path, cut, digest)
+    if references is not None:
+        samples = _beside(samples, references, path)
     seen: dict[str | int, str] = {}
     place = ""
     for place, sample in samples:
@@ -86,10 +92,33 @@ def plain_text_of(path: Path, wanted: PlainText | None = None) -> PlainText | No
 
 
 def first_sample(
-    path: Path, unit: Unit, fields: Mapping[str, str] | None = None, plain_text: PlainText | None = None
+    path: Path,
+    unit: Unit,
+    fields: Mapping[str, str] | None = None,
+    plain_text: PlainText | None = None,
+    references: Path | None = None,
 ) -> Sample:
     """The first sample of a file, which shows what its samples have."""
-    return next(read_samples(path, unit, fields, plain_text=plain_text))
+    return next(read_samples(path, unit, fields, plain_text=plain_text, references=references))
+
+
+def _beside(samples: Iterator[tuple[str, Sample]], references: Path, path: Path) -> Iterator[tuple[str, Sample]]:
+    """Each sample with the text of the same place in another file as its reference."""
+    cut = plain_text_of(references)
+    people = _of_json(references, {}, None) if cut is None else _of_text(references, cut, None)
+    for pair in zip_longest(samples, people):
+        if pair[0] is None or pair[1] is None:
+            longer, shorter = (references, path) if pair[0] is None else (path, references)
+            raise ValueError(
+                f"{shorter}: must have a text for each of {longer}, in the same order (it ends first); "
+                "references are taken by their place"
+            )
+        (place, sample), (of_people, person) = pair
+        if sample.references or sample.reference_token_ids:
+            raise ValueError(f"{place}: has references of its own; leave --references {references} out")
+        if person.text is None:
+            raise ValueError(f"{of_people}: no 'text', which a reference is")
+        yield place, sample.model_copy(update={"references": [person.text]})
 
 
 def _of_json(path: Path, renamed: Mapping[str, str], digest: Digest | None) -> Iterator[tuple[str, Sample]]:

@@ -181,4 +181,6 @@ def _wins(
     voting = config.wins or list(dict.fromkeys(key for column in columns for key in column.votes))
     values = {system.name: {key: value.value for key, value in system.values.items()} for system in systems}
     of_humans = {} if human is None else {key: value.value for key, value in human.values.items()}
-    return wins(values, goals, of_humans, voting)
+    ranked = wins(values, goals, of_humans, voting)
+    # without people's texts no measure of diversity has a goal, so there may be no vote
+    return ranked if ranked.measures else None

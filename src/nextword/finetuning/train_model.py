@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from nextword.devices import best_device
 from nextword.finetuning.data_kinds import data_task, told_as_data
 from nextword.finetuning.run_folder import RunFolder
 from nextword.finetuning.starting_model import has_encoder, starting_model, starting_tokenizer
@@ -104,7 +103,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
             expect_trained(settings.learning_rates, model)
     outcome = _trained(config, settings, model, tokenizer, task, folder, watcher)
     outcome.save(folder.training / "outcome.json")
-    model.to(torch.accelerator.current_accelerator() or torch.device("cpu"))
+    model.to(best_device())
     with stage_told(watcher, "measuring") as advanced:
         evaluation = measured_on_test_part(model, tokenizer, task, advanced)
     with stage_told(watcher, "checking and saving"):
@@ -168,7 +167,7 @@ def _encoded_texts(model: Any, rows: Any, validation: Any, watcher: TrainingWatc
     if not is_encodable(model):
         return None
     with stage_told(watcher, "encoding auxiliary texts") as advanced:
-        model.to(torch.accelerator.current_accelerator() or torch.device("cpu"))
+        model.to(best_device())
         texts = distinct_texts([rows, *([validation] if validation is not None else [])])
         return encode_texts(model, texts, advanced)
 

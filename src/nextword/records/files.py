@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
+from nextword.deferred_model import DeferredModel
 from nextword.records.disk import disk_full_explained
 
 SCHEMA_VERSION = 5
@@ -50,10 +51,8 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
         file.write(text.encode("utf-8"))
 
 
-class Record(BaseModel):
+class Record(DeferredModel):
     """Base of everything that is written: frozen, strict, unknown keys are errors."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, defer_build=True)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the record as JSON, [atomically][nextword.records.write_atomically].

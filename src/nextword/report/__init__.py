@@ -5,6 +5,7 @@ Nothing is estimated here: numbers are formatted, and averaged over seeds where 
 
 from __future__ import annotations
 
+from nextword.report.comparison.finding import leader as leader
 from nextword.report.comparison.page import write_report as write_report
 from nextword.report.comparison.terminal import results_table as results_table
 from nextword.report.evaluation.evaluation_terminal import evaluation_tables as evaluation_tables

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER, AuxiliaryTokenizer
+from nextword.devices import best_device
 from nextword.model.attach import attach, load
 from nextword.model.modeling import NextWordModel
 from nextword.pretrained import load_tokenizer, model_location
@@ -109,8 +110,7 @@ def open_model(path: str | Path, device: str = "auto", dtype: str = "auto", name
 
 def _device(name: str) -> torch.device:
     if name == "auto":
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return accelerator or torch.device("cpu")
+        return best_device()
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as fault:  # torch has either for a device that is not there

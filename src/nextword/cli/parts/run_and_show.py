@@ -16,10 +16,11 @@ from nextword.cli.parts.errors import INTERRUPTED, RUNS_FAILED, complain
 
 if TYPE_CHECKING:
     from nextword.comparison.comparison_settings import CompareConfig
+    from nextword.records import Results
 
 
-def run_comparison(config: CompareConfig, out: Path) -> None:
-    """Compares, prints the table and where the report is.
+def run_comparison(config: CompareConfig, out: Path) -> Results:
+    """Compares, prints the table and where the report is; returns what came out.
 
     Raises:
         typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that goes on are printed; with
@@ -41,6 +42,7 @@ def run_comparison(config: CompareConfig, out: Path) -> None:
             complain(failure_line(run), kind="failed")
         Console(stderr=True, soft_wrap=True).print(f"To try again: {command}", markup=False, highlight=False)
         raise typer.Exit(RUNS_FAILED)
+    return results
 
 
 @contextlib.contextmanager

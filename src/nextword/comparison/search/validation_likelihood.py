@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import nextword as nw
+from nextword.devices import best_device
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.model.training_modes import measuring
 from nextword.scoring.minibatches import Progress, batches
@@ -35,7 +36,7 @@ def validation_nats(folder: Path, rows: Any, batch_size: int, progress: Progress
         Nats per token, over all tokens alike; NaN or infinite where the model is broken.
     """
     model: Any = nw.load(folder, objective=LIKELIHOOD)
-    model.to(torch.accelerator.current_accelerator() or torch.device("cpu"))
+    model.to(best_device())
     collator, aligned = batch_collator(model), not architecture_of(model.config).has_encoder
     sums: list[float] = []
     tokens = 0

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -15,6 +16,7 @@ from nextword.records import EvaluationResults, Results, write_atomically
 from nextword.report.comparison import figures, text_figures
 from nextword.report.comparison.examples import examples
 from nextword.report.comparison.failures import failures
+from nextword.report.comparison.finding import finding
 from nextword.report.comparison.method_tables import Table, cost_table, main_table, subset_table
 from nextword.report.comparison.methods import Method, methods
 from nextword.report.comparison.searches import searches
@@ -25,6 +27,9 @@ from nextword.report.parts import formats
 from nextword.report.parts.glossary import of_metrics
 from nextword.report.parts.svg import FORMATS, Format
 from nextword.report.parts.template import style, template
+
+INSIDE = "inspect.html"
+"""Name of the page beside a report that looks at one of its prompts, as the quickstart writes it."""
 
 SHORT = 48
 """Longest value that is told in the opening facts; a checksum waits for the tables at the end."""
@@ -64,12 +69,21 @@ def write_report(results: Results | EvaluationResults, path: str | os.PathLike[s
         results: What a comparison or an evaluation found.
         path: The file to write, usually report.html beside results.json. Replaced as a whole.
     """
-    page = render(results) if isinstance(results, Results) else render_evaluation(results)
+    inside = Path(path).with_name(INSIDE)
+    if isinstance(results, Results):
+        page = render(results, INSIDE if inside.exists() else None)
+    else:
+        page = render_evaluation(results)
     write_atomically(path, page)
 
 
-def render(results: Results) -> str:
-    """The page as text."""
+def render(results: Results, inside: str | None = None) -> str:
+    """The page as text.
+
+    Args:
+        results: What was compared.
+        inside: A page beside it that looks at one prompt, word by word; linked from the top.
+    """
     page = template("page.html.j2")
     found = methods(results)
     table, subsets = main_table(results), subset_table(results)
@@ -78,6 +92,8 @@ def render(results: Results) -> str:
         style=style(),
         results=results,
         summary=_summary(results, found),
+        finding=finding(results),
+        inside=inside,
         facts=_facts(results),
         table=table,
         subsets=subsets,

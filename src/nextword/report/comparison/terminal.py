@@ -12,11 +12,13 @@ from rich.text import Text
 
 from nextword.records import Results
 from nextword.report.comparison.failures import failures
+from nextword.report.comparison.finding import finding
 from nextword.report.comparison.main_table import Sheet, sheets
 from nextword.report.comparison.method_tables import Cell, Column, cost_table, main_table
 from nextword.report.comparison.method_tables import Table as Numbers
 from nextword.report.comparison.methods import methods
 from nextword.report.evaluation.evaluation_terminal import starred
+from nextword.report.parts.fitted_table import FittedTable, add_names
 from nextword.report.parts.formats import NOTHING
 
 LONGEST_UNIT = 5
@@ -32,30 +34,38 @@ def results_table(results: Results) -> RenderableType:
     Below it, where the methods wrote texts, what those of the first way of writing measure; the page has all of them.
     """
     written = sheets(results, methods(results))
-    table = _results(results)
     # A way of writing of which nothing was measured would be a table of names.
-    return Group(table, _texts(written)) if written and written[0].columns else table
+    tables = [_results(results), *([_texts(written)] if written and written[0].columns else [])]
+    return Group(*tables, Text(finding(results)))
 
 
-def _results(results: Results) -> Table:
+def _results(results: Results) -> FittedTable:
     metrics, costs = main_table(results), cost_table(results)
-    columns = (*metrics.columns, *costs.columns)
-    shown = [column.main for column in columns]
-    table = Table(
-        title=f"{results.task} (version {results.task_version})",
-        caption=_caption(results, metrics, costs) or None,
-        box=box.SIMPLE_HEAD,
-        padding=(0, 0),
-        pad_edge=False,
-    )
-    table.add_column("method", overflow="fold")
-    for column in compress(columns, shown):
-        table.add_column(_heading(column), justify="right", no_wrap=True)
-    for metric_row, cost_row in zip(metrics.rows, costs.rows, strict=True):
-        # Text, not str: a label may hold square brackets, which rich would read as markup.
-        cells = compress((*metric_row.cells, *cost_row.cells), shown)
-        table.add_row(Text(metric_row.method.label), *(_value(cell) for cell in cells))
-    return table
+    columns = [column for column in (*metrics.columns, *costs.columns) if column.main]
+    shown = [column.main for column in (*metrics.columns, *costs.columns)]
+    # Text, not str: a label may hold square brackets, which rich would read as markup.
+    names = [Text(row.method.label) for row in metrics.rows]
+    cells = [
+        list(compress((*metric_row.cells, *cost_row.cells), shown))
+        for metric_row, cost_row in zip(metrics.rows, costs.rows, strict=True)
+    ]
+
+    def part(first: int, last: int) -> Table:
+        table = Table(
+            title=None if first else f"{results.task} (version {results.task_version})",
+            caption=(_caption(results, metrics, costs) or None) if last == len(columns) else None,
+            box=box.SIMPLE_HEAD,
+            padding=(0, 0),
+            pad_edge=False,
+        )
+        add_names(table, "method", [name.plain for name in names])
+        for column in columns[first:last]:
+            table.add_column(_heading(column), justify="right", no_wrap=True)
+        for name, row in zip(names, cells, strict=True):
+            table.add_row(name, *(_value(cell) for cell in row[first:last]))
+        return table
+
+    return FittedTable(part, len(columns))
 
 
 def _caption(results: Results, metrics: Numbers, costs: Numbers) -> Text:
@@ -82,18 +92,24 @@ def _lacking(metrics: Numbers, costs: Numbers) -> Iterator[str]:
             yield f"{FEWER} {metric_row.method.label}: {which}{count} only"
 
 
-def _texts(written: list[Sheet]) -> Table:
+def _texts(written: list[Sheet]) -> FittedTable:
     """The main columns of the first way of writing, a row a method, people last."""
+    main = [column.main for column in written[0].columns]
+    places = [place for place, shown in enumerate(main) if shown]
+    return FittedTable(lambda first, last: _texts_part(written, places, first, last), len(places))
+
+
+def _texts_part(written: list[Sheet], places: list[int], first: int, last: int) -> Table:
     shown = written[0]
-    main = [column.main for column in shown.columns]
+    main = [place in places[first:last] for place in range(len(shown.columns))]
     table = Table(
-        title=f"Texts, {shown.title}",
-        caption=_texts_caption(written),
+        title=None if first else f"Texts, {shown.title}",
+        caption=_texts_caption(written) if last == len(places) else None,
         box=box.SIMPLE_HEAD,
         padding=(0, 0),
         pad_edge=False,
     )
-    table.add_column("method", overflow="fold")
+    add_names(table, "method", [row.label for _, block in shown.blocks for row in block.rows])
     for column in compress(shown.columns, main):
         unit = f"({column.short_unit})" if len(column.short_unit) <= LONGEST_UNIT else ""
         title = "\n".join(column.short.split())
