@@ -348,3 +348,10 @@ def test_places_of_a_prefix_are_none_of_the_window() -> None:
     )
     assert found.models[0].window == POSITIONS - 3
     assert found.models[0].tokens == len(opened.tokenizer(text)["input_ids"])
+
+
+def test_the_name_of_a_file_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "chapter.txt"
+    file.write_text("The king sat.", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"texts: must be texts, not files .*chapter.txt"):
+        nw.score(object(), None, [str(file)])  # type: ignore[arg-type]

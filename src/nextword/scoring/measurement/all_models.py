@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -46,6 +47,10 @@ Watch = Callable[[str, float], None]
 """Told a model's name and the share of its tokens that are done."""
 
 
+LONGEST_PATH = 255
+"""Characters of a text that may be the name of a file."""
+
+
 def score(
     model: AnyModel | Mapping[str, AnyModel],
     tokenizer: PreTrainedTokenizerBase | Mapping[str, PreTrainedTokenizerBase] | None = None,
@@ -82,7 +87,8 @@ def score(
         >>> result = nw.score(model, tokenizer, ["The king sat.", "The queen stood."])  # doctest: +SKIP
         >>> result.perplexity, result.models[0].breakdowns["repetition"][0].nll  # doctest: +SKIP
     """
-    models = dict(model) if isinstance(model, Mapping) else {type(model).__name__: model}
+    name_of_one = Path(model).name if isinstance(model, str | Path) else type(model).__name__
+    models = dict(model) if isinstance(model, Mapping) else {name_of_one: model}
     tokenizers = tokenizer if isinstance(tokenizer, Mapping) else dict.fromkeys(models, tokenizer)
     missing = [name for name in models if name not in tokenizers]
     if missing or not models:
@@ -92,10 +98,21 @@ def score(
         for name, one in models.items()
     ]
     given = [texts] if isinstance(texts, str | Example) else list(texts)
+    _expect_no_path(given)
     examples = [one if isinstance(one, Example) else Example(one) for one in given]
     examples = [replace(one, id=one.id or f"text {number}") for number, one in enumerate(examples, 1)]
     made = validated(ScoreSettings, settings)
     return score_models(opened, GivenTexts.of(examples, ["texts"]), made, tokens=tokens, progress=progress)
+
+
+def _expect_no_path(texts: Sequence[object]) -> None:
+    """The command takes files, this function takes texts: the name of a file would be scored letter by letter."""
+    for text in texts:
+        if isinstance(text, str) and 0 < len(text) < LONGEST_PATH and "\n" not in text and os.path.isfile(text):
+            raise ValueError(
+                f"texts: must be texts, not files ('{text}' given, which is a file); read it: "
+                f"Path('{text}').read_text(), or use the command: nextword score MODEL {text}"
+            )
 
 
 def score_models(
