@@ -7,12 +7,10 @@ has a page for such a file, the link leads there; otherwise it becomes plain tex
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
-from links import ROOT_PAGES, relinked
+from links import ROOT, ROOT_PAGES, relinked
 from notebooks import write_page
 
-ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "build" / "pages"
 
 

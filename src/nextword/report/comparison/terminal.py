@@ -41,8 +41,9 @@ def results_table(results: Results) -> RenderableType:
 
 def _results(results: Results) -> FittedTable:
     metrics, costs = main_table(results), cost_table(results)
-    columns = [column for column in (*metrics.columns, *costs.columns) if column.main]
-    shown = [column.main for column in (*metrics.columns, *costs.columns)]
+    every = (*metrics.columns, *costs.columns)
+    shown = [column.main for column in every]
+    columns = list(compress(every, shown))
     # Text, not str: a label may hold square brackets, which rich would read as markup.
     names = [Text(row.method.label) for row in metrics.rows]
     cells = [
@@ -94,14 +95,12 @@ def _lacking(metrics: Numbers, costs: Numbers) -> Iterator[str]:
 
 def _texts(written: list[Sheet]) -> FittedTable:
     """The main columns of the first way of writing, a row a method, people last."""
-    main = [column.main for column in written[0].columns]
-    places = [place for place, shown in enumerate(main) if shown]
+    places = [place for place, column in enumerate(written[0].columns) if column.main]
     return FittedTable(lambda first, last: _texts_part(written, places, first, last), len(places))
 
 
 def _texts_part(written: list[Sheet], places: list[int], first: int, last: int) -> Table:
-    shown = written[0]
-    main = [place in places[first:last] for place in range(len(shown.columns))]
+    shown, chosen = written[0], places[first:last]
     table = Table(
         title=None if first else f"Texts, {shown.title}",
         caption=_texts_caption(written) if last == len(places) else None,
@@ -110,7 +109,7 @@ def _texts_part(written: list[Sheet], places: list[int], first: int, last: int) 
         pad_edge=False,
     )
     add_names(table, "method", [row.label for _, block in shown.blocks for row in block.rows])
-    for column in compress(shown.columns, main):
+    for column in (shown.columns[place] for place in chosen):
         unit = f"({column.short_unit})" if len(column.short_unit) <= LONGEST_UNIT else ""
         title = "\n".join(column.short.split())
         table.add_column(Text(f"{title}{column.arrow}\n{unit}".rstrip()), justify="right", no_wrap=True)
@@ -120,10 +119,10 @@ def _texts_part(written: list[Sheet], places: list[int], first: int, last: int) 
             table.add_row(Text(title, style="dim"))
         for row in block.rows:
             mark = FEWER if row.lacking else ""
-            table.add_row(Text(f"{row.label}{mark}"), *(starred(cell) for cell in compress(row.cells, main)))
+            table.add_row(Text(f"{row.label}{mark}"), *(starred(row.cells[place]) for place in chosen))
         if block.human is not None:
             table.add_section()
-            table.add_row(Text(block.human.label), *(starred(cell) for cell in compress(block.human.cells, main)))
+            table.add_row(Text(block.human.label), *(starred(block.human.cells[place]) for place in chosen))
     return table
 
 
