@@ -20,6 +20,8 @@ from nextword.distribution import (
     Rerank,
     Scores,
     TokenClasses,
+    Words,
+    WordScores,
 )
 from nextword.distribution.scores import in_one_product
 from nextword.functional.stored_entries import Entries
@@ -66,7 +68,8 @@ def kinds(base: Scores, entries: Entries) -> dict:
 def _edit(kind: type, seed: int = 7) -> OnWords:
     ids = torch.stack([torch.randperm(V, generator=torch.Generator().manual_seed(seed + n))[:3] for n in range(N)])
     present = torch.rand(N, 3, generator=torch.Generator().manual_seed(seed)) < 0.7
-    return OnWords(kind.__name__.lower(), Entries(ids, torch.arange(N), randn(N, 3, seed=seed), present), kind())
+    words = Words.of(ids, torch.ones_like(present))
+    return OnWords(kind.__name__.lower(), WordScores(words, torch.arange(N), randn(N, 3, seed=seed), present), kind())
 
 
 NAMES = ["interpolated", "factorized", "on memory", "mixture of kinds", "replaced", "reranked", "stored twice"]
@@ -183,10 +186,10 @@ def test_replace_overwrites_and_add_adds(base: Scores) -> None:
     expected = base.dense().detach().clone()
     for n in range(N):
         for k in range(3):
-            if new.words.visible[n, k]:
+            if new.words.present[n, k]:
                 expected[n, new.words.ids[n, k]] = new.words.scores[n, k]
         for k in range(3):
-            if add.words.visible[n, k]:
+            if add.words.present[n, k]:
                 expected[n, add.words.ids[n, k]] += add.words.scores[n, k]
     edited = Scores(base.vocabulary, base.states, edits=[new, add])
     torch.testing.assert_close(edited.dense(), expected)
@@ -224,7 +227,8 @@ def test_added_scores_leave_out_what_the_vocabulary_rules_out(base: Scores) -> N
     vocabulary = LinearVocabulary(base.vocabulary.weight, bias)
     ids = torch.arange(V).expand(N, -1)
     values = Add().scores_of(vocabulary, base.states[:, None], ids)[:, 0]
-    words = Entries(ids, torch.arange(N), values, torch.ones_like(ids, dtype=torch.bool))
+    all_words = torch.ones_like(ids, dtype=torch.bool)
+    words = WordScores(Words.of(ids, all_words), torch.arange(N), values, all_words)
     edits = [OnWords("words", words, Add()), Rerank(randn(N, 2, D, seed=9), (V, 4), Add())]
     log_probs = Scores(vocabulary, base.states, edits=edits).log_probs()
     assert (log_probs[:, 3] == -torch.inf).all()
@@ -348,3 +352,11 @@ def test_senseless_questions(base: Scores, question, message: str) -> None:
 def test_score_memory_needs_a_positive_number(given: Any) -> None:
     with pytest.raises(ValueError, match="a positive number"), nw.score_memory(given):
         pass
+
+
+def test_words_that_may_occur_twice_are_refused(entries: Entries) -> None:
+    """A word given twice would be changed twice, and the outcome would still be a distribution."""
+    edit = object.__new__(OnWords)  # the types that the tests check at run time would refuse it before
+    object.__setattr__(edit, "words", entries)
+    with pytest.raises(TypeError, match=r"words must be WordScores, in which each word occurs once \(Entries given\)"):
+        edit.__post_init__()

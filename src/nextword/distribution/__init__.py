@@ -11,12 +11,15 @@ from nextword.distribution.scores import Scores
 from nextword.distribution.shifted_scores import Shifted
 from nextword.distribution.token_classes import TokenClasses
 from nextword.distribution.vocabulary import Vocabulary
+from nextword.functional.distinct_words import Words, WordScores
+from nextword.functional.stored_entries import Entries
 
 __all__ = [
     "Add",
     "Change",
     "ClassDraw",
     "Edit",
+    "Entries",
     "Factorized",
     "Interpolated",
     "Mixture",
@@ -29,4 +32,6 @@ __all__ = [
     "Shifted",
     "TokenClasses",
     "Vocabulary",
+    "WordScores",
+    "Words",
 ]

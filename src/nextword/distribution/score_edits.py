@@ -13,6 +13,7 @@ from torch import Tensor
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.chunked.inplace import overwrite_
 from nextword.functional.chunked.weight_gradient import SinglePass
+from nextword.functional.distinct_words import WordScores
 from nextword.functional.logspace import at_least_float32
 from nextword.functional.stored_entries import Entries, TextRead
 from nextword.functional.top_k import top_k
@@ -185,16 +186,27 @@ class OnWords(Edit):
 
     Args:
         source: Name in ``sources``.
-        words: Distinct words with the value of each as seen from every position, and which of them are changed.
+        words: Words with the value of each as seen from every position, and which of them are changed. They are
+            distinct: a word given twice would be changed twice, and still sum to one.
         change: How the value meets the score.
         places: Where the words stand. The scores say how much of its word's probability each place explains: shares are
             in proportion to their exponentials. None: no place explains it.
+
+    Raises:
+        TypeError: Words that may occur twice.
     """
 
     source: str
-    words: Entries
+    words: WordScores
     change: Change
     places: Entries | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.words, WordScores):
+            raise TypeError(
+                f"OnWords: words must be WordScores, in which each word occurs once ({type(self.words).__name__} "
+                "given); nextword.heads.past_words and source_words give the words of a text"
+            )
 
     def map(self, change: Callable[[Tensor], Tensor]) -> OnWords:
         """With ``change`` made to the words as seen from each position."""
@@ -209,7 +221,7 @@ class OnWords(Edit):
         self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: SinglePass | None = None
     ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """All words at once."""
-        ids, present = self.words.ids[self.words.row], self.words.visible
+        ids, present = self.words.ids, self.words.present
         changed = self.change.write_(scores, ids, self.words.scores, present, single_pass)
         return changed, [Touched(self.source, ids, present, self.places)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -64,6 +65,32 @@ class Words:
         total = scores.new_zeros(shape).scatter_add(1, column, scores.masked_fill(~visible, 0.0))
         count = scores.new_zeros(shape).scatter_add(1, column, visible.to(scores.dtype))
         return total / count.clamp_min(1.0)
+
+
+@dataclass(frozen=True)
+class WordScores:
+    """For each of N positions, scores of the distinct words of its sequence.
+
+    Args:
+        words: The words.
+        row: Which sequence each position belongs to.
+        scores: Score of each word as seen from each position.
+        present: Which words each position sees; the scores of the others count nowhere.
+    """
+
+    words: Words
+    row: Int[Tensor, "N"]
+    scores: Float[Tensor, "N U"]
+    present: Bool[Tensor, "N U"]
+
+    @property
+    def ids(self) -> Int[Tensor, "N U"]:
+        """The words of each position's sequence."""
+        return self.words.ids[self.row]
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> WordScores:
+        """With ``change`` made to every tensor that has a row for each position."""
+        return WordScores(self.words, change(self.row), change(self.scores), change(self.present))
 
 
 def _column_count(rank: Tensor, counted: Tensor) -> int:

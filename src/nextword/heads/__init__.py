@@ -3,10 +3,12 @@
 import importlib
 import pkgutil
 
-from nextword.heads.head import Head, HeadConfig, RemembersTokens, registry
+from nextword.heads.head import Head, HeadConfig, Keeper, RemembersTokens, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.head_modifiers import modifiers
 from nextword.heads.parts.head_spec import build_head, head_spec, parse_head
+from nextword.heads.parts.local_embeddings import LocalEmbeddings
+from nextword.heads.parts.visible import past_places, past_words, source_places, source_words
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -15,10 +17,16 @@ __all__ = [
     "Dimensions",
     "Head",
     "HeadConfig",
+    "Keeper",
+    "LocalEmbeddings",
     "RemembersTokens",
     "build_head",
     "head_spec",
     "modifiers",
     "parse_head",
+    "past_places",
+    "past_words",
     "registry",
+    "source_places",
+    "source_words",
 ]

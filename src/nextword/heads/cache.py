@@ -16,8 +16,8 @@ from nextword.functional.logspace import at_least_float32
 from nextword.functional.stored_entries import Entries, TextRead
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
-from nextword.heads.parts.local_embeddings import source_places
 from nextword.heads.parts.stored_states import StoredStates
+from nextword.heads.parts.visible import source_places
 
 _STREAM = "keys"
 

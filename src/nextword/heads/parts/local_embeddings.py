@@ -14,21 +14,7 @@ from nextword.functional.stored_entries import Entries, TextRead
 from nextword.heads.head import HeadConfig, Keeper
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import FAINT, MultiInputConfig, Projection
-
-
-def past_places(context: Context, include_current: bool) -> Bool[Tensor, "N S"]:
-    """Which places each position sees: valid ones before it, and with ``include_current`` its own."""
-    assert context.memory is not None
-    valid, ids = context.memory.valid, context.memory.ids
-    place = torch.arange(ids.shape[1], device=ids.device)
-    known = valid & (ids < context.vocabulary.size)  # an input embedding may have rows that the output layer lacks
-    return known[context.row] & (place < (context.position + include_current)[:, None])
-
-
-def source_places(context: Context) -> Bool[Tensor, "N E"]:
-    """Which source positions each position sees: all but padding."""
-    assert context.source is not None
-    return (context.source.valid & (context.source.ids < context.vocabulary.size))[context.row]
+from nextword.heads.parts.visible import past_places, source_places
 
 
 class PointerConfig(HeadConfig):

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 
 from nextword.context import Context
 from nextword.distribution import Add, Change, Edit, OnWords, Replace, Rerank
-from nextword.functional.distinct_words import Words
+from nextword.functional.distinct_words import Words, WordScores
 from nextword.functional.stored_entries import Entries, TextRead
 from nextword.heads.head import Keeper
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import FAINT, Projection
-from nextword.heads.parts.local_embeddings import LocalEmbeddings, past_places, source_places
+from nextword.heads.parts.local_embeddings import LocalEmbeddings
 from nextword.heads.parts.partition_settings import Mode, PartitionConfig
+from nextword.heads.parts.visible import past_places, past_words, source_places, source_words
 
 _CHANGES: dict[Mode, Change] = {"assign": Replace(), "add": Add()}
 
@@ -134,11 +135,10 @@ class Partition(Keeper):
         if local is not None:
             similarities = local.entries(context).scores
             values.append(words.mean(similarities, occurred.visible, context.row))
-        entries = Entries(
-            words.ids, context.row, values[0] if len(values) == 1 else values[0] + values[1], occurred.present
-        )
+        value = values[0] if len(values) == 1 else values[0] + values[1]
+        scores = WordScores(words, context.row, value, occurred.present)
         places = Entries(occurred.ids, context.row, similarities, occurred.visible, text=occurred.text)
-        return OnWords(name, entries, self._change, places)
+        return OnWords(name, scores, self._change, places)
 
 
 @dataclass(frozen=True)
@@ -163,13 +163,12 @@ class _Occurred:
 def _of_source(context: Context) -> _Occurred:
     """The words of the source, all of which every position sees."""
     assert context.source is not None
-    words = Words.of(context.source.ids, context.source.valid & (context.source.ids < context.vocabulary.size))
-    return _Occurred("source", context.source.ids, words, source_places(context), words.occurring(context.row))
+    words, present = source_words(context)
+    return _Occurred("source", context.source.ids, words, source_places(context), present)
 
 
 def _of_past(context: Context, include_current: bool) -> _Occurred:
     """The words before each position, and with ``include_current`` its own."""
     assert context.memory is not None
-    words = Words.of(context.memory.ids, context.memory.valid & (context.memory.ids < context.vocabulary.size))
-    present = words.seen(context.row, context.position + include_current)
+    words, present = past_words(context, include_current)
     return _Occurred("text", context.memory.ids, words, past_places(context, include_current), present)
