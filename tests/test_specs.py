@@ -230,6 +230,16 @@ def test_a_registry_takes_its_own_kind_only() -> None:
     assert "x" not in heads.registry.names()
 
 
+def test_a_part_has_the_name_that_its_settings_give_it() -> None:
+    registry = Registry[type[Animal]]("animal", Animal)
+    field = r'the field animal: Literal\["hound"\] = "hound" \(\'dog\' given\)'
+    with pytest.raises(ValueError, match=rf"animal 'hound': its Config must have {field}"):
+        registry.register("hound")(type("Hound", (Animal,), {"Config": DogSettings}))
+    assert "hound" not in registry.names()
+    with pytest.raises(ValueError, match="import MODULE"):
+        registry.get("hound")
+
+
 def test_a_kind_without_modifiers_says_so() -> None:
     registry = Registry[type[Animal]]("animal", Animal)
     registry.register("cat")(type("Cat", (Animal,), {"Config": CatSettings}))

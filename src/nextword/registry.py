@@ -11,7 +11,7 @@ Filled by a decorator beside each class, so that adding a part edits no list, in
     >>> animals.get("cot")
     Traceback (most recent call last):
     ...
-    nextword.registry.UnknownNameError: unknown animal 'cot'. Did you mean 'cat'? Known: cat.
+    nextword.registry.UnknownNameError: unknown animal 'cot'. Did you mean 'cat'? Known: cat. ...
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ from typing import Any, Generic, TypeVar
 from nextword import plugins
 
 T = TypeVar("T")
+
+_OF_YOUR_OWN = (
+    "One of your own is known once its module was imported: `--import MODULE` before the command, `import MODULE` in "
+    "Python."
+)
 
 
 class UnknownNameError(ValueError):
@@ -61,8 +66,8 @@ class Registry(Generic[T]):
             aliases: Further names that lead to it, which lists do not show.
 
         Raises:
-            ValueError: ``name`` is not lower case, has a ``+``, ``:`` or ``,`` in it, or is taken by another class; or
-                the class does not extend what it must.
+            ValueError: ``name`` is not lower case, has a ``+``, ``:`` or ``,`` in it, or is taken by another class; the
+                class does not extend what it must; or its ``Config`` has another name.
         """
         if name != name.lower() or any(mark in name for mark in "+:, "):
             raise ValueError(f"{self.kind} name '{name}': use lower case without spaces, '+', ':' or ','")
@@ -70,6 +75,10 @@ class Registry(Generic[T]):
         def file(entry: T) -> T:
             if not (isinstance(entry, type) and issubclass(entry, self._base)):
                 raise ValueError(f"{self.kind} '{name}': must extend {_origin(self._base)} ({_origin(entry)} given)")
+            called = self._name_in_config(entry)
+            if called not in (name, None):
+                field = f'{self.kind}: Literal["{name}"] = "{name}"'
+                raise ValueError(f"{self.kind} '{name}': its Config must have the field {field} ('{called}' given)")
             taken = self._entries.get(name)
             if taken is not None and _origin(taken) != _origin(entry):
                 raise ValueError(f"{self.kind} '{name}': is {_origin(taken)} already; rename {_origin(entry)}")
@@ -83,6 +92,11 @@ class Registry(Generic[T]):
 
         return file
 
+    def _name_in_config(self, entry: type) -> str | None:
+        """What the settings of a part call it, in the field named like the kind; None where they do not say."""
+        field = getattr(getattr(entry, "Config", None), "model_fields", {}).get(self.kind)
+        return None if field is None or field.is_required() else field.default
+
     def get(self, name: str) -> T:
         """The class registered under ``name``, in any case.
 
@@ -92,7 +106,7 @@ class Registry(Generic[T]):
         if name not in self:
             near = did_you_mean(name, [*self._entries, *self._aliases])
             known = ", ".join(map(self.written, self.names()))
-            raise UnknownNameError(f"unknown {self.kind} '{name}'.{near} Known: {known}.")
+            raise UnknownNameError(f"unknown {self.kind} '{name}'.{near} Known: {known}. {_OF_YOUR_OWN}")
         return self._entries[self._aliases.get(name.lower(), name.lower())]
 
     def written(self, name: str) -> str:

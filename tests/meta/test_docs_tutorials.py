@@ -69,15 +69,17 @@ def test_measure_texts(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_add_a_head(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     page = tutorial("add-a-head")
-    source = next(body for _, body in FENCE.findall(page) if "@registry.register" in body)
-    Path("sharp_head.py").write_text(source, encoding="utf-8")
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    monkeypatch.delitem(sys.modules, "sharp_head", raising=False)
+    for file in ("sharp_head", "said_head"):
+        source = FENCE.findall(page.split(f"as `{file}.py`")[1])[0][1]
+        Path(f"{file}.py").write_text(source, encoding="utf-8")
+        page = page.replace(source, "")
+        monkeypatch.delitem(sys.modules, file, raising=False)
     monkeypatch.syspath_prepend(str(Path.cwd()))
     importlib.invalidate_caches()
     steps = "start.training.steps=300 training.steps=100"
     assert steps in page
-    names = follow(page.replace(source, "").replace(steps, "start.training.steps=3 training.steps=2"))
+    names = follow(page.replace(steps, "start.training.steps=3 training.steps=2"))
     assert names["model"].config.spec == "sharp/mle"
     assert re.search(r"^ sharp +\d", capsys.readouterr().out, re.MULTILINE)
     assert Path("page.html").is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,15 @@ def test_an_output_layer_that_is_no_plain_matrix() -> None:
     for mebibytes in (64, 1e-4):
         with nw.score_memory(mebibytes):
             torch.testing.assert_close(model(ids, labels=ids).loss, plain(ids, labels=ids).loss)
+
+
+def test_a_head_that_returns_no_distribution() -> None:
+    model = nw.attach(gpt2(), "softmax")
+    model.next_word_head.forward = lambda context, mode=None: context.states
+    message = "head 'softmax': forward must return a distribution such as Scores (Tensor given)"
+    with pytest.raises(TypeError, match=re.escape(message)):
+        model.distribution(torch.tensor([[3, 4]]))
+    assert message in str(nw.check(model))
 
 
 def test_an_asked_mode_wins_over_the_setting() -> None:

@@ -200,7 +200,10 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
             expect_chosen(positions, sides.decoder.ids.shape)
         _, for_head = self._run(sides)
         context = for_head.last(0) if positions is None else for_head.at(positions)
-        distribution: NextToken = self.next_word_head(context, mode=mode)
+        distribution = self.next_word_head(context, mode=mode)
+        if not isinstance(distribution, NextToken):
+            head, given = head_spec(self.next_word_head.config), type(distribution).__name__
+            raise TypeError(f"head '{head}': forward must return a distribution such as Scores ({given} given)")
         return distribution
 
     def forward(

@@ -183,7 +183,9 @@ def mean_nll(model: Any, prompts: EncodedPrompts, batch_size: int) -> float:
 def completion_accuracy(
     model: Any, probes: Sequence[tuple[str, str, str]], tokenizer: PreTrainedTokenizerBase, batch_size: int
 ) -> dict[str, MetricValue]:
-    """How often the first guess after a statement's beginning is the word that completes it, by relation.
+    """How often the first guess after a statement's beginning is a word that completes it, by relation.
+
+    A beginning counts once; any of its words is right: a state may have several well known cities.
 
     Args:
         model: An attached model.
@@ -191,13 +193,16 @@ def completion_accuracy(
         tokenizer: The model's tokenizer.
         batch_size: Prompts at a time.
     """
+    completing: dict[tuple[str, str], set[int]] = {}
+    for relation, prompt, word in probes:
+        completing.setdefault((relation, prompt), set()).add(encode_answer(tokenizer, prompt, word)[0])
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     hits: dict[str, list[bool]] = {}
-    for part in batches(probes, batch_size):
-        dist, _ = ask(model, [encode_prompt(tokenizer, prompt) for _, prompt, _ in part], int(pad or 0))
+    for part in batches(list(completing), batch_size):
+        dist, _ = ask(model, [encode_prompt(tokenizer, prompt) for _, prompt in part], int(pad or 0))
         guesses = dist.top_k(1)[1][:, 0].tolist()
-        for (relation, prompt, word), guess in zip(part, guesses, strict=True):
-            hits.setdefault(relation, []).append(guess == encode_answer(tokenizer, prompt, word)[0])
+        for (relation, prompt), guess in zip(part, guesses, strict=True):
+            hits.setdefault(relation, []).append(guess in completing[relation, prompt])
     return {
         f"knows_{name}": _share(np.array(right), "fraction of statements completed")
         for name, right in sorted(hits.items())
