@@ -80,16 +80,18 @@ def _arguments(model: Any, sides: Sides, auxiliary: AuxiliarySide | None) -> dic
     """The backbone's arguments, by name."""
     inputs, decoder = sides.inputs, sides.decoder
     side = "decoder_" if model.config.is_encoder_decoder else ""
-    ids, embeds = inputs.decoder.ids, inputs.decoder.embeds
+    ids, embeds, mask = inputs.decoder.ids, inputs.decoder.embeds, decoder.mask
+    if model._cache_argument == "cache_params" and isinstance(mask, Tensor) and mask.ndim == 2:
+        mask = mask[:, -decoder.ids.shape[1] :]  # of the new tokens alone: a state-space layer looks back at no place
     if auxiliary is not None and auxiliary.before_text is not None:
         embeds = model.get_input_embeddings()(ids) if embeds is None else embeds
         ids, embeds = None, torch.cat([auxiliary.before_text.to(embeds.dtype), embeds], 1)
     named = {
         f"{side}input_ids": ids,
         f"{side}inputs_embeds": embeds,
-        f"{side}attention_mask": decoder.mask,
+        f"{side}attention_mask": mask,
         "position_ids": decoder.position_ids,
-        "past_key_values": sides.past.kv_cache,
+        model._cache_argument: sides.past.kv_cache,
         "use_cache": inputs.use_cache,
         **({} if auxiliary is None else auxiliary.backbone_inputs),
     }

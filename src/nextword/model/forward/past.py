@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
+from nextword.memory.growing_history import GrowingHistory
 from nextword.memory.history import History
-from nextword.memory.kv_cache import attach_history, history_of, kv_length, new_cache
+from nextword.memory.kv_cache import attach_history, history_of, kv_length, new_cache, put_history_on
 from nextword.model.forward.pass_inputs import PassInputs
 
 
@@ -60,6 +61,18 @@ def past_of(model: Any, inputs: PassInputs) -> Past:
     return Past(kv_cache, history, held, places)
 
 
+def keep_history(past: Past, outputs: Any, name: str) -> None:
+    """Lets the history ride in the cache that a backbone made itself, of a class of its own (MiniMax, xLSTM).
+
+    Args:
+        past: That of the pass.
+        outputs: What the backbone gave.
+        name: Of the cache among it.
+    """
+    if past.history is not None and past.kv_cache is None and outputs.get(name) is not None:
+        put_history_on(outputs[name], past.history)
+
+
 def _new(model: Any, use_cache: bool | None) -> Past:
     """Nothing came before; a cache is made where a history is to live on after this pass."""
     if not model.carries_history:
@@ -68,6 +81,8 @@ def _new(model: Any, use_cache: bool | None) -> Past:
     wanted = getattr(config, "use_cache", True) if use_cache is None else use_cache
     if not wanted or model.training:
         return Past(None, None, 0, 0)
+    if not model._supports_default_dynamic_cache():
+        return Past(None, GrowingHistory(), 0, 0)
     if not model.config.is_encoder_decoder:
         kv_cache = new_cache(config)
         return Past(kv_cache, history_of(kv_cache), 0, 0)
