@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 from typing import Any
@@ -35,6 +36,8 @@ class HeadGeneration:
     config: Any
     _cache_argument: str
     """Name under which the backbone takes its cache."""
+    _previous_max_cache_length: int = -1
+    """Places of the static cache of the call before, by which transformers makes the next one."""
     _can_carry: bool
     """Whether something of ours may ride in that cache."""
 
@@ -106,24 +109,21 @@ class HeadGeneration:
         batch_size: int,
         max_cache_length: int,
     ) -> None:
-        # transformers goes by the class's name (Mamba's cache has another), so a cache is prepared under the usual one
-        name = self._cache_argument
-        if name in model_kwargs:
-            model_kwargs["past_key_values"] = model_kwargs.pop(name)
-        # the backbone's class may override this (it knows its layers), with this model as the one it is about
-        type(self.backbone)._prepare_cache_for_generation(
-            self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length
+        # transformers goes by the model's class (Mamba's cache has another name, MiniMax makes its own), and some
+        # classes override this. So a copy of the backbone prepares; what it notes down is not left in the user's model
+        preparing = copy.copy(self.backbone)
+        preparing._previous_max_cache_length = self._previous_max_cache_length
+        preparing._prepare_cache_for_generation(
+            generation_config, model_kwargs, generation_mode, batch_size, max_cache_length
         )
-        kv_cache = model_kwargs.pop("past_key_values", None)
-        if kv_cache is None:
-            return
-        model_kwargs[name] = kv_cache
-        if not self.carries_history:
+        self._previous_max_cache_length = preparing._previous_max_cache_length
+        kv_cache = model_kwargs.get(self._cache_argument)
+        if kv_cache is None or not self.carries_history:
             return
         history = history_of(kv_cache) or attach_history(kv_cache)
         if all(decoder_cache(kv_cache).is_sliding):
             # windows slide on for ever and do not tell how many places will come
-            longest = max(int(history.length) + max_cache_length, getattr(self, "_previous_max_cache_length", 0))
+            longest = max(int(history.length) + max_cache_length, self._previous_max_cache_length)
             history.reserve(longest)
 
     def _supports_default_dynamic_cache(self) -> Any:
@@ -185,6 +185,8 @@ class HeadGeneration:
         # what the head lets generate decide rides on the configuration, where transformers' own settings are
         given = {name: kwargs.pop(name) for name in self.next_word_head.generate_takes if name in kwargs}
         expect_one_text(kwargs)
+        if "past_key_values" in kwargs:
+            kwargs[self._cache_argument] = kwargs.pop("past_key_values")
         ids = kwargs.pop("aux_input_ids", None)
         if ids is not None:  # encoded once, before rows are repeated for beams
             kwargs["aux_states"] = self.encode(ids, kwargs.get("aux_attention_mask"))

@@ -29,7 +29,7 @@ from nextword.model.forward.head_inputs import HeadInputs, head_inputs
 from nextword.model.forward.output_layer import OutputLayer, prove_output_layer
 from nextword.model.forward.padding_and_targets import Sides, sides_of
 from nextword.model.forward.pass_inputs import inputs_of
-from nextword.model.forward.past import keep_history, past_of
+from nextword.model.forward.past import past_of
 from nextword.model.forward.vocabulary_check import expect_vocabulary
 from nextword.model.generation import HeadGeneration
 from nextword.model.loading import Loading
@@ -155,7 +155,6 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
         """The auxiliary text read, the backbone run, and what the head is given of both."""
         auxiliary = auxiliary_side(self, sides)
         run = run_backbone(self, sides, auxiliary)
-        keep_history(sides.past, run.outputs, self._cache_argument)
         return run, head_inputs(self, sides, auxiliary, run)
 
     def _run_to_loss(self, sides: Sides) -> tuple[BackbonePass, HeadInputs, Loss | None]:

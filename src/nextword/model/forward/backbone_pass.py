@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nextword.memory.kv_cache import put_history_on
 from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.output_layer import OutputLayer
 from nextword.model.forward.output_tap import run_with_output_tap
@@ -57,6 +58,9 @@ def run_backbone(model: Any, sides: Sides, auxiliary: AuxiliarySide | None) -> B
         if message is None:
             raise
         raise ValueError(message) from fault
+    made, past = outputs.get(model._cache_argument), sides.past
+    if past.history is not None and past.kv_cache is None and made is not None:
+        put_history_on(made, past.history)  # a cache of the backbone's own class (MiniMax, xLSTM)
     states = states[:, sides.decoder.virtual :]
     shown = {name: value for name, value in outputs.items() if name != "logits"}
     if head.layers:

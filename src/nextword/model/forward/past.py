@@ -10,7 +10,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 from nextword.memory.growing_history import GrowingHistory
 from nextword.memory.history import History
-from nextword.memory.kv_cache import attach_history, history_of, kv_length, new_cache, put_history_on
+from nextword.memory.kv_cache import attach_history, history_of, kv_length, new_cache
 from nextword.model.forward.pass_inputs import PassInputs
 
 
@@ -59,18 +59,6 @@ def past_of(model: Any, inputs: PassInputs) -> Past:
             "changed behind the model's back, or filled by the bare backbone after the head had seen it"
         )
     return Past(kv_cache, history, held, places)
-
-
-def keep_history(past: Past, outputs: Any, name: str) -> None:
-    """Lets the history ride in the cache that a backbone made itself, of a class of its own (MiniMax, xLSTM).
-
-    Args:
-        past: That of the pass.
-        outputs: What the backbone gave.
-        name: Of the cache among it.
-    """
-    if past.history is not None and past.kv_cache is None and outputs.get(name) is not None:
-        put_history_on(outputs[name], past.history)
 
 
 def _new(model: Any, use_cache: bool | None) -> Past:
