@@ -1,0 +1,54 @@
+"""One architecture through everything: built, asked without a head, asked with each."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from architectures.bare import bare_abilities
+from architectures.cells import cell
+from architectures.first_line import first_line
+from architectures.probes import probe_of
+from architectures.tiny_model import tiny_model
+
+Row = dict[str, Any]
+"""What is known of an architecture; JSON."""
+
+
+def try_architecture(kind: str, name: str, heads: Sequence[str], tell: Callable[[Row], None]) -> None:
+    """Tries it, and tells after every step what is known by then: the next one may end the process."""
+    row: Row = {"kind": kind, "name": name, "not_built": "the process ended while the model was built"}
+    tell(row)
+    start = time.perf_counter()
+    try:
+        model = tiny_model(kind, name)
+        probe = probe_of(model)
+    except Exception as fault:  # whatever transformers raises
+        tell(row | {"not_built": first_line(fault), "seconds": _since(start)})
+        return
+    row |= {"not_built": "", "model": type(model).__name__, "parameters": model.num_parameters(), "heads": {}}
+    row["bare"] = {"everything": "the process ended in it"}
+    tell(row)
+    _open_ended(model)
+    bare = bare_abilities(copy.deepcopy(model), probe)
+    row["bare"] = bare.unable
+    for head in heads:
+        row["heads"][head] = {"outcome": "fails", "where": "process", "reason": "the process ended in it"}
+        tell(row)
+        row["heads"][head] = asdict(cell(copy.deepcopy(model), head, bare, probe))
+        row["seconds"] = _since(start)
+        tell(row)
+
+
+def _open_ended(model: Any) -> None:
+    """Takes out of its generation settings what would cut the texts of the sweep short."""
+    settings = getattr(model, "generation_config", None)
+    if settings is not None:
+        settings.max_length = None
+
+
+def _since(start: float) -> float:
+    return round(time.perf_counter() - start, 1)
