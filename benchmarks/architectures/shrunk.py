@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-VOCABULARY = 64
+VOCABULARY = 128
+"""Many more tokens than a state has numbers: f2 is fitted to the states of all of them."""
 HIDDEN, HEADS, HEAD, INNER = 32, 4, 8, 64
 POSITIONS = 128
 WINDOW = 4

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-from architectures.shrunk import EXCEPTIONS, shrunk, with_exceptions
+from architectures.shrunk import EXCEPTIONS, START, shrunk, with_exceptions
 
 MOST_PARAMETERS = 3_000_000
 """A model of more was not shrunk: it is not built."""
@@ -26,6 +26,8 @@ def tiny_config(kind: str, name: str) -> Any:
     settings = with_exceptions(shrunk(made.to_dict()), own.get("set", {}))
     if kind == "decoder-only" and settings.get("is_decoder") is False:
         settings["is_decoder"] = True
+    if settings.get("is_encoder_decoder") and settings.get("decoder_start_token_id") is None:
+        settings["decoder_start_token_id"] = START  # T5's checkpoints name it, its class does not
     return type(made).from_dict(settings)
 
 
