@@ -42,8 +42,11 @@ SIZES: tuple[tuple[str, Callable[[int], int]], ...] = (
     (r"rank$", _at_most(HEAD)),
     (r"state_size$|d_state$", _at_most(HEAD)),
     (r"(position_embeddings|positions?|n_ctx|seq_?len(gth)?|context_length|model_max_length)$", _at_most(POSITIONS)),
+    (r"max_pos_emb$", _at_most(POSITIONS)),
+    (r"(^context_size|chunk_size)$", _at_most(8)),
+    (r"filters$", _at_most(2)),
     (r"window(_size)?$", _at_most(WINDOW)),
-    (r"hidden_(size|dim)|d_model$|embd?(_dim)?$|embed_dim$|embedding_(size|dim)|lru_width|proj_dim$|_width$", _to(HIDDEN)),
+    (r"hidden_(size|dim)|d_model$|(?<!pos_)embd?(_dim)?$|embed_dim$|embedding_(size|dim)|lru_width|proj_dim$|_width$|adapter_(in|out|input)_(dim|size)", _to(HIDDEN)),
 )
 """Patterns of the names of whole numbers, and what each becomes; the first that fits counts."""
 
