@@ -1,7 +1,7 @@
 """What a language model must be able to do, asked in the same way of a bare model and of one with a head.
 
-Each ability gives a deviation: the largest difference of two sets of log-probabilities that should be the same, relative
-to the size of their row, as ``nw.check`` measures it. What raises is unable.
+Each ability gives a deviation: the largest difference of two sets of log-probabilities that should be the same,
+relative to the size of their row, as ``nw.check`` measures it. What raises is unable.
 """
 
 from __future__ import annotations

@@ -8,11 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import torch
+
 from architectures.bare import bare_abilities
 from architectures.cells import cell
 from architectures.first_line import first_line
-from architectures.probes import probe_of
-from architectures.tiny_model import tiny_model
+from architectures.probes import Probe, probe_of
+from architectures.shrunk import VOCABULARY
+from architectures.tiny_model import NotBuiltError, tiny_model
 
 Row = dict[str, Any]
 """What is known of an architecture; JSON."""
@@ -26,6 +29,7 @@ def try_architecture(kind: str, name: str, heads: Sequence[str], tell: Callable[
     try:
         model = tiny_model(kind, name)
         probe = probe_of(model)
+        _expect_scores(model, probe)
     except Exception as fault:  # whatever transformers raises
         tell(row | {"not_built": first_line(fault), "seconds": _since(start)})
         return
@@ -41,6 +45,17 @@ def try_architecture(kind: str, name: str, heads: Sequence[str], tell: Callable[
         row["heads"][head] = asdict(cell(copy.deepcopy(model), head, bare, probe))
         row["seconds"] = _since(start)
         tell(row)
+
+
+@torch.no_grad()
+def _expect_scores(model: Any, probe: Probe) -> None:
+    """Raises where the model reads no text alone, or gives no finite score for every token."""
+    scores = model(**probe.reading).logits
+    expected = (*probe.reading.get("decoder_input_ids", probe.reading["input_ids"]).shape, VOCABULARY)
+    if tuple(scores.shape) != expected:
+        raise NotBuiltError(f"its scores have the shape {tuple(scores.shape)}, those of a language model {expected}")
+    if not bool(scores.isfinite().all()):
+        raise NotBuiltError("its scores are not finite")
 
 
 def _open_ended(model: Any) -> None:

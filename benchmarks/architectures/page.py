@@ -20,7 +20,9 @@ def short(row: Row) -> str:
     lines = [f"{row['name']} ({row['kind']}), {row.get('seconds', 0):g} s"]
     lines += [f"    bare model, {ability}: {why}" for ability, why in row["bare"].items()]
     for head, cell in row["heads"].items():
-        lines.append(f"    {head}: {cell['outcome']}" + (f": {cell['where']}: {cell['reason']}" if cell["where"] else ""))
+        lines.append(
+            f"    {head}: {cell['outcome']}" + (f": {cell['where']}: {cell['reason']}" if cell["where"] else "")
+        )
     return "\n".join(lines)
 
 
@@ -45,9 +47,10 @@ def page(record: dict[str, Any]) -> str:
 
 _HEAD = """# Which models it works with
 
-Every architecture that `AutoModelForCausalLM` and `AutoModelForSeq2SeqLM` of transformers {transformers} know, as a tiny
-random model of its default configuration, under one head of each family. Made by `python benchmarks/model_sweep.py`
-(`make models`) with torch {torch}, nextword {nextword}. New architectures of a new transformers show up by themselves.
+Every architecture that `AutoModelForCausalLM` and `AutoModelForSeq2SeqLM` of transformers {transformers} know, as a
+tiny random model of its default configuration, under one head of each family. Made by
+`python benchmarks/model_sweep.py` (`make models`) with torch {torch}, nextword {nextword}. New architectures of a new
+transformers show up by themselves.
 
 With each head a model is attached, and asked for what follows, up to the first thing that fails:
 
@@ -136,7 +139,10 @@ def _plain(text: str) -> str:
 
 
 def _table(rows: Sequence[Row], heads: Sequence[str]) -> str:
-    lines = [f"| architecture | kind | {' | '.join(f'`{head}`' for head in heads)} |", "| --- " * (len(heads) + 2) + "|"]
+    lines = [
+        f"| architecture | kind | {' | '.join(f'`{head}`' for head in heads)} |",
+        "| --- " * (len(heads) + 2) + "|",
+    ]
     for row in rows:
         signs = (SIGNS.get(_outcome(row, head), NOT_ASKED) for head in heads)
         lines.append(f"| {row['name']} | {row['kind']} | {' | '.join(signs)} |")

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nextword.functional.padding import IGNORED_LABEL as IGNORED
-
 from architectures.shrunk import PAD, START
+from nextword.functional.padding import IGNORED_LABEL as IGNORED
 
 ORDINARY = range(3, 40)
 """Tokens that no tiny model has for marks."""

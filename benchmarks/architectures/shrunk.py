@@ -1,7 +1,7 @@
 """A configuration made small: sizes by the names of their fields, layers by their kinds.
 
-The sizes fit each other (hidden size = heads x size of a head, twice as wide inside), so that what divides another in the
-default configuration still does. Of the layers one of each kind stays, in their order: a hybrid stays one.
+The sizes fit each other (hidden size = heads x size of a head, twice as wide inside), so that what divides another in
+the default configuration still does. Of the layers one of each kind stays, in their order: a hybrid stays one.
 """
 
 from __future__ import annotations
@@ -31,22 +31,28 @@ def _at_most(size: int) -> Callable[[int], int]:
 
 SIZES: tuple[tuple[str, Callable[[int], int]], ...] = (
     (r"(^|_)vocab(_size)?($|_)", _to(VOCABULARY)),
-    (r"experts_per_tok|top_?k|moe_k$", _at_most(2)),
     (r"topk_group|n_group$|num_expert_group|(^|_)n_groups$", _at_most(1)),
+    (r"experts_per_tok|top_?k|moe_k$", _at_most(2)),
     (r"shared_experts$", _at_most(1)),
     (r"experts$|zero_expert_num", _at_most(4)),
     (r"mamba_(n|num)_heads|ssm_heads", _at_most(INNER // HEAD)),
     (r"n?head_dim|head_size$|dim_head$|d_kv$|d_head$|^rotary_dim$|query_pre_attn_scalar", _to(HEAD)),
     (r"heads?$|heads_per_ngram", _at_most(HEADS)),
-    (r"inner(_dim)?$|intermediate_(size|dim)|ffn_(dim|hidden_size)|d_?ff$|dim_ff$|mlp_dim|feed_forward_size|d_ssm", _to(INNER)),
+    (
+        r"inner(_dim)?$|intermediate_(size|dim)|ffn_(dim|hidden_size)|d_?ff$|dim_ff$|mlp_dim|feed_forward_size|d_ssm",
+        _to(INNER),
+    ),
     (r"rank$", _at_most(HEAD)),
     (r"state_size$|d_state$", _at_most(HEAD)),
     (r"(position_embeddings|positions?|n_ctx|seq_?len(gth)?|context_length|model_max_length)$", _at_most(POSITIONS)),
     (r"max_pos_emb$", _at_most(POSITIONS)),
-    (r"(^context_size|chunk_size)$", _at_most(8)),
+    (r"^(context_size|(attention_)?chunk_size)$", _at_most(8)),
     (r"filters$", _at_most(2)),
     (r"window(_size)?$", _at_most(WINDOW)),
-    (r"hidden_(size|dim)|d_model$|(?<!pos_)embd?(_dim)?$|embed_dim$|embedding_(size|dim)|lru_width|proj_dim$|_width$|adapter_(in|out|input)_(dim|size)", _to(HIDDEN)),
+    (
+        r"hidden_(size|dim)|d_model$|(?<!pos_)embd?(_dim)?$|embed_dim$|embedding_(size|dim)|lru_width|proj_dim$|_width$|adapter_(in|out|input)_(dim|size)",
+        _to(HIDDEN),
+    ),
 )
 """Patterns of the names of whole numbers, and what each becomes; the first that fits counts."""
 
@@ -110,7 +116,7 @@ def _count_of_layers(given: int, kept: dict[int, list[int]]) -> int:
 
 
 def _kept_layers(settings: dict[str, Any]) -> dict[int, list[int]]:
-    """For each number of layers of which there are lists, the layers that stay: the first of each kind, two at least."""
+    """For each number of layers of which there are lists, the layers that stay: one of each kind, two at least."""
     found = {}
     counts = {given for name, given in settings.items() if isinstance(given, int) and LAYERS.search(name)}
     for count in sorted(counts - {0, 1}):
