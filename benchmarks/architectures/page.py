@@ -11,6 +11,7 @@ from architectures.one_architecture import Row
 
 SIGNS = {"works": "✓", "refused": "refused", "fails": "**fails**"}
 NOT_ASKED = "–"
+"""The bare model does not even read a text."""
 
 
 def short(row: Row) -> str:

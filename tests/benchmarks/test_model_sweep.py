@@ -195,7 +195,7 @@ def test_what_the_bare_model_cannot_do_is_not_asked_of_a_head(plain, monkeypatch
 
 def test_a_refusal_is_told_apart_from_a_failure(plain, monkeypatch):
     model, bare, probe = plain
-    monkeypatch.setitem(cells.HEADS, "softmax", lambda: "softmax+mi:2x9")
+    monkeypatch.setitem(cells.HEADS, "softmax", lambda: "softmax+mi")
     found = cells.cell(model, "softmax", bare, probe)
     assert (found.outcome, found.where) == ("refused", "attach")
     assert "must be at most" in found.reason
