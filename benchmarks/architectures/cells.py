@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import tempfile
 from collections.abc import Callable, Iterator
@@ -100,8 +101,14 @@ def _same_bits(ours: Any, model: Any, probe: Probe) -> None:
 
 def _checked(ours: Any) -> None:
     for row in nw.check(ours, lengths=LENGTHS).failures:
-        if not _bare_fails(ours, row.name):
+        if not _bare_fails(ours, row.name) and not _is_rounding(ours, row.name):
             raise UnableError(row.explain())
+
+
+def _is_rounding(ours: Any, name: str) -> bool:
+    """Whether the property holds in double precision: what is wrong would be wrong there, too."""
+    report = nw.check(copy.deepcopy(ours).double(), lengths=LENGTHS)
+    return next(row.passed for row in report.rows if row.name == name)
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import model_sweep
@@ -183,6 +184,22 @@ def test_a_planted_mistake_is_found(plain, monkeypatch, change, where):
     broken(monkeypatch, change)
     found = cells.cell(model, "softmax", bare, probe)
     assert (found.outcome, found.where) == ("fails", where), found
+
+
+def test_what_double_precision_does_not_show_is_rounding(plain, monkeypatch):
+    model, bare, probe = plain
+    check = nw.check
+
+    def rounded(ours, lengths):
+        report = check(ours, lengths=lengths)
+        worst = 1.0 if ours.dtype in wrong_in else 0.0
+        return dataclasses.replace(report, rows=(dataclasses.replace(report.rows[0], worst=worst), *report.rows[1:]))
+
+    monkeypatch.setattr(cells.nw, "check", rounded)
+    wrong_in = (torch.float32,)
+    assert cells.cell(model, "softmax", bare, probe).outcome == "works"
+    wrong_in = (torch.float32, torch.float64)
+    assert cells.cell(model, "softmax", bare, probe).where == "nw.check"
 
 
 def test_what_the_bare_model_cannot_do_is_not_asked_of_a_head(plain, monkeypatch):
