@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from architectures.abilities import ABILITIES
-from architectures.first_line import first_line
+from architectures.one_line import one_line
 from architectures.probes import Probe
 from nextword.checking.property import EXACT, LIMIT, SHARE_OF_ROUNDING
 
@@ -40,7 +40,7 @@ def bare_abilities(model: Any, probe: Probe) -> Bare:
         try:
             worst = ability(model, probe)
         except Exception as fault:  # whatever transformers raises: the model cannot do it
-            found.unable[name] = first_line(fault)
+            found.unable[name] = one_line(fault)
             continue
         if worst <= MOST:
             found.deviations[name] = worst

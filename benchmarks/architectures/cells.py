@@ -16,7 +16,7 @@ import torch
 import nextword as nw
 from architectures.abilities import ABILITIES, UnableError
 from architectures.bare import MOST, Bare
-from architectures.first_line import first_line
+from architectures.one_line import one_line
 from architectures.probes import Probe
 from nextword.checking.checker import PROPERTIES
 from nextword.checking.probe_texts import Words
@@ -68,15 +68,15 @@ def cell(model: Any, head: str, bare: Bare, probe: Probe) -> Cell:
     try:
         ours = nw.attach(model, HEADS[head]())
     except ValueError as fault:
-        return Cell("refused", "attach", first_line(fault))
+        return Cell("refused", "attach", one_line(fault))
     except Exception as fault:
-        return Cell("fails", "attach", first_line(fault))
+        return Cell("fails", "attach", one_line(fault))
     ours.eval()
     for name, check in _checks(model, head, bare, probe, before):
         try:
             check(ours)
         except Exception as fault:  # whatever is raised after attach is a failure of ours
-            return Cell("fails", name, first_line(fault))
+            return Cell("fails", name, one_line(fault))
     return Cell("works")
 
 

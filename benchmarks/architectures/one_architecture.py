@@ -12,7 +12,7 @@ import torch
 
 from architectures.bare import bare_abilities
 from architectures.cells import cell
-from architectures.first_line import first_line
+from architectures.one_line import one_line
 from architectures.probes import Probe, probe_of
 from architectures.shrunk import VOCABULARY
 from architectures.tiny_model import tiny_model
@@ -35,7 +35,7 @@ def try_architecture(kind: str, name: str, heads: Sequence[str], tell: Callable[
         model = tiny_model(kind, name)
         probe = probe_of(model)
     except Exception as fault:  # whatever transformers raises
-        tell(row | {"not_built": first_line(fault), "seconds": _since(start)})
+        tell(row | {"not_built": one_line(fault), "seconds": _since(start)})
         return
     row |= {"not_built": "", "model": type(model).__name__, "parameters": model.num_parameters(), "heads": {}}
     row["bare"] = {"everything": "the process ended in it"}
@@ -43,7 +43,7 @@ def try_architecture(kind: str, name: str, heads: Sequence[str], tell: Callable[
     try:
         _expect_scores(model, probe)
     except Exception as fault:  # whatever transformers raises: there is nothing to put a head on
-        tell(row | {"bare": {READING: first_line(fault)}, "seconds": _since(start)})
+        tell(row | {"bare": {READING: one_line(fault)}, "seconds": _since(start)})
         return
     _open_ended(model)
     bare = bare_abilities(copy.deepcopy(model), probe)
