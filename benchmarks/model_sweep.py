@@ -5,6 +5,7 @@ is done, so a run that was ended goes on where it was. ``--only`` runs the named
 
     python benchmarks/model_sweep.py                          # go on with all, then write the record and the page
     python benchmarks/model_sweep.py --only gpt2 qwen3_next   # these alone, shown; record and page stay as they are
+    python benchmarks/model_sweep.py --so-far                 # run nothing, write record and page of what is done
     python benchmarks/model_sweep.py --page                   # write the page from the record alone
 """
 
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from architectures.cells import HEADS
-from architectures.names import architectures
+from architectures.names import KINDS, architectures
 from architectures.one_architecture import Row
 from architectures.page import page, short
 from architectures.processes import context, row_of
@@ -55,7 +56,12 @@ def record_of(rows: dict[tuple[str, str], Row]) -> dict[str, Any]:
     """Everything that the page needs: versions, and the rows in transformers' own order."""
     here = Environment.collect()
     versions = {name: getattr(here, name) for name in ("nextword", "transformers", "torch", "commit", "date")}
-    return versions | {"heads": list(HEADS), "rows": [rows[one] for one in architectures() if one in rows]}
+    return versions | {
+        "heads": list(HEADS),
+        "all": {kind: len(names) for kind, names in KINDS.items()},
+        "missing": [f"{name} ({kind})" for kind, name in architectures() if (kind, name) not in rows],
+        "rows": [rows[one] for one in architectures() if one in rows],
+    }
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:
@@ -75,6 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--workers", type=at_least(1), default=1, help="architectures at once (%(default)s)")
     options.add_argument("--record", type=Path, default=RECORD)
     options.add_argument("--write", type=Path, default=PAGE, metavar="PAGE", help="the page to write")
+    options.add_argument("--so-far", action="store_true", help="run nothing, write record and page from the results")
     options.add_argument("--page", action="store_true", help="run nothing, write the page from the record")
     options.add_argument("--check", action="store_true", help="fail where the page is older than the record")
     given = options.parse_args(argv)
@@ -89,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if unknown:
         sys.exit(f"--only: transformers {here.transformers} has no language model {', '.join(sorted(unknown))}")
     named = [one for one in architectures() if given.only is None or one[1] in given.only]
-    wanted = [one for one in named if given.only is not None or one not in done]
+    wanted = [one for one in named if given.only is not None or (one not in done and not given.so_far)]
     print(f"{results}: {len(done)} of {len(architectures())} architectures are done, {len(wanted)} to do", flush=True)
     for number, row in enumerate(rows_of(wanted, given.head or list(HEADS), given.seconds, given.workers), 1):
         if given.head is None:

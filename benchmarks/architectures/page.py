@@ -34,7 +34,8 @@ def page(record: dict[str, Any]) -> str:
     parts = [
         _HEAD.format(**record),
         "## How many\n",
-        _counts(rows, record["heads"]),
+        _counts(rows, record),
+        *_section("Not run yet", [", ".join(record["missing"])] if record["missing"] else [], ""),
         *_section("Refused", _grouped(built, "refused"), _REFUSED),
         *_section("Fails", _grouped(built, "fails"), _FAILS),
         *_section("What the models cannot do by themselves", _bare(built), _BARE),
@@ -74,15 +75,15 @@ _BARE = "The model without a head, by the same tests: nothing of this is asked o
 _EVERY = f"{SIGNS['works']}: everything that the bare model can do.\n"
 
 
-def _counts(rows: Sequence[Row], heads: Sequence[str]) -> str:
+def _counts(rows: Sequence[Row], record: dict[str, Any]) -> str:
     """A table: of each kind how many were built, and what became of them with each head."""
+    heads = record["heads"]
     lines = [f"| | built | {' | '.join(f'`{head}`' for head in heads)} |", "| --- " * (len(heads) + 2) + "|"]
-    for kind in dict.fromkeys(row["kind"] for row in rows):
-        own = [row for row in rows if row["kind"] == kind]
-        built = [row for row in own if not row["not_built"]]
+    for kind, count in record["all"].items():
+        built = [row for row in rows if row["kind"] == kind and not row["not_built"]]
         for outcome in SIGNS:
             counts = [str(sum(_outcome(row, head) == outcome for row in built)) for head in heads]
-            first = f"{len(built)} of {len(own)}" if outcome == "works" else ""
+            first = f"{len(built)} of {count}" if outcome == "works" else ""
             lines.append(f"| {kind}: {outcome} | {first} | {' | '.join(counts)} |")
     return "\n".join(lines) + "\n"
 
@@ -106,7 +107,8 @@ def _grouped(rows: Iterable[Row], outcome: str) -> list[str]:
                     where = "" if cell["where"] == "attach" else f"{cell['where']}: "
                     by_reason[f"{where}{_general(cell['reason'], row, head)}"].append(head)
             for reason, heads in by_reason.items():
-                named = ", ".join(f"`{head}`" for head in heads)
+                every = len(heads) == len(row["heads"]) > 1
+                named = "every head" if every else ", ".join(f"`{head}`" for head in heads)
                 yield reason, f"{row['name']} ({named})"
 
     return _by_reason(found())

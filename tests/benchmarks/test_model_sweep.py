@@ -246,8 +246,11 @@ def test_the_page_counts_and_groups_by_reason():
         row("xlnet", bare={"beams": "deviates by 0.5"}),
         row("blt", not_built="RuntimeError: no"),
     ]
-    text = page({"transformers": "5", "torch": "2", "nextword": "1", "heads": ["softmax"], "rows": rows})
-    assert "| decoder-only: works | 5 of 6 | 2 |" in text
+    versions = {"transformers": "5", "torch": "2", "nextword": "1"}
+    counted = {"all": {"decoder-only": 7}, "missing": ["llama (decoder-only)"]}
+    text = page(versions | counted | {"heads": ["softmax"], "rows": rows})
+    assert "| decoder-only: works | 5 of 7 | 2 |" in text
+    assert "## Not run yet\n\nllama (decoder-only)\n" in text
     assert "| decoder-only: refused |  | 2 |" in text
     assert "| decoder-only: fails |  | 1 |" in text
     assert "- ValueError: MODEL keeps no KV cache — 2: mamba (`softmax`), rwkv (`softmax`)" in text
