@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
@@ -72,6 +73,17 @@ DECODERS = {
     "gemma2": ["cache", "mos:2+mi"],
 }  # fmt: skip
 """Decoder-only families with the heads that every run tries on them; the other pairs are slow tests."""
+HYBRIDS = {
+    "qwen3_next": ["cache", "softmax+cpr:3,8+mi"],
+    "falcon_h1": ["cache", "pg"],
+    "lfm2": ["cache", "softmax+mi:2x3"],
+    "nemotron_h": ["cache", "mos:2+mi"],
+    "zamba2": ["cache", "ps+mi"],
+    "jamba": ["cache", "softmax+c"],
+    "mamba": ["cache", "softmax+mi:2x3"],
+    "mamba2": ["cache", "copynet"],
+}
+"""Families with linear attention or state-space layers, beside attention or alone, with heads to try on them."""
 ENCODER_DECODERS = {
     "t5": ["softmax", "source cache", "softmax+mi", "softmax+cepr:3+mi", "pg+mi", "f2"],
     "bart": ["softmax", "source cache", "softmax+mi", "ps+mi"],
@@ -93,6 +105,15 @@ _ROTARY = {
     "bos_token_id": 1,
     "eos_token_id": None,
 }
+_STATE_SPACE = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "state_size": 8,
+    "pad_token_id": PAD,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+}
 _CONFIGS: dict[str, Any] = {
     "gpt2": lambda: GPT2Config(
         vocab_size=VOCABULARY,
@@ -107,6 +128,61 @@ _CONFIGS: dict[str, Any] = {
     "llama": lambda: LlamaConfig(**_ROTARY),
     "mistral": lambda: MistralConfig(**_ROTARY, sliding_window=WINDOW),
     "gemma2": lambda: Gemma2Config(**_ROTARY, sliding_window=WINDOW, query_pre_attn_scalar=8),
+    "qwen3_next": lambda: hf.Qwen3NextConfig(
+        **_ROTARY | {"num_hidden_layers": 4},
+        layer_types=["linear_attention", "full_attention"] * 2,
+        linear_num_key_heads=2,
+        linear_num_value_heads=2,
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
+        num_experts=2,
+        num_experts_per_tok=1,
+        moe_intermediate_size=8,
+        shared_expert_intermediate_size=8,
+    ),
+    "falcon_h1": lambda: hf.FalconH1Config(
+        **_ROTARY, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_chunk_size=32
+    ),
+    "lfm2": lambda: hf.Lfm2Config(**_ROTARY, layer_types=["conv", "full_attention", "conv"], block_ff_dim=24),
+    "nemotron_h": lambda: hf.NemotronHConfig(
+        **_ROTARY | {"num_hidden_layers": 4},
+        layers_block_type=["mamba", "mlp", "mamba", "attention"],
+        mamba_num_heads=4,
+        mamba_head_dim=8,
+        ssm_state_size=8,
+        n_groups=1,
+        chunk_size=32,
+        time_step_min=1e-9,  # one token alone is read without this limit
+    ),
+    "zamba2": lambda: hf.Zamba2Config(
+        **{name: size for name, size in _ROTARY.items() if name not in ("head_dim", "num_key_value_heads")}
+        | {"num_hidden_layers": 4},
+        layers_block_type=["mamba", "hybrid"] * 2,
+        hybrid_layer_ids=[1, 3],
+        num_mem_blocks=1,
+        mamba_d_state=8,
+        mamba_ngroups=1,
+        n_mamba_heads=4,
+        mamba_headdim=8,
+        chunk_size=32,
+        time_step_min=1e-9,
+        adapter_rank=4,
+    ),
+    "jamba": lambda: hf.JambaConfig(
+        **{name: size for name, size in _ROTARY.items() if name != "head_dim"} | {"num_hidden_layers": 4},
+        attn_layer_period=2,
+        attn_layer_offset=1,
+        num_experts=2,
+        num_experts_per_tok=1,
+        mamba_d_state=4,
+        mamba_dt_rank=2,
+        use_mamba_kernels=False,
+    ),
+    "recurrent_gemma": lambda: hf.RecurrentGemmaConfig(
+        **_ROTARY | {"num_attention_heads": 2}, lru_width=16, attention_window_size=WINDOW
+    ),
+    "mamba": lambda: hf.MambaConfig(**_STATE_SPACE, time_step_rank=4),
+    "mamba2": lambda: hf.Mamba2Config(**_STATE_SPACE, num_heads=4, head_dim=8, n_groups=1, chunk_size=32),
     "t5": lambda: T5Config(
         vocab_size=VOCABULARY,
         d_model=16,
@@ -136,8 +212,9 @@ _CONFIGS: dict[str, Any] = {
     ),
 }
 
-_DTYPES = {"gemma2": torch.float32}
-"""Gemma 2 masks with the least number of its own precision and then computes the softmax in single precision."""
+_DTYPES = {"gemma2": torch.float32, **dict.fromkeys(HYBRIDS, torch.float32)}
+"""Gemma 2 masks with the least number of its own precision and then computes the softmax in single precision; the scans
+of state-space layers and linear attention compute in single precision too."""
 
 
 def backbone(family: str, seed: int = 0) -> PreTrainedModel:
@@ -169,7 +246,7 @@ def pairs(families: dict[str, list[str]], *, remembering: bool = False) -> list[
     """
     parameters = []
     for family, often in families.items():
-        for head in DECODERS["gpt2"] if family in DECODERS else often:
+        for head in DECODERS["gpt2"] if family in {**DECODERS, **HYBRIDS} else often:
             if not (remembering and head in FORGETFUL):
                 marks = [] if head in often else [pytest.mark.slow]
                 parameters.append(pytest.param(family, head, id=f"{family}-{head}", marks=marks))

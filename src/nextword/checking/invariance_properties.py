@@ -10,6 +10,7 @@ import torch
 
 from nextword.checking.property import Case, Finding, Property
 from nextword.checking.ways_of_reading import BackboneReader, Reader, accepts, deviation
+from nextword.memory.kv_cache import cache_argument
 
 EXTRA = 3
 """Columns of padding more than needed."""
@@ -118,9 +119,10 @@ def _has_positions(model: Any) -> bool:
 
 
 def _no_kv_cache(model: Any) -> str:
-    if model.backbone._is_stateful or not accepts(model, "past_key_values"):
-        return f"{type(model.backbone).__name__} keeps no KV cache"
-    return ""
+    backbone = model.backbone
+    if cache_argument(backbone) is None:
+        return f"{type(backbone).__name__} keeps no KV cache"
+    return "" if backbone._supports_default_dynamic_cache() else f"{type(backbone).__name__} has a cache of its own"
 
 
 def _no_source(model: Any) -> str:
@@ -180,6 +182,7 @@ INVARIANCES = (
         measure=_token_by_token,
         applies=_no_kv_cache,
         reruns=True,
+        of_the_cache=True,
     ),
     Property(
         name="cache, in chunks",
@@ -188,6 +191,7 @@ INVARIANCES = (
         measure=_in_chunks,
         applies=_no_kv_cache,
         reruns=True,
+        of_the_cache=True,
     ),
     Property(
         name="cache, reordered",
@@ -196,6 +200,7 @@ INVARIANCES = (
         measure=_reordered,
         applies=_no_kv_cache,
         reruns=True,
+        of_the_cache=True,
     ),
 )
 """All of them, in the order of the report."""

@@ -54,6 +54,8 @@ class Property:
         single: Whether one answer is looked at by itself; all others compare two, whose scores were computed twice, and
             in half precision no two products of different shapes agree.
         reruns: Whether the backbone ran twice for it, too.
+        of_the_cache: Whether it is about going on from a cache. Some backbones go on to other scores than they give in
+            one pass (Mamba in chunks); then nothing can be said of the head.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Property:
     applies: Callable[[Any], str] = lambda model: ""
     single: bool = False
     reruns: bool = False
+    of_the_cache: bool = False
 
 
 EXACT = {torch.float64: 1e-10, torch.float32: 1e-5}

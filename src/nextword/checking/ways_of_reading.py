@@ -63,7 +63,8 @@ class Reader:
                 assert found is not None
                 found = found[order]
             positions = batch.mask[:, start:end]
-            inputs = self._inputs(batch, start, end) | {"past_key_values": kv_cache, "use_cache": True}
+            kept = {self.model._cache_argument: kv_cache, "use_cache": True}
+            inputs = self._inputs(batch, start, end) | kept
             answer = self._answer(inputs, positions)
             if found is None:
                 found = answer.new_full((*batch.ids.shape, answer.shape[-1]), torch.nan)
@@ -139,6 +140,8 @@ def backbone_inputs_of(model: Any, batch: Batch, start: int = 0, end: int | None
         assert batch.source_mask is not None
         source = {"input_ids": batch.source_ids, "attention_mask": batch.source_mask.long()}
         return source | {"decoder_input_ids": ids, "decoder_attention_mask": mask}
+    if model._cache_argument == "cache_params":  # state-space layers look back at no place
+        mask = mask[:, start:]
     inputs = {"input_ids": ids, "attention_mask": mask}
     if accepts(model, "position_ids"):
         inputs["position_ids"] = (mask.cumsum(1) - 1).clamp_min(0)[:, start:]

@@ -47,3 +47,13 @@ def padded(
 
 def _vectors(rows: Sequence[Tensor] | Sequence[Sequence[int]]) -> list[Tensor]:
     return [row if isinstance(row, Tensor) else torch.tensor(row, dtype=torch.long) for row in rows]
+
+
+def shifted_right(labels: Int[Tensor, "B T"], start: int, pad: int) -> Int[Tensor, "B T"]:
+    """What a decoder reads to predict ``labels``: the start token, then all labels but the last.
+
+    >>> shifted_right(torch.tensor([[7, 8, -100]]), start=2, pad=0)
+    tensor([[2, 7, 8]])
+    """
+    moved = torch.cat([labels.new_full((len(labels), 1), start), labels[:, :-1]], 1)
+    return moved.masked_fill(moved == IGNORED_LABEL, pad)

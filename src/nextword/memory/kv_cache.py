@@ -18,11 +18,12 @@ Other ways, and what each breaks:
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 from weakref import ref
 
 from torch import Tensor
-from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
 
 from nextword.memory.growing_history import GrowingHistory
 from nextword.memory.history import History
@@ -99,19 +100,31 @@ def _owners_method(kv_cache: Cache, name: str) -> Any:
     return earlier._owners[name] if isinstance(earlier, Moves) else method
 
 
-def _put_on(kv_cache: Any, history: History) -> None:
-    """Lets a cache, not one of an encoder and a decoder, carry a history."""
+def put_history_on(kv_cache: Any, history: History) -> None:
+    """Lets a cache, not one of an encoder and a decoder, carry a history; moves that it lacks it keeps lacking."""
     moves = Moves(kv_cache, history)
     kv_cache.history = history
     for name in MOVES:
-        setattr(kv_cache, name, getattr(moves, name))
+        if hasattr(kv_cache, name):
+            setattr(kv_cache, name, getattr(moves, name))
 
 
 def new_cache(config: Any) -> DynamicCache:
     """A dynamic KV cache with an empty history, for a forward pass that was given none."""
     kv_cache = DynamicCache(config=config)
-    _put_on(kv_cache, GrowingHistory())
+    put_history_on(kv_cache, GrowingHistory())
     return kv_cache
+
+
+def cache_argument(backbone: Any) -> str | None:
+    """Name under which a model takes its cache, ``cache_params`` in the Mamba family; None where it takes none."""
+    taken = inspect.signature(backbone.forward).parameters
+    return next((name for name in ("past_key_values", "cache_params") if name in taken), None)
+
+
+def keeps_states_itself(backbone: Any) -> bool:
+    """Whether a model keeps states of the text in its layers and in no cache, where beams do not move them."""
+    return hasattr(backbone, "_setup_cache")
 
 
 def decoder_cache(kv_cache: Cache) -> Cache:
@@ -125,12 +138,19 @@ def history_of(kv_cache: Cache | None) -> History | None:
 
 
 def kv_length(kv_cache: Cache) -> int | Tensor | None:
-    """Places in a KV cache; None where it keeps no count (linear attention)."""
-    inner = decoder_cache(kv_cache)
+    """Places in a cache; None where it keeps no count (linear attention, and caches that are a model's own)."""
+    inner: Any = decoder_cache(kv_cache)
+    if not isinstance(inner, Cache):
+        return None
+    if not len(inner.layers):
+        return 0
     try:
-        return inner.get_seq_length() if len(inner.layers) else 0
+        length: int | Tensor = inner.get_seq_length()
     except ValueError:
         return None
+    if isinstance(length, int) and not length:  # MiniMax keeps its linear attention elsewhere, and an empty layer here
+        length = max((layer.get_seq_length() for layer in inner.layers if isinstance(layer, DynamicLayer)), default=0)
+    return length
 
 
 def attach_history(kv_cache: Cache, max_length: int | None = None) -> History:
@@ -141,13 +161,13 @@ def attach_history(kv_cache: Cache, max_length: int | None = None) -> History:
         max_length: For a static cache whose layers are all windows and do not tell the full length.
     """
     history = _home(kv_cache, max_length or 0)
-    _put_on(decoder_cache(kv_cache), history)
+    put_history_on(decoder_cache(kv_cache), history)
     return history
 
 
 def _home(kv_cache: Cache, max_length: int) -> History:
     inner = decoder_cache(kv_cache)
-    if len(inner.layers) and inner.is_compileable and inner.get_max_length() > 0:
+    if isinstance(inner, Cache) and len(inner.layers) and inner.is_compileable and inner.get_max_length() > 0:
         return StaticHistory(max(max_length, inner.get_max_length()))
     seen = kv_length(kv_cache)
     return GrowingHistory(unseen=seen if isinstance(seen, int) else 0)

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from nextword.functional.padding import shifted_right
 from nextword.model.forward.output_layer import OutputLayer
 
 
@@ -46,8 +47,11 @@ class Delegation:
         return self.backbone.get_decoder(*args, **kwargs)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Any:
-        """The backbone's (encoder-decoder models)."""
-        return self.backbone.prepare_decoder_input_ids_from_labels(labels)
+        """The backbone's (encoder-decoder models); some have no such method, and shift in their ``forward``."""
+        if hasattr(self.backbone, "prepare_decoder_input_ids_from_labels"):
+            return self.backbone.prepare_decoder_input_ids_from_labels(labels)
+        config = self.backbone.config
+        return shifted_right(labels, config.decoder_start_token_id, config.pad_token_id)
 
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True

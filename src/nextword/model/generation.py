@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 from typing import Any
@@ -33,25 +34,24 @@ class HeadGeneration:
     conditioner: Any
     encode: Any
     config: Any
-    _accepts: frozenset[str]
-    _is_stateful: bool
-
-    @property
-    def _keeps_cache(self) -> bool:
-        """Whether the backbone has a KV cache, in which something of ours may ride."""
-        return not self._is_stateful and "past_key_values" in self._accepts
+    _cache_argument: str
+    """Name under which the backbone takes its cache."""
+    _previous_max_cache_length: int = -1
+    """Places of the static cache of the call before, by which transformers makes the next one."""
+    _can_carry: bool
+    """Whether something of ours may ride in that cache."""
 
     @property
     def carries_history(self) -> bool:
         """Whether something does: what the head remembers, or what was made of an auxiliary text."""
         if self.conditioner is None:
             return bool(self.next_word_head.remembers)
-        return self._keeps_cache
+        return self._can_carry
 
     def _refuse_history_without_cache(self) -> None:
-        if self.next_word_head.remembers and not self._keeps_cache:
+        if self.next_word_head.remembers and not self._can_carry:
             raise ValueError(
-                f"{type(self.backbone).__name__} keeps no KV cache that can carry what head "
+                f"{type(self.backbone).__name__} keeps no cache of transformers that can carry what head "
                 f"'{head_spec(self.next_word_head.config)}' remembers; use one without memory (softmax, mos)"
             )
 
@@ -71,13 +71,15 @@ class HeadGeneration:
         """
         seq2seq = self.config.is_encoder_decoder
         mask = kwargs.get("decoder_attention_mask") if seq2seq else attention_mask
+        if self._cache_argument in kwargs:
+            past_key_values = kwargs.pop(self._cache_argument)
         prepared: dict[str, Any] = self.backbone.prepare_inputs_for_generation(
             input_ids,
             next_sequence_length=next_sequence_length,
-            past_key_values=past_key_values,
             attention_mask=attention_mask,
             inputs_embeds=inputs_embeds,
             is_first_iteration=is_first_iteration,
+            **{self._cache_argument: past_key_values},
             **kwargs,
         )
         ids = prepared.get("decoder_input_ids" if seq2seq else "input_ids")
@@ -107,31 +109,40 @@ class HeadGeneration:
         batch_size: int,
         max_cache_length: int,
     ) -> None:
-        # the backbone's class may override this (it knows its layers), with this model as the one it is about
-        type(self.backbone)._prepare_cache_for_generation(
-            self, generation_config, model_kwargs, generation_mode, batch_size, max_cache_length
+        # transformers goes by the model's class (Mamba's cache has another name, MiniMax makes its own), and some
+        # classes override this. So a copy of the backbone prepares; what it notes down is not left in the user's model
+        preparing = copy.copy(self.backbone)
+        preparing._previous_max_cache_length = self._previous_max_cache_length
+        preparing._prepare_cache_for_generation(
+            generation_config, model_kwargs, generation_mode, batch_size, max_cache_length
         )
-        kv_cache = model_kwargs.get("past_key_values")
+        self._previous_max_cache_length = preparing._previous_max_cache_length
+        kv_cache = model_kwargs.get(self._cache_argument)
         if kv_cache is None or not self.carries_history:
             return
         history = history_of(kv_cache) or attach_history(kv_cache)
         if all(decoder_cache(kv_cache).is_sliding):
             # windows slide on for ever and do not tell how many places will come
-            longest = max(int(history.length) + max_cache_length, getattr(self, "_previous_max_cache_length", 0))
+            longest = max(int(history.length) + max_cache_length, self._previous_max_cache_length)
             history.reserve(longest)
+
+    def _supports_default_dynamic_cache(self) -> Any:
+        return type(self.backbone)._supports_default_dynamic_cache()
 
     def _prefill(
         self, input_ids: Tensor, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
         # transformers takes the places of a soft prefix for words of the text, so what is read already is cut off here
-        kv_cache: Any = model_kwargs.get("past_key_values")
+        kv_cache: Any = model_kwargs.get(self._cache_argument)
         history = history_of(kv_cache)
-        if history is not None and history.virtual and kv_length(kv_cache):
+        # nor does it know how much a cache holds that keeps no count
+        uncounted = history is not None and kv_cache is not None and kv_length(kv_cache) is None
+        if history is not None and (uncounted or (history.virtual and kv_length(kv_cache))):
             mask = model_kwargs.get("attention_mask")
             whole = getattr(generation_config, "_mask_length", -1) if mask is None else mask.shape[1]
             if whole == input_ids.shape[1]:
                 input_ids = input_ids[:, int(history.length) :]
-            if generation_config.prefill_chunk_size is not None:
+            if history.virtual and generation_config.prefill_chunk_size is not None:
                 raise ValueError("prefill_chunk_size: conditioner 'prefix' goes on from a cache in one piece only")
         return super()._prefill(  # type: ignore[misc]
             input_ids, generation_config, model_kwargs, *args, **kwargs
@@ -174,6 +185,8 @@ class HeadGeneration:
         # what the head lets generate decide rides on the configuration, where transformers' own settings are
         given = {name: kwargs.pop(name) for name in self.next_word_head.generate_takes if name in kwargs}
         expect_one_text(kwargs)
+        if "past_key_values" in kwargs:
+            kwargs[self._cache_argument] = kwargs.pop("past_key_values")
         ids = kwargs.pop("aux_input_ids", None)
         if ids is not None:  # encoded once, before rows are repeated for beams
             kwargs["aux_states"] = self.encode(ids, kwargs.get("aux_attention_mask"))

@@ -18,6 +18,7 @@ from nextword.distribution import NextToken
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.head import Draw
+from nextword.memory.kv_cache import cache_argument, keeps_states_itself
 from nextword.model.conditioned_model import Conditioned
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.delegation import Delegation
@@ -74,6 +75,8 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
         if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
             # some models take these through **kwargs only (GraniteMoe and use_cache)
             self._accepts |= {"use_cache", "inputs_embeds", "attention_mask"}
+        self._cache_argument = cache_argument(self.backbone) or "past_key_values"
+        self._can_carry = cache_argument(self.backbone) is not None and not keeps_states_itself(self.backbone)
         self._is_stateful = self.backbone._is_stateful
         self.loss_type = "ForCausalLM"  # Trainer counts shifted labels by it
         self.post_init()

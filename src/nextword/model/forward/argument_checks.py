@@ -39,7 +39,7 @@ def check_arguments(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     names += ["source_ids", "source_places"] if "source_ids" in given and head.reads_source else []
     ids = {name: expect_ids(name, given[name], vectors=_VECTORS.get(name)) for name in names if name in given}
     if seq2seq and "labels" in ids and not {"decoder_input_ids", "decoder_inputs_embeds"} & given.keys():
-        ids |= {"decoder_input_ids": model.backbone.prepare_decoder_input_ids_from_labels(ids["labels"])}
+        ids |= {"decoder_input_ids": model.prepare_decoder_input_ids_from_labels(ids["labels"])}
     given |= ids
     expect_positions(given.get("position_ids"))
     _expect_tokens(side, given)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nextword.memory.kv_cache import put_history_on
 from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.output_layer import OutputLayer
 from nextword.model.forward.output_tap import run_with_output_tap
@@ -57,6 +58,9 @@ def run_backbone(model: Any, sides: Sides, auxiliary: AuxiliarySide | None) -> B
         if message is None:
             raise
         raise ValueError(message) from fault
+    made, past = outputs.get(model._cache_argument), sides.past
+    if past.history is not None and past.kv_cache is None and made is not None:
+        put_history_on(made, past.history)  # a cache of the backbone's own class (MiniMax, xLSTM)
     states = states[:, sides.decoder.virtual :]
     shown = {name: value for name, value in outputs.items() if name != "logits"}
     if head.layers:
@@ -80,16 +84,18 @@ def _arguments(model: Any, sides: Sides, auxiliary: AuxiliarySide | None) -> dic
     """The backbone's arguments, by name."""
     inputs, decoder = sides.inputs, sides.decoder
     side = "decoder_" if model.config.is_encoder_decoder else ""
-    ids, embeds = inputs.decoder.ids, inputs.decoder.embeds
+    ids, embeds, mask = inputs.decoder.ids, inputs.decoder.embeds, decoder.mask
+    if model._cache_argument == "cache_params" and isinstance(mask, Tensor) and mask.ndim == 2:
+        mask = mask[:, -decoder.ids.shape[1] :]  # of the new tokens alone: a state-space layer looks back at no place
     if auxiliary is not None and auxiliary.before_text is not None:
         embeds = model.get_input_embeddings()(ids) if embeds is None else embeds
         ids, embeds = None, torch.cat([auxiliary.before_text.to(embeds.dtype), embeds], 1)
     named = {
         f"{side}input_ids": ids,
         f"{side}inputs_embeds": embeds,
-        f"{side}attention_mask": decoder.mask,
+        f"{side}attention_mask": mask,
         "position_ids": decoder.position_ids,
-        "past_key_values": sides.past.kv_cache,
+        model._cache_argument: sides.past.kv_cache,
         "use_cache": inputs.use_cache,
         **({} if auxiliary is None else auxiliary.backbone_inputs),
     }

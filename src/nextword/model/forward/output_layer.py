@@ -57,7 +57,7 @@ class Adjustment(ABC):
 class _ByNumber(Adjustment):
     """An adjustment whose one number stands in the model's configuration."""
 
-    key: ClassVar[str]
+    keys: ClassVar[tuple[str, ...]]
 
     def __init__(self, number: float) -> None:
         self.number = number
@@ -65,14 +65,16 @@ class _ByNumber(Adjustment):
     @classmethod
     def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
         """Present where the configuration has the number."""
-        number = getattr(backbone.config.get_text_config(decoder=True), cls.key, None)
+        config = backbone.config.get_text_config(decoder=True)
+        numbers = (getattr(config, key, None) for key in cls.keys)
+        number = next((number for number in numbers if number is not None), None)
         return None if number is None else cls(number)
 
 
 class SoftCap(_ByNumber):
-    """``cap * tanh(z / cap)`` (Gemma 2 and its relatives)."""
+    """``cap * tanh(z / cap)`` (Gemma 2 and its relatives, RecurrentGemma, xLSTM)."""
 
-    name, key = "soft_cap", "final_logit_softcapping"
+    name, keys = "soft_cap", ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 
     def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
         """Scores within plus or minus the cap."""
@@ -82,7 +84,7 @@ class SoftCap(_ByNumber):
 class Multiply(_ByNumber):
     """``z * scale`` (Cohere)."""
 
-    name, key = "multiply", "logit_scale"
+    name, keys = "multiply", ("logit_scale",)
 
     def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
         """Scaled scores."""
@@ -92,7 +94,7 @@ class Multiply(_ByNumber):
 class Divide(_ByNumber):
     """``z / scale`` (Granite)."""
 
-    name, key = "divide", "logits_scaling"
+    name, keys = "divide", ("logits_scaling",)
 
     def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
         """Scaled scores."""

@@ -129,9 +129,9 @@ def inputs_of(model: Any, given: Mapping[str, Any]) -> PassInputs:
         encoder_outputs=given.get("encoder_outputs") if seq2seq else None,
         source_ids=words,
         auxiliary=AuxiliaryInputs(**auxiliary),
-        kv_cache=given.get("past_key_values"),
+        kv_cache=given.get("past_key_values", given.get(model._cache_argument)),
         use_cache=use_cache,
-        further={name: value for name, value in given.items() if name not in named},
+        further={name: value for name, value in given.items() if name not in named | {model._cache_argument}},
     )
 
 

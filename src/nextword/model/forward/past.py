@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
+from nextword.memory.growing_history import GrowingHistory
 from nextword.memory.history import History
 from nextword.memory.kv_cache import attach_history, history_of, kv_length, new_cache
 from nextword.model.forward.pass_inputs import PassInputs
@@ -68,6 +69,8 @@ def _new(model: Any, use_cache: bool | None) -> Past:
     wanted = getattr(config, "use_cache", True) if use_cache is None else use_cache
     if not wanted or model.training:
         return Past(None, None, 0, 0)
+    if not model._supports_default_dynamic_cache():
+        return Past(None, GrowingHistory(), 0, 0)
     if not model.config.is_encoder_decoder:
         kv_cache = new_cache(config)
         return Past(kv_cache, history_of(kv_cache), 0, 0)
