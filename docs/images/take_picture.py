@@ -26,7 +26,7 @@ from playwright.sync_api import FloatRect, Locator, sync_playwright
 COLOURS = 224
 """Of a picture; few, so that it stays below 150 kB."""
 
-MARGIN = 12
+MARGIN = 8
 """Pixels of the page around what ``--only`` names."""
 
 FIGURE_WIDTH = 520
@@ -101,7 +101,7 @@ def main() -> None:
             taken = page.screenshot(full_page=True, clip=around(page.locator(options.only)))
         else:
             taken = page.screenshot()
-    Image.open(io.BytesIO(taken)).convert("RGB").quantize(COLOURS).save(options.out, optimize=True)
+    Image.open(io.BytesIO(taken)).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(options.out, optimize=True)
 
 
 if __name__ == "__main__":
