@@ -97,11 +97,13 @@ def main() -> None:
             options.out.write_text(page.locator(options.only).evaluate(DRAWING, FIGURE_WIDTH) + "\n", encoding="utf-8")
             return
         if options.only:
-            page.evaluate("scrollTo(0, 0)")  # boxes are measured from the window's corner, the picture's from the page's
+            page.evaluate("scrollTo(0, 0)")  # boxes are measured from the window's corner, pictures from the page's
             taken = page.screenshot(full_page=True, clip=around(page.locator(options.only)))
         else:
             taken = page.screenshot()
-    Image.open(io.BytesIO(taken)).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(options.out, optimize=True)
+    picture = Image.open(io.BytesIO(taken)).convert("RGB")
+    # the most distinct colours, so that the small mark of a method keeps its own
+    picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(options.out, optimize=True)
 
 
 if __name__ == "__main__":
