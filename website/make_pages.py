@@ -17,7 +17,7 @@ TARGET = ROOT / "build" / "pages"
 def main() -> None:
     """Makes build/pages anew."""
     shutil.rmtree(TARGET, ignore_errors=True)
-    shutil.copytree(ROOT / "docs", TARGET, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    shutil.copytree(ROOT / "docs", TARGET, ignore=shutil.ignore_patterns("*.py", "*.ipynb", "__pycache__"))
     for page in (ROOT / "docs").rglob("*.md"):
         text = relinked(page.read_text(encoding="utf-8"), page)
         (TARGET / page.relative_to(ROOT / "docs")).write_text(text, encoding="utf-8")
