@@ -48,9 +48,9 @@ OF_A_WHOLE_ROOM = {
     "distribution": {"kinds"},
     "metrics": {"registry"},
     "model": {
-        "adapters", "attach_changes_nothing", "bad_input", "unusual_backbones", "chunked_gradients", "conditioned_adapters",
+        "adapters", "attach_changes_nothing", "bad_input", "chunked_gradients", "conditioned_adapters",
         "conditioned_inputs", "conditioned_saving", "conditioned_sequence_update", "conditioned_training", "costs",
-        "load_half", "memory", "precision", "prompt_tuning", "trainer",
+        "load_half", "memory", "precision", "prompt_tuning", "trainer", "unusual_backbones",
     },
     "objectives": {"training"},
     "records": {"records"},
