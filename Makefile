@@ -18,7 +18,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-browser test-oldest test-newest docs package bench lint format check clean
+.PHONY: help quickstart test test-slow test-browser test-oldest test-newest docs package bench models lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,10 @@ package: $(INSTALLED_DEV)  ## build wheel and sdist, and try the wheel in an env
 
 bench: $(INSTALLED_DEV)  ## measure speed and memory, rewrite the tables and figures of docs/performance.md (about two hours)
 	$(BIN)/python benchmarks/run_all.py $(BENCH_FLAGS)
+
+# Goes on where it was ended. With another transformers installed, its architectures have rows of their own.
+models: $(INSTALLED_DEV)  ## try every language model of transformers under every kind of head, rewrite docs/models.md (hours)
+	$(BIN)/python benchmarks/model_sweep.py --workers $(WORKERS)
 
 lint: $(INSTALLED_DEV)  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+def encoder_config(config: Any) -> Any:
+    """Configuration of a model's encoder: transformers' answer, but T5Gemma's own configuration of it."""
+    own: Any = getattr(getattr(config, "text_config", config), "encoder", None)
+    return own.get_text_config() if hasattr(own, "get_text_config") else config.get_text_config(encoder=True)
+
+
 def model_location(path: str | Path) -> str | Path:
     """The folder of a saved model, or what may be the name of one on the hub.
 

@@ -64,5 +64,5 @@ def test_what_cannot_be_rolled_back_is_refused_as_transformers_refuses_it() -> N
 
 def test_states_that_no_cache_holds_are_refused() -> None:
     """RecurrentGemma keeps the states of its layers in its layers: beams would leave them behind."""
-    with pytest.raises(ValueError, match="RecurrentGemmaForCausalLM keeps no cache of transformers that can carry"):
+    with pytest.raises(ValueError, match="RecurrentGemmaForCausalLM keeps states of the text in its layers"):
         nw.attach(backbone("recurrent_gemma"), "cache")

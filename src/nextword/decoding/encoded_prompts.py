@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from nextword.decoding.prompt_files import TextPrompt
+from nextword.pretrained import encoder_config
 from nextword.scoring.example_encoding import EncodedExample
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.prompt_encoding import encode_prompt
@@ -75,7 +76,7 @@ def expect_room(opened: OpenedModel, encoded: Sequence[EncodedExample], new: int
             _expect_length(one, len(one.context), new, opened.longest)
         return
     config = opened.model.config
-    limit = getattr(config.get_text_config(encoder=True), "max_position_embeddings", None)
+    limit = getattr(encoder_config(config), "max_position_embeddings", None)
     for one in encoded:
         if limit is not None and len(one.context) > limit:
             raise ValueError(

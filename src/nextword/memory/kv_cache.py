@@ -122,9 +122,13 @@ def cache_argument(backbone: Any) -> str | None:
     return next((name for name in ("past_key_values", "cache_params") if name in taken), None)
 
 
-def keeps_states_itself(backbone: Any) -> bool:
-    """Whether a model keeps states of the text in its layers and in no cache, where beams do not move them."""
-    return hasattr(backbone, "_setup_cache")
+def why_no_history(backbone: Any) -> str:
+    """Why no history can ride in what a model keeps between steps; empty where one can."""
+    if cache_argument(backbone) is None:
+        return "keeps no cache of transformers between steps"
+    if hasattr(backbone, "_setup_cache"):
+        return "keeps states of the text in its layers, where beams do not move them"
+    return ""
 
 
 def decoder_cache(kv_cache: Cache) -> Cache:

@@ -19,6 +19,7 @@ from nextword.model.forward.padding_and_targets import step_mask
 from nextword.model.forward.pass_inputs import AUXILIARY_ARGUMENTS
 from nextword.model.forward.vocabulary_check import expect_known_ids
 from nextword.model.redraw import RedrawProcessor
+from nextword.pretrained import encoder_config
 
 logger = logging.getLogger(__name__)
 
@@ -38,20 +39,20 @@ class HeadGeneration:
     """Name under which the backbone takes its cache."""
     _previous_max_cache_length: int = -1
     """Places of the static cache of the call before, by which transformers makes the next one."""
-    _can_carry: bool
-    """Whether something of ours may ride in that cache."""
+    _why_no_history: str
+    """Why nothing of ours may ride in that cache; empty where it may."""
 
     @property
     def carries_history(self) -> bool:
         """Whether something does: what the head remembers, or what was made of an auxiliary text."""
         if self.conditioner is None:
             return bool(self.next_word_head.remembers)
-        return self._can_carry
+        return not self._why_no_history
 
     def _refuse_history_without_cache(self) -> None:
-        if self.next_word_head.remembers and not self._can_carry:
+        if self.next_word_head.remembers and self._why_no_history:
             raise ValueError(
-                f"{type(self.backbone).__name__} keeps no cache of transformers that can carry what head "
+                f"{type(self.backbone).__name__} {self._why_no_history}, so it cannot carry what head "
                 f"'{head_spec(self.next_word_head.config)}' remembers; use one without memory (softmax, mos)"
             )
 
@@ -174,7 +175,7 @@ class HeadGeneration:
                 **kwargs,
             )
         except IndexError as fault:
-            message = too_long(self.config.get_text_config(encoder=True), inputs_tensor.shape[1])
+            message = too_long(encoder_config(self.config), inputs_tensor.shape[1])
             if message is None:
                 raise
             raise ValueError(message) from fault

@@ -18,7 +18,7 @@ from nextword.distribution import NextToken
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.head import Draw
-from nextword.memory.kv_cache import cache_argument, keeps_states_itself
+from nextword.memory.kv_cache import cache_argument, why_no_history
 from nextword.model.conditioned_model import Conditioned
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.delegation import Delegation
@@ -39,6 +39,7 @@ from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_
 from nextword.model.training_modes import as_in_evaluation
 from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives
+from nextword.pretrained import encoder_config
 
 
 class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]
@@ -76,7 +77,7 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
             # some models take these through **kwargs only (GraniteMoe and use_cache)
             self._accepts |= {"use_cache", "inputs_embeds", "attention_mask"}
         self._cache_argument = cache_argument(self.backbone) or "past_key_values"
-        self._can_carry = cache_argument(self.backbone) is not None and not keeps_states_itself(self.backbone)
+        self._why_no_history = why_no_history(self.backbone)
         self._is_stateful = self.backbone._is_stateful
         self.loss_type = "ForCausalLM"  # Trainer counts shifted labels by it
         self.post_init()
@@ -100,7 +101,7 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
         decoder = self.config.text_config.get_text_config(decoder=True)
         source = width_of(self.config.auxiliary_encoder["config"]) if self.config.conditioner else None
         if self.config.is_encoder_decoder:
-            source = self.config.text_config.get_text_config(encoder=True).hidden_size
+            source = encoder_config(self.config.text_config).hidden_size
         vocabulary = OutputLayer(self.backbone)
         layers = getattr(decoder, "num_decoder_layers", None)  # T5's; of others transformers has renamed it already
         return Dimensions(

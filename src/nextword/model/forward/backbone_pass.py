@@ -14,6 +14,7 @@ from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.output_layer import OutputLayer
 from nextword.model.forward.output_tap import run_with_output_tap
 from nextword.model.forward.padding_and_targets import Sides
+from nextword.pretrained import encoder_config
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _too_long(model: Any, sides: Sides) -> str | None:
     message = too_long(model.config.get_text_config(decoder=True), new + int(sides.past.held or 0))
     source = sides.inputs.source
     if message is None and source is not None and source.ids is not None:
-        message = too_long(model.config.get_text_config(encoder=True), source.ids.shape[1])
+        message = too_long(encoder_config(model.config), source.ids.shape[1])
     return message
 
 

@@ -247,17 +247,17 @@ _PROBE_SPREAD = 30.0
 
 @torch.no_grad()
 def prove_output_layer(backbone: PreTrainedModel) -> float:
-    """Checks on amplified states that ``OutputLayer`` is all that makes the model's logits.
+    """Checks on amplified states that ``OutputLayer`` is all that makes the model's logits, and reads no later token.
 
     Returns:
         The factor between the decoder's last hidden state and what the output layer reads (T5: D ** -0.5; else 1).
 
     Raises:
-        UnsupportedBackboneError: The model has no output layer, or does something unknown to its scores.
+        UnsupportedBackboneError: The model has no output layer, does something unknown to its scores, or looks ahead.
     """
     name = type(backbone).__name__
     layer = backbone.get_output_embeddings()
-    if not isinstance(layer, nn.Module):
+    if not isinstance(layer, nn.Module) or isinstance(layer, nn.Embedding):
         raise UnsupportedBackboneError(f"{name} has no output embedding layer, so there is nothing to put a head on")
     vocabulary = OutputLayer(backbone)
     fed: list[Tensor] = []
@@ -285,6 +285,7 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
             f"scores up to {largest:.3g}). It does something to its scores that nextword does not know, and a head "
             "would silently compute another distribution, so it is refused."
         )
+    _expect_no_look_ahead(name, states)
     hidden = outputs.decoder_hidden_states if backbone.config.is_encoder_decoder else outputs.hidden_states
     return _ratio(states.float(), hidden[-1].float())
 
@@ -299,12 +300,27 @@ def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
         )
 
 
+def _expect_no_look_ahead(name: str, states: Float[Tensor, "2 T D"]) -> None:
+    """The states of two texts that differ in their last token alone must not differ before it."""
+    one, other = states[:, :-1].float()
+    seen, largest = (one - other).abs().max().item(), one.abs().max().item()
+    if seen > min(max(64 * torch.finfo(states.dtype).eps, 1e-4), 0.05) * largest:
+        raise UnsupportedBackboneError(
+            f"{name}: its states depend on later tokens (by {seen:.3g}, on states up to {largest:.3g}), so it gives no "
+            "distribution of the next word; a BERT-like model needs is_decoder=True in its configuration"
+        )
+
+
 def _probe_inputs(backbone: PreTrainedModel) -> dict[str, Any]:
+    """Two texts that differ in their last token."""
     embeddings: Any = backbone.get_input_embeddings()
-    ids = torch.arange(1, _PROBE_LENGTH + 1, device=embeddings.weight.device)[None] % embeddings.weight.shape[0]
-    inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    inputs |= {"output_hidden_states": True, "use_cache": False}
-    return inputs | ({"decoder_input_ids": ids} if backbone.config.is_encoder_decoder else {})
+    ids = torch.arange(1, _PROBE_LENGTH + 1, device=embeddings.weight.device).expand(2, -1).clone()
+    ids[1, -1] += 1
+    ids %= embeddings.weight.shape[0]
+    inputs: dict[str, Any] = {"attention_mask": torch.ones_like(ids), "output_hidden_states": True, "use_cache": False}
+    if backbone.config.is_encoder_decoder:
+        return inputs | {"input_ids": ids[:1].expand(2, -1), "decoder_input_ids": ids}
+    return inputs | {"input_ids": ids}
 
 
 def _ratio(states: Tensor, hidden: Tensor) -> float:
