@@ -346,3 +346,18 @@ def test_draws_of_a_model_that_is_always_sure_are_the_same(tmp_path: Path) -> No
     assert same.low == same.value == same.high
     with pytest.raises(ValueError, match=r"sure: .*a1\.jsonl holds the same as .*a1\.jsonl; seeds are different files"):
         nw.evaluate({"systems": {"sure": [one, other, one, other]}, **config})
+
+
+def test_plain_text_beside_json_lines_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "x y", "id": 1}\n{"text": "y", "id": 2}\n', encoding="utf-8")
+    (tmp_path / "b.txt").write_text("x\ny\n", encoding="utf-8")
+    systems = {"a": [str(tmp_path / "a.jsonl")], "b": [str(tmp_path / "b.txt")]}
+    with pytest.raises(ValueError, match=r"b\.txt is plain text, which has nothing but texts: write it as the other"):
+        nw.evaluate({"systems": systems, "metrics": ["distinct"]})
+
+
+def test_a_path_is_one_system_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "x y"}\n{"text": "y z"}\n', encoding="utf-8")
+    assert [system.name for system in nw.evaluate(tmp_path / "a.jsonl").systems] == ["a"]
+    with pytest.raises(ValueError, match=r"config must name the files of each system, .* \(list given\)"):
+        nw.evaluate(["a.jsonl", "b.jsonl"])

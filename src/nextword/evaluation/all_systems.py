@@ -21,7 +21,9 @@ HUMAN = "human"
 
 
 def evaluate(
-    config: EvaluateConfig | Mapping[str, Any], watch: Watch = lambda stage, done, total: None, command: str = ""
+    config: EvaluateConfig | Mapping[str, Any] | str | Path,
+    watch: Watch = lambda stage, done, total: None,
+    command: str = "",
 ) -> EvaluationResults:
     """Measures samples; see ``docs/evaluate.md`` for what a samples file holds.
 
@@ -30,7 +32,8 @@ def evaluate(
 
     Args:
         config: What to measure; as a mapping for instance
-            ``{"systems": {"gpt2": ["samples.jsonl"]}, "metrics": ["self-bleu:3"]}``.
+            ``{"systems": {"gpt2": ["samples.jsonl"]}, "metrics": ["self-bleu:3"]}``. A path is one system with the name
+            of its file.
         watch: Told about progress: a name, how much of it is done, of how much (0: not known).
         command: The command line that repeats this, for the record.
 
@@ -41,6 +44,13 @@ def evaluate(
         ValueError: A wrong setting, a line that is no sample, a missing field, nothing that any metric could measure,
             systems with different prompts.
     """
+    if isinstance(config, str | Path):
+        config = {"systems": {Path(config).stem: [str(config)]}}
+    if not isinstance(config, EvaluateConfig | Mapping):
+        raise ValueError(
+            "evaluate: config must name the files of each system, such as {'systems': {'a': ['a.jsonl'], 'b': "
+            f"['b.jsonl']}}}} ({type(config).__name__} given)"
+        )
     config = config if isinstance(config, EvaluateConfig) else validated(EvaluateConfig, config)
     files = {name: [Path(file) for file in paths] for name, paths in config.systems.items()}
     references = None if config.references is None else Path(config.references)
@@ -64,13 +74,24 @@ def evaluate(
     _check_seeds(readings, config.draws)
     difference = different_prompts([one for runs in readings.values() for one in runs])
     if config.paired and difference is not None:
-        raise ValueError(f"{difference}. Paired tests need the same examples; paired=false compares without tests.")
+        plain = _of_plain_text(readings)
+        raise ValueError(
+            f"{difference}. Paired tests need the same examples{plain}; paired=false compares without tests."
+        )
     passes = {name: [_measured(one, _named(watch, name)) for one in runs] for name, runs in readings.items()}
     _expect_a_value([one for runs in passes.values() for one in runs])
     if difference is not None:
         left_out["human"] = "the systems have different references"
     human_row = None if difference is not None else _people(next(iter(readings.values()))[0], watch)
     return recorded(config, passes, human_row, left_out, unit.name, metrics, command)
+
+
+def _of_plain_text(readings: Mapping[str, list[Reading]]) -> str:
+    """What to do where files of both kinds stand beside each other."""
+    plain = [str(one.path) for runs in readings.values() for one in runs if one.plain_text is not None]
+    if not plain or len(plain) == sum(map(len, readings.values())):
+        return ""
+    return f", and {', '.join(plain)} is plain text, which has nothing but texts: write it as the other file is"
 
 
 def _measured(reading: Reading, watch: Watch) -> Pass:

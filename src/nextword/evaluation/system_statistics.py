@@ -122,7 +122,8 @@ def _tests(config: EvaluateConfig, passes: dict[str, list[Pass]]) -> tuple[list[
     if not config.paired:
         return [], "they were turned off, so that systems may have different prompts"
     if next(iter(passes.values()))[0].reading.prompts[0] == NOTHING_ASKED:
-        return [], f"the samples have none of {', '.join(ASKED)} to be paired by"
+        asked = ", ".join(ASKED)
+        return [], f"the samples have none of {asked} to be paired by; give the lines of all files the same ids"
     found: list[tuple[str, str, str, PairedTest]] = []
     for first, second in combinations(passes, 2):
         a, b = _pooled(passes[first]), _pooled(passes[second])

@@ -167,3 +167,28 @@ def test_non_finite_values_and_twins_are_refused(evaluation: EvaluationResults) 
     twins["systems"][1]["name"] = "[mle]"
     with pytest.raises(ValueError, match="systems: must have different names"):
         EvaluationResults.model_validate(twins)
+
+
+def test_terminal_lists_the_differences_that_hold(evaluation: EvaluationResults) -> None:
+    """Lower is better for KL; of two systems that differ in repetition nobody says which is nearer to people."""
+    test = evaluation.tests[0]
+    better = test.model_copy(update={"measure": "kl", "difference": 1.0, "low": 0.5, "high": 1.5})
+    chance = better.model_copy(update={"p_holm": 0.2})
+    tested = evaluation.model_copy(update={"tests": [test, better, chance]})
+    assert [one.better for one in paired_rows(tested)] == ["", "<b>f2</b>", ""]
+    console = Console(file=io.StringIO(), width=80)
+    for table in evaluation_tables(tested):
+        console.print(table)
+    shown = console.file.getvalue()
+    listed = shown.partition("Differences that hold")[2].splitlines()
+    assert [line.split()[0] for line in listed if "[mle] " in line] == ["Rep", "KL"]
+    assert next(line for line in listed if line.startswith(" KL")).rstrip().endswith("<b>f2</b>")
+    assert "2 of 3 paired differences hold" in shown
+
+
+def test_no_star_no_legend(evaluation: EvaluationResults) -> None:
+    even = evaluation.model_copy(update={"systems": [system("a", 1.0, 0.4), system("b", 1.0, 0.4)], "wins": None})
+    console = Console(file=io.StringIO(), width=80)
+    for table in evaluation_tables(even.model_copy(update={"tests": []})):
+        console.print(table)
+    assert "* best" not in console.file.getvalue()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from nextword.records import EvaluationResults, Measure, MetricValue, SampleFile, SystemRecord
+from nextword.records import EvaluationResults, Measure, MetricValue, PairRecord, SampleFile, SystemRecord
 from nextword.report.parts import formats
 
 SIGNIFICANT = 0.05
@@ -75,6 +75,8 @@ class Test:
     p_permutation: str
     p_holm: str
     significant: bool
+    better: str
+    """The better of the two, where the measure is better lower or higher and the difference holds; else empty."""
 
 
 def grouped(results: EvaluationResults, judged: Collection[str] | None = None) -> list[Group]:
@@ -209,10 +211,18 @@ def paired_rows(results: EvaluationResults, keys: Collection[str] | None = None)
             p_permutation=p_value(one.p_permutation),
             p_holm=p_value(one.p_holm),
             significant=one.p_holm < SIGNIFICANT,
+            better=_better(results.measures[one.measure], one),
         )
         for one in results.tests
         if keys is None or one.measure in keys
     ]
+
+
+def _better(measure: Measure, test: PairRecord) -> str:
+    """Nothing for a measure that is best near people's value: which of two different ones is nearer is not tested."""
+    if measure.goal not in ("lower", "higher") or test.p_holm >= SIGNIFICANT:
+        return ""
+    return test.first if (test.difference > 0) == (measure.goal == "higher") else test.second
 
 
 def _signed(measure: Measure, value: float) -> str:

@@ -10,23 +10,28 @@ from rich.table import Table
 from rich.text import Text
 
 from nextword.records import EvaluationResults, Wins
-from nextword.report.evaluation.evaluation_table import HUMAN, Cell, grouped, notes, paired_rows, undefined
+from nextword.report.evaluation.evaluation_table import HUMAN, Cell, Test, grouped, notes, paired_rows, undefined
 
+MOST_DIFFERENCES = 12
+"""Paired differences that the terminal lists; the report has all."""
 LONGEST_UNIT = 28
 """Characters of a unit for which the terminal has room."""
 
 
 def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
-    """The values, the ranking and, in words, what was left out."""
+    """The values, the ranking, which differences hold and, in words, what was left out."""
     tables: list[RenderableType] = [_values(results)]
     if results.wins is not None and len(results.systems) > 1:
         tables.append(_ranking(results.wins))
+    clear = [test for test in paired_rows(results) if test.significant]
+    if clear:
+        tables.append(_differences(clear[:MOST_DIFFERENCES]))
     votes = [f"ranked by the majority of {', '.join(results.wins.measures)}"] if results.wins is not None else []
     told = [*_plain_text(results), *votes, *_undefined(results), *notes(results), *_left_out(results)]
     told.append("intervals: see the report")
-    clear = [test for test in paired_rows(results) if test.significant]
     if results.tests:
-        told.append(f"{len(clear)} of {len(results.tests)} paired differences hold after Holm's correction")
+        shown = f", {MOST_DIFFERENCES} of them are shown" if len(clear) > MOST_DIFFERENCES else ""
+        told.append(f"{len(clear)} of {len(results.tests)} paired differences hold after Holm's correction{shown}")
     elif results.untested:
         told.append(f"no paired tests: {results.untested}")
     return [*tables, Text("\n".join(told), style="dim")]
@@ -36,7 +41,9 @@ def _values(results: EvaluationResults) -> Table:
     samples = {file.samples for system in results.systems for file in system.files}
     counted = " to ".join(str(count) for count in sorted({min(samples), max(samples)}))
     several = any(len(system.files) > 1 for system in results.systems)
-    caption = ["* best", "\N{RIGHTWARDS ARROW} the closer to human the better"] if len(results.systems) > 1 else []
+    starred_cells = any(cell.best for group in grouped(results) for row in group.rows for cell in row.cells)
+    caption = ["* best"] if starred_cells else []
+    caption += ["\N{RIGHTWARDS ARROW} the closer to human the better"] if len(results.systems) > 1 else []
     caption += ["mean over seeds"] if several else []
     table = Table(
         title=f"{counted} samples, {results.unit}",
@@ -73,6 +80,20 @@ def starred(cell: Cell) -> Text:
     return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text} ")
 
 
+def _differences(tests: list[Test]) -> Table:
+    """One row for each difference that holds."""
+    table = Table(title="Differences that hold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("measure")
+    table.add_column("systems")
+    table.add_column("difference", justify="right")
+    table.add_column("interval", justify="right")
+    table.add_column("better")
+    for test in tests:
+        names = Text(f"{test.first} \N{MINUS SIGN} {test.second}")
+        table.add_row(Text(test.title), names, test.difference, test.interval, Text(test.better))
+    return table
+
+
 def _ranking(wins: Wins) -> Table:
     table = Table(title="Ranking by majority", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in ("rank", "system", "wins", "losses"):
@@ -98,7 +119,7 @@ def _left_out(results: EvaluationResults) -> Iterator[str]:
         yield f"not measured, the samples lack what they need: {', '.join(lacking)}"
     for name, reason in results.left_out.items():
         if name not in lacking:
-            yield f"{name}: not measured, {reason}"
+            yield f"{name}: not measured, {reason.removeprefix(f'{name}: ')}"
 
 
 def _undefined(results: EvaluationResults) -> list[str]:
