@@ -8,8 +8,8 @@ from nextword.records import CurvePoint
 
 RISE = 0.01
 """Nats per token; a smaller rise is no news."""
-IN_A_ROW = 2
-"""Validation losses above the lowest before it is said during a training: a single one may be chance."""
+IN_A_ROW = 3
+"""Validation losses above the lowest before it is said during a training: fewer may be chance."""
 
 
 def risen(curve: Sequence[CurvePoint]) -> CurvePoint | None:
