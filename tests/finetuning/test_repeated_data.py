@@ -52,7 +52,7 @@ def test_a_training_that_learns_a_text_by_heart_says_so_and_ends_with_its_best_w
     text.write_text("\n".join([*sentences(90), *other_words]), encoding="utf-8")
     config = configured(
         {"head": "softmax", "model": "small", "data": str(text)},
-        [*SMALL, "data.start.n_embd=32", "data.start.dropout=0", "training.steps=100", "training.learning_rate=2e-2"],
+        [*SMALL, "data.start.n_embd=32", "data.start.dropout=0", "training.steps=100", "training.learning_rate=5e-3"],
     )
     with caplog.at_level(logging.WARNING, "nextword"):
         results = train(config, tmp_path / "out")
@@ -60,7 +60,9 @@ def test_a_training_that_learns_a_text_by_heart_says_so_and_ends_with_its_best_w
     assert results.best_step == lowest.step < results.steps == 100
     assert results.training["evaluate_every"] == 10
     said = [record.getMessage() for record in caplog.records if record.name.startswith("nextword")]
-    assert f"This is the model of step {lowest.step}" in said[-1]
+    assert len(said) == 2  # while it trains, and at its end
+    assert f"The weights of step {lowest.step} are kept" in said[0]
+    assert f"This is the model of step {lowest.step}" in said[1]
 
 
 def test_a_validation_part_too_short_for_it_stops_nothing(tmp_path: Path) -> None:
