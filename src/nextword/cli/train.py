@@ -119,8 +119,8 @@ def _show(results: TrainingResults, out: Path, console: Console) -> None:
     from nextword.report.parts.formats import number
 
     for name, value in results.evaluation.metrics.items():
-        has_interval = value.low is not None and value.high is not None
-        interval = f" ({number(value.low)} to {number(value.high)})" if has_interval else ""
+        low, high = value.low, value.high
+        interval = f" ({number(low)} to {number(high)})" if low is not None and high is not None else ""
         console.print(
             f"{name}: {number(value.value)}{interval}, {value.unit}", markup=False, highlight=False, soft_wrap=True
         )
