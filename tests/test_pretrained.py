@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from nextword.pretrained import token_label
+from nextword.pretrained import model_location, token_label
 from nextword.tasks.parts.bpe import trained_tokenizer
 from nextword.tasks.parts.word_tokenizer import word_tokenizer
 
@@ -113,3 +114,17 @@ def test_added_tokens_and_ids_beyond_the_vocabulary() -> None:
     tokenizer.add_tokens([AddedToken("   ", normalized=False), AddedToken("Ġodd", normalized=False)])
     assert [token_label(tokenizer, len(tokenizer) - 2 + place) for place in (0, 1)] == ["␣␣␣", "Ġodd"]
     assert token_label(tokenizer, len(tokenizer) + 7) == f"<#{len(tokenizer) + 7}>"
+
+
+def test_the_folder_of_a_comparison_names_its_models(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"so this is no saved model \(was saving interrupted\?\)"):
+        model_location(tmp_path)
+    for name in ("softmax-mle-seed0", "cache-mle-seed0"):
+        (tmp_path / "trained" / name / "model").mkdir(parents=True)
+        (tmp_path / "trained" / name / "model" / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="the folder of a comparison; give one of its models: ") as told:
+        model_location(tmp_path)
+    named = str(told.value).partition("models: ")[2].split(", ")
+    assert [model_location(one) for one in named] == [
+        tmp_path / "trained" / name / "model" for name in ("cache-mle-seed0", "softmax-mle-seed0")
+    ]

@@ -30,12 +30,26 @@ def model_location(path: str | Path) -> str | Path:
     folder = Path(path).expanduser()
     if folder.exists():
         if not (folder / "config.json").is_file():
-            raise ValueError(f"{folder}: no config.json in it, so this is no saved model (was saving interrupted?)")
+            raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")
         return folder
     if str(path).startswith(("/", ".", "~")):
         raise ValueError(f"{path}: no such folder")
     return path
 
+
+def _models_inside(folder: Path) -> str:
+    """What a message says of a folder that is no model: the models of a comparison in it, where it is one's folder."""
+    found = [str(config.parent) for config in sorted(folder.glob(COMPARED_MODELS))]
+    if not found:
+        return " (was saving interrupted?)"
+    rest = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return f", but the folder of a comparison; give one of its models: {', '.join(found[:NAMED])}{rest}"
+
+
+COMPARED_MODELS = "trained/*/model/config.json"
+"""Where the models of a comparison lie in its folder."""
+NAMED = 12
+"""Models that a message names at most."""
 
 MINILM = "minilm"
 """Name of the encoder that comes as a package: all-MiniLM-L6-v2."""

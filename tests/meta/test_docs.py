@@ -260,7 +260,15 @@ def test_page_examples_run(
 ) -> None:
     examples = blocks(page.read_text(encoding="utf-8"), "python")
     assert examples
-    given = {"nw": nw, "backbone": backbone, "ids": ids, "labels": ids, "encoder": encoder, "auxiliary": auxiliary}
+    given = {
+        "nw": nw,
+        "torch": torch,
+        "backbone": backbone,
+        "ids": ids,
+        "labels": ids,
+        "encoder": encoder,
+        "auxiliary": auxiliary,
+    }
     for example in examples:
         exec(example, dict(given))
 

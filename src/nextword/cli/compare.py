@@ -34,6 +34,7 @@ def compare(
     ] = None,
     seed: Annotated[list[int] | None, typer.Option(help="A seed. May be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for everything that is written.")] = None,
+    data: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Train and measure several methods on the same data, from the same start, with the same batches.
 
@@ -47,6 +48,8 @@ def compare(
     from nextword.comparison.recipe import configured, read
     from nextword.overrides import recipe_and_overrides
 
+    if data is not None:  # as train has it; here the data are a setting of the task
+        raise ValueError(f"--data: must be given as a setting of the task; give task.data={data} in its place")
     recipe, overrides = recipe_and_overrides(words or [])
     content: dict[str, Any] = read(recipe) if recipe else {}
     if task:

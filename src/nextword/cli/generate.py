@@ -209,15 +209,16 @@ def _show_single(run: GenerationRun, console: Console) -> None:
 
 
 def _print_texts(run: GenerationRun, console: Console) -> None:
-    """Each text, in the order of the prompts; where there are several, below a line that says which it is."""
+    """Each text after its prompt, in their order; where there are several, below a line that says which it is."""
     from nextword.decoding.generation_run import in_order
+    from nextword.decoding.terminal.single_text import with_prompt
 
     texts = in_order(run)
     for one, text in texts:
         if len(texts) > 1:
             seed = "" if one.seed is None else f", seed {one.seed}, sample {text.row.sample}"
             typer.secho(f"--- prompt {text.row.prompt.example.id}, {one.title}{seed}", dim=console.is_terminal)
-        typer.echo(text.text)
+        typer.echo(with_prompt(run.opened, text))
 
 
 @contextlib.contextmanager

@@ -116,10 +116,13 @@ def _train_and_show(config: TrainConfig, out: Path) -> None:
 
 
 def _show(results: TrainingResults, out: Path, console: Console) -> None:
+    from nextword.report.parts.formats import number
+
     for name, value in results.evaluation.metrics.items():
-        interval = f" ({value.low:.4g} to {value.high:.4g})" if value.low is not None else ""
+        low, high = value.low, value.high
+        interval = f" ({number(low)} to {number(high)})" if low is not None and high is not None else ""
         console.print(
-            f"{name}: {value.value:.4g}{interval}, {value.unit}", markup=False, highlight=False, soft_wrap=True
+            f"{name}: {number(value.value)}{interval}, {value.unit}", markup=False, highlight=False, soft_wrap=True
         )
     for failure in (one for one in results.checks if one.verdict == "FAILED"):
         complain(str(failure.explanation), kind="check failed")

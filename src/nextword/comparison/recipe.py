@@ -51,4 +51,21 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> Compare
     """
     if isinstance(recipe.get("task"), str):
         recipe = {**recipe, "task": {"name": recipe["task"]}}  # a table can take overrides of the task's settings
-    return validated(CompareConfig, overridden(recipe, overrides, table_of_spec))
+    changed = overridden(recipe, overrides, table_of_spec)
+    _expect_task_settings_in_task(changed)
+    return validated(CompareConfig, changed)
+
+
+def _expect_task_settings_in_task(recipe: dict[str, Any]) -> None:
+    """Raises ValueError where a setting of the task stands outside of its table."""
+    unknown = [key for key in recipe if key not in CompareConfig.model_fields]
+    table = recipe.get("task")
+    if not unknown or not isinstance(table, dict):
+        return
+    from nextword.tasks import registry
+
+    name = table.get("name")
+    settings = registry.get(name).Config.model_fields if name in registry.names() else {}
+    for key in unknown:
+        if key in settings:
+            raise ValueError(f"{key}: is a setting of the task; give task.{key}={recipe[key]} in its place")

@@ -6,6 +6,8 @@ In the order in which they act, called by ``train_model.py``:
 2. ``data_kinds.py``: what kind of data it is, as one of the tasks; ``prompted_pairs.py`` is the one that only training
    needs.
 3. ``starting_model.py``: the tokenizer and the model that training begins with.
-4. ``nextword.training`` trains it. ``training_progress.py``: who is told meanwhile.
-5. ``trained_model.py``: the model is measured and checked, and saved as a folder.
+4. ``repeated_data.py``: how often the data are read, and that many times are watched.
+5. ``nextword.training`` trains it. ``training_progress.py``: who is told meanwhile. ``overfitting.py``: whether
+   validation losses rise.
+6. ``trained_model.py``: the model is measured and checked, and saved as a folder.
 """

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from nextword.devices import best_device
 from nextword.finetuning.data_kinds import data_task, told_as_data
+from nextword.finetuning.overfitting import warning
+from nextword.finetuning.repeated_data import DataUse
 from nextword.finetuning.run_folder import RunFolder
 from nextword.finetuning.starting_model import has_encoder, starting_model, starting_tokenizer
 from nextword.finetuning.train_config import TrainConfig, configured
@@ -25,7 +27,7 @@ from nextword.training.learning_rates import expect_trained
 from nextword.training.loss_curve import DivergedError
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.settings import TrainingSettings, merged
-from nextword.training.trainable import trainable
+from nextword.training.trainable import trainable, trained_modules
 from nextword.training.trainer_arguments import expect_available
 
 if TYPE_CHECKING:
@@ -84,6 +86,9 @@ def train(
     command = command or DEFAULT_COMMAND
     with disk_full_explained(folder.path), _told_what_is_kept(folder), locked(folder.path, command):
         results = _carry_out(config, folder, watcher, command)
+    overfitted = warning(results.validation_curve, results.best_step is not None, finished=True)
+    if overfitted:
+        watcher.warned(overfitted)
     watcher.finished(results, before=False)
     return results
 
@@ -101,7 +106,13 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
         model = starting_model(config, task, tokenizer, folder)
         with trainable(model, settings, config.seed):
             expect_trained(settings.learning_rates, model)
-    outcome = _trained(config, settings, model, tokenizer, task, folder, watcher)
+            parameters = sum(trained_modules(model).values())
+    with told_as_data(), stage_told(watcher, "rows"):
+        rows = task.data.training(tokenizer)
+        use = DataUse.of(len(rows), settings)
+        settings, validation = _validated(task, tokenizer, settings, use.watched(settings, config.training))
+    watcher.noted(use.sentence(rows, parameters, settings))
+    outcome = _trained(config, settings, model, rows, validation, folder, watcher)
     outcome.save(folder.training / "outcome.json")
     model.to(best_device())
     with stage_told(watcher, "measuring") as advanced:
@@ -130,19 +141,36 @@ def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
     return settings
 
 
+def _validated(
+    task: Task, tokenizer: PreTrainedTokenizerBase, asked: TrainingSettings, watched: TrainingSettings
+) -> tuple[TrainingSettings, Any]:
+    """The settings to train with, and the rows of their validation losses; None where there are none.
+
+    Args:
+        task: Reads the data.
+        tokenizer: The model's.
+        asked: The settings without what follows from the data.
+        watched: The settings with it. Where the validation part is too short for it, ``asked`` stands.
+    """
+    if asked.evaluate_every is not None or watched.evaluate_every is None:
+        return asked, task.data.validation(tokenizer) if asked.evaluate_every is not None else None
+    try:
+        rows = task.data.validation(tokenizer)
+    except ValueError:  # nobody asked for validation losses
+        return asked, None
+    return (watched, rows) if len(rows) else (asked, None)
+
+
 def _trained(
     config: TrainConfig,
     settings: TrainingSettings,
     model: Any,
-    tokenizer: PreTrainedTokenizerBase,
-    task: Task,
+    rows: Any,
+    validation: Any,
     folder: RunFolder,
     watcher: TrainingWatcher,
 ) -> TrainingOutcome:
     """Trains the model in place."""
-    with told_as_data(), stage_told(watcher, "rows"):
-        rows = task.data.training(tokenizer)
-        validation = task.data.validation(tokenizer) if settings.evaluate_every is not None else None
     encoded = _encoded_texts(model, rows, validation, watcher)
     with stage_told(watcher, "training"):
         try:
@@ -154,7 +182,7 @@ def _trained(
                 folder=folder.training,
                 validation=validation,
                 encoded=encoded,
-                progress=StepTeller(watcher),
+                progress=StepTeller(watcher, settings.keep_best),
             )
         except DivergedError as problem:
             raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from nextword.records import write_atomically
 from nextword.records.token_trace import TraceRecord
@@ -28,29 +28,43 @@ class Trace(TraceRecord):
         mean = -sum(self.tokens.log_prob) / count
         return f"Trace({count} tokens, {self.model.name} with head '{spec}', {mean:.3f} nats a token)"
 
-    def to_json(self, path: str | Path | None = None) -> str:
+    @overload
+    def to_json(self, path: None = None) -> str: ...
+
+    @overload
+    def to_json(self, path: str | Path) -> None: ...
+
+    def to_json(self, path: str | Path | None = None) -> str | None:
         """The trace as JSON, which ``load`` reads; docs/trace.md says what each key means.
 
         Args:
-            path: A file to write it to as well.
+            path: A file to write it to; then nothing is returned, which a notebook would print in full.
         """
         text = self.model_dump_json()
-        if path is not None:
-            write_atomically(path, text + "\n")
-        return text
+        if path is None:
+            return text
+        write_atomically(path, text + "\n")
+        return None
 
-    def to_html(self, path: str | Path | None = None) -> str:
+    @overload
+    def to_html(self, path: None = None) -> str: ...
+
+    @overload
+    def to_html(self, path: str | Path) -> None: ...
+
+    def to_html(self, path: str | Path | None = None) -> str | None:
         """The trace as a page: one file that needs no network.
 
         Args:
-            path: A file to write it to as well.
+            path: A file to write it to; then nothing is returned, which a notebook would print in full.
         """
         from nextword.report.inspection.inspection_page import trace_page
 
         page: str = trace_page(self)
-        if path is not None:
-            write_atomically(path, page)
-        return page
+        if path is None:
+            return page
+        write_atomically(path, page)
+        return None
 
     def to_pandas(self) -> pd.DataFrame:
         """A table with a row for each predicted token.

@@ -15,6 +15,7 @@ from nextword.model_card.card_facts import CardData, CardFacts, CardResult
 from nextword.model_card.hub_metadata import hub_metadata
 from nextword.objectives import registry as objectives
 from nextword.registry import Registry
+from nextword.report.parts.formats import number
 
 
 def card_text(config: Any, facts: CardFacts, title: str) -> str:
@@ -80,9 +81,9 @@ def _measured(facts: CardFacts) -> Iterator[str]:
 
 def _row(result: CardResult) -> str:
     found = result.measured
-    interval = "" if found.low is None or found.high is None else f"{found.low:.4g} to {found.high:.4g}"
+    interval = "" if found.low is None or found.high is None else f"{number(found.low)} to {number(found.high)}"
     on = f"{_linked(result.data)}, {result.split}"
-    cells = [result.title or result.metric, on, f"{found.value:.4g}", interval, found.unit, f"{found.n:,}"]
+    cells = [result.title or result.metric, on, number(found.value), interval, found.unit, f"{found.n:,}"]
     escaped = (cell.replace("|", r"\|") for cell in cells)
     return f"| {' | '.join(escaped)} |"
 

@@ -96,8 +96,8 @@ def train(
         if best is not None and best != trainer.state.global_step:
             trainer._load_from_checkpoint(str(folder / f"checkpoint-{best}"))
     return TrainingOutcome(
-        curve=_curve(trainer.state.log_history, "loss"),
-        validation_curve=_curve(trainer.state.log_history, "eval_loss"),
+        curve=curve_of(trainer.state.log_history, "loss"),
+        validation_curve=curve_of(trainer.state.log_history, "eval_loss"),
         best_step=best,
         cost=Cost(
             parameters=parameters,
@@ -165,7 +165,8 @@ def _without_epochs(validation: Any) -> Any:
     return FixedDataset(validation) if hasattr(validation, "set_epoch") else validation
 
 
-def _curve(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
+def curve_of(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
+    """The losses of one kind (``loss``, ``eval_loss``) in what Trainer has logged."""
     return [CurvePoint(step=int(entry["step"]), loss=float(entry[key])) for entry in log if key in entry]
 
 

@@ -33,3 +33,13 @@ def test_a_terminal_has_a_bar_with_the_loss() -> None:
         watcher.logged(5, 10, {"loss": 2.5})
         watcher.ended("training", 1.0)
     assert "training, step 5 of 10: loss 2.5" in written.getvalue()
+
+
+def test_notes_and_warnings_are_lines_on_a_terminal_and_elsewhere() -> None:
+    for is_terminal in (True, False):
+        written = io.StringIO()
+        with watching_training(Console(file=written, force_terminal=is_terminal, width=120)) as watcher:
+            watcher.noted("The text is read twice.")
+            watcher.warned("It is [learned] by heart.")
+        assert "The text is read twice." in written.getvalue()
+        assert "warning: It is [learned] by heart." in written.getvalue()

@@ -6,6 +6,7 @@ from nextword.records import Results
 from nextword.report import leader, results_table, write_report
 from nextword.report.comparison.finding import finding
 from nextword.report.comparison.method_tables import main_table
+from tests.helpers.made_up_results import lm_run
 
 Sample = Callable[..., Results]
 
@@ -24,6 +25,20 @@ def test_the_leader_has_the_best_mean_of_the_first_measure(sample: Sample) -> No
 
 def test_one_seed_is_called_one_seed(sample: Sample) -> None:
     assert "one seed" in finding(sample())
+
+
+def test_a_cache_at_temperature_1_that_lost_to_the_softmax_is_told_what_to_try(sample: Sample) -> None:
+    def found(*heads: str) -> str:
+        """What is said where each of the heads is better than the one before it."""
+        return finding(sample(lm_run, methods=[(head, head, "mle", None) for head in heads], task="lm"))
+
+    hint = "compare --head cache:temperature=2 --head cache:temperature=4 as well"
+    assert hint in found("cache", "softmax")
+    assert hint in found("mos:3", "cache", "softmax")
+    assert hint not in found("softmax", "cache")
+    assert hint not in found("cache", "cache:temperature=4", "softmax")
+    assert hint not in found("cache:temperature=2,weight=0.1", "softmax")
+    assert hint not in found("cache", "mos:3")
 
 
 def test_one_method_has_no_finding(sample: Sample) -> None:

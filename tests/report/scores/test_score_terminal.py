@@ -37,6 +37,13 @@ def test_several_models_stand_side_by_side(two: ScoreResults) -> None:
     assert "one, two: windows of at most 16 tokens, 8 new ones in each" in text
 
 
+def test_too_few_texts_for_a_test_are_called_too_few() -> None:
+    few = nw.score({"one": word_model(1), "two": word_model(2)}, word_tokenizer(), TEXTS[:4])
+    assert few.units < 6
+    assert f"too few {few.unit} ({few.units}) to tell" in " ".join(shown(few).split())
+    assert "no difference shown" not in shown(few)
+
+
 def test_one_model_has_its_groups_in_full() -> None:
     results = nw.score({"one": word_model(1)}, word_tokenizer(), TEXTS)
     group = results["one"].breakdowns["copied"][0]

@@ -108,6 +108,7 @@ def headline(record: RunRecord, metrics: int = 3) -> str:
 
     A group of which no value is better than another (the rank) is left to the report, and so are parts of the cases.
     """
+    from nextword.report.parts.formats import number
     from nextword.report.parts.measures import measure
 
     measured = record.evaluation.metrics
@@ -118,7 +119,7 @@ def headline(record: RunRecord, metrics: int = 3) -> str:
         if one.group not in groups and one.better and not one.subset and one.setting == "joint":
             groups.add(one.group)
             shown.append(name)
-    numbers = ", ".join(f"{name} {measured[name].value:z.4g}" for name in shown)
+    numbers = ", ".join(f"{name} {number(measured[name].value)}" for name in shown)
     return f"{record.method}, seed {record.seed}: {numbers}"
 
 

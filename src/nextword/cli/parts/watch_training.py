@@ -18,6 +18,8 @@ SECONDS_BETWEEN_LINES = 10.0
 """Losses of fewer seconds after the last line are left out, but for validation losses and the last step's."""
 SHORT_STAGE = 1.0
 """Seconds that a stage must take to get a line of its own."""
+WARNING = "warning"
+"""How a warning begins."""
 
 
 @contextlib.contextmanager
@@ -53,6 +55,14 @@ class TrainingLines:
 
     def advanced(self, fraction: float) -> None:
         """Nothing to say yet."""
+
+    def noted(self, sentence: str) -> None:
+        """A line."""
+        self._say(sentence)
+
+    def warned(self, sentence: str) -> None:
+        """A line."""
+        self._say(f"{WARNING}: {sentence}")
 
     def logged(self, step: int, steps: int, losses: dict[str, float]) -> None:
         """Step, losses and time left, where the last such line is old enough."""
@@ -95,6 +105,14 @@ class TrainingBar:
     def advanced(self, fraction: float) -> None:
         """The bar moves."""
         self._bar.update(self._task, completed=fraction)
+
+    def noted(self, sentence: str) -> None:
+        """A line that stays above the bar."""
+        self._bar.console.print(sentence, markup=False, highlight=False)
+
+    def warned(self, sentence: str) -> None:
+        """A line that stays above the bar."""
+        self._bar.console.print(f"{WARNING}: {sentence}", style="bold yellow", markup=False, highlight=False)
 
     def logged(self, step: int, steps: int, losses: dict[str, float]) -> None:
         """The last losses stand before the bar."""

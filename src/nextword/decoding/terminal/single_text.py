@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nextword.decoding.batched_generation import GeneratedText
 from nextword.decoding.generation_passes import effective_config, end_ids
 from nextword.decoding.generation_run import GenerationRun, generated_texts
 from nextword.decoding.terminal.coloured_text import ColouredText
 from nextword.decoding.terminal.streamed_text import LatestDistribution, SourceStreamer, TextPieces, strongest
+from nextword.scoring.example_encoding import EncodedExample
+from nextword.scoring.opened_model import OpenedModel
 
 
 def show_text(run: GenerationRun, screen: ColouredText) -> None:
@@ -28,18 +31,37 @@ def show_text(run: GenerationRun, screen: ColouredText) -> None:
         return
     latest = LatestDistribution(model.next_word_head)
     ends = end_ids(effective_config(model, one.arguments))
-    streamer = SourceStreamer(run.opened.tokenizer, ends, screen.show, latest.source if screen.is_coloured else None)
+    source = latest.source if screen.is_coloured else None
+    streamer = SourceStreamer(run.opened.tokenizer, ends, screen.show, source, _before(run.opened, run.encoded[0]))
     with latest.watching():
         for _ in generated_texts(run, streamer):
             pass
     screen.end(latest.names)
 
 
+def with_prompt(opened: OpenedModel, text: GeneratedText) -> str:
+    """A text after its prompt, as a terminal shows both; what an encoder-decoder model wrote stands alone.
+
+    Args:
+        opened: The model that wrote it.
+        text: What it wrote.
+    """
+    prompt = text.row.prompt
+    pieces = TextPieces(opened.tokenizer, _before(opened, prompt))
+    written = "".join([*map(pieces.add, text.token_ids), pieces.end()])
+    return written if opened.has_encoder else f"{prompt.example.prompt}{written}"
+
+
+def _before(opened: OpenedModel, prompt: EncodedExample) -> list[int]:
+    """Tokens that a text goes on after."""
+    return [] if opened.has_encoder else list(prompt.context)
+
+
 def _show_finished(run: GenerationRun, screen: ColouredText) -> None:
     described = replace(run, settings=run.settings.model_copy(update={"sources": screen.is_coloured, "places": 0}))
     ((_, text),) = generated_texts(described)
     shares = {} if text.sources is None else text.sources.shares
-    pieces = TextPieces(run.opened.tokenizer)
+    pieces = TextPieces(run.opened.tokenizer, _before(run.opened, text.row.prompt))
     component: int | None = None
     for place, token in enumerate(text.token_ids):
         component = strongest([share[place] for share in shares.values()]) if len(shares) > 1 else None

@@ -37,12 +37,13 @@ class TextPieces:
 
     Args:
         tokenizer: The model's.
+        before: Tokens that the text goes on after; some tokenizers write the first word of a text without its space.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, before: Sequence[int] = ()) -> None:
         self._tokenizer: Any = tokenizer
-        self._ids: list[int] = []
-        self._before = self._shown = 0
+        self._ids: list[int] = list(before)
+        self._before, self._shown = 0, len(self._ids)
 
     def add(self, token: int) -> str:
         """The text that the token adds, empty while a character is not whole."""
@@ -73,6 +74,7 @@ class SourceStreamer(BaseStreamer):
         ends: Tokens that end a text and are not shown.
         show: Is handed the pieces.
         source: Says from which component a token came that was chosen just now; None: nobody asks.
+        before: Tokens that the text goes on after.
     """
 
     def __init__(
@@ -81,8 +83,9 @@ class SourceStreamer(BaseStreamer):
         ends: Sequence[int],
         show: Show,
         source: Callable[[int], int | None] | None = None,
+        before: Sequence[int] = (),
     ) -> None:
-        self._pieces, self._ends, self._show, self._source = TextPieces(tokenizer), ends, show, source
+        self._pieces, self._ends, self._show, self._source = TextPieces(tokenizer, before), ends, show, source
         self._latest: int | None = None
 
     def put(self, value: Tensor) -> None:

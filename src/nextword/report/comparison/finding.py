@@ -1,7 +1,11 @@
-"""What a comparison found, in two sentences: who is ahead in its first measure and by how much, and where else."""
+"""What a comparison found, in two sentences: who is ahead in its first measure and by how much, and where else.
+
+A third one says what to try where a setting is known to begin badly.
+"""
 
 from __future__ import annotations
 
+import re
 from statistics import fmean
 
 from nextword.records import Results
@@ -10,6 +14,10 @@ from nextword.report.parts import formats
 
 AHEAD = 3
 """How many methods are named; the first of the table, usually the plain softmax, is named besides."""
+
+SCALED = ("temperature", "weight")
+"""Settings of a cache that keep its memory from outweighing the softmax (docs/results/cache.md); a spec has them where
+they are not the default."""
 
 
 def finding(results: Results) -> str:
@@ -27,7 +35,7 @@ def finding(results: Results) -> str:
     values = ", ".join(f"{row.method.label} {_value(row, column)}" for row in named)
     seeds = max(len(row.method.runs) for row in rows)
     of = f"mean of {seeds} seeds, lowest to highest" if seeds > 1 else "one seed, so another one gives other digits"
-    return f"{_title(column)}: {values} ({of}).{_elsewhere(table.rows, judged)}"
+    return f"{_title(column)}: {values} ({of}).{_elsewhere(table.rows, judged)}{_advice(ranked)}"
 
 
 def leader(results: Results) -> str | None:
@@ -71,3 +79,17 @@ def _elsewhere(rows: tuple[Row, ...], judged: list[int]) -> str:
         return ""
     best = formats.listing([label for label, count in wins.items() if count == most])
     return f" Best, or level with the best, in {most} of {len(judged)} measures: {best}."
+
+
+def _advice(ranked: list[Row]) -> str:
+    """What to try where a joint cache at temperature 1, the default, lost to the softmax and no other was compared."""
+    caches = [row for row in ranked if re.match(r"cache\b", row.method.head)]
+    plain = next((place for place, row in enumerate(ranked) if row.method.head == "softmax"), None)
+    if plain is None or any(set(SCALED) & set(re.findall(r"\w+", row.method.head)) for row in caches):
+        return ""
+    if not any(row in caches for row in ranked[plain:]):
+        return ""
+    return (
+        " cache is at temperature 1 here, which often begins badly with a model that was trained without a cache: "
+        "compare --head cache:temperature=2 --head cache:temperature=4 as well."
+    )

@@ -28,6 +28,15 @@ def value(number: float, unit: str, decimals: int | None) -> str:
     return f"{scaled:z.4g}" if decimals is None else f"{scaled:z.{decimals}f}"
 
 
+def number(measured: float) -> str:
+    """A number of a sentence or a line, with four significant digits or all before the point, never an exponent.
+
+    >>> number(12568.4), number(135.25), number(0.000123456), number(4.0)
+    ('12,568', '135.2', '0.0001235', '4')
+    """
+    return f"{measured:,.0f}" if abs(measured) >= 1000 else f"{measured:z.4g}"
+
+
 def signed(number: float, unit: str, decimals: int | None) -> str:
     """A difference, with its sign in front unless it rounds to nothing.
 

@@ -28,19 +28,34 @@ def score_tables(results: ScoreResults) -> list[RenderableType]:
     return [*tables, Text("\n".join(_notes(results)), style="dim")]
 
 
-def verdict(one: ScoreDifference) -> str:
+def verdict(one: ScoreDifference, units: int, unit: str) -> str:
     """What a difference shows, in words.
 
+    Args:
+        one: The difference.
+        units: Over how many pieces of text it was tested.
+        unit: What they are called.
+
     >>> shown = dict(first="a", second="b", measure="nll", difference=-0.1, low=-0.2, high=-0.05, p_permutation=0.01)
-    >>> verdict(ScoreDifference(**shown, p_holm=0.01)), verdict(ScoreDifference(**shown, p_holm=0.3))
-    ('a is better (p = 0.01)', 'no difference shown (p = 0.3)')
+    >>> found = ScoreDifference(**shown, p_holm=0.01), ScoreDifference(**shown, p_holm=0.3)
+    >>> verdict(found[0], 90, "texts"), verdict(found[1], 90, "texts"), verdict(found[1], 4, "texts")
+    ('a is better (p = 0.01)', 'no difference shown (p = 0.3)', 'too few texts (4) to tell')
     """
-    if one.p_holm is None:
-        return "no test: too few texts"
+    if one.p_holm is None or smallest_p(units) >= SIGNIFICANT:
+        return f"too few {unit} ({units}) to tell"
     p = "p < 0.001" if one.p_holm < 0.001 else f"p = {one.p_holm:.2g}"
     if not is_significant(one):
         return f"no difference shown ({p})"
     return f"{one.first if one.difference < 0 else one.second} is better ({p})"
+
+
+def smallest_p(units: int) -> float:
+    """The smallest p of a two-sided permutation test: all differences have one sign, which 2 of the 2^N swaps have.
+
+    >>> smallest_p(5), smallest_p(6)
+    (0.0625, 0.03125)
+    """
+    return 2.0 ** (1 - units)
 
 
 def is_significant(one: ScoreDifference) -> bool:
@@ -73,7 +88,8 @@ def _differences(results: ScoreResults) -> Table:
     for one in results.differences:
         if one.group is None:
             number = _signed(one.difference, one.low, one.high, DECIMALS[one.measure])
-            table.add_row(Text(f"{one.first} \N{MINUS SIGN} {one.second}"), number, TITLES[one.measure], verdict(one))
+            said = verdict(one, results.units, results.unit)
+            table.add_row(Text(f"{one.first} \N{MINUS SIGN} {one.second}"), number, TITLES[one.measure], said)
     return table
 
 
