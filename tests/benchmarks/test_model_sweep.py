@@ -63,7 +63,7 @@ def test_sizes_fit_each_other_and_marks_are_in_the_vocabulary():
 def test_exceptions_are_of_known_architectures_and_say_why():
     assert with_exceptions({"a": {"b": 1}}, {"a.b": 2}) == {"a": {"b": 2}}
     assert set(EXCEPTIONS) <= {name for _, name in architectures()}
-    assert all(own["why"] and set(own) <= {"why", "default", "set"} for own in EXCEPTIONS.values())
+    assert all(own["why"] and set(own) <= {"why", "default", "set", "part"} for own in EXCEPTIONS.values())
 
 
 def test_a_model_that_stays_large_is_not_built(monkeypatch):
