@@ -67,7 +67,7 @@ With each head a model is attached, and asked for what follows, up to the first 
 
 What the bare model cannot do itself is not asked of it with a head. Two runs agree where log-probabilities differ by
 1e-5 of the largest of their row, plus 8 times what rounding does to the bare model, and by 1e-3 at most. What
-`nw.check` finds beyond that counts where double precision shows it, too.
+lies between counts as rounding where double precision does not show it.
 """
 _REFUSED = "`attach` raises a `ValueError` with this reason.\n"
 _FAILS = "Attached, and fails later. Each is a mistake of ours.\n"
