@@ -253,7 +253,7 @@ def test_the_page_counts_and_groups_by_reason():
     assert "## Not run yet\n\nllama (decoder-only)\n" in text
     assert "| decoder-only: refused |  | 2 |" in text
     assert "| decoder-only: fails |  | 1 |" in text
-    assert "- ValueError: MODEL keeps no KV cache — 2: mamba (`softmax`), rwkv (`softmax`)" in text
+    assert "- ValueError: MODEL keeps no KV cache — 2: mamba, rwkv (`softmax`)" in text
     assert "- beams: UnableError: deviates by #, # allowed — 1: reformer (`softmax`)" in text
     assert "- beams: deviates by # — 1: xlnet" in text
     assert "- RuntimeError: no — 1: blt" in text
