@@ -47,7 +47,7 @@ def _counted() -> dict[str, str]:
     """The head that divides the vocabulary by frequency needs counts: a file of them."""
     path = Path(tempfile.mkdtemp()) / "counts.npz"
     TokenCounts(np.arange(40, dtype=np.int64)[::-1].copy(), None, "the sweep").save(path)
-    return {"head": "f2", "counts": str(path)}
+    return {"head": "f2", "counts": str(path), "decoupled": False}
 
 
 HEADS: dict[str, Callable[[], Any]] = {
