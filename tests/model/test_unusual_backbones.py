@@ -109,10 +109,14 @@ def test_layers_that_are_no_vectors_are_refused() -> None:
 
 def gemma3n() -> Any:
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1}
-    config = hf.Gemma3nTextConfig(
-        **sizes, **TOKENS, head_dim=8, intermediate_size=[24] * 4,
-        layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=2, activation_sparsity_pattern=[0.5, 0.0, 0.0, 0.0], hidden_size_per_layer_input=8,
-        vocab_size_per_layer_input=40, laurel_rank=4,
-    )  # fmt: skip
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+    }
+    sizes |= {"head_dim": 8, "intermediate_size": [24] * 4, "laurel_rank": 4, "hidden_size_per_layer_input": 8}
+    layers: dict[str, Any] = {"layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 2}
+    layers |= {"activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0], "vocab_size_per_layer_input": 40}
+    config = hf.Gemma3nTextConfig(**sizes, **layers, **TOKENS)
     return hf.Gemma3nForCausalLM(config).eval()
