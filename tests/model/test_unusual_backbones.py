@@ -115,7 +115,13 @@ def gemma3n() -> Any:
         "num_attention_heads": 2,
         "num_key_value_heads": 1,
     }
-    sizes |= {"head_dim": 8, "intermediate_size": [24] * 4, "laurel_rank": 4, "hidden_size_per_layer_input": 8}
+    sizes |= {
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "intermediate_size": [24] * 4,
+        "laurel_rank": 4,
+        "hidden_size_per_layer_input": 8,
+    }
     layers: dict[str, Any] = {"layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 2}
     layers |= {"activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0], "vocab_size_per_layer_input": 40}
     config = hf.Gemma3nTextConfig(**sizes, **layers, **TOKENS)
