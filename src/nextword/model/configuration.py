@@ -104,6 +104,10 @@ class NextWordConfig(PreTrainedConfig):
         text_config: PreTrainedConfig = backbone.get_text_config(decoder=decoder, encoder=encoder)
         return text_config
 
+    def convert_rope_params_to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Nothing to convert: rotary places are the backbone's, and are left as it has them."""
+        return kwargs
+
     def validate(self) -> None:
         """What the backbone's configuration checks; of some models it knows kinds of layers that others do not."""
         backbone: Any = self.text_config
