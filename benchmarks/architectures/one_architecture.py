@@ -61,7 +61,7 @@ def _expect_scores(model: Any, probe: Probe) -> None:
     """Raises where the model reads no text alone, or gives no finite score for every token."""
     scores = model(**probe.reading).logits
     expected = (*probe.reading.get("decoder_input_ids", probe.reading["input_ids"]).shape, VOCABULARY)
-    if tuple(scores.shape) != expected:
+    if tuple(scores.shape[:-1]) != expected[:-1] or scores.shape[-1] < VOCABULARY:
         raise NoScoresError(f"its scores have the shape {tuple(scores.shape)}, those of a language model {expected}")
     if not bool(scores.isfinite().all()):
         raise NoScoresError("its scores are not finite")

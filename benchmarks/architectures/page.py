@@ -10,6 +10,12 @@ from typing import Any
 from architectures.one_architecture import Row
 
 SIGNS = {"works": "✓", "refused": "refused", "fails": "**fails**"}
+_DIFFERING = (
+    (re.compile(r"<class '\S+Config'>|'\w+Config'"), "CONFIGURATION"),
+    (re.compile(r" Model type should.*"), ""),
+    (re.compile(r"(?<![\w'])(inf\b|\d+(\.\d+)?(e[-+]?\d+)?)(?!\w)"), "#"),
+)
+_LONGEST = 150
 NOT_ASKED = "–"
 """The bare model does not even read a text."""
 
@@ -39,7 +45,7 @@ def page(record: dict[str, Any]) -> str:
         *_section("Refused", _grouped(built, "refused"), _REFUSED),
         *_section("Fails", _grouped(built, "fails"), _FAILS),
         *_section("What the models cannot do by themselves", _bare(built), _BARE),
-        *_section("Not built", _by_reason((row["not_built"], row["name"]) for row in rows if row["not_built"]), ""),
+        *_section("Not built", _by_reason((row["not_built"], row["name"], "") for row in rows if row["not_built"]), ""),
         "## Every architecture\n",
         _EVERY,
         _table([row for row in built if row["heads"]], record["heads"]),
@@ -67,10 +73,10 @@ With each head a model is attached, and asked for what follows, up to the first 
 
 What the bare model cannot do itself is not asked of it with a head. Two runs agree where log-probabilities differ by
 1e-5 of the largest of their row, plus 8 times what rounding does to the bare model, and by 1e-3 at most. What
-`nw.check` finds beyond that counts where double precision shows it, too.
+lies between counts as rounding where double precision does not show it.
 """
 _REFUSED = "`attach` raises a `ValueError` with this reason.\n"
-_FAILS = "Attached, and fails later. Each is a mistake of ours.\n"
+_FAILS = "Attached, and fails later; or `attach` raises something that is no refusal. Each is a mistake of ours.\n"
 _BARE = "The model without a head, by the same tests: nothing of this is asked of it with a head.\n"
 _EVERY = f"{SIGNS['works']}: everything that the bare model can do.\n"
 
@@ -99,7 +105,7 @@ def _section(title: str, lines: list[str], about: str) -> list[str]:
 def _grouped(rows: Iterable[Row], outcome: str) -> list[str]:
     """Reasons, most frequent first, with the heads and architectures that they hold for."""
 
-    def found() -> Iterator[tuple[str, str]]:
+    def found() -> Iterator[tuple[str, str, str]]:
         for row in rows:
             by_reason: dict[str, list[str]] = defaultdict(list)
             for head, cell in row["heads"].items():
@@ -109,32 +115,39 @@ def _grouped(rows: Iterable[Row], outcome: str) -> list[str]:
             for reason, heads in by_reason.items():
                 every = len(heads) == len(row["heads"]) > 1
                 named = "every head" if every else ", ".join(f"`{head}`" for head in heads)
-                yield reason, f"{row['name']} ({named})"
+                yield reason, row["name"], named
 
     return _by_reason(found())
 
 
 def _bare(rows: Iterable[Row]) -> list[str]:
     return _by_reason(
-        (f"{ability}: {_general(why, row, '')}", row["name"]) for row in rows for ability, why in row["bare"].items()
+        (f"{ability}: {_general(why, row, '')}", row["name"], "")
+        for row in rows
+        for ability, why in row["bare"].items()
     )
 
 
-def _by_reason(found: Iterable[tuple[str, str]]) -> list[str]:
-    groups: dict[str, list[str]] = defaultdict(list)
-    for reason, name in found:
-        groups[reason].append(name)
-    return [
-        f"- {_plain(reason)} — {len(names)}: {', '.join(names)}"
-        for reason, names in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
-    ]
+def _by_reason(found: Iterable[tuple[str, str, str]]) -> list[str]:
+    """A line for each reason, most frequent first: how many architectures and which, by the heads that it holds for."""
+    groups: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for reason, name, heads in found:
+        groups[reason][heads].append(name)
+    counts = {reason: sum(len(names) for names in by_heads.values()) for reason, by_heads in groups.items()}
+    lines = []
+    for reason in sorted(groups, key=lambda one: (-counts[one], one)):
+        parts = [f"{', '.join(names)}{heads and f' ({heads})'}" for heads, names in groups[reason].items()]
+        lines.append(f"- {_plain(reason)} — {counts[reason]}: {'; '.join(parts)}")
+    return lines
 
 
 def _general(reason: str, row: Row, head: str) -> str:
-    """A reason without what differs from model to model: its class, the head, measured numbers."""
+    """A reason without what differs from model to model, so that one reason is one line; the record has it whole."""
     reason = reason.replace(row["model"], "MODEL")
     reason = reason.replace(f"'{head}'", "HEAD") if head else reason
-    return re.sub(r"\d+(\.\d+)?e-?\d+|\d+\.\d+", "#", reason)
+    for pattern, kind in _DIFFERING:
+        reason = pattern.sub(kind, reason)
+    return reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]} ..."
 
 
 def _plain(text: str) -> str:

@@ -32,12 +32,15 @@ def _at_most(size: int) -> Callable[[int], int]:
 SIZES: tuple[tuple[str, Callable[[int], int]], ...] = (
     (r"(^|_)vocab(_size)?($|_)", _to(VOCABULARY)),
     (r"topk_group|n_group$|num_expert_group|(^|_)n_groups$", _at_most(1)),
+    # fewer places than a text has would be chosen by scores that are often equal, so by chance
+    (r"index_topk$", _at_most(POSITIONS // 2)),
     (r"experts_per_tok|top_?k|moe_k$", _at_most(2)),
     (r"shared_experts$", _at_most(1)),
     (r"experts$|zero_expert_num", _at_most(4)),
+    (r"^qk_head_dim$", _to(2 * HEAD)),
     (r"mamba_(n|num)_heads|ssm_heads", _at_most(INNER // HEAD)),
     (r"n?head_dim|head_size$|dim_head$|d_kv$|d_head$|^rotary_dim$|query_pre_attn_scalar", _to(HEAD)),
-    (r"heads?$|heads_per_ngram", _at_most(HEADS)),
+    (r"heads?(_per_layer)?$|heads_per_ngram", _at_most(HEADS)),
     (
         r"inner(_dim)?$|intermediate_(size|dim)|ffn_(dim|hidden_size)|d_?ff$|dim_ff$|mlp_dim|feed_forward_size|d_ssm",
         _to(INNER),
@@ -56,7 +59,7 @@ SIZES: tuple[tuple[str, Callable[[int], int]], ...] = (
 )
 """Patterns of the names of whole numbers, and what each becomes; the first that fits counts."""
 
-LAYERS = re.compile(r"(^|_)(layers?|n_layers?|blocks|depth)$")
+LAYERS = re.compile(r"(^|_)(layers|n_layer|blocks|depth)$")
 """Names of fields that count layers."""
 LABELS = ("id2label", "label2id")
 MARKS = {"pad_token_id": PAD, "bos_token_id": START, "eos_token_id": END, "decoder_start_token_id": START}

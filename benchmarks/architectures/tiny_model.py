@@ -38,13 +38,20 @@ def tiny_model(kind: str, name: str) -> Any:
         NotBuiltError: It is not small.
     """
     with torch.device("meta"):
-        count = sum(one.numel() for one in AUTO[kind].from_config(tiny_config(kind, name)).parameters())
+        count = sum(one.numel() for one in _made(kind, name).parameters())
     if count > MOST_PARAMETERS:
         raise NotBuiltError(f"{count:,} parameters after shrinking")
     torch.manual_seed(0)
-    model = AUTO[kind].from_config(tiny_config(kind, name))
+    model = _made(kind, name)
     _make_lively(model)
     return model.eval()
+
+
+def _made(kind: str, name: str) -> Any:
+    config, part = tiny_config(kind, name), EXCEPTIONS.get(name, {}).get("part")
+    if part is None:
+        return AUTO[kind].from_config(config)
+    return AUTO[kind]._model_mapping[type(config)]._from_config(getattr(config, part))
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 import torch
@@ -54,6 +55,16 @@ def test_is_checked_with_its_cache(family: str) -> None:
     report.raise_if_failed()
     rows = {row.name: row.verdict for row in report.rows}
     assert rows["future"] == rows["padding"] == "passed"
+
+
+@pytest.mark.parametrize("family", HYBRIDS)
+def test_saved_and_loaded_it_says_the_same(family: str, tmp_path: Path) -> None:
+    """Falcon-H1 makes a buffer of its layers when weights are initialised; Nemotron-H knows layers that most do not."""
+    model, ids = headed(family, "cache"), prompt()
+    model.save_pretrained(tmp_path)
+    loaded = nw.load(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(loaded.distribution(ids).log_probs(), model.distribution(ids).log_probs())
 
 
 def test_what_cannot_be_rolled_back_is_refused_as_transformers_refuses_it() -> None:

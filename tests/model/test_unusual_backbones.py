@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import transformers as hf
 from torch import Tensor
 
 import nextword as nw
+from nextword.model.configuration import NextWordConfig
 from nextword.pretrained import encoder_config
 
 TOKENS = {"vocab_size": 40, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -85,3 +88,44 @@ def test_an_encoder_with_a_configuration_of_its_own() -> None:
     torch.testing.assert_close(written[0].sequences_scores, written[1].sequences_scores)
     nw.check(model, lengths=(6,)).raise_if_failed()
     assert not hasattr(model.backbone, "_previous_max_cache_length")
+
+
+def test_a_configuration_that_does_not_lead_to_its_model(tmp_path: Path) -> None:
+    """The language model of a multimodal one has a text configuration that no table of transformers knows."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = hf.Emu3TextConfig(**sizes, num_key_value_heads=1, **TOKENS)
+    model, ids = nw.attach(hf.Emu3ForCausalLM(config).eval(), "cache"), torch.tensor([[5, 6, 7]])
+    assert model.config.backbone_class == "Emu3ForCausalLM"
+    model.save_pretrained(tmp_path)
+    assert torch.equal(nw.load(tmp_path).distribution(ids).log_probs(), model.distribution(ids).log_probs())
+
+
+def test_rotary_places_of_several_kinds_stay_as_they_are() -> None:
+    """DeepSeek V4 has two sets of them; transformers' own reading of a configuration would write into both."""
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    kinds = {kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in (("main", 1e4), ("compress", 2e4))}
+    config = hf.LlamaConfig(**sizes, **TOKENS)
+    config.rope_parameters = kinds
+    before = copy.deepcopy(kinds)
+    NextWordConfig(text_config=config)
+    assert config.rope_parameters == before
+
+
+def test_layers_that_are_no_vectors_are_refused() -> None:
+    """Gemma 3n hands several states for each place from layer to layer."""
+    model = nw.attach(gemma3n(), "cache")
+    assert model.distribution(torch.tensor([[5, 6, 7]])).log_probs().isfinite().all()
+    with pytest.raises(ValueError, match=r"\+mi: Gemma3nForCausalLM has hidden states of shape .* use \+mi:1xK"):
+        nw.attach(gemma3n(), "softmax+mi:2x3")
+
+
+def gemma3n() -> Any:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "head_dim": 8}
+    sizes |= {"num_key_value_heads": 1, "intermediate_size": [24] * 4, "laurel_rank": 4}
+    layers: dict[str, Any] = {"layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 2}
+    layers |= {"hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 40}
+    layers |= {"activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0]}
+    config = hf.Gemma3nTextConfig(**sizes, **layers, **TOKENS)
+    return hf.Gemma3nForCausalLM(config).eval()

@@ -73,9 +73,10 @@ def attach(
     reader, settings, kept = _conditioning(model, conditioner, encoder)
     if settings is not None and settings.unties:
         untie(backbone)
-    kind = NextWordForSeq2SeqLM if backbone.config.is_encoder_decoder else NextWordForCausalLM
+    kind: Any = NextWordForSeq2SeqLM if backbone.config.is_encoder_decoder else NextWordForCausalLM
     config: Any = kind.config_class(
         text_config=backbone.config,
+        backbone_class=None if kind.knows(backbone.config) else type(backbone).__name__,
         head=parsed.model_dump(),
         objective=aim.model_dump(),
         conditioner=None if settings is None else settings.model_dump(),

@@ -10,7 +10,7 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from nextword.model.remote_code import auto_map, write_remote_code
 
-_OWN = frozenset({"text_config", "head", "objective", "conditioner", "auxiliary_encoder", "auto_map"})
+_OWN = frozenset({"text_config", "backbone_class", "head", "objective", "conditioner", "auxiliary_encoder", "auto_map"})
 _ONLY_IN_FILES = ("spec", "auto_map")
 """Made anew whenever a configuration is written; what a file says of them is not read."""
 _FROM_BACKBONE = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
@@ -42,6 +42,7 @@ class NextWordConfig(PreTrainedConfig):
 
     Args:
         text_config: The backbone's configuration; any transformers language model.
+        backbone_class: Name of the backbone's class in transformers, where its configuration does not lead to it.
         head: Head spec such as ``"mos:3+mi"``, or a head's settings written out.
         objective: Objective spec such as ``"mle"``, or an objective's settings written out.
         conditioner: Conditioner spec such as ``"bergpt"``, or its settings written out; None: no auxiliary text.
@@ -60,6 +61,7 @@ class NextWordConfig(PreTrainedConfig):
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values"]
 
     text_config: dict[str, Any] | PreTrainedConfig | None = None
+    backbone_class: str | None = None
     head: dict[str, Any] | str | None = None
     objective: dict[str, Any] | str | None = None
     conditioner: dict[str, Any] | str | None = None
@@ -101,6 +103,15 @@ class NextWordConfig(PreTrainedConfig):
         backbone: Any = self.text_config
         text_config: PreTrainedConfig = backbone.get_text_config(decoder=decoder, encoder=encoder)
         return text_config
+
+    def convert_rope_params_to_dict(self, **kwargs: Any) -> dict[str, Any]:
+        """Nothing to convert: rotary places are the backbone's, and are left as it has them."""
+        return kwargs
+
+    def validate(self) -> None:
+        """What the backbone's configuration checks; of some models it knows kinds of layers that others do not."""
+        backbone: Any = self.text_config
+        backbone.validate()
 
     def __getattr__(self, name: str) -> Any:
         backbone = self.__dict__.get("text_config")

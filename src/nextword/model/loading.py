@@ -43,6 +43,18 @@ class Loading:
     def _can_set_experts_implementation(cls) -> bool:
         return True  # that of the backbone, where it has experts
 
+    @torch.no_grad()
+    def initialize_weights(self) -> None:
+        """The models inside first, as they are made alone.
+
+        transformers takes our class for custom code, and of such it never makes modules without weights of their own:
+        what Falcon-H1's does for the buffers of its layers would be left out.
+        """
+        for inside in self.children():  # type: ignore[attr-defined]
+            if isinstance(inside, PreTrainedModel):
+                inside.initialize_weights()
+        super().initialize_weights()  # type: ignore[misc]
+
     def _init_weights(self, module: nn.Module) -> None:
         # the backbone initialises itself; of the head, whatever a checkpoint did not fill
         reset = getattr(module, "reset_parameters", None)

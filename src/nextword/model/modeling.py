@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
+import transformers
 from jaxtyping import Bool
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
@@ -26,7 +27,7 @@ from nextword.model.forward.argument_checks import check_arguments, expect_chose
 from nextword.model.forward.auxiliary_side import auxiliary_side
 from nextword.model.forward.backbone_pass import BackbonePass, run_backbone
 from nextword.model.forward.head_inputs import HeadInputs, head_inputs
-from nextword.model.forward.output_layer import OutputLayer, prove_output_layer
+from nextword.model.forward.output_layer import OutputLayer, expect_layers, prove_output_layer
 from nextword.model.forward.padding_and_targets import Sides, sides_of
 from nextword.model.forward.pass_inputs import inputs_of
 from nextword.model.forward.past import past_of
@@ -64,8 +65,7 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
         self, config: Any, backbone: PreTrainedModel | None = None, encoder: PreTrainedModel | None = None
     ) -> None:
         super().__init__(config)
-        new = self._auto_class_of_backbone.from_config
-        self.backbone: Any = new(config.text_config) if backbone is None else backbone
+        self.backbone: Any = self._new_backbone(config) if backbone is None else backbone
         self.next_word_head: Any = self._new_head(config.head)
         self._new_conditioner(encoder, self._dimensions())
         self.objective = self._new_objective(config.objective)
@@ -84,6 +84,18 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
         if getattr(self.backbone, "generation_config", None) is not None:
             self.generation_config = copy.deepcopy(self.backbone.generation_config)
         self._refuse_history_without_cache()
+        if backbone is not None:
+            expect_layers(self.backbone, int(cast(Any, self.next_word_head).layers))
+
+    @classmethod
+    def knows(cls, config: Any) -> bool:
+        """Whether the configuration of a backbone leads to its class."""
+        return type(config) in cls._auto_class_of_backbone._model_mapping
+
+    def _new_backbone(self, config: Any) -> Any:
+        if config.backbone_class is None:
+            return self._auto_class_of_backbone.from_config(config.text_config)
+        return getattr(transformers, config.backbone_class)._from_config(config.text_config)
 
     def _new_head(self, spec: Any) -> nn.Module:
         head = build_head(parse_head(spec), self._dimensions())

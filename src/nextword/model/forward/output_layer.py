@@ -290,6 +290,25 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
     return _ratio(states.float(), hidden[-1].float())
 
 
+@torch.no_grad()
+def expect_layers(backbone: PreTrainedModel, count: int) -> None:
+    """Raises ValueError where the last hidden states that a head reads are not one vector for each place (Gemma 3n)."""
+    if count < 2 or any(parameter.is_meta for parameter in backbone.parameters()):
+        return
+    with as_in_evaluation(backbone):
+        inputs = _probe_inputs(backbone)
+        outputs = backbone(**inputs, return_dict=True)
+    of_decoder = backbone.config.is_encoder_decoder
+    places = inputs["decoder_input_ids" if of_decoder else "input_ids"].shape
+    hidden = outputs.decoder_hidden_states if of_decoder else outputs.hidden_states
+    strange = next((layer for layer in hidden[-count:] if layer.shape[:-1] != places), None)
+    if strange is not None:
+        raise ValueError(
+            f"+mi: {type(backbone).__name__} has hidden states of shape {tuple(strange.shape)} below its last, not one "
+            "vector for each place; use +mi:1xK, which reads the last alone"
+        )
+
+
 def expect_state_scale(backbone: PreTrainedModel, saved: float) -> None:
     """Raises ValueError where a factor is not the one that ``prove_output_layer`` finds."""
     scale = prove_output_layer(backbone)
