@@ -87,7 +87,7 @@ class HeadGeneration:
         new = (ids if ids is not None else prepared["inputs_embeds"]).shape[1]
         if mask is not None and mask.ndim == 2:
             prepared["step_mask"] = step_mask(mask, new)
-        elif mask is None and past_key_values is not None and past_key_values.is_compileable:
+        elif mask is None and getattr(past_key_values, "is_compileable", False):
             prepared["step_mask"] = input_ids.new_ones(input_ids.shape[0], new)
         if ids is None and input_ids.shape[1] == new:
             prepared["step_ids"] = input_ids
