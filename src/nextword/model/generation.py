@@ -127,6 +127,18 @@ class HeadGeneration:
             longest = max(int(history.length) + max_cache_length, self._previous_max_cache_length)
             history.reserve(longest)
 
+    # some classes know better than transformers' default where their tokens stand (Qwen2-VL, Reformer), what comes back
+    # from a step (Mllama) and what is repeated for beams
+
+    def _prepare_position_ids_for_generation(self, *args: Any, **kwargs: Any) -> Any:
+        return self.backbone._prepare_position_ids_for_generation(*args, **kwargs)
+
+    def _update_model_kwargs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
+        return self.backbone._update_model_kwargs_for_generation(*args, **kwargs)
+
+    def _expand_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
+        return self.backbone._expand_inputs_for_generation(*args, **kwargs)
+
     def _supports_default_dynamic_cache(self) -> Any:
         return type(self.backbone)._supports_default_dynamic_cache()
 
