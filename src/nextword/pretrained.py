@@ -19,6 +19,13 @@ def encoder_config(config: Any) -> Any:
     return own.get_text_config() if hasattr(own, "get_text_config") else config.get_text_config(encoder=True)
 
 
+def wordless_tokens(config: Any) -> tuple[int, ...]:
+    """Tokens that stand for a picture, a film or a sound in the text of a multimodal model, and for no word."""
+    names = (f"{kind}_token_{suffix}" for kind in ("image", "video", "audio") for suffix in ("id", "index"))
+    found = (getattr(config, name, None) for name in names)
+    return tuple(sorted({token for token in found if isinstance(token, int)}))
+
+
 def model_location(path: str | Path) -> str | Path:
     """The folder of a saved model, or what may be the name of one on the hub.
 

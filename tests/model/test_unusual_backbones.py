@@ -29,6 +29,7 @@ BART = {
 }
 BERT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
 BERT |= {"initializer_range": 0.5}
+PICTURE = 59
 
 
 def shifted(labels: Tensor) -> Tensor:
@@ -129,3 +130,109 @@ def gemma3n() -> Any:
     layers |= {"activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0]}
     config = hf.Gemma3nTextConfig(**sizes, **layers, **TOKENS)
     return hf.Gemma3nForCausalLM(config).eval()
+
+
+SIZES = {"hidden_size": 32, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+TEXT = {**SIZES, "num_key_value_heads": 1, **TOKENS, "eos_token_id": None, "vocab_size": 60}
+PLACES = torch.tensor([[5, 6, 57, *[PICTURE] * 4, 56, 7, 8, 5, 6]])
+
+
+def llava() -> tuple[Any, dict[str, Tensor]]:
+    vision = {"model_type": "clip_vision_model", **SIZES, "image_size": 8, "patch_size": 4, "projection_dim": 16}
+    seen = {"image_token_id": PICTURE, "image_seq_length": 4, "vision_feature_layer": -1}
+    config = hf.LlavaConfig(text_config={"model_type": "llama", **TEXT}, vision_config=vision, **seen)
+    return hf.LlavaForConditionalGeneration(config), {"pixel_values": noise(1, 3, 8, 8)}
+
+
+def gemma3() -> tuple[Any, dict[str, Tensor]]:
+    """Reads the places of a picture both ways."""
+    vision = {**SIZES, "image_size": 8, "patch_size": 4}
+    seen = {"image_token_index": PICTURE, "mm_tokens_per_image": 4, "boi_token_index": 57, "eoi_token_index": 56}
+    config = hf.Gemma3Config(text_config={**TEXT, "head_dim": 16, "sliding_window": 8}, vision_config=vision, **seen)
+    given = {"pixel_values": noise(1, 3, 8, 8), "token_type_ids": (PLACES == PICTURE).long()}
+    return hf.Gemma3ForConditionalGeneration(config), given
+
+
+def qwen2_vl() -> tuple[Any, dict[str, Tensor]]:
+    """Counts its places in three directions."""
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}
+    vision = {"depth": 1, "embed_dim": 16, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 2, "patch_size": 2}
+    seen = {"image_token_id": PICTURE, "video_token_id": 58, "vision_start_token_id": 57, "vision_end_token_id": 56}
+    config = hf.Qwen2VLConfig(text_config={**TEXT, "rope_parameters": rope}, vision_config=vision, **seen)
+    given = {"pixel_values": noise(16, 24), "image_grid_thw": torch.tensor([[1, 4, 4]])}
+    return hf.Qwen2VLForConditionalGeneration(config), given | {"mm_token_type_ids": (PLACES == PICTURE).long()}
+
+
+def noise(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("make", [llava, gemma3, qwen2_vl])
+@pytest.mark.parametrize("head", ["softmax", "cache", "pg", "softmax+cpr:3,5+mi:2x3"])
+def test_pictures_in_the_text_are_places_without_words(make: Any, head: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    bare, given = make()
+    for parameter in bare.eval().parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.4)
+    model = nw.attach(bare, head)
+    asked = {**given, "max_new_tokens": 5, "do_sample": False, "bad_words_ids": [[PICTURE], [58], [57]]}
+    with torch.no_grad():
+        dist = model.distribution(PLACES, **given)
+        shares = dist.sources(torch.full((PLACES.shape[1], 1), PICTURE))
+        assert not any(share.any() for name, share in shares.items() if name in ("cache", "pointer", "context"))
+        other = {**given, "pixel_values": given["pixel_values"].flip(-1)}
+        assert not torch.allclose(model.distribution(PLACES, **other).log_probs(), dist.log_probs())
+        written = [model.generate(PLACES, **asked, use_cache=use_cache) for use_cache in (True, False)]
+        assert written[0].tolist() == written[1].tolist()
+        if head == "softmax":
+            assert torch.equal(dist.log_probs(), bare(PLACES, **given).logits[0].log_softmax(-1))
+            assert written[0].tolist() == bare.generate(PLACES, **asked).tolist()
+        model.save_pretrained(tmp_path)
+        assert torch.equal(nw.load(tmp_path).distribution(PLACES, **given).log_probs(), dist.log_probs())
+    assert model.train()(input_ids=PLACES, labels=PLACES, **given).loss.isfinite()
+
+
+class Packed(torch.Tensor):
+    """A weight in the manner of torchao's: it can be multiplied by states, and none of its rows can be picked."""
+
+    values: Tensor
+
+    @staticmethod
+    def __new__(cls, values: Tensor) -> Packed:
+        made = torch.Tensor._make_wrapper_subclass(cls, values.shape, dtype=values.dtype)
+        made.values = values
+        return made
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.nn.functional.linear:
+            states, weight, bias = (*args, None)[:3]
+            made = torch.nn.functional.linear(states.flatten(0, -2), weight.values, bias)
+            return made.view(*states.shape[:-1], weight.shape[0])  # a view, as torchao's is
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.detach.default:
+            return cls(args[0].values)
+        raise NotImplementedError(f"a packed weight has no {func}")
+
+
+@pytest.mark.parametrize("head", ["softmax", "cache", "softmax+cpr:3,5+mi:2x3", "mos:2"])
+def test_a_weight_that_only_the_layer_can_read(head: str) -> None:
+    """Where another class holds the output layer's weight, picked scores come from the layer itself."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    bare = hf.LlamaForCausalLM(hf.LlamaConfig(**sizes, **TOKENS, tie_word_embeddings=False)).eval()
+    ids = torch.tensor([[5, 6, 7, 5, 6, 7]])
+    plain = nw.attach(copy.deepcopy(bare), head)
+    bare.lm_head.weight = torch.nn.Parameter(Packed(bare.lm_head.weight.detach()), requires_grad=False)
+    model = nw.attach(bare, head)
+    model.next_word_head.load_state_dict(plain.next_word_head.state_dict())
+    torch.testing.assert_close(model.distribution(ids).log_probs(), plain.distribution(ids).log_probs())
+    losses = [each.train()(input_ids=ids, labels=ids).loss for each in (model, plain)]
+    torch.testing.assert_close(*losses)
+    losses[0].backward()
+    nw.check(model.eval(), lengths=(6,)).raise_if_failed()

@@ -87,7 +87,7 @@ class HeadGeneration:
         new = (ids if ids is not None else prepared["inputs_embeds"]).shape[1]
         if mask is not None and mask.ndim == 2:
             prepared["step_mask"] = step_mask(mask, new)
-        elif mask is None and past_key_values is not None and past_key_values.is_compileable:
+        elif mask is None and getattr(past_key_values, "is_compileable", False):
             prepared["step_mask"] = input_ids.new_ones(input_ids.shape[0], new)
         if ids is None and input_ids.shape[1] == new:
             prepared["step_ids"] = input_ids
@@ -126,6 +126,18 @@ class HeadGeneration:
             # windows slide on for ever and do not tell how many places will come
             longest = max(int(history.length) + max_cache_length, self._previous_max_cache_length)
             history.reserve(longest)
+
+    # some classes know better than transformers' default where their tokens stand (Qwen2-VL, Reformer), what comes back
+    # from a step (Mllama) and what is repeated for beams
+
+    def _prepare_position_ids_for_generation(self, *args: Any, **kwargs: Any) -> Any:
+        return self.backbone._prepare_position_ids_for_generation(*args, **kwargs)
+
+    def _update_model_kwargs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
+        return self.backbone._update_model_kwargs_for_generation(*args, **kwargs)
+
+    def _expand_inputs_for_generation(self, *args: Any, **kwargs: Any) -> Any:
+        return self.backbone._expand_inputs_for_generation(*args, **kwargs)
 
     def _supports_default_dynamic_cache(self) -> Any:
         return type(self.backbone)._supports_default_dynamic_cache()

@@ -40,7 +40,7 @@ from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_
 from nextword.model.training_modes import as_in_evaluation
 from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives
-from nextword.pretrained import encoder_config
+from nextword.pretrained import encoder_config, wordless_tokens
 
 
 class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]
@@ -78,6 +78,7 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
             self._accepts |= {"use_cache", "inputs_embeds", "attention_mask"}
         self._cache_argument = cache_argument(self.backbone) or "past_key_values"
         self._why_no_history = why_no_history(self.backbone)
+        self._wordless = wordless_tokens(config.text_config)
         self._is_stateful = self.backbone._is_stateful
         self.loss_type = "ForCausalLM"  # Trainer counts shifted labels by it
         self.post_init()

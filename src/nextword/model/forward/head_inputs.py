@@ -92,7 +92,10 @@ def head_inputs(model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: 
     past: int | Tensor = 0
     memory = None
     if history is not None:
-        memory, past = history.append(decoder.ids, decoder.valid, head.streams(run.states, inputs))
+        ids = decoder.ids
+        for token in model._wordless:
+            ids = ids.masked_fill(ids == token, -1)  # a place of a picture is known, and holds no word to copy
+        memory, past = history.append(ids, decoder.valid, head.streams(run.states, inputs))
         if decoder.labels is not None and decoder.labels.shape == memory.ids.shape:  # the whole sequence is at hand
             memory = replace(memory, labels=decoder.labels)
     output_layer: Vocabulary = run.output_layer

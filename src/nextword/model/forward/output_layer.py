@@ -128,6 +128,11 @@ reads, writes and reads again, and a product with few states waits for memory (m
 _KNOWN: tuple[type[Adjustment], ...] = (SoftCap, Multiply, Divide, AddBias)
 
 
+def _is_plain(layer: Any) -> bool:
+    """Whether rows of a layer's weight may be picked: not where another class (torchao, DTensor) holds them its way."""
+    return type(layer) is nn.Linear and type(layer.weight) in (Tensor, nn.Parameter)
+
+
 class OutputLayer:
     """The output layer of a backbone as a vocabulary: states to adjusted scores.
 
@@ -141,7 +146,7 @@ class OutputLayer:
         self.layer: Any = backbone.get_output_embeddings()
         candidates = [kind.of(backbone) for kind in _KNOWN]
         self.adjustments = [adjustment for adjustment in candidates if adjustment is not None]
-        self._weight = defer_gradient(self.layer.weight) if type(self.layer) is nn.Linear else None
+        self._weight = defer_gradient(self.layer.weight) if _is_plain(self.layer) else None
         """What products read where the layer is a plain one. Picked rows alone, whose gradient is sparse, read the
         layer's own weight."""
 
@@ -164,7 +169,9 @@ class OutputLayer:
     ) -> list[Float[Tensor, "_R V"]]:
         """The same for several sets of states."""
         if self._weight is None:
-            return [self._adjusted(self.layer(part)) for part in states]
+            made = [self.layer(part) for part in states]
+            # later steps write over the scores, which autograd forbids on a view (torchao's int8 layers give one)
+            return [self._adjusted(scores.clone() if scores._is_view() else scores) for scores in made]
         products = dense_products(self._weight, self.layer.bias, states, single_pass)
         return [self._adjusted(scores) for scores in products]
 
