@@ -39,6 +39,10 @@ def test_a_cache_at_temperature_1_that_lost_to_the_softmax_is_told_what_to_try(s
     assert hint not in found("cache", "cache:temperature=4", "softmax")
     assert hint not in found("cache:temperature=2,weight=0.1", "softmax")
     assert hint not in found("cache", "mos:3")
+    methods = [
+        (label, head, "mle", None) for label, head in (("added", "cache"), ("s", "softmax"), ("trained", "cache"))
+    ]
+    assert hint not in finding(sample(lm_run, methods=methods, task="lm"))
 
 
 def test_one_method_has_no_finding(sample: Sample) -> None:

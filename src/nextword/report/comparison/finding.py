@@ -82,12 +82,12 @@ def _elsewhere(rows: tuple[Row, ...], judged: list[int]) -> str:
 
 
 def _advice(ranked: list[Row]) -> str:
-    """What to try where a joint cache at temperature 1, the default, lost to the softmax and no other was compared."""
+    """What to try where every cache is at temperature 1, the default, and lost to the softmax."""
     caches = [row for row in ranked if re.match(r"cache\b", row.method.head)]
     plain = next((place for place, row in enumerate(ranked) if row.method.head == "softmax"), None)
     if plain is None or any(set(SCALED) & set(re.findall(r"\w+", row.method.head)) for row in caches):
         return ""
-    if not any(row in caches for row in ranked[plain:]):
+    if not caches or any(row in caches for row in ranked[:plain]):
         return ""
     return (
         " cache is at temperature 1 here, which often begins badly with a model that was trained without a cache: "
