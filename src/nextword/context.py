@@ -120,7 +120,8 @@ class Context:
         output_layer: The backbone's output layer with all that belongs to it, a row for each sequence.
         memory: The sequences so far; None for a head that remembers nothing.
         source: The encoder's side; None for a decoder-only model or a head that needs none.
-        input_embedding: Weight of the backbone's input embedding, for objectives that compare tokens.
+        input_embedding: Weight of the backbone's input embedding, for objectives that compare tokens; None where
+            it cannot be read (quantised, offloaded).
         output_embedding: Weight of its output layer, likewise.
     """
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from nextword.checking.auxiliary_probe_texts import AuxiliaryText, AuxiliaryWords
 from nextword.conditioning.parts.auxiliary_tokenizer import FILL
+from nextword.devices import device_of
 from nextword.functional.padding import Side, padded
 
 _T = TypeVar("_T")
@@ -152,16 +153,16 @@ class Words:
 
     def __init__(self, model: Any, seed: int) -> None:
         config = model.config.get_text_config(decoder=True)
-        weight = model.get_input_embeddings().weight
+        words = model.get_input_embeddings()
         self._generator = torch.Generator().manual_seed(seed)
         special: set[int] = set()
         for key in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
             value = getattr(model.config, key, None)
             special.update(value if isinstance(value, list) else [] if value is None else [value])
-        known = min(weight.shape[0], model.get_output_embeddings().weight.shape[0])
+        known = min(words.weight.shape[0], model.get_output_embeddings().weight.shape[0])
         ordinary = [token for token in range(known) if token not in special]
         self.ordinary = torch.tensor(ordinary if len(ordinary) > 3 else range(known))
-        self.device = weight.device
+        self.device = device_of(words)
         self.start: int | None = None
         if model.config.is_encoder_decoder:
             start = getattr(model.config, "decoder_start_token_id", None)

@@ -16,6 +16,7 @@ from transformers.initialization import no_tie_weights
 from nextword.conditioning import Conditioner, ConditionerConfig, conditioner_spec, parse_conditioner
 from nextword.conditioning.parts.auxiliary_encoder import expect_same, identity_of, load_encoder
 from nextword.context import Context
+from nextword.devices import device_of
 from nextword.heads import HeadConfig, head_spec, parse_head
 from nextword.model.conditioned_model import choose_trained, expect_no_encoder_of_its_own, untie
 from nextword.model.forward.output_layer import prove_output_layer
@@ -88,7 +89,7 @@ def attach(
         wrapped: NextWordModel = kind(config, backbone=backbone, encoder=reader)
     if kept is not None:
         wrapped.conditioner = kept
-    device = wrapped.get_output_embeddings().weight.device
+    device = device_of(wrapped.get_output_embeddings())
     for new in (wrapped.next_word_head, wrapped.conditioner, wrapped.auxiliary_encoder):
         if new is not None:
             new.to(device=device, dtype=backbone.dtype)
@@ -113,7 +114,7 @@ def _left_as_made(*models: PreTrainedModel | None) -> Iterator[None]:
             yield
     finally:
         for part in unmarked:
-            del part._is_hf_initialized
+            vars(part).pop("_is_hf_initialized", None)  # offloaded weights may have lost it when they were fetched
 
 
 def _conditioning(

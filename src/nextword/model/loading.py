@@ -17,6 +17,10 @@ class Loading:
 
     _keys_to_ignore_on_load_missing = [rf"auxiliary_encoder\.{POOLER}"]  # noqa: RUF012  (as transformers declares it)
 
+    # Quantisers leave these alone and reduce the backbone only. That is all transformers does with these names here:
+    # the dtype of every weight is decided in ``_get_dtype_plan``.
+    _keep_in_fp32_modules = ["next_word_head", "conditioner", "auxiliary_encoder", "objective"]  # noqa: RUF012
+
     @property
     def _keys_to_ignore_on_save(self) -> set[str]:
         """Weights that are tied to others: not saved, so Trainer need not miss them when it resumes."""

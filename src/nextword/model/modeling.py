@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, Generation
 from nextword.conditioning.parts.auxiliary_encoder import width_of
 from nextword.config import validated
 from nextword.context import Context
+from nextword.devices import device_of
 from nextword.distribution import NextToken
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
@@ -108,7 +109,7 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
         expect_room(self.config, config.seq)
         objective = objectives.get(config.objective)(config, self._dimensions())
         objective.check(self.next_word_head)
-        return objective.train(self.training).to(self.get_output_embeddings().weight.device)
+        return objective.train(self.training).to(device_of(self.get_output_embeddings()))
 
     def _dimensions(self) -> Dimensions:
         decoder = self.config.text_config.get_text_config(decoder=True)

@@ -254,5 +254,9 @@ class Alignment:
     def _embedding(self) -> Float[Tensor, "V _"]:
         given = {"input": self.context.input_embedding, "output": self.context.output_embedding}
         found = given[self.config.embedding]
-        assert found is not None
+        if found is None:
+            raise ValueError(
+                f"histalign: compares words by the model's {self.config.embedding} embedding, which is quantised or "
+                "offloaded and cannot be read; load the model with this layer in memory and in full"
+            )
         return found

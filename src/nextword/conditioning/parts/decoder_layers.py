@@ -17,6 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from nextword.devices import device_of
+
 ARGUMENT = "after_self_attention"
 """Name of the argument that travels."""
 
@@ -106,7 +108,7 @@ def modules_run(backbone: Any, inputs: dict[str, Any], further: Iterable[nn.Modu
     ran: list[nn.Module] = []
     listed = [module for module in backbone.modules() if next(module.parameters(recurse=False), None) is not None]
     hooks = [module.register_forward_hook(lambda module, *_: ran.append(module)) for module in (*listed, *further)]
-    ids = torch.zeros(1, 2, dtype=torch.long, device=backbone.get_input_embeddings().weight.device)
+    ids = torch.zeros(1, 2, dtype=torch.long, device=device_of(backbone.get_input_embeddings()))
     try:
         backbone(input_ids=ids, use_cache=False, **inputs)
     finally:

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from jaxtyping import Bool
-from torch import Tensor
+from torch import Tensor, nn
 
 from nextword.context import Context, Layout, Memory, Source
+from nextword.devices import is_offloaded
 from nextword.distribution import Vocabulary
 from nextword.memory.growing_history import GrowingHistory
 from nextword.model.forward.auxiliary_side import AuxiliarySide
@@ -29,7 +30,7 @@ class HeadInputs:
         memory: The sequences so far, where the head remembers.
         source: The encoder's side or the auxiliary text, where the head reads it.
         output_layer: The backbone's output layer with all that belongs to it, a row for each sequence.
-        input_embedding: Weight of the backbone's input embedding.
+        input_embedding: Weight of the backbone's input embedding; None where it is quantised or offloaded.
         output_embedding: Weight of its output layer.
     """
 
@@ -39,8 +40,8 @@ class HeadInputs:
     memory: Memory | None
     source: Source | None
     output_layer: Vocabulary
-    input_embedding: Tensor
-    output_embedding: Tensor
+    input_embedding: Tensor | None
+    output_embedding: Tensor | None
 
     def at(self, positions: Bool[Tensor, "B T"]) -> Context:
         """The context at the given positions, row after row."""
@@ -108,9 +109,15 @@ def head_inputs(model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: 
         memory=memory,
         source=_source(model, sides, run) if auxiliary is None else auxiliary.source,
         output_layer=output_layer,
-        input_embedding=model.get_input_embeddings().weight,
-        output_embedding=model.get_output_embeddings().weight,
+        input_embedding=_vectors(model.get_input_embeddings()),
+        output_embedding=_vectors(model.get_output_embeddings()),
     )
+
+
+def _vectors(embedding: nn.Module) -> Tensor | None:
+    """The words' vectors, where they can be read off an embedding's weight."""
+    weight: Any = embedding.weight
+    return weight if weight.is_floating_point() and not is_offloaded(embedding) else None
 
 
 def _source(model: Any, sides: Sides, run: BackbonePass) -> Source | None:

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from nextword.devices import device_of, is_offloaded
 from nextword.functional.chunked.budget import row_chunks
 from nextword.functional.chunked.deferred import defer_gradient
 from nextword.functional.chunked.recompute import concatenate_chunks
@@ -129,8 +130,11 @@ _KNOWN: tuple[type[Adjustment], ...] = (SoftCap, Multiply, Divide, AddBias)
 
 
 def _is_plain(layer: Any) -> bool:
-    """Whether rows of a layer's weight may be picked: not where another class (torchao, DTensor) holds them its way."""
-    return type(layer) is nn.Linear and type(layer.weight) in (Tensor, nn.Parameter)
+    """Whether rows of a layer's weight may be picked.
+
+    Not where another class (torchao, DTensor) holds them its way, nor where accelerate brings them for each call.
+    """
+    return type(layer) is nn.Linear and type(layer.weight) in (Tensor, nn.Parameter) and not is_offloaded(layer)
 
 
 class OutputLayer:
@@ -169,11 +173,15 @@ class OutputLayer:
     ) -> list[Float[Tensor, "_R V"]]:
         """The same for several sets of states."""
         if self._weight is None:
-            made = [self.layer(part) for part in states]
+            made = [self._by_layer(part) for part in states]
             # later steps write over the scores, which autograd forbids on a view (torchao's int8 layers give one)
             return [self._adjusted(scores.clone() if scores._is_view() else scores) for scores in made]
         products = dense_products(self._weight, self.layer.bias, states, single_pass)
         return [self._adjusted(scores) for scores in products]
+
+    def _by_layer(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+        """What the layer makes; of no states nothing, without asking it (bitsandbytes' 4-bit product cannot be)."""
+        return self.layer(states) if len(states) else states.new_zeros(0, self.size)
 
     def _adjusted(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
         for adjustment in self.adjustments:
@@ -243,7 +251,7 @@ class OutputLayer:
         flat = states.flatten(0, 1)
         owner = torch.arange(len(ids), device=ids.device).repeat_interleave(states.shape[1])
         chunks = row_chunks(len(flat), self.size * 4, flat.device) or [slice(0, 0)]
-        scores = concatenate_chunks(lambda rows: self.layer(flat[rows]).gather(1, ids[owner[rows]]), chunks)
+        scores = concatenate_chunks(lambda rows: self._by_layer(flat[rows]).gather(1, ids[owner[rows]]), chunks)
         return scores.unflatten(0, states.shape[:2])
 
 
@@ -300,7 +308,7 @@ def prove_output_layer(backbone: PreTrainedModel) -> float:
 @torch.no_grad()
 def expect_layers(backbone: PreTrainedModel, count: int) -> None:
     """Raises ValueError where the last hidden states that a head reads are not one vector for each place (Gemma 3n)."""
-    if count < 2 or any(parameter.is_meta for parameter in backbone.parameters()):
+    if count < 2 or device_of(backbone.get_input_embeddings()).type == "meta":
         return
     with as_in_evaluation(backbone):
         inputs = _probe_inputs(backbone)
@@ -342,7 +350,7 @@ def _expect_no_look_ahead(name: str, states: Float[Tensor, "2 T D"]) -> None:
 def _probe_inputs(backbone: PreTrainedModel) -> dict[str, Any]:
     """Two texts that differ in their last token."""
     embeddings: Any = backbone.get_input_embeddings()
-    ids = torch.arange(1, _PROBE_LENGTH + 1, device=embeddings.weight.device).expand(2, -1).clone()
+    ids = torch.arange(1, _PROBE_LENGTH + 1, device=device_of(embeddings)).expand(2, -1).clone()
     ids[1, -1] += 1
     ids %= embeddings.weight.shape[0]
     inputs: dict[str, Any] = {"attention_mask": torch.ones_like(ids), "output_hidden_states": True, "use_cache": False}

@@ -66,20 +66,26 @@ def _before_output_layer(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any,
     return (tap.feed(args[0]), *args[1:])
 
 
-def no_states(states: Tensor) -> Tensor:
-    """An empty slice along the positions."""
-    return states[:, :0]
+def fewest_states(layer: nn.Module) -> Callable[[Tensor], Tensor]:
+    """What takes the fewest positions that a layer can be called with: none.
+
+    One, where the layer's weight is of integers: a product of nothing with a 4-bit weight of bitsandbytes ends the
+    process.
+    """
+    weight: Any = layer.weight
+    fewest = 0 if weight.is_floating_point() else 1
+    return lambda states: states[:, :fewest]
 
 
 def run_with_output_tap(
-    backbone: PreTrainedModel, inputs: dict[str, Any], feed: Callable[[Tensor], Tensor] = no_states
+    backbone: PreTrainedModel, inputs: dict[str, Any], feed: Callable[[Tensor], Tensor] | None = None
 ) -> tuple[Any, Tensor]:
     """Runs the backbone and catches what its output layer reads.
 
     Args:
         backbone: Any transformers language model.
         inputs: Keyword arguments of its forward.
-        feed: What the output layer gets to read instead.
+        feed: What the output layer gets to read instead; None for as little as it can be called with.
 
     Returns:
         The backbone's outputs (its logits are those of ``feed``) and the states (B, T, D).
@@ -88,7 +94,7 @@ def run_with_output_tap(
     if not getattr(layer, "_nextword_tapped", False):
         layer.register_forward_pre_hook(_before_output_layer, prepend=True)
         layer._nextword_tapped = True
-    tap = OutputTap(feed)
+    tap = OutputTap(fewest_states(layer) if feed is None else feed)
     token = _current.set(tap)
     try:
         outputs = backbone(**inputs, return_dict=True)
