@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nextword import processes
 from nextword.cli.parts.completion import complete_conditioner, complete_head, complete_method, complete_objective
 from nextword.cli.parts.errors import complain, plain_errors
 from nextword.cli.parts.option_groups import option_groups
@@ -110,6 +111,8 @@ def _train_and_show(config: TrainConfig, out: Path) -> None:
     was_there = (out / "record.json").exists()
     with interruptible("nothing was begun yet"), watching_training(console) as progress:
         results = train_model(config, out, progress, this_command())
+    if not processes.is_main():
+        return
     if was_there:
         console.print("Finished before; nothing was to be done.", markup=False, highlight=False)
     _show(results, out, console)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nextword import processes
 from nextword.devices import best_device
 from nextword.finetuning.data_kinds import data_task, told_as_data
 from nextword.finetuning.overfitting import warning
@@ -27,6 +27,7 @@ from nextword.training.learning_rates import expect_trained
 from nextword.training.loss_curve import DivergedError
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.settings import TrainingSettings, merged
+from nextword.training.sharding import whole_model
 from nextword.training.trainable import trainable, trained_modules
 from nextword.training.trainer_arguments import expect_available
 
@@ -72,19 +73,19 @@ def train(
         >>> train(recipe, "runs/book").evaluation.metrics["perplexity"]  # doctest: +SKIP
     """
     config = config if isinstance(config, TrainConfig) else configured(dict(config))
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError("a training runs in one process; start it without torchrun")
     config.expect_known_names()
-    folder, watcher = RunFolder(out), progress or SilentTrainingWatcher()
+    folder = RunFolder(out)
+    watcher = progress if progress is not None and processes.is_main() else SilentTrainingWatcher()
     folder.expect(config)
     results = folder.finished()
+    processes.wait_for_all()
     if results is not None:
         if not config.keep_checkpoints:
-            folder.drop_checkpoints()
+            processes.main_alone(folder.drop_checkpoints)
         watcher.finished(results, before=True)
         return results
     command = command or DEFAULT_COMMAND
-    with disk_full_explained(folder.path), _told_what_is_kept(folder), locked(folder.path, command):
+    with disk_full_explained(folder.path), _told_what_is_kept(folder), _only_writer(folder, command):
         results = _carry_out(config, folder, watcher, command)
     overfitted = warning(results.validation_curve, results.best_step is not None, finished=True)
     if overfitted:
@@ -100,7 +101,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
         settings = training_settings(config, task)
         with told_as_data():
             files = task.data.describe()
-        folder.claim(config, files)
+        processes.main_alone(lambda: folder.claim(config, files))
         tokenizer = starting_tokenizer(config, task, folder)
     with stage_told(watcher, "model"):
         model = starting_model(config, task, tokenizer, folder)
@@ -113,17 +114,26 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
         settings, validation = _validated(task, tokenizer, settings, use.watched(settings, config.training))
     watcher.noted(use.sentence(rows, parameters, settings))
     outcome = _trained(config, settings, model, rows, validation, folder, watcher)
-    outcome.save(folder.training / "outcome.json")
-    model.to(best_device())
-    with stage_told(watcher, "measuring") as advanced:
-        evaluation = measured_on_test_part(model, tokenizer, task, advanced)
-    with stage_told(watcher, "checking and saving"):
-        results = results_of(config, task, settings, model, outcome, evaluation, command)
-        save_trained(model, tokenizer, task, config, results, folder.path)
-        results.save(folder.record)
-    if not config.keep_checkpoints:
-        folder.drop_checkpoints()
-    return results
+
+    def measure_and_save() -> TrainingResults:
+        outcome.save(folder.training / "outcome.json")
+        trained = whole_model(model, folder.training).to(best_device())
+        with stage_told(watcher, "measuring") as advanced:
+            evaluation = measured_on_test_part(trained, tokenizer, task, advanced)
+        with stage_told(watcher, "checking and saving"):
+            results = results_of(config, task, settings, trained, outcome, evaluation, command)
+            save_trained(trained, tokenizer, task, config, results, folder.path)
+            results.save(folder.record)
+        if not config.keep_checkpoints:
+            folder.drop_checkpoints()
+        return results
+
+    return processes.main_alone(measure_and_save) or TrainingResults.load(folder.record)
+
+
+def _only_writer(folder: RunFolder, command: str) -> AbstractContextManager[None]:
+    """Keeps other trainings out of the folder; of several processes of this one, the main one does."""
+    return locked(folder.path, command) if processes.is_main() else nullcontext()
 
 
 def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.autograd.profiler_util import MEMORY_EVENT_NAME
+from torch.distributed.tensor import DTensor
 from torch.profiler import ProfilerActivity, profile
 
 from nextword.training.stateful_callback import StatefulCallback
@@ -144,7 +145,8 @@ def _living_bytes(model: torch.nn.Module, optimizer: Any) -> int:
         value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)
     ]
     tensors += [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+    here = (tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors)  # a share (FSDP2)
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in here}
     return sum(storages.values())
 
 

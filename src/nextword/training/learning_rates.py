@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch import nn
 from transformers import Trainer
 
@@ -81,6 +82,15 @@ class GroupedTrainer(Trainer):
             rate_of = {parameter: self._rates.get(name) for name, group in groups.items() for parameter in group}
             optimizer.param_groups = [part for group in optimizer.param_groups for part in _split(group, rate_of)]
         return optimizer
+
+    def create_accelerator_and_postprocess(self) -> None:
+        """Trainer's own, and FSDP on a CPU too: accelerate leaves it out there without a word."""
+        super().create_accelerator_and_postprocess()
+        state: Any = self.accelerator.state
+        if self.args.fsdp and state.distributed_type == DistributedType.MULTI_CPU:
+            state.distributed_type = DistributedType.FSDP
+            state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
+            self.is_fsdp_enabled = True
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The batches of a step; none where the training ended before, which Trainer would follow by one more step.

@@ -8,6 +8,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from nextword.objectives.parts.process_sums import on_every_process
 from nextword.training.stateful_callback import StatefulCallback
 
 
@@ -43,7 +44,7 @@ class RunningLoss(StatefulCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Ends a training that cannot recover: after such a step, weights are no numbers any more."""
-        if not math.isfinite(self.summed):
+        if not on_every_process(math.isfinite(self.summed), args.device):
             raise DivergedError(f"diverged at step {state.global_step}: the loss is {self.summed}")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import PrinterCallback, TrainerCallback
 
+from nextword import processes
 from nextword.records import Cost, CurvePoint
 from nextword.tasks.parts.architecture import architecture_of
 from nextword.training.collator import Auxiliary, RightPadding
@@ -22,6 +23,7 @@ from nextword.training.loss_curve import BestCheckpoint, EarlyStopping, LastStep
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.resume import TrainingIdentity, claim_folder, last_complete_checkpoint
 from nextword.training.settings import TrainingSettings
+from nextword.training.sharding import save_whole, shard
 from nextword.training.trainable import trainable, trained_modules
 from nextword.training.trainer_arguments import expect_available, trainer_arguments
 
@@ -42,7 +44,7 @@ def train(
     encoded: EncodedTexts | None = None,
     progress: Callable[[float], None] | TrainerCallback | None = None,
 ) -> TrainingOutcome:
-    """Trains ``model`` in place.
+    """Trains ``model`` in place; one that is spread over processes is read with ``whole_model`` afterwards.
 
     Called again with the same folder after an interruption, it goes on from the last complete checkpoint. On a CPU the
     weights are then those of an uninterrupted training, bit for bit.
@@ -72,7 +74,10 @@ def train(
     identity = TrainingIdentity.of(model, settings, seed)
     with trainable(model, settings, seed), _use_cache_kept(model.config):
         expect_trained(settings.learning_rates, model)
-        claim_folder(folder, identity)
+        with processes.main_first():
+            claim_folder(folder, identity)
+        if settings.fsdp:
+            shard(model)
         trainer = GroupedTrainer(
             settings.learning_rates,
             model=model,
@@ -95,6 +100,8 @@ def train(
         best = trainer.state.best_global_step if settings.keep_best else None
         if best is not None and best != trainer.state.global_step:
             trainer._load_from_checkpoint(str(folder / f"checkpoint-{best}"))
+        if settings.fsdp:
+            save_whole(model, folder)
     return TrainingOutcome(
         curve=curve_of(trainer.state.log_history, "loss"),
         validation_curve=curve_of(trainer.state.log_history, "eval_loss"),

@@ -24,6 +24,9 @@ IDENTITY = "training.json"
 STATE = "trainer_state.json"
 """File of Trainer in each checkpoint."""
 
+SHARDS = ("pytorch_model_fsdp_0", "optimizer_0")
+"""Folders in the checkpoint of a model that is spread over processes, each with a file of every process."""
+
 
 class TrainingIdentity(Record):
     """What must be the same for checkpoints to be continued."""
@@ -111,10 +114,17 @@ def checkpoint_problem(checkpoint: Path) -> str | None:
         json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return f"no readable {STATE}"
-    problem = weights_problem(checkpoint)
-    if problem is not None:
-        return problem
-    for name in ("optimizer.pt", "scheduler.pt"):  # zip archives; their table of contents is written last
+    archives = ["scheduler.pt"]
+    if (checkpoint / SHARDS[0]).is_dir():  # of a model spread over processes: what is where is written last
+        for name in SHARDS:
+            if not (checkpoint / name / ".metadata").is_file():
+                return f"no readable {name}"
+    else:
+        problem = weights_problem(checkpoint)
+        if problem is not None:
+            return problem
+        archives.insert(0, "optimizer.pt")
+    for name in archives:  # zip archives; their table of contents is written last
         if not zipfile.is_zipfile(checkpoint / name):
             return f"no readable {name}"
     return None

@@ -39,7 +39,8 @@ class TrainingSettings(Settings):
     epochs: float | None = Field(default=None, gt=0)
     """Passes over the training data."""
     batch_size: int = Field(default=16, gt=0)
-    """Sequences per device and forward pass."""
+    """Sequences per forward pass, over all processes: started with torchrun, they share them. Where the rows of an epoch are
+    no multiple of it, several processes fill the last batch up with its first rows."""
     gradient_accumulation_steps: int = Field(default=1, gt=0)
     """Forward passes per optimiser step. The loss is divided once, by the number of predicted tokens in all of them."""
     learning_rate: float = Field(default=5e-4, gt=0)
@@ -64,6 +65,9 @@ class TrainingSettings(Settings):
     """The same in float16, with a scaled loss; needs a GPU."""
     activation_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
+    fsdp: bool = False
+    """Spread weights, gradients and optimiser states over the processes that torchrun has started (FSDP2), so that each
+    holds a share. Without it, each holds all (DDP)."""
     trains: Literal["all", "head"] = "all"
     """What is trained: everything that can be, or the parameters of the head alone."""
     freeze_output_embeddings: bool = False

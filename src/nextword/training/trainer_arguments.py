@@ -11,6 +11,7 @@ import torch
 from transformers import TrainingArguments
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
+from nextword import processes
 from nextword.registry import did_you_mean
 from nextword.training.adapters import expect_peft
 from nextword.training.settings import TrainingSettings
@@ -25,12 +26,14 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
     checkpointing: dict[str, Any] = {name: settings.activation_checkpointing or None}
     if settings.keep_best:
         checkpointing |= {"metric_for_best_model": "eval_loss", "greater_is_better": False}
+    if settings.fsdp:
+        checkpointing = {"fsdp": True, "fsdp_config": _fsdp_config(settings)}
     return TrainingArguments(
         **checkpointing,
         output_dir=str(folder),
         max_steps=settings.steps or -1,
         num_train_epochs=settings.epochs or 1.0,
-        per_device_train_batch_size=settings.batch_size,
+        per_device_train_batch_size=rows_of_each_process(settings),
         per_device_eval_batch_size=settings.batch_size,
         gradient_accumulation_steps=settings.gradient_accumulation_steps,
         learning_rate=settings.learning_rate,
@@ -60,8 +63,38 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
     )
 
 
+def _fsdp_config(settings: TrainingSettings) -> dict[str, Any]:
+    """FSDP2 of a model that ``shard`` has spread already; every process writes its share of a checkpoint."""
+    return {
+        "auto_wrap_policy": "NO_WRAP",
+        "state_dict_type": "SHARDED_STATE_DICT",
+        "activation_checkpointing": settings.activation_checkpointing,
+    }
+
+
+def rows_of_each_process(settings: TrainingSettings) -> int:
+    """Sequences of a forward pass in one process.
+
+    Raises:
+        ValueError: A batch cannot be shared evenly.
+    """
+    each, rest = divmod(settings.batch_size, processes.count())
+    if rest:
+        raise ValueError(
+            f"training.batch_size: must be a multiple of the {processes.count()} processes that share a batch "
+            f"({settings.batch_size} given); so a training is the same on however many"
+        )
+    return each
+
+
 def expect_available(settings: TrainingSettings) -> None:
     """Raises ValueError where the settings ask for a package or a device that is not here."""
+    rows_of_each_process(settings)
+    if settings.fsdp and processes.count() == 1:
+        raise ValueError(
+            "training.fsdp: spreads a model over several processes, and there is one; "
+            "start with torchrun --nproc-per-node N -m nextword ..., or leave it out"
+        )
     if settings.lora is not None:
         expect_peft()
     if settings.fp16 and not torch.cuda.is_available():

@@ -9,6 +9,8 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
+from nextword import processes
+
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 
@@ -32,6 +34,7 @@ def plain_errors(command: Callable[Parameters, Returned]) -> Callable[Parameters
         except (ValueError, OSError) as problem:
             if os.environ.get("NEXTWORD_DEBUG") == "1":
                 raise
+            processes.let_main_speak()
             complain(str(problem))
             raise typer.Exit(USER_ERROR) from None
 

@@ -28,6 +28,7 @@ from nextword.functional.products.grouped_rows import grouped_product
 from nextword.functional.products.picked_rows import picked_product
 from nextword.model.forward.finite_weights import weights_at_fault
 from nextword.model.forward.output_tap import run_with_output_tap
+from nextword.model.forward.sharded_layer import class_of, gather_weight, is_sharded
 from nextword.model.training_modes import as_in_evaluation
 
 
@@ -134,7 +135,16 @@ def _is_plain(layer: Any) -> bool:
 
     Not where another class (torchao, DTensor) holds them its way, nor where accelerate brings them for each call.
     """
-    return type(layer) is nn.Linear and type(layer.weight) in (Tensor, nn.Parameter) and not is_offloaded(layer)
+    return class_of(layer) is nn.Linear and type(layer.weight) in (Tensor, nn.Parameter) and not is_offloaded(layer)
+
+
+def _read(layer: Any) -> Tensor:
+    """A layer's weight, its gradient deferred where that is possible.
+
+    FSDP2 takes what gradient there is when that of the states leaves the layer's group, and would lose a later one.
+    """
+    weight: Tensor = layer.weight
+    return weight if is_sharded(layer) else defer_gradient(weight)
 
 
 class OutputLayer:
@@ -150,7 +160,8 @@ class OutputLayer:
         self.layer: Any = backbone.get_output_embeddings()
         candidates = [kind.of(backbone) for kind in _KNOWN]
         self.adjustments = [adjustment for adjustment in candidates if adjustment is not None]
-        self._weight = defer_gradient(self.layer.weight) if _is_plain(self.layer) else None
+        gather_weight(self.layer)
+        self._weight = _read(self.layer) if _is_plain(self.layer) else None
         """What products read where the layer is a plain one. Picked rows alone, whose gradient is sparse, read the
         layer's own weight."""
 

@@ -1,0 +1,159 @@
+"""Several processes: the same gradients, the same model, and one folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import nextword as nw
+from nextword.frequency import TokenCounts
+from nextword.training.settings import TrainingSettings
+from nextword.training.sharding import shard, whole_model
+from nextword.training.trainer_arguments import expect_available
+from tests.helpers import parity
+
+ROOT = Path(__file__).parents[2]
+
+
+def launched(count: int, *words: str) -> subprocess.Popen[str]:
+    """So many processes, as torchrun starts them."""
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    return subprocess.Popen(
+        [*run, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, cwd=ROOT
+    )
+
+
+def output_of(process: subprocess.Popen[str], seconds: float = 300) -> str:
+    said, _ = process.communicate(timeout=seconds)
+    return said
+
+
+def assert_close(found: torch.Tensor, right: torch.Tensor, rtol: float, what: str) -> None:
+    torch.testing.assert_close(found, right, rtol=rtol, atol=1e-12, msg=lambda message: f"{what}: {message}")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """What one process finds, and a folder with the counts."""
+    folder = tmp_path_factory.mktemp("parity")
+    TokenCounts(np.array([100 // (rank + 1) + 1 for rank in range(50)]), None, "made up").save(folder / "counts.npz")
+    return folder, parity.every_case("one", str(folder / "counts.npz"))
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_losses_and_gradients_are_those_of_one_process(count: int, alone: tuple[Path, dict[str, Any]]) -> None:
+    """DDP, accumulated DDP and FSDP2, tied and untied, with texts of different lengths in each process."""
+    folder, expected = alone
+    process = launched(count, str(Path(parity.__file__)), str(folder))
+    said = output_of(process)
+    assert process.returncode == 0, said[-3000:]
+    found = torch.load(folder / f"{count}.pt")
+    assert set(found) == {"ddp 1", "ddp 2", "fsdp 1"}
+    for way, cases in found.items():
+        assert set(cases) == {case for case in expected if way != "ddp 2" or not case.endswith(" face")}
+        for case, (loss, gradients) in cases.items():
+            wanted, wanted_gradients = expected[case]
+            assert_close(loss, wanted, 1e-12, f"{way} {case}")
+            assert set(wanted_gradients) <= set(gradients)
+            for name, gradient in gradients.items():
+                right = wanted_gradients.get(name, torch.zeros_like(gradient))
+                assert_close(gradient, right, 1e-10, f"{way} {case} {name}")
+
+
+TRAINING = ("training.steps=8", "training.batch_size=4", "training.save_every=3", "training.log_every=1")
+"""Within one epoch, whose last batch several processes fill up."""
+
+
+def command(folder: Path, *words: str) -> list[str]:
+    data = folder / "book.txt"
+    if not data.exists():
+        generator = np.random.default_rng(0)
+        words_of = [f"word{n}" for n in range(40)]
+        lines = [" ".join(generator.choice(words_of, 12)) + "." for _ in range(400)]
+        data.write_text("\n\n".join(lines), encoding="utf-8")
+    asked = ["--data", str(data), "--model", "small", "--head", "cache", "--objective", "histalign"]
+    return ["-m", "nextword", "train", *asked, *TRAINING, *words]
+
+
+def losses(folder: Path) -> list[float]:
+    return [point["loss"] for point in json.loads((folder / "record.json").read_text(encoding="utf-8"))["curve"]]
+
+
+@pytest.fixture(scope="module")
+def trained_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the data and ``one``, a training of one process."""
+    folder = tmp_path_factory.mktemp("trained")
+    process = subprocess.run(
+        [sys.executable, *command(folder, "--out", str(folder / "one"))],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stdout + process.stderr
+    return folder
+
+
+@pytest.mark.parametrize(
+    "way", [(), pytest.param(("training.fsdp=true",), marks=pytest.mark.slow)], ids=["ddp", "fsdp"]
+)
+def test_a_training_killed_on_two_processes_goes_on(way: tuple[str, ...], trained_alone: Path) -> None:
+    """To the model of one process: on one (DDP) or two (FSDP2), after a kill in the middle."""
+    out = trained_alone / f"several{len(way)}"
+    words = command(trained_alone, *way, "--out", str(out))
+    process = launched(2, *words)
+    while not (out / "training" / "checkpoint-3" / "trainer_state.json").exists():
+        assert process.poll() is None, output_of(process)
+        time.sleep(0.05)
+    for child in psutil.Process(process.pid).children(recursive=True):
+        child.send_signal(signal.SIGKILL)
+    process.kill()
+    output_of(process)
+    assert not (out / "config.json").exists()
+    again = launched(2 if way else 1, *words)
+    said = output_of(again)
+    assert again.returncode == 0, said[-3000:]
+    assert said.count("perplexity:") == 1, "one process speaks"
+    torch.testing.assert_close(losses(out), losses(trained_alone / "one"), rtol=1e-4, atol=1e-4)
+    weights, right = (load_file(folder / "model.safetensors") for folder in (out, trained_alone / "one"))
+    assert set(weights) == set(right)
+    for name, weight in weights.items():
+        # Adam divides by the root of squared gradients, so that rounding shows where they are near zero
+        torch.testing.assert_close(weight, right[name], rtol=0, atol=5e-3)
+    assert not list((out / "training").glob("checkpoint-*"))
+    assert not (out / "training" / "whole").exists()
+    assert nw.load(out).next_word_head.config.head == "cache"
+
+
+def test_an_error_is_printed_once_and_ends_all(tmp_path: Path) -> None:
+    process = launched(2, *command(tmp_path, "--out", str(tmp_path / "out"), "training.batch_size=3"))
+    said = output_of(process)
+    assert process.returncode != 0
+    assert said.count("error: training.batch_size: must be a multiple of the 2 processes") == 1
+
+
+def test_sharing_among_one_process_is_refused() -> None:
+    with pytest.raises(ValueError, match="spreads a model over several processes, and there is one"):
+        expect_available(TrainingSettings(steps=1, fsdp=True))
+
+
+def test_a_model_that_does_not_name_its_layers_is_refused() -> None:
+    model = nw.attach(parity.llama(), "softmax")
+    model._no_split_modules = None
+    with pytest.raises(ValueError, match="does not name its layers"):
+        shard(model)
+
+
+def test_a_model_that_is_whole_is_taken_as_it_is(tmp_path: Path) -> None:
+    model = object()
+    assert whole_model(model, tmp_path) is model
