@@ -16,7 +16,7 @@ import logging
 import sys
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
-from pathlib import Path
+from pathlib import Path, PurePath
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,13 @@ def request(module: str) -> None:
         ValueError: There is no such module.
     """
     if find_module(module) is None:
-        raise ValueError(f"--import {module}: no such module; give the dotted name of one that Python can import")
+        stem = PurePath(module).as_posix().removesuffix(".py").removeprefix("./").replace("/", ".")
+        if stem != module and find_module(stem) is not None:
+            raise ValueError(f"--import {module}: must be the name of a module, not its file; write --import {stem}")
+        raise ValueError(
+            f"--import {module}: no such module; give the dotted name, without .py, of one in the current folder, in a "
+            "folder of PYTHONPATH or in an installed package"
+        )
     _requested[module] = Plugin(module)
 
 
@@ -71,6 +77,15 @@ def plugins() -> list[Plugin]:
     ]
     named.sort(key=lambda plugin: (plugin.package or "", plugin.module))
     return list({plugin.module: plugin for plugin in [*reversed(named), *_requested.values()]}.values())[::-1]
+
+
+def brought_by(module: str) -> Plugin | None:
+    """What brings the classes of a module: the installed package around it, or the module; None for this library."""
+    package = module.partition(".")[0]
+    if package == __name__.partition(".")[0]:
+        return None
+    around = (one for one in plugins() if one.package and one.module.partition(".")[0] == package)
+    return next(around, Plugin(module))
 
 
 def load() -> None:
