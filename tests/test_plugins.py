@@ -251,6 +251,20 @@ def test_a_requested_module_that_breaks_is_an_error(
             Registry[type]("animal").names()
 
 
+def test_records_know_a_requested_module_by_its_content(
+    alone: list[plugins.Plugin], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    marks = []
+    for name, content in {"first_own": "a = 1\n", "other_own": "a = 2\n", "third_own": "a = 1\n"}.items():
+        (tmp_path / f"{name}.py").write_text(content)
+        alone[:] = [plugins.Plugin(name)]
+        plugins.load()
+        marks.append(plugins.loaded()[name])
+    assert marks[0] == marks[2] != marks[1]
+    assert marks[0].startswith("sha256:")
+
+
 def test_modules_are_found_without_importing_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "outer" / "inner").mkdir(parents=True)
     for file in ("outer/__init__.py", "outer/inner/__init__.py", "outer/inner/leaf.py", "outer/other.py"):

@@ -11,6 +11,7 @@ broken therefore harms nobody who does not need it.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import logging
 import sys
@@ -113,8 +114,20 @@ def load() -> None:
 
 
 def loaded() -> dict[str, str]:
-    """Version by package, of the plug-ins whose parts are known by now."""
-    return {plugin.package: plugin.version or "" for plugin, well in _loaded.items() if well and plugin.package}
+    """Version by package, and checksum by module of ``--import``, of the plug-ins whose parts are known by now."""
+    return {
+        plugin.package or plugin.module: _checksum(plugin.module) if plugin.package is None else plugin.version or ""
+        for plugin, well in _loaded.items()
+        if well
+    }
+
+
+def _checksum(module: str) -> str:
+    """Of the source files of a module, which has no version."""
+    digest = hashlib.sha256()
+    for path in sources(module):
+        digest.update(path.read_bytes())
+    return f"sha256:{digest.hexdigest()}"
 
 
 def find_module(name: str) -> ModuleSpec | None:

@@ -193,7 +193,7 @@ def test_a_row_with_nothing_to_measure_is_not_called_passed(backbone: GPT2LMHead
     for spec, verdict in {"softmax": "not checked", "cache": "passed"}.items():
         (row,) = (row for row in nw.check(nw.attach(copy.deepcopy(backbone), spec)).rows if row.name == "places")
         assert row.verdict == verdict
-        assert (row.where == "no source of this head points at places") is (spec == "softmax")
+        assert (row.where == "no source of this head gives places a probability of their own") is (spec == "softmax")
 
 
 def test_places_counted_from_the_padding_are_found(plant: Callable[..., CheckReport]) -> None:
