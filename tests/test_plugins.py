@@ -90,7 +90,9 @@ def test_compare_trains_them_and_records_whose_they_are(compared: Path) -> None:
 
 def test_check_knows_them(compared: Path, installed: Path, tmp_path: Path) -> None:
     (model,) = compared.glob("trained/*/model")
-    assert "sums to one" in nextword("--import", "dummy_parts", "check", model, path=PACKAGE)
+    checked = nextword("--import", "dummy_parts", "check", model, path=PACKAGE)
+    assert "sums to one" in checked
+    assert "Loading weights" not in checked  # transformers' own bar
     refused = nextword("check", model, path=tmp_path, code=2)
     assert f"error: {model}: unknown head 'warm'." in refused
     assert "Traceback" not in refused
