@@ -90,9 +90,11 @@ def test_compare_trains_them_and_records_whose_they_are(compared: Path) -> None:
 
 def test_check_knows_them(compared: Path, installed: Path, tmp_path: Path) -> None:
     (model,) = compared.glob("trained/*/model")
-    assert "sums to one" in nextword("--import", "dummy_parts", "check", model, path=PACKAGE)
+    checked = nextword("--import", "dummy_parts", "check", model, path=PACKAGE)
+    assert "sums to one" in checked
+    assert "Loading weights" not in checked  # transformers' own bar
     refused = nextword("check", model, path=tmp_path, code=2)
-    assert "error: unknown head 'warm'." in refused
+    assert f"error: {model}: unknown head 'warm'." in refused
     assert "Traceback" not in refused
 
 
@@ -126,6 +128,39 @@ def test_a_module_in_the_current_folder_is_found(tmp_path: Path) -> None:
 def test_a_module_that_is_nowhere_is_an_error(tmp_path: Path) -> None:
     refused = nextword("--import", "no_such.module", "list", "tasks", path=tmp_path, code=2)
     assert refused.startswith("error: --import no_such.module: no such module; ")
+
+
+@pytest.mark.parametrize("given", ["own_head.py", "./own_head.py"])
+def test_a_file_in_place_of_a_module_is_told_its_name(given: str, tmp_path: Path) -> None:
+    (tmp_path / "own_head.py").write_text("")
+    refused = nextword("--import", given, "list", "tasks", path=tmp_path, code=2)
+    assert refused.strip().endswith(
+        f"--import {given}: must be the name of a module, not its file; write --import own_head"
+    )
+
+
+@pytest.mark.parametrize("command", [["list", "heads"], ["check", "folder"]])
+def test_import_after_the_command_says_where_it_stands(command: list[str], tmp_path: Path) -> None:
+    refused = nextword(*command, "--import", "own_head", path=tmp_path, code=2)
+    assert "It stands before the command: nextword --import MODULE COMMAND" in " ".join(refused.split())
+
+
+LOADS = "import sys, dummy_parts, nextword as nw; nw.load(sys.argv[1]).save_pretrained(sys.argv[2])"
+
+
+def test_a_card_says_what_brings_the_head(compared: Path, installed: Path, tmp_path: Path) -> None:
+    model = next(compared.glob("trained/*/model"))
+    for name, path in {"package": installed, "module": PACKAGE}.items():
+        run("-c", LOADS, model, tmp_path / name, path=path)
+    card = (tmp_path / "package" / "README.md").read_text(encoding="utf-8")
+    assert "`pip install nextword dummy-parts`" in card
+    assert "import dummy_parts" not in card
+    card = (tmp_path / "module" / "README.md").read_text(encoding="utf-8")
+    assert "`nextword --import dummy_parts.models COMMAND`" in card
+    assert "without importing nextword" not in card
+    load, transformers = (block.partition("```")[0] for block in card.split("```python\n")[1:])
+    run("-c", load, path=PACKAGE, cwd=tmp_path)
+    assert transformers.startswith("import dummy_parts.models\nfrom transformers import")
 
 
 BROKEN = "import no_such_library\n"
@@ -216,6 +251,20 @@ def test_a_requested_module_that_breaks_is_an_error(
             ValueError, match=r"--import broken_request: cannot be imported \(ModuleNotFoundError: No module"
         ):
             Registry[type]("animal").names()
+
+
+def test_records_know_a_requested_module_by_its_content(
+    alone: list[plugins.Plugin], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    marks = []
+    for name, content in {"first_own": "a = 1\n", "other_own": "a = 2\n", "third_own": "a = 1\n"}.items():
+        (tmp_path / f"{name}.py").write_text(content)
+        alone[:] = [plugins.Plugin(name)]
+        plugins.load()
+        marks.append(plugins.loaded()[name])
+    assert marks[0] == marks[2] != marks[1]
+    assert marks[0].startswith("sha256:")
 
 
 def test_modules_are_found_without_importing_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,13 @@ broken therefore harms nobody who does not need it.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import logging
 import sys
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
-from pathlib import Path
+from pathlib import Path, PurePath
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,13 @@ def request(module: str) -> None:
         ValueError: There is no such module.
     """
     if find_module(module) is None:
-        raise ValueError(f"--import {module}: no such module; give the dotted name of one that Python can import")
+        stem = PurePath(module).as_posix().removesuffix(".py").removeprefix("./").replace("/", ".")
+        if stem != module and find_module(stem) is not None:
+            raise ValueError(f"--import {module}: must be the name of a module, not its file; write --import {stem}")
+        raise ValueError(
+            f"--import {module}: no such module; give the dotted name, without .py, of one in the current folder, in a "
+            "folder of PYTHONPATH or in an installed package"
+        )
     _requested[module] = Plugin(module)
 
 
@@ -71,6 +78,15 @@ def plugins() -> list[Plugin]:
     ]
     named.sort(key=lambda plugin: (plugin.package or "", plugin.module))
     return list({plugin.module: plugin for plugin in [*reversed(named), *_requested.values()]}.values())[::-1]
+
+
+def brought_by(module: str) -> Plugin | None:
+    """What brings the classes of a module: the installed package around it, or the module; None for this library."""
+    package = module.partition(".")[0]
+    if package == __name__.partition(".")[0]:
+        return None
+    around = (one for one in plugins() if one.package and one.module.partition(".")[0] == package)
+    return next(around, Plugin(module))
 
 
 def load() -> None:
@@ -98,8 +114,20 @@ def load() -> None:
 
 
 def loaded() -> dict[str, str]:
-    """Version by package, of the plug-ins whose parts are known by now."""
-    return {plugin.package: plugin.version or "" for plugin, well in _loaded.items() if well and plugin.package}
+    """Version by package, and checksum by module of ``--import``, of the plug-ins whose parts are known by now."""
+    return {
+        plugin.package or plugin.module: _checksum(plugin.module) if plugin.package is None else plugin.version or ""
+        for plugin, well in _loaded.items()
+        if well
+    }
+
+
+def _checksum(module: str) -> str:
+    """Of the source files of a module, which has no version."""
+    digest = hashlib.sha256()
+    for path in sources(module):
+        digest.update(path.read_bytes())
+    return f"sha256:{digest.hexdigest()}"
 
 
 def find_module(name: str) -> ModuleSpec | None:

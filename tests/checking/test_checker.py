@@ -189,6 +189,13 @@ def test_padding_in_memory_is_found(plant: Callable[..., CheckReport]) -> None:
     assert found == {"padding", "padding contents"}
 
 
+def test_a_row_with_nothing_to_measure_is_not_called_passed(backbone: GPT2LMHeadModel) -> None:
+    for spec, verdict in {"softmax": "not checked", "cache": "passed"}.items():
+        (row,) = (row for row in nw.check(nw.attach(copy.deepcopy(backbone), spec)).rows if row.name == "places")
+        assert row.verdict == verdict
+        assert (row.where == "no source of this head gives places a probability of their own") is (spec == "softmax")
+
+
 def test_places_counted_from_the_padding_are_found(plant: Callable[..., CheckReport]) -> None:
     def make(context: Context) -> Scores:
         return Scores(context.vocabulary, context.states * (1 + 0.1 * context.position[:, None]))

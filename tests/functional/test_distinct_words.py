@@ -19,11 +19,14 @@ def test_words_of_a_text(rows: list[list[tuple[int, bool]]]) -> None:
     scores = torch.randn(len(row), 7, dtype=torch.float64)
     visible = valid[row] & (torch.arange(7) < position[:, None])
     means = words.mean(scores, visible, row)
+    chosen = torch.rand(len(row), 7) < 0.5
+    standing = words.at(chosen, row)
     assert words.ids.shape[1] == max(1, *(len({t for t, v in r if v}) for r in rows), 0)
     for n, (b, t) in enumerate(zip(row.tolist(), position.tolist(), strict=True)):
         places = [s for s in range(7) if valid[b, s]]
         before = {int(ids[b, s]) for s in places if s < t}
         assert words.ids[b][seen[n]].tolist() == sorted(before)
+        assert words.ids[b][standing[n]].tolist() == sorted({int(ids[b, s]) for s in places if chosen[n, s]})
         assert words.ids[b][occurring[n]].tolist() == sorted({int(ids[b, s]) for s in places})
         for u in seen[n].nonzero()[:, 0].tolist():
             held = [float(scores[n, s]) for s in places if s < t and ids[b, s] == words.ids[b, u]]

@@ -111,10 +111,13 @@ def _row(one: Property, readers: list[Reader], cases: list[Case]) -> Row:
     if reason:
         return Row(one.name, one.meaning, None, tolerance, reason, one.look_at)
     try:
-        worst, where = _worst(one, readers, cases)
+        found = _worst(one, readers, cases)
+        if found is None:
+            return Row(one.name, one.meaning, None, tolerance, one.nothing, one.look_at)
+        worst, where = found
         if one.reruns and tolerance < worst < torch.inf:
             # judged by what rounding does to the backbone itself, up to a limit that no rounding excuses
-            rounding, _ = _worst(one, [BackboneReader(model)], cases)
+            rounding, _ = _worst(one, [BackboneReader(model)], cases) or (0.0, "")
             allowed, limit = tolerance + SHARE_OF_ROUNDING * rounding, LIMIT.get(model.dtype, LIMIT_IN_HALF)
             if one.of_the_cache and allowed > limit:
                 reason = f"{type(model.backbone).__name__} itself does not do so: alone it deviates by {rounding:.3g}"
@@ -126,15 +129,15 @@ def _row(one: Property, readers: list[Reader], cases: list[Case]) -> Row:
     return Row(one.name, one.meaning, worst, tolerance, where, one.look_at)
 
 
-def _worst(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[float, str]:
-    worst, where = 0.0, "nothing to compare"
+def _worst(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[float, str] | None:
+    """The largest deviation and where it was found; None where there was nothing to measure."""
+    worst: tuple[float, str] | None = None
     for reader in readers:
         for case in cases:
             for variant, found in one.measure(reader, case):
-                if found >= worst:
-                    worst = found
-                    where = ", ".join(part for part in (reader.name, case.sample.name, variant) if part)
-    return worst, where
+                if worst is None or found >= worst[0]:
+                    worst = found, ", ".join(part for part in (reader.name, case.sample.name, variant) if part)
+    return worst
 
 
 def _answers_in(model: Any) -> torch.dtype:

@@ -151,6 +151,7 @@ ANSWERS = (
         meaning="the shares of the places that hold a token are not negative and add up to the share of their source",
         look_at="Look at _log_places, and at first_place of the entries: the place in the text of the first of them.",
         measure=_places,
+        nothing="no source of this head gives places a probability of their own",
     ),
     Property(
         name="chunks",

@@ -51,6 +51,7 @@ class Property:
         look_at: What to look at where it fails.
         measure: Gives a deviation for every variant tried on one sample in one mode.
         applies: Says why the property has no meaning for a model; empty where it has.
+        nothing: What the report says where there was nothing to measure.
         single: Whether one answer is looked at by itself; all others compare two, whose scores were computed twice, and
             in half precision no two products of different shapes agree.
         reruns: Whether the backbone ran twice for it, too.
@@ -63,6 +64,7 @@ class Property:
     look_at: str
     measure: Callable[[Reader, Case], Iterator[Finding]]
     applies: Callable[[Any], str] = lambda model: ""
+    nothing: str = "nothing to compare"
     single: bool = False
     reruns: bool = False
     of_the_cache: bool = False

@@ -18,7 +18,7 @@ from nextword.cli.evaluate import evaluate
 from nextword.cli.generate import generate
 from nextword.cli.inspect import inspect
 from nextword.cli.list import app as list_app
-from nextword.cli.parts.plugin_option import Modules, request
+from nextword.cli.parts.plugin_option import Commands, Modules, request
 from nextword.cli.quickstart import quickstart
 from nextword.cli.report import report
 from nextword.cli.reproduce import reproduce
@@ -27,6 +27,7 @@ from nextword.cli.train import train
 
 app = typer.Typer(
     name="nextword",
+    cls=Commands,
     help="Better next-word distributions for Hugging Face language models: train them, compare them, check them.",
     no_args_is_help=True,
     rich_markup_mode="rich",

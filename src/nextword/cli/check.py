@@ -32,7 +32,9 @@ def check(
     from rich.console import Console
 
     import nextword as nw
+    from nextword.cli.parts.run_and_show import quiet_libraries
 
+    quiet_libraries()
     result = nw.check(nw.load(location))
     Console().print(result.table() if verbose else _short(result))
     if not result.passed:

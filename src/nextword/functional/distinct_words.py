@@ -56,6 +56,12 @@ class Words:
         """Which words occur in each position's sequence at all."""
         return (self.first < self.valid.shape[1])[row]
 
+    def at(self, visible: Bool[Tensor, "N S"], row: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
+        """Which words stand at one of the places that each position sees; places that do not count are no word's."""
+        there = visible & self.valid[row]
+        found = there.new_zeros((len(row), self.ids.shape[1]), dtype=torch.uint8)
+        return found.scatter_reduce(1, self.column[row], there.to(torch.uint8), "amax").bool()
+
     def mean(
         self, scores: Float[Tensor, "N S"], visible: Bool[Tensor, "N S"], row: Int[Tensor, "N"]
     ) -> Float[Tensor, "N U"]:

@@ -7,6 +7,7 @@ from nextword.heads.head import Head, HeadConfig, Keeper, RemembersTokens, regis
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.head_modifiers import modifiers
 from nextword.heads.parts.head_spec import build_head, head_spec, parse_head
+from nextword.heads.parts.input_states import MultiInputConfig
 from nextword.heads.parts.local_embeddings import LocalEmbeddings
 from nextword.heads.parts.visible import past_places, past_words, source_places, source_words
 
@@ -19,6 +20,7 @@ __all__ = [
     "HeadConfig",
     "Keeper",
     "LocalEmbeddings",
+    "MultiInputConfig",
     "RemembersTokens",
     "build_head",
     "head_spec",

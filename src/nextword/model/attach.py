@@ -24,6 +24,7 @@ from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, N
 from nextword.model.training_modes import as_in_evaluation, modes_kept
 from nextword.objectives import ObjectiveConfig, parse_objective
 from nextword.pretrained import model_location
+from nextword.registry import UnknownNameError
 
 HeadSpec = str | Mapping[str, Any] | HeadConfig
 ObjectiveSpec = str | Mapping[str, Any] | ObjectiveConfig
@@ -181,6 +182,8 @@ def load(
         config = AutoConfig.from_pretrained(path)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         loaded: Any = kind.from_pretrained(path, output_loading_info=True, **kwargs)
+    except UnknownNameError as fault:
+        raise UnknownNameError(f"{path}: {fault}") from None
     except OSError as fault:
         raise ValueError(f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)})") from fault
     except Exception as fault:

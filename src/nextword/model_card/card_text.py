@@ -14,6 +14,7 @@ from nextword.heads import registry as heads
 from nextword.model_card.card_facts import CardData, CardFacts, CardResult
 from nextword.model_card.hub_metadata import hub_metadata
 from nextword.objectives import registry as objectives
+from nextword.plugins import brought_by
 from nextword.registry import Registry
 from nextword.report.parts.formats import number
 
@@ -35,13 +36,19 @@ def _what_it_is(config: Any, facts: CardFacts) -> str:
     base = facts.base_model or config.text_config.name_or_path
     beginning = f"`{base}`" if base else f"A {config.text_config.model_type} model"
     lines = [f"{beginning} with a head of nextword, in short `{config.spec}`:", ""]
+    for kind, name, part in _parts(config):
+        lines.append(f"- {kind.capitalize()} `{name}`: {_first_sentence(part)}")
+    return "\n".join(lines)
+
+
+def _parts(config: Any) -> Iterator[tuple[str, str, type]]:
+    """Kind, name and class of the registered parts of a model."""
     registries: list[Registry[Any]] = [heads, objectives, conditioners]
     for registry in registries:
         settings = getattr(config, registry.kind)
         if settings is not None:
             name = settings[registry.kind]
-            lines.append(f"- {registry.kind.capitalize()} `{name}`: {_first_sentence(registry.get(name))}")
-    return "\n".join(lines)
+            yield registry.kind, name, registry.get(name)
 
 
 def _first_sentence(part: type) -> str:
@@ -52,12 +59,25 @@ def _first_sentence(part: type) -> str:
 
 def _how_to_load_it(config: Any, title: str) -> Iterator[str]:
     auto = "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else "AutoModelForCausalLM"
+    others = [plugin for _, _, part in _parts(config) if (plugin := brought_by(part.__module__)) is not None]
+    packages = dict.fromkeys(plugin.package for plugin in others if plugin.package is not None)
+    modules = dict.fromkeys(plugin.module for plugin in others if plugin.package is None)
+    needs = "".join(f"import {module}\n" for module in modules)
     yield "## How to load it"
-    yield f"With `pip install nextword`; `{title}` stands for this folder, or for its name on the Hub:"
-    yield _fenced(f'import nextword as nw\n\nmodel = nw.load("{title}")', "python")
-    yield "Through transformers, without importing nextword, which must be installed all the same:"
+    install = f"`{' '.join(['pip install nextword', *packages])}`"
+    yield f"With {install}; `{title}` stands for this folder, or for its name on the Hub:"
+    yield _fenced(f'import nextword as nw\n{needs}\nmodel = nw.load("{title}")', "python")
+    if modules:
+        named = ", ".join(f"`{module}`" for module in modules)
+        options = " ".join(f"--import {module}" for module in modules)
+        yield (
+            f"Parts of this model are defined in {named}, which is not part of nextword: keep that file with the "
+            f"model. The command line reads it with `nextword {options} COMMAND`."
+        )
+    without = "" if modules else ", without importing nextword, which must be installed all the same"
+    yield f"Through transformers{without}:"
     yield _fenced(
-        f"from transformers import {auto}, AutoTokenizer\n\n"
+        f"{needs}from transformers import {auto}, AutoTokenizer\n\n"
         f'model = {auto}.from_pretrained("{title}", trust_remote_code=True)\n'
         f'tokenizer = AutoTokenizer.from_pretrained("{title}", trust_remote_code=True)',
         "python",

@@ -39,7 +39,7 @@ class Environment(Record):
     date: str
     """When the record was made, ISO 8601, UTC."""
     plugins: dict[str, str] = Field(default={})
-    """Version by package, of the packages that brought parts beside the library's own."""
+    """Of what brought parts beside the library's own: version by package, checksum by module of ``--import``."""
 
     @classmethod
     def collect(cls) -> Self:

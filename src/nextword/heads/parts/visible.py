@@ -14,18 +14,34 @@ from nextword.context import Context, Memory, Source
 from nextword.functional.distinct_words import Words
 
 
-def past_places(context: Context, include_current: bool) -> Bool[Tensor, "N S"]:
-    """Which places of its text each position sees: those before it, and with ``include_current`` its own."""
+def past_places(context: Context, include_current: bool, last: int | None = None) -> Bool[Tensor, "N S"]:
+    """Which places of its text each of N positions sees, of S remembered ones.
+
+    Args:
+        context: Of a head that remembers.
+        include_current: Whether a position sees its own place; it always sees those before.
+        last: How many of these tokens it sees, the nearest ones; padding between them does not count. None: all.
+
+    Raises:
+        ValueError: The head does not remember, or ``last`` is less than 1.
+    """
     memory = _memory(context)
     place = torch.arange(memory.ids.shape[1], device=memory.ids.device)
-    return _known(memory, context)[context.row] & (place < _end(context, include_current)[:, None])
+    past = place < _end(context, include_current)[:, None]
+    seen = _known(memory, context)[context.row] & past
+    return seen if last is None else seen & _nearest(memory.valid[context.row] & past, last)
 
 
-def past_words(context: Context, include_current: bool) -> tuple[Words, Bool[Tensor, "N U"]]:
-    """The distinct words of each text, and which of them stand at a place that the position sees (``past_places``)."""
+def past_words(context: Context, include_current: bool, last: int | None = None) -> tuple[Words, Bool[Tensor, "N U"]]:
+    """The distinct words of each text, and which of its U words each of N positions sees.
+
+    A position sees the words at the places of ``past_places``, which takes the same arguments.
+    """
     memory = _memory(context)
     words = Words.of(memory.ids, _known(memory, context))
-    return words, words.seen(context.row, _end(context, include_current))
+    if last is None:
+        return words, words.seen(context.row, _end(context, include_current))
+    return words, words.at(past_places(context, include_current, last), context.row)
 
 
 def source_places(context: Context) -> Bool[Tensor, "N E"]:
@@ -59,6 +75,14 @@ def _source(context: Context) -> Source:
 
 def _known(text: Memory | Source, context: Context) -> Bool[Tensor, "B S"]:
     return text.valid & (text.ids < context.vocabulary.size)
+
+
+def _nearest(past: Bool[Tensor, "N S"], last: int) -> Bool[Tensor, "N S"]:
+    """Places from the ``last``-th token before the end of each row's past on."""
+    if last < 1:
+        raise ValueError(f"last: must be at least 1 ({last} given); None stands for all places")
+    number = past.cumsum(1)
+    return number > number[:, -1:] - last
 
 
 def _end(context: Context, include_current: bool) -> Tensor:
