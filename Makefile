@@ -18,7 +18,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-browser test-oldest test-newest docs package bench models lint format check clean
+.PHONY: help quickstart test test-slow test-browser test-oldest test-newest docs package bench models models-oldest lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,12 @@ bench: $(INSTALLED_DEV)  ## measure speed and memory, rewrite the tables and fig
 # Goes on where it was ended. With another transformers installed, its architectures have rows of their own.
 models: $(INSTALLED_DEV)  ## try every language model of transformers under every kind of head, rewrite docs/models.md (hours)
 	$(BIN)/python benchmarks/model_sweep.py --workers $(WORKERS)
+
+models-oldest: constraints.txt pyproject.toml  ## the same with the oldest transformers that is allowed
+	@test -x $(OLDEST_VENV)/bin/python || $(PYTHON) -m venv $(OLDEST_VENV)
+	sed '/^transformers==/s/.*/$(OLDEST)/' constraints.txt > $(OLDEST_VENV)/constraints.txt
+	$(OLDEST_VENV)/bin/python -m pip install -qq $(PIP_FLAGS) -c $(OLDEST_VENV)/constraints.txt -e '.[dev]'
+	$(OLDEST_VENV)/bin/python benchmarks/model_sweep.py --workers $(WORKERS) --record docs/results/models-oldest.json
 
 lint: $(INSTALLED_DEV)  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .

@@ -31,6 +31,8 @@ from nextword.records import Environment
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "models.md"
 RECORD = ROOT / "docs" / "results" / "models.json"
+OLDEST = ROOT / "docs" / "results" / "models-oldest.json"
+"""The record of the oldest transformers that is supported (``make models-oldest``)."""
 
 
 def newest(path: Path) -> dict[tuple[str, str], Row]:
@@ -79,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--out", type=Path, default=ROOT / "runs" / "architectures", help="folder of the results")
     options.add_argument("--seconds", type=at_least(1), default=600, help="most for one architecture (%(default)s)")
     options.add_argument("--workers", type=at_least(1), default=1, help="architectures at once (%(default)s)")
-    options.add_argument("--record", type=Path, default=RECORD)
+    options.add_argument("--record", type=Path, default=RECORD, help="where the record is written")
     options.add_argument("--write", type=Path, default=PAGE, metavar="PAGE", help="the page to write")
     options.add_argument("--so-far", action="store_true", help="run nothing, write record and page from the results")
     options.add_argument("--page", action="store_true", help="run nothing, write the page from the record")
@@ -109,7 +111,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _write_page(given: argparse.Namespace) -> None:
-    text = page(json.loads(given.record.read_text(encoding="utf-8")))
+    newest_record, oldest = (
+        json.loads(path.read_text(encoding="utf-8")) if path.exists() else None for path in (RECORD, OLDEST)
+    )
+    text = page(newest_record, oldest)
     if not given.check:
         given.write.write_text(text, encoding="utf-8")
         print(given.write)

@@ -33,14 +33,20 @@ def short(row: Row) -> str:
     return "\n".join(lines)
 
 
-def page(record: dict[str, Any]) -> str:
-    """All of it, in Markdown."""
+def page(record: dict[str, Any], oldest: dict[str, Any] | None = None) -> str:
+    """All of it, in Markdown.
+
+    Args:
+        record: Of the newest transformers.
+        oldest: Of the oldest that is supported, of which counts alone are shown.
+    """
     rows: list[Row] = record["rows"]
     built = [row for row in rows if not row["not_built"]]
     parts = [
         _HEAD.format(**record),
         "## How many\n",
         _counts(rows, record),
+        *(_section("With the oldest transformers", _oldest(oldest), "") if oldest else []),
         *_section("Not run yet", [", ".join(record["missing"])] if record["missing"] else [], ""),
         *_section("Refused", _grouped(built, "refused"), _REFUSED),
         *_section("Fails", _grouped(built, "fails"), _FAILS),
@@ -92,6 +98,13 @@ def _counts(rows: Sequence[Row], record: dict[str, Any]) -> str:
             first = f"{len(built)} of {count}" if outcome == "works" else ""
             lines.append(f"| {kind}: {outcome} | {first} | {' | '.join(counts)} |")
     return "\n".join(lines) + "\n"
+
+
+def _oldest(record: dict[str, Any]) -> list[str]:
+    """Counts of another version, and what fails there."""
+    built = [row for row in record["rows"] if not row["not_built"]]
+    said = f"The same with transformers {record['transformers']}, the oldest that is supported.\n"
+    return [said, _counts(record["rows"], record), *_grouped(built, "fails")]
 
 
 def _outcome(row: Row, head: str) -> str:

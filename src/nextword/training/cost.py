@@ -15,7 +15,7 @@ from torch.autograd.profiler_util import MEMORY_EVENT_NAME
 from torch.distributed.tensor import DTensor
 from torch.profiler import ProfilerActivity, profile
 
-from nextword.training.stateful_callback import StatefulCallback
+from nextword.training.resume import StatefulCallback
 
 MEASURED_STEP = 2
 """The step whose memory is measured on a CPU: the first one at which the optimiser's state already exists."""

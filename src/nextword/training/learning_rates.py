@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch import nn
 from transformers import Trainer
 
@@ -85,6 +84,8 @@ class GroupedTrainer(Trainer):
 
     def create_accelerator_and_postprocess(self) -> None:
         """Trainer's own, and FSDP on a CPU too: accelerate leaves it out there without a word."""
+        from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+
         super().create_accelerator_and_postprocess()
         state: Any = self.accelerator.state
         if self.args.fsdp and state.distributed_type == DistributedType.MULTI_CPU:

@@ -9,7 +9,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from nextword.objectives.parts.process_sums import on_every_process
-from nextword.training.stateful_callback import StatefulCallback
+from nextword.training.resume import StatefulCallback
 
 
 class RunningLoss(StatefulCallback):

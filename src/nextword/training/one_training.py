@@ -90,16 +90,10 @@ def train(
         trainer.remove_callback(PrinterCallback)  # it prints every log entry where the progress bar is off
         trainer.add_callback(RunningLoss(trainer))
         trained = trained_modules(model)
-        checkpoint = last_complete_checkpoint(folder) if settings.save_every else None
-        if checkpoint is not None:
-            logger.info("resuming from %s", checkpoint)
         try:
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            best = _run(trainer, settings, folder)
         finally:
             memory.stop_recording()
-        best = trainer.state.best_global_step if settings.keep_best else None
-        if best is not None and best != trainer.state.global_step:
-            trainer._load_from_checkpoint(str(folder / f"checkpoint-{best}"))
         if settings.fsdp:
             save_whole(model, folder)
     return TrainingOutcome(
@@ -115,6 +109,18 @@ def train(
             train_seconds=clock.total,
         ),
     )
+
+
+def _run(trainer: GroupedTrainer, settings: TrainingSettings, folder: Path) -> int | None:
+    """Trains to the end, from the last checkpoint on; the step whose weights the model has then, where one is chosen."""
+    checkpoint = last_complete_checkpoint(folder) if settings.save_every else None
+    if checkpoint is not None:
+        logger.info("resuming from %s", checkpoint)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    best = trainer.state.best_global_step if settings.keep_best else None
+    if best is not None and best != trainer.state.global_step:
+        trainer._load_from_checkpoint(str(folder / f"checkpoint-{best}"))
+    return best
 
 
 @contextlib.contextmanager
