@@ -18,7 +18,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-browser test-oldest test-newest docs package bench models lint format check clean
+.PHONY: help quickstart test test-slow test-browser test-oldest test-newest docs package bench models mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,11 @@ bench: $(INSTALLED_DEV)  ## measure speed and memory, rewrite the tables and fig
 # Goes on where it was ended. With another transformers installed, its architectures have rows of their own.
 models: $(INSTALLED_DEV)  ## try every language model of transformers under every kind of head, rewrite docs/models.md (hours)
 	$(BIN)/python benchmarks/model_sweep.py --workers $(WORKERS)
+
+# Fetches the tests, which no wheel has, into runs/transformers-tests. TESTS=PATH takes those of a checkout instead.
+TESTS ?=
+mixins: $(INSTALLED_DEV)  ## run transformers' own tests on models with heads, rewrite docs/transformers-tests.md (a quarter of an hour)
+	$(BIN)/python benchmarks/mixin_tests.py --workers $(WORKERS) $(if $(TESTS),--tests $(TESTS))
 
 lint: $(INSTALLED_DEV)  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .
