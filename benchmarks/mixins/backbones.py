@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
-
 from architectures.probes import ORDINARY
-from architectures.shrunk import START
 from architectures.tiny_model import AUTO, tiny_config
+from torch import Tensor
+
 from nextword.frequency import TokenCounts
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
@@ -26,10 +22,8 @@ BARE = "bare"
 DECODER, WITH_ENCODER = "decoder-only", "encoder-decoder"
 BACKBONES = {"gpt2": DECODER, "llama": DECODER, "qwen3_next": DECODER, "t5": WITH_ENCODER}
 """Name to kind: learned places, rotary places, states and attention in turn, an encoder."""
-HEADS: dict[str, tuple[str, ...]] = {
-    DECODER: ("softmax", "sigsoftmax", "mos:2", "cache", "copynet", "pg", "ps", "f2", "softmax+cpr:3,5", "softmax+mi:2x3"),
-    WITH_ENCODER: ("softmax", "sigsoftmax", "mos:2", "cache", "copynet", "pg", "ps", "f2", "softmax+cepr:3,5", "softmax+mi:2x3"),
-}  # fmt: skip
+_EVERYWHERE = ("softmax", "sigsoftmax", "mos:2", "cache", "copynet", "pg", "ps", "f2", "softmax+mi:2x3")
+HEADS = {DECODER: (*_EVERYWHERE, "softmax+cpr:3,5"), WITH_ENCODER: (*_EVERYWHERE, "softmax+cepr:3,5")}
 """One head of each family, for each kind of model."""
 WRAPPED = {DECODER: (NextWordConfig, NextWordForCausalLM), WITH_ENCODER: (NextWordSeq2SeqConfig, NextWordForSeq2SeqLM)}
 
@@ -84,6 +78,8 @@ class ModelTester:
         shape = (self.batch_size, self.seq_length)
         ids = torch.randint(ORDINARY.start, ORDINARY.stop, shape)
         inputs = {"input_ids": ids, "attention_mask": torch.ones(shape, dtype=torch.long).tril(2)}
+        if self.backbone == "gpt2":
+            inputs["token_type_ids"] = torch.randint(ORDINARY.start, ORDINARY.stop, shape)
         if self.kind == WITH_ENCODER:
             inputs["decoder_input_ids"] = torch.randint(ORDINARY.start, ORDINARY.stop, shape)
             inputs["decoder_attention_mask"] = torch.ones(shape, dtype=torch.long).tril(2)

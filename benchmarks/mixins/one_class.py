@@ -1,6 +1,6 @@
 """One test class, run by pytest in a process of its own: what became of each test.
 
-    python -m mixins.one_class "gpt2 cache" outcomes.json
+python -m mixins.one_class "gpt2 cache" outcomes.json
 """
 
 from __future__ import annotations

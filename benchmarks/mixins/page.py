@@ -46,7 +46,10 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _table(rows: Iterable[dict[str, Any]]) -> str:
-    lines = ["| model | head | passed bare | passed | by design | unexpected |", "| --- | --- | --- | --- | --- | --- |"]
+    lines = [
+        "| model | head | passed bare | passed | by design | unexpected |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for row in rows:
         counts = (row["bare_passed"], row["passed"], len(row["by_design"]), len(row["unexpected"]))
         lines.append(f"| {row['backbone']} | `{row['head']}` | {' | '.join(map(str, counts))} |")

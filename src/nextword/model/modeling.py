@@ -31,6 +31,7 @@ from nextword.model.forward.output_layer import OutputLayer, expect_layers, prov
 from nextword.model.forward.padding_and_targets import Sides, sides_of
 from nextword.model.forward.pass_inputs import inputs_of
 from nextword.model.forward.past import past_of
+from nextword.model.forward.router_loss import router_loss
 from nextword.model.forward.vocabulary_check import expect_vocabulary
 from nextword.model.generation import HeadGeneration
 from nextword.model.loading import Loading
@@ -295,7 +296,8 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
 
         Returns:
             The backbone's output class. ``logits`` are normalised log-probabilities; with plain ``softmax`` they are
-            the backbone's own scores. ``loss`` is in nats per target.
+            the backbone's own scores. ``loss`` is in nats per target; with ``output_router_logits``, here or in the
+            configuration, a backbone with experts adds what keeps them evenly used, as it does without a head.
 
         Raises:
             ValueError: Empty prompt, ids outside the vocabulary, tensors of another type or shape, a text beyond the
@@ -328,6 +330,10 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
         if loss is not None:
             self.loss_parts = loss.parts
             fields["loss"] = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
+            routers = router_loss(self.backbone, run.outputs)
+            if routers is not None:
+                self.loss_parts = loss.parts | {"router_loss": routers.detach()}
+                fields["loss"] = fields["loss"] + routers.to(fields["loss"].device)
         if (loss is None or not self.training) if return_logits is None else return_logits:
             distribution = self.next_word_head(for_head.last(logits_to_keep if draw is None else 1))
             logits = self.next_word_head.logits(distribution) if draw is None else draw(distribution)
