@@ -119,6 +119,7 @@ def _run(given: argparse.Namespace, sources: Path) -> tuple[int, list[Verdict]]:
         and (given.head is None or head in (BARE, *given.head))
     ]
     listed, bare, verdicts = read_differences(), {}, []
+    total = sum(head != BARE for _, head in wanted)
     with ThreadPoolExecutor(given.workers) as pool:
         found = pool.map(lambda one: outcomes_of(*one, sources, given.seconds), wanted)
         for (backbone, head), outcomes in zip(wanted, found, strict=True):
@@ -126,7 +127,7 @@ def _run(given: argparse.Namespace, sources: Path) -> tuple[int, list[Verdict]]:
                 bare[backbone] = outcomes
                 continue
             verdicts.append(verdict(backbone, head, bare[backbone], outcomes, listed))
-            print(f"[{len(verdicts)}/{len(wanted) - len(bare)}] {shown(verdicts[-1])}", flush=True)
+            print(f"[{len(verdicts)}/{total}] {shown(verdicts[-1])}", flush=True)
     unclear = never_asked(bare, listed) if given.backbone is None else []
     for title in unclear:
         print(f"listed as different by design, but no bare model passes it: {title}")
