@@ -188,6 +188,16 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
             context, count = for_head.at(continuations.positions), int(counted.sum())
             return run, for_head, self.objective.sequence(head, context, continuations.written, count)
 
+    def _divided(self, loss: Loss, total_items: Any, run: BackbonePass) -> Tensor:
+        """The loss for each target, with what the routers of a backbone add to it; its parts are noted down."""
+        mean = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
+        routers = router_loss(self.backbone, run.outputs)
+        if routers is None:
+            self.loss_parts = loss.parts
+            return mean
+        self.loss_parts = loss.parts | {"router_loss": routers.detach()}
+        return mean + routers.to(mean.device)
+
     def distribution(
         self,
         input_ids: Tensor,
@@ -328,12 +338,7 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
         run, for_head, loss = self._run_to_loss(sides)
         fields = dict(run.outputs)
         if loss is not None:
-            self.loss_parts = loss.parts
-            fields["loss"] = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
-            routers = router_loss(self.backbone, run.outputs)
-            if routers is not None:
-                self.loss_parts = loss.parts | {"router_loss": routers.detach()}
-                fields["loss"] = fields["loss"] + routers.to(fields["loss"].device)
+            fields["loss"] = self._divided(loss, total_items, run)
         if (loss is None or not self.training) if return_logits is None else return_logits:
             distribution = self.next_word_head(for_head.last(logits_to_keep if draw is None else 1))
             logits = self.next_word_head.logits(distribution) if draw is None else draw(distribution)
