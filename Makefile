@@ -71,7 +71,7 @@ models: $(INSTALLED_DEV)  ## try every language model of transformers under ever
 
 # Fetches the tests, which no wheel has, into runs/transformers-tests. TESTS=PATH takes those of a checkout instead.
 TESTS ?=
-mixins: $(INSTALLED_DEV)  ## run transformers' own tests on models with heads, rewrite docs/transformers-tests.md (a quarter of an hour)
+mixins: $(INSTALLED_DEV)  ## run transformers' own tests on models with heads, rewrite docs/transformers-tests.md (twenty minutes)
 	$(BIN)/python benchmarks/mixin_tests.py --workers $(WORKERS) $(if $(TESTS),--tests $(TESTS))
 
 lint: $(INSTALLED_DEV)  ## ruff check, ruff format --check, mypy --strict

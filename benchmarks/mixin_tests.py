@@ -1,6 +1,6 @@
 """transformers' own tests of models, run on models with heads; writes ``docs/transformers-tests.md``.
 
-About a quarter of an hour on one core. The tests are fetched with the installed version's source distribution, once.
+About twenty minutes on one core. The tests are fetched with the installed version's source distribution, once.
 
     python benchmarks/mixin_tests.py                             # everything, then write the record and the page
     python benchmarks/mixin_tests.py --backbone gpt2 --head pg   # these alone, shown; record and page stay as they are
