@@ -18,7 +18,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-browser test-oldest test-newest docs package bench models models-oldest lint format check clean
+.PHONY: help quickstart test test-slow test-browser test-oldest test-newest docs package bench models models-oldest mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,11 @@ models-oldest: constraints.txt pyproject.toml  ## the same with the oldest trans
 	sed '/^transformers==/s/.*/$(OLDEST)/' constraints.txt > $(OLDEST_VENV)/constraints.txt
 	$(OLDEST_VENV)/bin/python -m pip install -qq $(PIP_FLAGS) -c $(OLDEST_VENV)/constraints.txt -e '.[dev]'
 	$(OLDEST_VENV)/bin/python benchmarks/model_sweep.py --workers $(WORKERS) --record docs/results/models-oldest.json
+
+# Fetches the tests, which no wheel has, into runs/transformers-tests. TESTS=PATH takes those of a checkout instead.
+TESTS ?=
+mixins: $(INSTALLED_DEV)  ## run transformers' own tests on models with heads, rewrite docs/transformers-tests.md (twenty minutes)
+	$(BIN)/python benchmarks/mixin_tests.py --workers $(WORKERS) $(if $(TESTS),--tests $(TESTS))
 
 lint: $(INSTALLED_DEV)  ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .

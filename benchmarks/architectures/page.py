@@ -64,7 +64,8 @@ _HEAD = """# Which models it works with
 Every architecture that `AutoModelForCausalLM` and `AutoModelForSeq2SeqLM` of transformers {transformers} know, as a
 tiny random model of its default configuration, under one head of each family. Made by
 `python benchmarks/model_sweep.py` (`make models`) with torch {torch}, nextword {nextword}. New architectures of a new
-transformers show up by themselves.
+transformers show up by themselves. Some of these models with more heads also go through
+[transformers' own tests](transformers-tests.md).
 
 With each head a model is attached, and asked for what follows, up to the first thing that fails:
 

@@ -32,6 +32,7 @@ from nextword.model.forward.output_layer import OutputLayer, expect_layers, prov
 from nextword.model.forward.padding_and_targets import Sides, sides_of
 from nextword.model.forward.pass_inputs import inputs_of
 from nextword.model.forward.past import past_of
+from nextword.model.forward.router_loss import router_loss
 from nextword.model.forward.vocabulary_check import expect_vocabulary
 from nextword.model.generation import HeadGeneration
 from nextword.model.loading import Loading
@@ -188,6 +189,16 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
             context, count = for_head.at(continuations.positions), int(counted.sum())
             return run, for_head, self.objective.sequence(head, context, continuations.written, count)
 
+    def _divided(self, loss: Loss, total_items: Any, run: BackbonePass) -> Tensor:
+        """The loss for each target, with what the routers of a backbone add to it; its parts are noted down."""
+        mean = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
+        routers = router_loss(self.backbone, run.outputs)
+        if routers is None:
+            self.loss_parts = loss.parts
+            return mean
+        self.loss_parts = loss.parts | {"router_loss": routers.detach()}
+        return mean + routers.to(mean.device)
+
     def distribution(
         self,
         input_ids: Tensor,
@@ -296,7 +307,8 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
 
         Returns:
             The backbone's output class. ``logits`` are normalised log-probabilities; with plain ``softmax`` they are
-            the backbone's own scores. ``loss`` is in nats per target.
+            the backbone's own scores. ``loss`` is in nats per target; with ``output_router_logits``, here or in the
+            configuration, a backbone with experts adds what keeps them evenly used, as it does without a head.
 
         Raises:
             ValueError: Empty prompt, ids outside the vocabulary, tensors of another type or shape, a text beyond the
@@ -327,8 +339,7 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
         run, for_head, loss = self._run_to_loss(sides)
         fields = dict(run.outputs)
         if loss is not None:
-            self.loss_parts = loss.parts
-            fields["loss"] = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
+            fields["loss"] = self._divided(loss, total_items, run)
         if (loss is None or not self.training) if return_logits is None else return_logits:
             distribution = self.next_word_head(for_head.last(logits_to_keep if draw is None else 1))
             logits = self.next_word_head.logits(distribution) if draw is None else draw(distribution)

@@ -112,7 +112,7 @@ def train(
 
 
 def _run(trainer: GroupedTrainer, settings: TrainingSettings, folder: Path) -> int | None:
-    """Trains to the end, from the last checkpoint on; the step whose weights the model has then, where one is chosen."""
+    """Trains to the end, from the last checkpoint on; the step of the best weights, where they are chosen."""
     checkpoint = last_complete_checkpoint(folder) if settings.save_every else None
     if checkpoint is not None:
         logger.info("resuming from %s", checkpoint)

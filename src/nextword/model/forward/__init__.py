@@ -8,5 +8,6 @@
 - ``auxiliary_side.py``: what a conditioner makes of its text (``AuxiliarySide``).
 - ``backbone_pass.py``: the backbone up to its output layer (``BackbonePass``), which ``output_tap.py`` stops there.
 - ``head_inputs.py``: what the head is given (``HeadInputs``); it is asked for the contexts of some places or of all.
+- ``router_loss.py``: what a backbone with experts adds to the loss of the head.
 - ``output_layer.py``: from states to scores, for the head.
 """
