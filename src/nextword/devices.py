@@ -1,11 +1,11 @@
-"""Where models compute when nobody says it."""
+"""Where models compute when nobody says it, and where their weights are when they are not simply there."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
 
 
 def best_device() -> torch.device:
@@ -35,3 +35,24 @@ def _fetching_hook(module: nn.Module) -> Any:
     if hook is None or not weight.is_meta:  # an offloaded weight leaves its shape behind, without content
         return None
     return next((one for one in getattr(hook, "hooks", [hook]) if getattr(one, "offload", False)), None)
+
+
+def is_sharded(layer: nn.Module) -> bool:
+    """Whether FSDP2 keeps a share of a layer's weight in each process, and gathers it for its own forward alone."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return False
+    from torch.distributed.fsdp import FSDPModule
+
+    return isinstance(layer, FSDPModule)
+
+
+def class_of(layer: nn.Module) -> type:
+    """What a layer is, also after FSDP2 has put a class of its own before that."""
+    return type(layer).__bases__[-1] if is_sharded(layer) else type(layer)
+
+
+def gather_weight(layer: nn.Module) -> None:
+    """Makes the whole weight of a sharded layer readable, until its gradient is made."""
+    sharded: Any = layer
+    if is_sharded(layer):
+        sharded.unshard()

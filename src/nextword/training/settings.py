@@ -39,8 +39,8 @@ class TrainingSettings(Settings):
     epochs: float | None = Field(default=None, gt=0)
     """Passes over the training data."""
     batch_size: int = Field(default=16, gt=0)
-    """Sequences per forward pass, over all processes: started with torchrun, they share them. Where the rows of an epoch
-    are no multiple of it, several processes fill the last batch up with its first rows."""
+    """Sequences per forward pass, over all processes: started with torchrun, they share them. Where the rows of an
+    epoch are no multiple of it, several processes fill the last batch up with its first rows."""
     gradient_accumulation_steps: int = Field(default=1, gt=0)
     """Forward passes per optimiser step. The loss is divided once, by the number of predicted tokens in all of them."""
     learning_rate: float = Field(default=5e-4, gt=0)

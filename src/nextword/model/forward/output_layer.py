@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from nextword.devices import device_of, is_offloaded
+from nextword.devices import class_of, device_of, gather_weight, is_offloaded, is_sharded
 from nextword.functional.chunked.budget import row_chunks
 from nextword.functional.chunked.deferred import defer_gradient
 from nextword.functional.chunked.recompute import concatenate_chunks
@@ -28,7 +28,6 @@ from nextword.functional.products.grouped_rows import grouped_product
 from nextword.functional.products.picked_rows import picked_product
 from nextword.model.forward.finite_weights import weights_at_fault
 from nextword.model.forward.output_tap import run_with_output_tap
-from nextword.model.forward.sharded_layer import class_of, gather_weight, is_sharded
 from nextword.model.training_modes import as_in_evaluation
 
 
