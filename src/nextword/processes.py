@@ -1,29 +1,27 @@
-"""Several processes at one job, as torchrun and ``accelerate launch`` start them: one writes, the others wait.
+"""Several processes at one job, as torchrun and ``accelerate launch`` start them: one leads, the others train with it.
 
-Every process runs the same program. What must happen once (a lock, a file, a measurement) is done by the main one. An
-error in one of them ends all: the launcher stops the others when one has ended.
+The main process does everything, as if it were alone: it reads, measures and writes. Where a model is trained, it sends
+the others what is needed, and all train together. An error ends them all.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any
 
-if TYPE_CHECKING:
-    from accelerate import PartialState
-
-Made = TypeVar("Made")
+_PATIENCE = timedelta(days=30)
+"""How long a process waits for the main one, which may measure for hours. If that ends, the launcher ends all."""
 
 _SPEAKS_FIRST = 5.0
 """Seconds in which the main process says what is wrong, before another one does."""
 
-_PATIENCE = timedelta(days=30)
-"""How long a process waits for another one: while the main one measures, that may be hours. One that hangs for good is
-ended with all others by whoever started them."""
+
+class MainProcessError(ValueError):
+    """What another process raises when the main one has ended with an error; says which."""
 
 
 def count() -> int:
@@ -32,31 +30,78 @@ def count() -> int:
 
 
 def is_main() -> bool:
-    """Whether this is the process that writes and speaks."""
+    """Whether this is the process that reads, measures, writes and speaks."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def wait_for_all() -> None:
-    """Returns when every process has come this far."""
-    if count() > 1:
-        _joined().wait_for_everyone()
+class _Lead:
+    """What the main process knows of the others."""
+
+    def __init__(self) -> None:
+        self.leads = False
+        """Whether the others wait for what it sends."""
+        self.out_of_step = False
+        """Whether the others may be anywhere: something failed in the middle of what all do."""
+
+
+_lead = _Lead()
 
 
 @contextmanager
-def main_first() -> Iterator[None]:
-    """The block is run by the main process, then by the others, which find what it has written."""
-    if count() == 1:
+def leading() -> Iterator[None]:
+    """Within this block the main process may work ``together``; its end, good or bad, is the end for the others."""
+    if count() == 1 or _lead.leads:
         yield
         return
-    with _joined().main_process_first():
+    _lead.leads, said = True, None
+    try:
         yield
+    except BaseException as problem:
+        said = f"{type(problem).__name__}: {problem}"
+        raise
+    finally:
+        _lead.leads = False
+        if not _lead.out_of_step:  # else they wait for something else, until the launcher ends them
+            _broadcast(said)
 
 
-def main_alone(work: Callable[[], Made]) -> Made | None:
-    """What ``work`` gives in the main process; None in the others, which wait for its end."""
-    made = work() if is_main() else None
-    wait_for_all()
-    return made
+@contextmanager
+def together(asked: dict[str, Any], agreed: type[Exception]) -> Iterator[None]:
+    """Sends the others what they are to do, too, within this block; nothing where none waits.
+
+    Args:
+        asked: What ``received`` gives them.
+        agreed: An error that all raise, if one does; after it all go on.
+
+    Raises:
+        SystemExit: After any other error in such a block, the processes are out of step and must be started again.
+    """
+    if not _lead.leads:
+        yield
+        return
+    if _lead.out_of_step:
+        raise SystemExit("A training failed in one process, and the others are out of step. Start the same again.")
+    _broadcast(asked)
+    _lead.out_of_step = True
+    try:
+        yield
+    except agreed:
+        _lead.out_of_step = False
+        raise
+    else:
+        _lead.out_of_step = False
+
+
+def received() -> Iterator[dict[str, Any]]:
+    """What the main process sends, one after another until it has ended.
+
+    Raises:
+        MainProcessError: It ended with an error.
+    """
+    while (work := _broadcast(None)) is not None:
+        if isinstance(work, str):
+            raise MainProcessError(work)
+        yield work
 
 
 def let_main_speak() -> None:
@@ -69,9 +114,12 @@ def let_main_speak() -> None:
         time.sleep(_SPEAKS_FIRST)
 
 
-def _joined() -> PartialState:
-    """The group of all processes, made at the first call."""
+def _broadcast(sent: Any) -> Any:
+    """What the main process sends; the group of all processes is made at the first call."""
     import torch
     from accelerate import PartialState
 
-    return PartialState(cpu=not torch.accelerator.is_available(), timeout=_PATIENCE)
+    PartialState(cpu=not torch.accelerator.is_available(), timeout=_PATIENCE)
+    held = [sent]
+    torch.distributed.broadcast_object_list(held)
+    return held[0]

@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 
 import nextword as nw
 from nextword.frequency import TokenCounts
+from nextword.records import Results
 from nextword.training.settings import TrainingSettings
 from nextword.training.sharding import shard, whole_model
 from nextword.training.trainer_arguments import expect_available
@@ -132,7 +133,29 @@ def test_a_training_killed_on_two_processes_goes_on(way: tuple[str, ...], traine
         torch.testing.assert_close(weight, right[name], rtol=0, atol=5e-3)
     assert not list((out / "training").glob("checkpoint-*"))
     assert not (out / "training" / "whole").exists()
+    assert not (out / "training" / "beginning").exists()
     assert nw.load(out).next_word_head.config.head == "cache"
+
+
+def test_a_comparison_on_two_processes_is_that_of_one(tmp_path: Path) -> None:
+    """Start, runs and what is measured; one process writes and speaks."""
+    command(tmp_path)  # writes the data
+    small = ["task.vocabulary=300", "task.start.n_layer=1", "task.start.n_embd=16", "task.start.n_head=2"]
+    steps = ["training.steps=4", "training.batch_size=4", "start.training.steps=4", "start.training.batch_size=4"]
+    heads = ["--head", "softmax", "--head", "cache", "--seed", "0"]
+    words = ["-m", "nextword", "compare", "--task", "lm", f"task.data={tmp_path / 'book.txt'}", *heads, *small, *steps]
+    one = subprocess.run([sys.executable, *words, "--out", str(tmp_path / "one")], capture_output=True, cwd=ROOT)
+    assert one.returncode == 0, one.stderr
+    process = launched(2, *words, "--out", str(tmp_path / "two"))
+    said = output_of(process)
+    assert process.returncode == 0, said[-3000:]
+    assert said.count("Report:") == 1
+    measured = [
+        [(run.head, run.evaluation.metrics["nll"].value) for run in Results.load(tmp_path / name / "results.json").runs]
+        for name in ("one", "two")
+    ]
+    assert [head for head, _ in measured[0]] == [head for head, _ in measured[1]] == ["softmax", "cache"]
+    torch.testing.assert_close([nats for _, nats in measured[1]], [nats for _, nats in measured[0]], rtol=1e-4, atol=0)
 
 
 def test_an_error_is_printed_once_and_ends_all(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
+from nextword import processes
 from nextword.comparison.common_start import CommonStart, prepare_start
 from nextword.comparison.comparison_settings import CompareConfig, build_task, plain
 from nextword.comparison.failure import failure
@@ -25,6 +25,7 @@ from nextword.comparison.progress import ComparisonWatcher, SilentWatcher, Stage
 from nextword.comparison.search.grid_search import finished_searches, searched, settled
 from nextword.comparison.shown_examples import written_examples
 from nextword.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
+from nextword.training.one_training import train_with_main
 from nextword.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -58,17 +59,22 @@ def compare(
         DiskFullError: There is no room to write something.
         ComparisonInterrupted: Ctrl-C.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError("a comparison runs in one process; start it without torchrun")
+    if not processes.is_main():
+        train_with_main()
+        return Results.load(ComparisonFolder(folder).results)
+    with processes.leading():
+        return _lead(config, ComparisonFolder(folder), progress or SilentWatcher(), command or DEFAULT_COMMAND)
+
+
+def _lead(config: CompareConfig, place: ComparisonFolder, progress: ComparisonWatcher, command: str) -> Results:
+    """All of it."""
     for method in config.methods:
         method.expect_known_names()
     task = build_task(config)
     settings = check_settings(config, task)
     expect_measurable(task, config.methods)
-    place = ComparisonFolder(folder)
     place.expect(config, task)
-    command = command or DEFAULT_COMMAND
-    stages = StageReporter(progress or SilentWatcher())
+    stages = StageReporter(progress)
     with disk_full_explained(place.path), locked(place.path, command), _cpu_threads(config.threads):
         place.claim(config, task)
         return _do_missing_runs(config, task, settings, place, stages, command)

@@ -33,6 +33,7 @@ from nextword.training.one_training import train
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.resume import weights_problem
 from nextword.training.settings import merged
+from nextword.training.sharding import whole_model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -205,6 +206,7 @@ def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageRe
             except DivergedError as problem:
                 shutil.rmtree(folder / "training")  # nothing to go on from, and the settings may change
                 raise ValueError(f"start: {problem}; give a smaller start.training.learning_rate") from problem
+        model = whole_model(model, place)
         done = outcome if done is None else done.followed_by(outcome)
         _save(model.backbone, tokenizer, folder)
         record = _record_of(f"trained for task {config.task}", model.backbone, tokenizer, task, folder)

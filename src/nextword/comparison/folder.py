@@ -29,7 +29,7 @@ from nextword.comparison.same_comparison import CLAIM, differences
 from nextword.records import LOCK_FILES, Results, RunRecord, write_atomically
 from nextword.records.claim import read_claim
 from nextword.training.outcome import TrainingOutcome
-from nextword.training.resume import weights_problem
+from nextword.training.resume import drop_checkpoints, weights_problem
 
 if TYPE_CHECKING:
     from nextword.tasks import Task
@@ -190,8 +190,7 @@ class ComparisonFolder:
 
     def drop_checkpoints(self, folder: Path) -> None:
         """Deletes the checkpoints of a finished training."""
-        for checkpoint in folder.glob("checkpoint-*"):
-            shutil.rmtree(checkpoint)
+        drop_checkpoints(folder)
 
     def drop_model(self, folder: Path) -> None:
         """Deletes a trained model that no unfinished run needs."""

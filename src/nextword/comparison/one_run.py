@@ -28,6 +28,7 @@ from nextword.training.encoded_texts import EncodedTexts, distinct_texts, encode
 from nextword.training.one_training import train
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.settings import TrainingSettings
+from nextword.training.sharding import whole_model
 from nextword.training.trainable import with_applicable_rates
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def _train_stage(
             progress=advanced,
         )
         outcome = outcome if before is None else before.followed_by(outcome)
-        _save(setting, place, model, outcome)
+        _save(setting, place, whole_model(model, place), outcome)
         setting.folder.drop_checkpoints(place)
     return outcome
 

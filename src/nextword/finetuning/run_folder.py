@@ -21,13 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import nextword
-from nextword import processes
 from nextword.finetuning.train_config import TrainConfig
 from nextword.records import LOCK_FILES, write_atomically
 from nextword.records.claim import differences, read_claim
 from nextword.records.training_results import TrainingResults
-from nextword.training.resume import IDENTITY, weights_problem
-from nextword.training.sharding import WHOLE
+from nextword.training.resume import IDENTITY, drop_checkpoints, weights_problem
 
 CLAIM, RECORD = "run.json", "record.json"
 MAY_CHANGE = ("nextword", "keep_checkpoints")
@@ -116,19 +114,17 @@ class RunFolder:
             make: Writes it to a path; the name there is another one.
         """
         path = self.training / name
-        with processes.main_first():
-            if not path.exists():
-                half = path.with_name(f"half-{name}")
-                _delete(half)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                make(half)
-                os.replace(half, path)
+        if not path.exists():
+            half = path.with_name(f"half-{name}")
+            _delete(half)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            make(half)
+            os.replace(half, path)
         return path
 
     def drop_checkpoints(self) -> None:
         """Deletes what a finished training needs no more."""
-        for checkpoint in (*self.training.glob("checkpoint-*"), *self.training.glob(WHOLE)):
-            shutil.rmtree(checkpoint)
+        drop_checkpoints(self.training)
 
     def checkpoints(self) -> list[str]:
         """Names of the checkpoints, the newest last."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +56,8 @@ def train(
     Interrupted at any moment, the same call goes on; on a CPU the weights are then those of an uninterrupted training,
     bit for bit. Where all is finished, nothing is done.
 
+    Started by torchrun or ``accelerate launch``, the main process does all this, and the others train with it.
+
     Args:
         config: What to train on what: the content of a recipe, or the checked config.
         out: Where everything is written; a folder of another training is refused.
@@ -73,19 +75,25 @@ def train(
         >>> train(recipe, "runs/book").evaluation.metrics["perplexity"]  # doctest: +SKIP
     """
     config = config if isinstance(config, TrainConfig) else configured(dict(config))
+    folder, watcher = RunFolder(out), progress or SilentTrainingWatcher()
+    if not processes.is_main():
+        one_training.train_with_main()
+        return TrainingResults.load(folder.record)
+    with processes.leading():
+        return _lead(config, folder, watcher, command or DEFAULT_COMMAND)
+
+
+def _lead(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher, command: str) -> TrainingResults:
+    """All of it; where it was finished before, nothing."""
     config.expect_known_names()
-    folder = RunFolder(out)
-    watcher = progress if progress is not None and processes.is_main() else SilentTrainingWatcher()
     folder.expect(config)
     results = folder.finished()
-    processes.wait_for_all()
     if results is not None:
         if not config.keep_checkpoints:
-            processes.main_alone(folder.drop_checkpoints)
+            folder.drop_checkpoints()
         watcher.finished(results, before=True)
         return results
-    command = command or DEFAULT_COMMAND
-    with disk_full_explained(folder.path), _told_what_is_kept(folder), _only_writer(folder, command):
+    with disk_full_explained(folder.path), _told_what_is_kept(folder), locked(folder.path, command):
         results = _carry_out(config, folder, watcher, command)
     overfitted = warning(results.validation_curve, results.best_step is not None, finished=True)
     if overfitted:
@@ -101,7 +109,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
         settings = training_settings(config, task)
         with told_as_data():
             files = task.data.describe()
-        processes.main_alone(lambda: folder.claim(config, files))
+        folder.claim(config, files)
         tokenizer = starting_tokenizer(config, task, folder)
     with stage_told(watcher, "model"):
         model = starting_model(config, task, tokenizer, folder)
@@ -114,26 +122,17 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
         settings, validation = _validated(task, tokenizer, settings, use.watched(settings, config.training))
     watcher.noted(use.sentence(rows, parameters, settings))
     outcome = _trained(config, settings, model, rows, validation, folder, watcher)
-
-    def measure_and_save() -> TrainingResults:
-        outcome.save(folder.training / "outcome.json")
-        trained = whole_model(model, folder.training).to(best_device())
-        with stage_told(watcher, "measuring") as advanced:
-            evaluation = measured_on_test_part(trained, tokenizer, task, advanced)
-        with stage_told(watcher, "checking and saving"):
-            results = results_of(config, task, settings, trained, outcome, evaluation, command)
-            save_trained(trained, tokenizer, task, config, results, folder.path)
-            results.save(folder.record)
-        if not config.keep_checkpoints:
-            folder.drop_checkpoints()
-        return results
-
-    return processes.main_alone(measure_and_save) or TrainingResults.load(folder.record)
-
-
-def _only_writer(folder: RunFolder, command: str) -> AbstractContextManager[None]:
-    """Keeps other trainings out of the folder; of several processes of this one, the main one does."""
-    return locked(folder.path, command) if processes.is_main() else nullcontext()
+    outcome.save(folder.training / "outcome.json")
+    model = whole_model(model, folder.training).to(best_device())
+    with stage_told(watcher, "measuring") as advanced:
+        evaluation = measured_on_test_part(model, tokenizer, task, advanced)
+    with stage_told(watcher, "checking and saving"):
+        results = results_of(config, task, settings, model, outcome, evaluation, command)
+        save_trained(model, tokenizer, task, config, results, folder.path)
+        results.save(folder.record)
+    if not config.keep_checkpoints:
+        folder.drop_checkpoints()
+    return results
 
 
 def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:

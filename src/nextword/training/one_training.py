@@ -19,9 +19,9 @@ from nextword.training.cost import PeakMemory, StepClock
 from nextword.training.encoded_texts import EncodedTexts
 from nextword.training.epochs import EpochSetter, FixedDataset
 from nextword.training.learning_rates import GroupedTrainer, expect_trained
-from nextword.training.loss_curve import BestCheckpoint, EarlyStopping, LastStepLogger, RunningLoss
+from nextword.training.loss_curve import BestCheckpoint, DivergedError, EarlyStopping, LastStepLogger, RunningLoss
 from nextword.training.outcome import TrainingOutcome
-from nextword.training.resume import TrainingIdentity, claim_folder, last_complete_checkpoint
+from nextword.training.resume import BEGINNING, TrainingIdentity, claim_folder, last_complete_checkpoint
 from nextword.training.settings import TrainingSettings
 from nextword.training.sharding import save_whole, shard
 from nextword.training.trainable import trainable, trained_modules
@@ -66,7 +66,34 @@ def train(
         DivergedError: The loss of a step is NaN or infinite.
     """
     folder = Path(folder)
+    asked = {"dataset": dataset, "settings": settings, "seed": seed, "folder": folder}
+    asked |= {"validation": validation, "encoded": encoded}
     expect_available(settings)
+    if processes.count() > 1:
+        model.save_pretrained(folder / BEGINNING)
+    with processes.together(asked | {"kind": type(model)}, DivergedError):
+        return _train(model, **asked, progress=progress)
+
+
+def train_with_main() -> None:
+    """Trains with the main process whatever that trains, until it has ended."""
+    for asked in processes.received():
+        model = asked.pop("kind").from_pretrained(asked["folder"] / BEGINNING).train()
+        with contextlib.suppress(DivergedError):  # the main process says so
+            _train(model, **asked, progress=None)
+
+
+def _train(
+    model: PreTrainedModel,
+    dataset: Any,
+    settings: TrainingSettings,
+    seed: int,
+    folder: Path,
+    validation: Any,
+    encoded: EncodedTexts | None,
+    progress: Callable[[float], None] | TrainerCallback | None,
+) -> TrainingOutcome:
+    """In each process alike."""
     collator = batch_collator(model, encoded)
     _check_data(dataset, settings, validation, collator)
     clock, memory = StepClock(), PeakMemory()
@@ -74,7 +101,7 @@ def train(
     identity = TrainingIdentity.of(model, settings, seed)
     with trainable(model, settings, seed), _use_cache_kept(model.config):
         expect_trained(settings.learning_rates, model)
-        with processes.main_first():
+        if processes.is_main():
             claim_folder(folder, identity)
         if settings.fsdp:
             shard(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,6 +24,10 @@ logger = logging.getLogger(__name__)
 
 IDENTITY = "training.json"
 """File in a training's folder that says whose checkpoints these are."""
+BEGINNING = "beginning"
+"""Folder in a training's that holds the model as it begins, for processes that train with the main one."""
+WHOLE = "whole"
+"""Folder in a training's that holds the gathered weights of a model that was spread over processes."""
 STATE = "trainer_state.json"
 """File of Trainer in each checkpoint."""
 
@@ -128,6 +133,12 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
             return checkpoint
         logger.warning("%s is incomplete (%s); an earlier state is used instead", checkpoint, problem)
     return None
+
+
+def drop_checkpoints(folder: Path) -> None:
+    """Deletes what a training needs no more when its model is saved elsewhere."""
+    for path in (*folder.glob("checkpoint-*"), folder / BEGINNING, folder / WHOLE):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def checkpoint_problem(checkpoint: Path) -> str | None:

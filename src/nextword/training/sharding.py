@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import nextword as nw
 from nextword import processes
+from nextword.training.resume import WHOLE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-WHOLE = "whole"
-"""Folder in a training's that holds the weights of a finished one."""
 
 
 def shard(model: PreTrainedModel) -> None:
@@ -47,7 +45,6 @@ def save_whole(model: Any, folder: Path) -> None:
     weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if processes.is_main():
         model.save_pretrained(folder / WHOLE, state_dict=weights)
-    processes.wait_for_all()
 
 
 def whole_model(model: Any, folder: Path) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
+from nextword import processes
 from nextword.cli.parts.errors import INTERRUPTED, RUNS_FAILED, complain
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def run_comparison(config: CompareConfig, out: Path) -> Results:
     command = this_command()
     with interruptible("nothing was begun yet"), watching(console) as progress:
         results = compare(config, out, progress, command)
+    if not processes.is_main():
+        return results
     console.print(results_table(results))
     console.print(f"Report: {(out / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)
     if results.failures:
