@@ -19,14 +19,14 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-class Agreed(Exception):
+class AgreedError(Exception):
     """What all processes raise alike."""
 
 
 def test_alone_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr(processes, "_broadcast", lambda _: pytest.fail("nobody listens"))
-    with processes.leading(), processes.together({"steps": 1}, Agreed):
+    with processes.leading(), processes.together({"steps": 1}, AgreedError):
         pass
     assert (processes.count(), processes.is_main()) == (1, True)
 
@@ -34,7 +34,7 @@ def test_alone_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_work_is_sent_and_then_the_end(sent: list[Any]) -> None:
     with processes.leading():
         for steps in (1, 2):
-            with processes.together({"steps": steps}, Agreed):
+            with processes.together({"steps": steps}, AgreedError):
                 pass
     assert sent == [{"steps": 1}, {"steps": 2}, None]
 
@@ -47,20 +47,25 @@ def test_an_error_between_two_works_ends_the_others(sent: list[Any]) -> None:
 
 def test_after_an_error_that_all_have_all_go_on(sent: list[Any]) -> None:
     with processes.leading():
-        with pytest.raises(Agreed), processes.together({"steps": 1}, Agreed):
-            raise Agreed
-        with processes.together({"steps": 2}, Agreed):
+        with pytest.raises(AgreedError), processes.together({"steps": 1}, AgreedError):
+            raise AgreedError
+        with processes.together({"steps": 2}, AgreedError):
             pass
     assert sent == [{"steps": 1}, {"steps": 2}, None]
 
 
 def test_after_an_error_of_one_nothing_is_sent(sent: list[Any]) -> None:
     """The others wait in the middle of the work, and would take what is sent for a part of it."""
-    with pytest.raises(SystemExit, match="out of step"), processes.leading():
-        with pytest.raises(ValueError, match="mine"), processes.together({"steps": 1}, Agreed):
-            raise ValueError("mine")
-        with processes.together({"steps": 2}, Agreed):
-            pytest.fail("begun")
+
+    def lead() -> None:
+        with processes.leading():
+            with pytest.raises(ValueError, match="mine"), processes.together({"steps": 1}, AgreedError):
+                raise ValueError("mine")
+            with processes.together({"steps": 2}, AgreedError):
+                pytest.fail("begun")
+
+    with pytest.raises(SystemExit, match="out of step"):
+        lead()
     assert sent == [{"steps": 1}]
 
 

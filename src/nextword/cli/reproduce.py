@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from nextword import processes
 from nextword.cli.parts.completion import complete_table
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.reproduction_plan import plan_reproduction
@@ -113,10 +114,14 @@ def _run(request: Request) -> None:
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import watching
     from nextword.reproduction.reproduce_tables import reproduce as reproduce_tables
+    from nextword.training.one_training import train_with_main
 
     quiet_libraries()
+    if not processes.is_main():
+        train_with_main()
+        return
     console = Console()
-    with interruptible("nothing was begun yet"), watching(console) as progress:
+    with processes.leading(), interruptible("nothing was begun yet"), watching(console) as progress:
         done = reproduce_tables(request, progress, _announcement(console))
     _show(done, request, console)
 

@@ -69,6 +69,9 @@ def train(
     report_to: Annotated[
         list[str] | None, typer.Option(help="Tracker: tensorboard, wandb or trackio. May be repeated.")
     ] = None,
+    fsdp: Annotated[
+        bool, typer.Option("--fsdp", help="Spread the model over the processes that torchrun has started (FSDP2).")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the trained model.")] = None,
 ) -> None:
     """Train one model, measure it, check it, and save it as a folder that loads.
@@ -89,6 +92,8 @@ def train(
     if data is not None:
         table = content.get("data")
         content["data"] = {**(table if isinstance(table, dict) else {}), "path": data}
+    if fsdp:
+        content["training"] = {**content.get("training", {}), "fsdp": True}
     if report_to:
         content["training"] = {**content.get("training", {}), "report_to": list(report_to)}
     config = configured(content, overrides)

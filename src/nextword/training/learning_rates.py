@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 from transformers import Trainer
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
 
 REST = "backbone"
@@ -92,6 +92,12 @@ class GroupedTrainer(Trainer):
             state.distributed_type = DistributedType.FSDP
             state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
             self.is_fsdp_enabled = True
+
+    def compute_loss_context_manager(self) -> Any:
+        """Trainer's own; with FSDP and bf16 the autocast that accelerate leaves to its own way of sharding."""
+        if self.args.fsdp and self.args.bf16:
+            return torch.autocast(self.args.device.type, dtype=torch.bfloat16)
+        return super().compute_loss_context_manager()
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The batches of a step; none where the training ended before, which Trainer would follow by one more step.

@@ -16,6 +16,9 @@ from nextword.registry import did_you_mean
 from nextword.training.adapters import expect_peft
 from nextword.training.settings import TrainingSettings
 
+_FSDP = {"auto_wrap_policy": "NO_WRAP", "state_dict_type": "SHARDED_STATE_DICT"}
+"""For a model that ``shard`` has spread already: every process writes its share of a checkpoint."""
+
 
 def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> TrainingArguments:
     """The arguments of one training, whose checkpoints lie in ``folder``."""
@@ -23,13 +26,13 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
     # the older versions that pyproject.toml allows have the other name only, the newer ones warn of it
     known = {field.name for field in dataclasses.fields(TrainingArguments)}
     name = "activation_checkpointing" if "activation_checkpointing" in known else "gradient_checkpointing"
-    checkpointing: dict[str, Any] = {name: settings.activation_checkpointing or None}
+    further: dict[str, Any] = {name: settings.activation_checkpointing or None}
     if settings.keep_best:
-        checkpointing |= {"metric_for_best_model": "eval_loss", "greater_is_better": False}
+        further |= {"metric_for_best_model": "eval_loss", "greater_is_better": False}
     if settings.fsdp:
-        checkpointing = {"fsdp": True, "fsdp_config": _fsdp_config(settings)}
+        further |= {"fsdp": True, "fsdp_config": dict(_FSDP)}
     return TrainingArguments(
-        **checkpointing,
+        **further,
         output_dir=str(folder),
         max_steps=settings.steps or -1,
         num_train_epochs=settings.epochs or 1.0,
@@ -61,15 +64,6 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
         seed=seed,
         data_seed=seed,
     )
-
-
-def _fsdp_config(settings: TrainingSettings) -> dict[str, Any]:
-    """FSDP2 of a model that ``shard`` has spread already; every process writes its share of a checkpoint."""
-    return {
-        "auto_wrap_policy": "NO_WRAP",
-        "state_dict_type": "SHARDED_STATE_DICT",
-        "activation_checkpointing": settings.activation_checkpointing,
-    }
 
 
 def rows_of_each_process(settings: TrainingSettings) -> int:
