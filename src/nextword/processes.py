@@ -80,7 +80,9 @@ def together(asked: dict[str, Any], agreed: type[Exception]) -> Iterator[None]:
         yield
         return
     if _lead.out_of_step:
-        raise SystemExit("A training failed in one process, and the others are out of step. Start the same again.")
+        raise SystemExit(
+            "processes: a training failed in one of them, and the others are out of step; start the same command again"
+        )
     _broadcast(asked)
     _lead.out_of_step = True
     try:

@@ -1,0 +1,129 @@
+"""A training step on one, two and more processes: time of each head over plain softmax, and memory with FSDP2.
+
+One batch is shared by the processes of one machine, which take one thread each. Heads take turns with plain softmax, as
+in ``training_step.py``, under the same launcher, so one that stays the same says that a head scales as softmax
+does: ``efficiency`` is the ratio in one process over that in several. ``share`` is what one process holds with FSDP2 of
+weights, gradients and AdamW's states, over what one process holds alone. Rows: ``benchmarks/data/process_scaling.csv``.
+
+    python benchmarks/process_scaling.py
+    python benchmarks/process_scaling.py --processes 1 2 4 8 --head mos:3
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from interleaved import beside, ratio, seconds_of
+from options import at_least, method, parser, settled
+from rows import append, surroundings
+from shapes import attached, backbone
+from texts import repeating
+from torch import Tensor, distributed, nn
+
+from nextword import processes
+from nextword.training.sharding import shard
+
+HEADS = ("softmax", "cache", "softmax+cpr:20,100", "mos:3", "pg", "f2")
+RIVAL = "softmax"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Starts itself in so many processes, one number after another, and writes the rows."""
+    options = parser(__doc__, "process_scaling", rounds=7)
+    options.add_argument("--processes", type=at_least(1), nargs="+", default=[1, 2, 4], metavar="N")
+    options.add_argument("--head", type=method, action="append", help="only these, beside softmax")
+    options.add_argument("--size", default="tiny")
+    options.add_argument("--batch", type=at_least(1), default=8)
+    options.add_argument("--length", type=at_least(2), default=128)
+    given = settled(options, argv, size="toy", batch=4, length=16, processes=[1, 2], head=["cache"])
+    if "RANK" in os.environ:
+        _measure(given)
+        return
+    found = {count: _started(count, given) for count in given.processes}
+    alone = found.get(1, {})
+    rows = [
+        {
+            "size": given.size, "batch": given.batch, "length": given.length, "processes": count, "head": head,
+            "ms": round(one["ms"], 2), "over_softmax": round(one["ratio"], 3),
+            "efficiency": round(alone[head]["ratio"] / one["ratio"], 3) if alone else "",
+            "mib_fsdp": round(one["bytes"] / 2**20, 2),
+            "share": round(one["bytes"] / alone[head]["bytes"], 3) if alone else "",
+            **surroundings(),
+        }
+        for count, heads in found.items()
+        for head, one in heads.items()
+    ]  # fmt: skip
+    for row in rows:
+        shown = ("processes", "head", "ms", "over_softmax", "efficiency", "share")
+        print("  ".join(f"{name} {row[name]}" for name in shown))
+    append(given.out, rows)
+
+
+def _started(count: int, given: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """What the main one of so many processes has measured."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer.json"
+        run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), __file__]
+        words = [f"--{name}={getattr(given, name)}" for name in ("size", "batch", "length", "rounds")]
+        words += [f"--head={head}" for head in given.head or ()]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        subprocess.run([*run, *words, f"--out={answer}"], env=environment, check=True)
+        return dict(json.loads(answer.read_text(encoding="utf-8")))
+
+
+def _measure(given: argparse.Namespace) -> None:
+    distributed.init_process_group("gloo")
+    torch.set_num_threads(1)
+    names = [RIVAL, *(head for head in given.head or HEADS if head != RIVAL)]
+    ids = _share(given.batch, repeating(backbone(given.size).config.vocab_size, given.batch, given.length))
+    models = {name: attached(backbone(given.size), name).train() for name in names}
+    called = {name: nn.parallel.DistributedDataParallel(model) for name, model in models.items()}
+
+    def step(model: Any) -> float:
+        distributed.barrier()
+        seconds = seconds_of(lambda: model(input_ids=ids, labels=ids, return_logits=False).loss.backward())
+        model.zero_grad(set_to_none=True)
+        return seconds
+
+    timed = beside({name: lambda model=model: step(model) for name, model in called.items()}, RIVAL, given.rounds)
+    found = {
+        name: {"ms": 1000 * statistics.median(own), "ratio": ratio(own, rival), "bytes": _held(given, name, ids)}
+        for name, (own, rival) in timed.items()
+    }
+    if processes.is_main():
+        given.out.write_text(json.dumps(found), encoding="utf-8")
+    distributed.destroy_process_group()
+
+
+def _share(batch: int, ids: Tensor) -> Tensor:
+    rows = batch // processes.count()
+    begin = distributed.get_rank() * rows
+    return ids[begin : begin + rows]
+
+
+def _held(given: argparse.Namespace, head: str, ids: Tensor) -> int:
+    """Bytes of weights, gradients and optimiser states in this process after one step, with FSDP2."""
+    model: Any = attached(backbone(given.size), head).train()
+    if processes.count() > 1:
+        shard(model)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(input_ids=ids, labels=ids, return_logits=False).loss.backward()
+    optimizer.step()
+    held = [*model.parameters(), *(weight.grad for weight in model.parameters() if weight.grad is not None)]
+    held += [state for states in optimizer.state.values() for state in states.values() if isinstance(state, Tensor)]
+    here = [tensor.to_local() if hasattr(tensor, "to_local") else tensor for tensor in held]
+    return sum(tensor.numel() * tensor.element_size() for tensor in here)
+
+
+if __name__ == "__main__":
+    main()
