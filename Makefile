@@ -18,7 +18,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-browser test-oldest test-newest docs package bench models models-oldest mixins lint format check clean
+.PHONY: help quickstart test test-slow test-browser test-tools test-oldest test-newest docs package bench models models-oldest mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,11 @@ test-slow: $(INSTALLED_DEV)  ## run the tests that take minutes
 # Needs a Chromium or Chrome on PATH (Debian: apt-get install chromium); without one the tests skip and say so.
 test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where there is one
 	$(BIN)/python -m pytest -m browser -q -rs tests/report
+
+# lm-eval, trl and bitsandbytes with our models; they come into the same environment.
+test-tools: $(INSTALLED_DEV)  ## test with the tools that people train and evaluate with
+	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[tools]'
+	$(BIN)/python -m pytest -m tools -q tests/model
 
 docs: $(INSTALLED_DOCS)  ## run the notebooks, build the site into build/site; a broken link fails
 	$(BIN)/python website/make_pages.py

@@ -50,7 +50,8 @@ OF_A_WHOLE_ROOM = {
     "model": {
         "adapters", "attach_changes_nothing", "bad_input", "chunked_gradients", "conditioned_adapters",
         "conditioned_inputs", "conditioned_saving", "conditioned_sequence_update", "conditioned_training", "costs",
-        "load_half", "memory", "precision", "prompt_tuning", "trainer", "unusual_backbones", "weights_of_other_kinds",
+        "load_half", "memory", "other_tools", "precision", "prompt_tuning", "trainer",
+        "unusual_backbones", "weights_of_other_kinds",
     },
     "objectives": {"training"},
     "records": {"records"},

@@ -101,6 +101,7 @@ def test_words_are_not_compared_by_vectors_that_cannot_be_read() -> None:
         model(input_ids=IDS, labels=IDS)
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("of_output_layer", [False, True])
 @pytest.mark.parametrize("head", ["softmax", "mos:2"])
