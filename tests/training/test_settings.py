@@ -58,3 +58,8 @@ def test_learning_rates_of_parts_are_overridden_part_by_part():
 def test_settings_that_do_not_go_together(changes, message):
     with pytest.raises(ValueError, match=message):
         merged({"steps": 5}, changes, "training")
+
+
+def test_a_model_in_shares_has_no_adapters():
+    with pytest.raises(ValueError, match="fsdp: adapters are merged into whole weights"):
+        merged({"steps": 3}, {"fsdp": True, "lora": {"rank": 2}}, "training")
