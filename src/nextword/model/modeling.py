@@ -21,8 +21,7 @@ from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.head import Draw
 from nextword.memory.kv_cache import cache_argument, why_no_history
-from nextword.model.batching.head_batching import HeadBatching
-from nextword.model.batching.managed_head import draw_of_batch
+from nextword.model.batching.head_batching import HeadBatching, draw_of_batch
 from nextword.model.conditioned_model import Conditioned
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.delegation import Delegation

@@ -6,7 +6,7 @@ does and then what the head needs. Its class stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -41,12 +41,6 @@ class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
         return RedrawProcessor(self._draw, lambda ids, given: plain(ids, given, logits_processor_args))(
             input_ids, scores
         )
-
-
-def draw_of_batch(arguments: Mapping[str, Any]) -> Draw | None:
-    """The head's choice in a pass of continuous batching with these arguments; None outside of it."""
-    draw: Draw | None = getattr(arguments.get("cache"), "head_draw", None)
-    return draw
 
 
 class ManagedHead:
