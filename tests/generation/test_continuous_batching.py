@@ -31,21 +31,14 @@ EVERY_HEAD = [*DECODERS["gpt2"], "sigsoftmax", "softmax+r:3", "f2 decoupled"]
 LISTENING = ["cache", "softmax+cpr:3,8+mi"]
 """Streams of states, and streams of embeddings with a window before them and edits."""
 
-PAIRS = [
-    *[("gpt2", head) for head in EVERY_HEAD],
-    *[
-        pytest.param("llama", head, marks=[] if head in DECODERS["llama"] else [pytest.mark.slow])
-        for head in EVERY_HEAD
-    ],
-]
-
 
 def test_no_decoder_only_head_is_left_out() -> None:
     tried = {nw.heads.parse_head(HEADS[head]).head for head in EVERY_HEAD}
     assert tried == set(nw.heads.registry.names())
 
 
-@pytest.mark.parametrize(("family", "head"), PAIRS)
+@pytest.mark.parametrize("head", EVERY_HEAD)
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_every_head(family: str, head: str) -> None:
     assert_batches_as_alone(family, head)
 
