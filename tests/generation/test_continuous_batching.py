@@ -25,6 +25,7 @@ from tests.helpers.batched import (
     prompts,
     single,
 )
+from tests.helpers.doc_pages import ROOT, blocks
 from tests.helpers.generating_models import DECODERS, HEADS, PAD, WINDOW
 
 EVERY_HEAD = [*DECODERS["gpt2"], "sigsoftmax", "softmax+r:3", "f2 decoupled"]
@@ -185,3 +186,14 @@ def test_sampling(head: str) -> None:
     counts, shares = rest(found.double()), rest(expected.double())
     kept = shares > 0
     assert chisquare(counts[kept], shares[kept] / shares[kept].sum() * draws).pvalue > 1e-3
+
+
+def test_the_documents_examples() -> None:
+    first, second = blocks((ROOT / "docs" / "serving.md").read_text(encoding="utf-8"), "python")
+    names: dict[str, Any] = {}
+    exec(first, names)
+    exec(second, names)
+    assert len(names["request"].generated_tokens) == 4
+    assert {name: len(tokens) for name, tokens in names["written"].items()} == {"first": 4, "second": 20}
+    alone = names["model"].generate(torch.tensor([names["prompts"][1]]), max_new_tokens=20, do_sample=False)
+    assert names["written"]["second"] == alone[0, 3:].tolist()
