@@ -25,19 +25,12 @@ from tests.helpers.batched import (
     prompts,
     single,
 )
+from tests.helpers.doc_pages import ROOT, blocks
 from tests.helpers.generating_models import DECODERS, HEADS, PAD, WINDOW
 
 EVERY_HEAD = [*DECODERS["gpt2"], "sigsoftmax", "softmax+r:3", "f2 decoupled"]
 LISTENING = ["cache", "softmax+cpr:3,8+mi"]
 """Streams of states, and streams of embeddings with a window before them and edits."""
-
-PAIRS = [
-    *[("gpt2", head) for head in EVERY_HEAD],
-    *[
-        pytest.param("llama", head, marks=[] if head in DECODERS["llama"] else [pytest.mark.slow])
-        for head in EVERY_HEAD
-    ],
-]
 
 
 def test_no_decoder_only_head_is_left_out() -> None:
@@ -45,7 +38,8 @@ def test_no_decoder_only_head_is_left_out() -> None:
     assert tried == set(nw.heads.registry.names())
 
 
-@pytest.mark.parametrize(("family", "head"), PAIRS)
+@pytest.mark.parametrize("head", EVERY_HEAD)
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_every_head(family: str, head: str) -> None:
     assert_batches_as_alone(family, head)
 
@@ -192,3 +186,14 @@ def test_sampling(head: str) -> None:
     counts, shares = rest(found.double()), rest(expected.double())
     kept = shares > 0
     assert chisquare(counts[kept], shares[kept] / shares[kept].sum() * draws).pvalue > 1e-3
+
+
+def test_the_documents_examples() -> None:
+    first, second = blocks((ROOT / "docs" / "serving.md").read_text(encoding="utf-8"), "python")
+    names: dict[str, Any] = {}
+    exec(first, names)
+    exec(second, names)
+    assert len(names["request"].generated_tokens) == 4
+    assert {name: len(tokens) for name, tokens in names["written"].items()} == {"first": 4, "second": 20}
+    alone = names["model"].generate(torch.tensor([names["prompts"][1]]), max_new_tokens=20, do_sample=False)
+    assert names["written"]["second"] == alone[0, 3:].tolist()

@@ -78,7 +78,7 @@ def paged_memory(arguments: Mapping[str, Any], count: int) -> PagedMemory:
     """
     cache = arguments["cache"]
     layers = cache.cache_allocators[_LAYERS]
-    starts, lengths = arguments["cu_seq_lens_q"], arguments["cu_seq_lens_k"][_LAYERS].diff()
+    starts, lengths = arguments["cu_seq_lens_q"], _of_whole_texts(arguments["cu_seq_lens_k"]).diff()
     size, stride = layers.tokens_per_page, layers.block_physical_stride
     table = arguments.get("block_table")
     if table is not None:
@@ -89,5 +89,10 @@ def paged_memory(arguments: Mapping[str, Any], count: int) -> PagedMemory:
         read, written = arguments["read_index"][layers.index], arguments["write_index"][layers.index]
         places = read if len(read) else written
         listed = places // stride * size + places % stride  # a block's rows are those of all its layers
-        slots = PassSlots.of_list(starts, lengths, listed, count, arguments["max_length_k"][_LAYERS])
+        slots = PassSlots.of_list(starts, lengths, listed, count, _of_whole_texts(arguments.get("max_length_k")))
     return memory_on(cache).in_pass(slots)
+
+
+def _of_whole_texts(by_layers: Any) -> Any:
+    """What an argument says of the layers that see the whole text; transformers 5.18 says it without their name."""
+    return by_layers[_LAYERS] if isinstance(by_layers, Mapping) else by_layers
