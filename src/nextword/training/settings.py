@@ -110,7 +110,9 @@ class TrainingSettings(Settings):
         if self.keep_best and self.save_every is None:
             raise ValueError("keep_best: the best weights lie in a checkpoint; give save_every as well")
         if self.fsdp and self.lora is not None:
-            raise ValueError("fsdp: adapters are merged into whole weights, which no process has; leave out fsdp or lora")
+            raise ValueError(
+                "fsdp: adapters are merged into whole weights, which no process has; leave out fsdp or lora"
+            )
         if self.trains == "head" and (self.lora is not None or self.freeze_output_embeddings):
             raise ValueError('trains: "head" leaves all else as it is; give neither lora nor freeze_output_embeddings')
         return self
