@@ -66,6 +66,7 @@ def test_every_part_comes_back_from_its_name_alone(kind: str) -> None:
             "mos:components=2.5+c+e",
             "head spec 'mos:components=2.5+c+e': components: must be a whole number (2.5 given)",
         ),
+        ("cpr:5", "head 'cpr': must be behind a head (alone given); write it as in 'softmax+cpr:20,100+mi'"),
         ({"heads": "mos"}, "head: missing; it names the head. Known: cache, "),
         (
             "softmax+rc:5+r:7",

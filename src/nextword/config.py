@@ -197,7 +197,7 @@ def _shown(given: Any) -> str:
 def _described(model: type[BaseModel], at: tuple[int | str, ...]) -> str:
     """What a setting is, as far as its own text says so."""
     text = field_docstrings(model).get(str(at[0]), "") if len(at) == 1 else ""
-    return f" {' '.join(text.split())}" if text else ""
+    return f" {' '.join(text.split())}".replace("``", "`") if text else ""
 
 
 @cache

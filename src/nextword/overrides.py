@@ -7,6 +7,8 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+_FOR_DATA = "To train on a file, name it as data: train --data FILE, compare --task lm task.data=FILE."
+
 TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
 """The table that a text at a path is short for; None where it is only text."""
 
@@ -24,9 +26,11 @@ def parsed(content: bytes, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError as problem:
-        raise ValueError(f"{where} is no recipe: a recipe is TOML, which is text in UTF-8 ({problem})") from None
+        raise ValueError(
+            f"{where} is no recipe: a recipe is TOML, which is text in UTF-8 ({problem}). {_FOR_DATA}"
+        ) from None
     except tomllib.TOMLDecodeError as problem:
-        raise ValueError(f"{where} is no recipe: it is not TOML: {problem}") from None
+        raise ValueError(f"{where} is no recipe: it is not TOML: {problem}. {_FOR_DATA}") from None
 
 
 def recipe_and_overrides(words: Sequence[str]) -> tuple[str | None, list[str]]:

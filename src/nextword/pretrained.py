@@ -35,6 +35,8 @@ def model_location(path: str | Path) -> str | Path:
         ValueError: A path where no folder is, or a folder without a model.
     """
     folder = Path(path).expanduser()
+    if folder.is_file():
+        raise ValueError(f"{folder}: must be the folder of a model (a file given); give the folder")
     if folder.exists():
         if not (folder / "config.json").is_file():
             raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")

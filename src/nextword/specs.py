@@ -73,6 +73,13 @@ class Modifier(ABC):
     entries: ClassVar[tuple[ModifierEntry, ...]]
     """What ``nextword list`` shows of it."""
 
+    @classmethod
+    def meaning(cls, name: str) -> str:
+        """What it is as it is written; of letters that stand together, what each of them is."""
+        meanings = {entry.name.removeprefix("+").partition(":")[0]: entry.meaning for entry in cls.entries}
+        letters = [meaning for letter, meaning in meanings.items() if len(letter) == 1 and letter in name]
+        return " ".join(letters) or meanings.get(name, "")
+
     @staticmethod
     @abstractmethod
     def parse(name: str, arguments: list[str]) -> Any:
@@ -97,6 +104,13 @@ class Modifiers(Registry[type[Modifier]]):
     def by_field(self) -> dict[str, type[Modifier]]:
         """The modifiers by the field that each fills."""
         return {modifier.field: modifier for modifier in map(self.get, self.names())}
+
+    def described(self, config: SpecSettings) -> Iterator[tuple[str, str]]:
+        """How each modifier of a config is written without settings by name, and what it is."""
+        for field, modifier in self.by_field().items():
+            written = modifier.write(getattr(config, field)) if field in type(config).model_fields else None
+            if written is not None:
+                yield f"+{write_term(*written)}", modifier.meaning(written[0])
 
 
 C = TypeVar("C", bound=SpecSettings)
@@ -194,6 +208,12 @@ class Grammar(Generic[C]):
 
     def expect_known(self, name: str) -> None:
         """Raises ValueError where no part is called so."""
+        if name not in self.registry and name in self.modifiers:
+            usual = self.modifiers.get(name).entries[-1].example
+            raise ValueError(
+                f"{self.registry.kind} '{name}': must be behind a {self.registry.kind} (alone given); write it as in "
+                f"'{usual}'"
+            )
         self.registry.get(name)
 
     def _terms(self, config: C) -> Iterator[_Term]:

@@ -198,6 +198,7 @@ def test_other_tokens_are_refused(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--text", "story.txt", "--continue", "5"], "--continue, --decoding: must be left out with --text"),
+        (["story.txt"], r"MODEL: must be .* \(the file story.txt given\); give a text as --text story.txt"),
         (["--prompt", "The", "--decoding", "top-x:3"], "'top-x:3' is no decoding"),
         (["--text", "story.txt", "--out", "folder"], r"--out folder: must be a file to write \(folder is a folder\)"),
         (["--text", "story.txt", "--out", "story.txt/x"], r"must be a file to write \(.*story.txt is a file\)"),

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,14 @@ def test_scores_prints_and_writes(folder: Path, tmp_path: Path) -> None:
     assert len((tmp_path / "tokens.jsonl").read_text().splitlines()) == 2 * found["mine"].tokens
 
 
+def test_a_score_says_in_words_what_it_is(folder: Path) -> None:
+    models = {"plain": nw.load(folder / "plain"), "ours": nw.load(folder / "ours")}
+    plain, ours, difference = str(nw.score(models, word_tokenizer(), [TEXT] * 20)).splitlines()
+    assert re.match(r"plain: perplexity \S+ \(\S+ to \S+\), nll \S+ \(\S+ to \S+\), bits_per_byte \S+ \(", plain)
+    assert ours.startswith("ours: perplexity ")
+    assert re.match(r"ours - plain: nll [+-]\S+ \([+-]\S+ to [+-]\S+\), p = ", difference)
+
+
 def test_the_same_score_is_replaced_and_another_one_refused(folder: Path, tmp_path: Path) -> None:
     given = (folder / "plain", folder / "text.txt", "--out", tmp_path)
     assert run(*given).exit_code == 0
@@ -80,6 +90,11 @@ def test_models_and_data_are_told_apart(folder: Path) -> None:
     ("words", "message"),
     [
         (["{plain}"], "DATA: must be a file of text or a table (none given)"),
+        (
+            ["{plain}", "text.tx"],
+            "(none given, and no file is called text.tx, so that was taken for a name",
+        ),
+        (["{compared}", "{text}"], "but the folder of a comparison; give one of its models: "),
         (["{text}"], "MODEL: must be a folder with config.json or a name on the hub (none given)"),
         (["{plain}", "missing.txt"], "missing.txt: must be a file or folder that exists (none there)"),
         (["{plain}", "{plain}", "{text}"], "must have a name of its own ('plain' is"),
@@ -97,7 +112,9 @@ def test_what_is_wrong_is_one_line(folder: Path, tmp_path: Path, words: list[str
     half = tmp_path / "half"
     half.mkdir()
     (half / "model.safetensors").write_bytes((folder / "plain" / "model.safetensors").read_bytes())
-    places = {"plain": folder / "plain", "text": folder / "text.txt", "half": half}
+    compared = tmp_path / "compared"
+    shutil.copytree(folder / "plain", compared / "trained" / "softmax-mle-seed0" / "model")
+    places = {"plain": folder / "plain", "text": folder / "text.txt", "half": half, "compared": compared}
     done = run(*(word.format(**places) for word in words), "--out", tmp_path / "out")
     assert done.exit_code == 2, done.output
     assert message in " ".join(done.output.split())

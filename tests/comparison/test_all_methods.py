@@ -257,12 +257,6 @@ def test_wrong_settings_are_named(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_several_processes_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ValueError, match="one process"):
-        compare(configured(RECIPE), tmp_path)
-
-
 def test_a_report_that_cannot_be_drawn_yet_does_not_end_the_comparison(tmp_path, monkeypatch, caplog):
     written = []
 

@@ -167,5 +167,5 @@ def test_references_of_another_number_are_refused(tmp_path: Path) -> None:
         list(read_samples(own, Words(), references=people))
     people.write_text('{"prompt": "c"}\n', encoding="utf-8")
     texts.write_text("a\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="no 'text', which a reference is"):
+    with pytest.raises(ValueError, match=r"must have the reference as 'text' \(prompt given\)"):
         list(read_samples(texts, Words(), references=people))

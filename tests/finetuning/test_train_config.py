@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import nextword as nw
 from nextword.finetuning.train_config import configured, read
+from tests.helpers.families import tiny
 
 RECIPE = {"head": "cache", "model": "gpt2", "data": "a.txt"}
 
@@ -36,6 +38,23 @@ def test_every_setting_of_a_part_can_be_given() -> None:
 def test_what_is_wrong_is_named(changes: dict[str, object], overrides: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         configured({**RECIPE, **changes}, overrides)
+
+
+def test_a_model_of_ours_goes_on_with_its_own_head_unless_one_is_named(tmp_path: Path) -> None:
+    nw.attach(tiny("llama"), "softmax+cpr:3,5").save_pretrained(tmp_path / "ours")
+    recipe = {"model": str(tmp_path / "ours"), "data": "a.txt"}
+    assert configured(recipe).head == "softmax+cpr:3,5"
+    assert configured({**recipe, "head": "cache"}).head == "cache"
+    assert configured({**recipe, "method": "pg/histalign"}).head == "pg"
+    tiny("llama").save_pretrained(tmp_path / "plain")
+    with pytest.raises(ValueError, match=r"head: missing; give head=VALUE. Head spec, for instance `mos:3`"):
+        configured({**recipe, "model": str(tmp_path / "plain")})
+
+
+def test_a_text_is_no_recipe(tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text("once upon a time\n")
+    with pytest.raises(ValueError, match=r"it is not TOML: .* name it as data: train --data FILE"):
+        read(str(tmp_path / "book.txt"))
 
 
 def test_a_recipe_that_is_not_there() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import shlex
@@ -21,6 +22,7 @@ from nextword import tasks
 from nextword.evaluation import EvaluateConfig
 from nextword.heads.parts.input_states import MultiInputConfig
 from nextword.heads.parts.partition_settings import PartitionConfig
+from nextword.registry import UnknownNameError
 from nextword.specs import ModifierEntry
 from tests.helpers.counted import counts_file
 from tests.helpers.doc_pages import FENCE, ROOT, blocks, formula_faults, name_of
@@ -65,8 +67,9 @@ def command_lines(text: str) -> Iterator[str]:
     """Every `nextword ...` line of a console block, and every `nextword ...` in backticks."""
     for body in blocks(text, "console"):
         for line in body.replace("\\\n", " ").splitlines():
-            if line.startswith("$ nextword "):
-                yield line.removeprefix("$ ").split("  #")[0].split(" > ")[0]
+            command = re.match(r"(?:\$ |.*torchrun .*-m )(nextword .*)", line)
+            if command:
+                yield command[1].split("  #")[0].split(" > ")[0]
     yield from re.findall(r"`(nextword [^`]+)`", FENCE.sub("", text))
 
 
@@ -340,8 +343,26 @@ def test_planted_wrong_command_is_found(words: str) -> None:
 
 
 def test_planted_commands_are_read() -> None:
-    text = "see `nextword list heads`\n\n```console\n$ nextword compare --out x  # why\n$ make test\n```\n"
-    assert list(command_lines(text)) == ["nextword compare --out x", "nextword list heads"]
+    text = (
+        "see `nextword list heads`\n\n```console\n$ nextword compare --out x  # why\n$ make test\n"
+        "torchrun --nproc-per-node 4 -m nextword train --fsdp\n```\n"
+    )
+    assert list(command_lines(text)) == ["nextword compare --out x", "nextword train --fsdp", "nextword list heads"]
+
+
+HEAD_IN_PYTHON = re.compile(r'nw\.(?:attach|load)\((?:[^(),"]|"[^"]*"|\([^()]*\))+, "([^"]+)"')
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_heads_in_python_are_heads(page: Path) -> None:
+    for spec in HEAD_IN_PYTHON.findall(page.read_text(encoding="utf-8")):
+        with contextlib.suppress(UnknownNameError):  # of the pages about heads of one's own
+            nw.heads.parse_head(spec)
+
+
+def test_planted_heads_in_python_are_read() -> None:
+    text = 'nw.attach(make("x"), "mos:3") and nw.load("my", "softmax+cpr", dtype=d) and nw.load("mine")'
+    assert HEAD_IN_PYTHON.findall(text) == ["mos:3", "softmax+cpr"]
 
 
 @pytest.mark.parametrize("name", tasks.registry.names())

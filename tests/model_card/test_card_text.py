@@ -84,6 +84,17 @@ def test_what_readers_are_told(config: Any) -> None:
         assert f"\n{line}\n" in text, line
 
 
+def test_modifiers_are_told_by_their_letters() -> None:
+    text = card_text(nw.attach(tiny("gpt2"), "softmax+cr:3,5+mi:1x2").config, CardFacts(), "m")
+    for line in (
+        "- With `+cr:3,5`: Context: words that occurred before are scored by a query of their own. "
+        "Reranker: the K best tokens are scored again by a query of their own.",
+        "- With `+mi:1x2`: Multiple inputs: states of several layers and positions are read.",
+    ):
+        assert f"\n{line}\n" in text, line
+    assert "- With" not in card_text(nw.attach(tiny("gpt2"), "softmax").config, CardFacts(), "m")
+
+
 def test_nothing_is_said_of_what_is_not_known(config: Any) -> None:
     card = ModelCard(card_text(config, CardFacts(), "folder"))
     assert card.data.to_dict().keys() == {"library_name", "pipeline_tag", "tags"}

@@ -150,7 +150,12 @@ def _expect_models(models: list[str], reading: TextOptions, writing: WritingOpti
         raise ValueError(f"MODEL: must be one model or two ({len(models)} given); compare more of them in pairs")
     asked = [model for model in models if not _is_trace(model)]
     for model in asked:
-        model_location(_named(model)[1])
+        path = _named(model)[1]
+        if Path(path).expanduser().is_file():
+            raise ValueError(
+                f"MODEL: must be a folder or a name on the hub (the file {path} given); give a text as --text {path}"
+            )
+        model_location(path)
     if asked and not (reading.text or reading.prompt or reading.source or reading.auxiliary):
         raise ValueError("--text: must be a file (none given); give one, or --prompt TEXT for the model to go on with")
     if not asked and reading != TextOptions():

@@ -124,17 +124,23 @@ def told_apart(words: list[str], models: list[str], data: list[str]) -> tuple[di
     if not named:
         raise ValueError("MODEL: must be a folder with config.json or a name on the hub (none given); give one")
     if not texts:
-        raise ValueError("DATA: must be a file of text or a table (none given); give one, or a data set with --data")
+        absent = [word for word in words if not Path(word.partition("=")[2] or word).expanduser().exists()]
+        taken = f", and no file is called {', '.join(absent)}, so that was taken for a name on the hub" * bool(absent)
+        raise ValueError(
+            f"DATA: must be a file of text or a table (none given{taken}); give one, or a data set with --data"
+        )
     return named, texts
 
 
 def _is_data(word: str) -> bool:
     """Whether a word of the command line is data; the rest is a model, which ``model_location`` looks at."""
     from nextword.corpora.part_names import is_text, table_ending
+    from nextword.pretrained import COMPARED_MODELS
 
     path = Path(word).expanduser()
     if path.is_dir():
-        return not any((path / name).is_file() for name in MODEL_FILES)
+        # the folder of a comparison is no model either; what looks at models names those in it
+        return not any(any(path.glob(name)) for name in (*MODEL_FILES, COMPARED_MODELS))
     if path.exists():
         return True
     location = Path(word.partition("=")[2] or word).expanduser()

@@ -31,7 +31,10 @@ class MethodOptions:
     ] = None
     head: Annotated[
         str | None,
-        typer.Option(help="Head, such as cache or mos:3 ('nextword list heads').", autocompletion=complete_head),
+        typer.Option(
+            help="Head, such as cache or mos:3 ('nextword list heads'). A model that has one keeps it by default.",
+            autocompletion=complete_head,
+        ),
     ] = None
     objective: Annotated[
         str | None,
@@ -70,7 +73,10 @@ def train(
         list[str] | None, typer.Option(help="Tracker: tensorboard, wandb or trackio. May be repeated.")
     ] = None,
     fsdp: Annotated[
-        bool, typer.Option("--fsdp", help="Spread the model over the processes that torchrun has started (FSDP2).")
+        bool,
+        typer.Option(
+            "--fsdp", help="Spread the model over the processes that torchrun has started (FSDP2). Takes no value."
+        ),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the trained model.")] = None,
 ) -> None:

@@ -76,7 +76,8 @@ def evaluate(
     if config.paired and difference is not None:
         plain = _of_plain_text(readings)
         raise ValueError(
-            f"{difference}. Paired tests need the same examples{plain}; paired=false compares without tests."
+            f"{difference}. Paired tests need the same examples{plain}; paired=false (--set paired=false) compares "
+            "without tests."
         )
     passes = {name: [_measured(one, _named(watch, name)) for one in runs] for name, runs in readings.items()}
     _expect_a_value([one for runs in passes.values() for one in runs])

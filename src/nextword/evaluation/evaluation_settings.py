@@ -83,6 +83,6 @@ class EvaluateConfig(Settings):
         if "human" in self.systems and self.human:
             raise ValueError(
                 "'human' is the row of the references: give people's texts as --references FILE (references = FILE), "
-                "the system another name, or human = false"
+                "the system another name, or human = false (--set human=false)"
             )
         return self

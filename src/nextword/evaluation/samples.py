@@ -117,7 +117,10 @@ def _beside(samples: Iterator[tuple[str, Sample]], references: Path, path: Path)
         if sample.references or sample.reference_token_ids:
             raise ValueError(f"{place}: has references of its own; leave --references {references} out")
         if person.text is None:
-            raise ValueError(f"{of_people}: no 'text', which a reference is")
+            keys = ", ".join(sorted(person.model_fields_set | set(person.model_extra or ())))
+            raise ValueError(
+                f"{of_people}: must have the reference as 'text' ({keys or 'nothing'} given); rename its key to text"
+            )
         yield place, sample.model_copy(update={"references": [person.text]})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from nextword.config import Seed, validated
 from nextword.overrides import overridden, parsed
 from nextword.training.method_settings import MethodSettings, table_of_spec
 
+OURS = "nextword_"
+"""How the types of our models begin in their configuration."""
 SMALL, SMALL_T5 = "small", "small-t5"
 """Names of the models that are made here: a small GPT-2, and a small T5."""
 
@@ -84,4 +87,17 @@ def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> TrainCo
     """
     if isinstance(recipe.get("data"), str):
         recipe = {**recipe, "data": {"path": recipe["data"]}}  # a table can take overrides
-    return validated(TrainConfig, overridden(recipe, overrides, table_of_spec))
+    return validated(TrainConfig, _with_saved_head(overridden(recipe, overrides, table_of_spec)))
+
+
+def _with_saved_head(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The recipe with the head of the model's folder, where the model is one of ours and no head is named."""
+    if recipe.keys() & {"head", "method"} or not isinstance(recipe.get("model"), str):
+        return recipe
+    path = Path(recipe["model"]).expanduser() / "config.json"
+    saved = json.loads(path.read_bytes()) if path.is_file() else {}
+    if not str(saved.get("model_type")).startswith(OURS):
+        return recipe
+    from nextword.heads import head_spec, parse_head
+
+    return recipe | {"head": head_spec(parse_head(saved["head"]))}

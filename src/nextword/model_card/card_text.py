@@ -10,9 +10,13 @@ from typing import Any
 
 from nextword import __version__
 from nextword.conditioning import registry as conditioners
+from nextword.heads import modifiers as head_modifiers
+from nextword.heads import parse_head
 from nextword.heads import registry as heads
 from nextword.model_card.card_facts import CardData, CardFacts, CardResult
 from nextword.model_card.hub_metadata import hub_metadata
+from nextword.objectives import modifiers as objective_modifiers
+from nextword.objectives import parse_objective
 from nextword.objectives import registry as objectives
 from nextword.plugins import brought_by
 from nextword.registry import Registry
@@ -36,8 +40,13 @@ def _what_it_is(config: Any, facts: CardFacts) -> str:
     base = facts.base_model or config.text_config.name_or_path
     beginning = f"`{base}`" if base else f"A {config.text_config.model_type} model"
     lines = [f"{beginning} with a head of nextword, in short `{config.spec}`:", ""]
+    described = {
+        heads.kind: head_modifiers.described(parse_head(config.head)),
+        objectives.kind: objective_modifiers.described(parse_objective(config.objective)),
+    }
     for kind, name, part in _parts(config):
         lines.append(f"- {kind.capitalize()} `{name}`: {_first_sentence(part)}")
+        lines += [f"- With `{written}`: {meaning}" for written, meaning in described.get(kind, ())]
     return "\n".join(lines)
 
 

@@ -163,6 +163,15 @@ class ScoreResults(VersionedRecord):
     environment: Environment
     """Where and when."""
 
+    def __str__(self) -> str:
+        """A line for each model, and one for each difference between two over all tokens."""
+        return "\n".join(
+            [
+                *map(_in_words, self.models),
+                *(_difference_in_words(one) for one in self.differences if one.group is None),
+            ]
+        )
+
     @property
     def perplexity(self) -> float:
         """Of the only model.
@@ -207,3 +216,19 @@ def perplexity(nll: float | None) -> float:
         return math.inf if nll is None else math.exp(nll)
     except OverflowError:
         return math.inf
+
+
+def _in_words(model: ModelScore) -> str:
+    """Its values with their intervals, in the names that they have as attributes; what has no value says why."""
+    ends = {key: (one.low, one.high) for key, one in model.values.items() if one.low is not None is not one.high}
+    said = [
+        f"{key} {one.value:.4g}" + (" ({:.4g} to {:.4g})".format(*ends[key]) if key in ends else "")
+        for key, one in model.values.items()
+    ]
+    return f"{model.name}: {', '.join([*said, *(f'{key} {why}' for key, why in model.undefined.items())])}"
+
+
+def _difference_in_words(one: ScoreDifference) -> str:
+    interval = "" if one.low is None or one.high is None else f" ({one.low:+.3g} to {one.high:+.3g})"
+    p = "" if one.p_holm is None else f", p = {one.p_holm:.2g}"
+    return f"{one.first} - {one.second}: {one.measure} {one.difference:+.3g}{interval}{p}"

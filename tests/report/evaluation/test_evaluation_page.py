@@ -155,7 +155,7 @@ def test_note_says_how_many_tests_there_are(evaluation: EvaluationResults) -> No
     many = evaluation.model_copy(update={"tests": evaluation.tests * 40})
     assert note_on_tests(many).startswith("40 tests: of so many, about 2 would fall below 0.05 by chance")
     (test,) = paired_rows(evaluation)
-    assert (test.difference, test.interval, test.significant) == ("+15.0", "+10.0\N{EN DASH}+20.0", True)
+    assert (test.difference, test.interval, test.significant) == ("+15.0", "+10.0 to +20.0", True)
 
 
 def test_non_finite_values_and_twins_are_refused(evaluation: EvaluationResults) -> None:
@@ -181,9 +181,15 @@ def test_terminal_lists_the_differences_that_hold(evaluation: EvaluationResults)
         console.print(table)
     shown = console.file.getvalue()
     listed = shown.partition("Differences that hold")[2].splitlines()
-    assert [line.split()[0] for line in listed if "[mle] " in line] == ["Rep", "KL"]
+    assert [line.split()[0] for line in listed if "[mle] " in line] == ["KL", "Rep"]  # those with a better system first
     assert next(line for line in listed if line.startswith(" KL")).rstrip().endswith("<b>f2</b>")
     assert "2 of 3 paired differences hold" in shown
+
+
+def test_terminal_says_by_how_many_votes(evaluation: EvaluationResults) -> None:
+    ranking = shown(evaluation).partition("Ranking by majority")[2].splitlines()
+    votes = [line.split()[-3:] for line in ranking if "f2" in line or "mle" in line]
+    assert votes[:2] == [["2", "of", "2"], ["0", "of", "2"]]
 
 
 def test_no_star_no_legend(evaluation: EvaluationResults) -> None:

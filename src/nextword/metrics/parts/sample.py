@@ -140,10 +140,12 @@ class Sample(BaseModel):
                 empty = "null" if value is None else "empty"
                 raise MissingFieldError(f"{self._place}: '{field}' is {empty}, and {why} needs it.")
             keys = self.model_fields_set | set(self.model_extra or ())
+            aside = " People's texts in a file of their own: --references FILE." if field == "references" else ""
             near = did_you_mean(field, keys - {field})
             raise MissingFieldError(
                 f"{self._place}: no '{field}', which {why} needs.{near} The line has: {', '.join(sorted(keys)) or '-'}."
                 f"{f' To read {field} from another key: --field {field}=KEY.' if self.model_extra else ''}"
+                f"{aside}"
             )
         return value
 

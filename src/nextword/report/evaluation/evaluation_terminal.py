@@ -23,14 +23,14 @@ def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
     tables: list[RenderableType] = [_values(results)]
     if results.wins is not None and len(results.systems) > 1:
         tables.append(_ranking(results.wins))
-    clear = [test for test in paired_rows(results) if test.significant]
+    clear = sorted((test for test in paired_rows(results) if test.significant), key=lambda test: not test.better)
     if clear:
         tables.append(_differences(clear[:MOST_DIFFERENCES]))
     votes = [f"ranked by the majority of {', '.join(results.wins.measures)}"] if results.wins is not None else []
     told = [*_plain_text(results), *votes, *_undefined(results), *notes(results), *_left_out(results)]
     told.append("intervals: see the report")
     if results.tests:
-        shown = f", {MOST_DIFFERENCES} of them are shown" if len(clear) > MOST_DIFFERENCES else ""
+        shown = f", {MOST_DIFFERENCES} of them are shown, the report has all" if len(clear) > MOST_DIFFERENCES else ""
         told.append(f"{len(clear)} of {len(results.tests)} paired differences hold after Holm's correction{shown}")
     elif results.untested:
         told.append(f"no paired tests: {results.untested}")
@@ -46,7 +46,7 @@ def _values(results: EvaluationResults) -> Table:
     caption += ["\N{RIGHTWARDS ARROW} the closer to human the better"] if len(results.systems) > 1 else []
     caption += ["mean over seeds"] if several else []
     table = Table(
-        title=f"{counted} samples, {results.unit}",
+        title=f"{counted} {'sample' if counted == '1' else 'samples'}, {results.unit}",
         caption="; ".join(caption) or None,
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
@@ -95,12 +95,22 @@ def _differences(tests: list[Test]) -> Table:
 
 
 def _ranking(wins: Wins) -> Table:
-    table = Table(title="Ranking by majority", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("rank", "system", "wins", "losses"):
+    caption = "a vote for each measure, also where chance may be the reason"
+    table = Table(
+        title="Ranking by majority", caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+    )
+    for heading in ("rank", "system", "wins", "losses", "votes"):
         table.add_column(heading, justify="left" if heading == "system" else "right")
     for place in wins.ranking:
-        table.add_row(str(place.rank), Text(place.name), str(place.wins), str(place.losses))
+        table.add_row(str(place.rank), Text(place.name), str(place.wins), str(place.losses), _votes(wins, place.name))
     return table
+
+
+def _votes(wins: Wins, name: str) -> str:
+    """In how many measures a system is better than another, of all measures of all its duels."""
+    won = sum(duel.won if duel.first == name else duel.lost for duel in wins.duels if name in (duel.first, duel.second))
+    cast = sum(duel.won + duel.lost + duel.tied for duel in wins.duels if name in (duel.first, duel.second))
+    return f"{won} of {cast}"
 
 
 def _plain_text(results: EvaluationResults) -> Iterator[str]:

@@ -69,8 +69,12 @@ def unit_name(unit: str) -> str:
 
 
 def interval(low: str, high: str) -> str:
-    """An interval; a dash would be mistaken for a sign before a negative number."""
-    return f"{low} to {high}" if "-" in low + high else f"{low}\N{EN DASH}{high}"
+    """An interval; a dash is no good beside a sign.
+
+    >>> interval("1.2", "3.4"), interval("-0.1", "0.2"), interval("+0.5", "+1.2")
+    ('1.2–3.4', '-0.1 to 0.2', '+0.5 to +1.2')
+    """
+    return f"{low} to {high}" if set("+-") & set(low + high) else f"{low}\N{EN DASH}{high}"
 
 
 def count(number: float) -> str:
