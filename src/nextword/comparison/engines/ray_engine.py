@@ -12,7 +12,7 @@ from nextword import plugins, processes
 from nextword.comparison.comparison_settings import CompareConfig
 from nextword.comparison.engines.attempt import failed
 from nextword.comparison.engines.engine import Engine, Outcome, Resources, registry
-from nextword.comparison.engines.ray_task import Mailbox, Work, carried_out, tell
+from nextword.comparison.engines.ray_task import Deliveries, Mailbox, Work, carried_out
 from nextword.comparison.engines.shared_trainings import startable
 from nextword.comparison.one_run import Run, Setting
 
@@ -64,6 +64,7 @@ class RayEngine(Engine):
         taken = self._taken(setting.config, ray)
         mailbox = ray.remote(Mailbox).options(num_cpus=0).remote()
         task = ray.remote(carried_out).options(num_cpus=taken.cpus, num_gpus=taken.gpus, max_retries=0)
+        deliveries = Deliveries(mailbox, setting.stages.progress)
         work = ray.put(_work(setting, taken))
         waiting, running = list(runs), dict[Any, Run]()
         try:
@@ -72,10 +73,10 @@ class RayEngine(Engine):
                     waiting.remove(run)
                     running[task.remote(work, run, mailbox)] = run
                 done, _ = ray.wait(list(running), timeout=_LOOKS_EVERY)
-                tell(setting.stages.progress, ray.get(mailbox.take.remote()))
+                deliveries.deliver()
                 for reference in done:
                     run = running.pop(reference)
-                    yield run, _outcome(ray, reference, run, setting)
+                    yield run, _outcome(ray, reference, run, setting, deliveries)
         finally:
             _end(ray, list(running))
             ray.kill(mailbox)
@@ -109,11 +110,13 @@ def _work(setting: Setting, taken: Resources) -> Work:
     )
 
 
-def _outcome(ray: Any, reference: Any, run: Run, setting: Setting) -> Outcome:
+def _outcome(ray: Any, reference: Any, run: Run, setting: Setting, deliveries: Deliveries) -> Outcome:
+    answer: Outcome | Exception
     try:
-        answer: Outcome | Exception = ray.get(reference)
+        answer, posted = ray.get(reference)
     except ray.exceptions.RayError as problem:  # its process was ended, or could not begin
         return failed(run, setting, problem)
+    deliveries.deliver_all(run, posted)
     if isinstance(answer, Exception):
         raise answer
     return answer
