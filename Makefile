@@ -18,7 +18,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-browser test-tools test-oldest test-newest docs package bench models models-oldest mixins lint format check clean
+.PHONY: help quickstart test test-slow test-browser test-tools test-ray test-oldest test-newest docs package bench models models-oldest mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,11 @@ test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where t
 test-tools: $(INSTALLED_DEV)  ## test with the tools that people train and evaluate with
 	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[tools]'
 	$(BIN)/python -m pytest -m tools -q tests/model
+
+# Ray comes into the same environment.
+test-ray: $(INSTALLED_DEV)  ## test comparisons whose runs are tasks of Ray, started on this machine
+	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[ray]'
+	$(BIN)/python -m pytest -m ray -q tests/comparison/engines
 
 docs: $(INSTALLED_DOCS)  ## run the notebooks, build the site into build/site; a broken link fails
 	$(BIN)/python website/make_pages.py
