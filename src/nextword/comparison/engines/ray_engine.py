@@ -105,7 +105,7 @@ def _work(setting: Setting, taken: Resources) -> Work:
         start=setting.start,
         folder=setting.folder.path,
         directory=Path.cwd(),
-        threads=setting.config.threads or taken.cpus or 1,
+        threads=taken.cpus or 1,
         modules=tuple(one.module for one in plugins.plugins() if one.package is None),
     )
 
