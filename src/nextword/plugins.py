@@ -131,17 +131,19 @@ def _checksum(module: str) -> str:
 
 
 def find_module(name: str) -> ModuleSpec | None:
-    """Where a module lies, without importing it or a package around it; None where there is none."""
+    """Where a module lies, without running it or a package around it; None where there is none."""
     spec: ModuleSpec | None = None
     parts = name.split(".")
     for count in range(1, len(parts) + 1):
         path = None if spec is None else spec.submodule_search_locations
         if not all(parts) or (spec is not None and path is None):
             return None
-        found = (finder.find_spec(".".join(parts[:count]), path) for finder in sys.meta_path)
-        spec = next((one for one in found if one is not None), None)
+        name = ".".join(parts[:count])
+        spec = next((one for finder in sys.meta_path if (one := finder.find_spec(name, path)) is not None), None)
         if spec is None:
             return None
+        if count < len(parts) and spec.origin is None:
+            importlib.import_module(name)  # without an __init__ there is nothing to run, but others look it up
     return spec
 
 

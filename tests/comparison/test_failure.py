@@ -59,7 +59,7 @@ def test_an_unexpected_error_leaves_its_traceback_and_lets_the_next_run_measure_
         raise torch.OutOfMemoryError("no 4 GiB left")
 
     class Breaking(Heard):
-        def advanced(self, fraction):  # while memory is recorded
+        def advanced(self, name, fraction):  # while memory is recorded
             if self.events[-1][0].startswith("mos"):
                 monkeypatch.setattr(torch.optim.AdamW, "step", out_of_memory)
 
@@ -92,7 +92,7 @@ def test_what_would_meet_every_run_ends_the_comparison(tmp_path, monkeypatch, pr
     def gone(*_):
         raise problem
 
-    monkeypatch.setattr("nextword.comparison.all_methods.carry_out", gone)
+    monkeypatch.setattr("nextword.comparison.engines.attempt.carry_out", gone)
     with pytest.raises(raised):
         compare(configured(RECIPE), tmp_path)
 

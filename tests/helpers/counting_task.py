@@ -130,7 +130,7 @@ class Heard:
     def began(self, name, stage):
         self.events.append((name, stage))
 
-    def advanced(self, fraction):
+    def advanced(self, name, fraction):
         self.fractions.append(fraction)
         if self.events[-1] == self.killed_in and fraction > 0.5:
             raise KeyboardInterrupt

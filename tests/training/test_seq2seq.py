@@ -133,7 +133,7 @@ def test_an_interrupted_comparison_goes_on_to_the_same_numbers(recipe, tmp_path)
         def began(self, name, stage):
             self.stages += stage == "training"
 
-        def advanced(self, fraction):
+        def advanced(self, name, fraction):
             if self.stages == 3:  # the start's, softmax's, cache's
                 raise KeyboardInterrupt
 

@@ -8,11 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from nextword.cli.parts.completion import complete_method, complete_recipe, complete_task
+from nextword.cli.parts.engine_options import EngineOptions
 from nextword.cli.parts.errors import plain_errors
+from nextword.cli.parts.option_groups import option_groups
 
 
 @plain_errors
+@option_groups
 def compare(
+    computing: EngineOptions,
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -61,4 +65,4 @@ def compare(
     if recipe is None and not (task and head):
         raise ValueError("nothing to compare: give a recipe ('nextword list recipes'), or --task and --head")
     config = configured(content, overrides)
-    run_comparison(config, out or Path("runs") / (Path(recipe).stem if recipe else config.task))
+    run_comparison(config, out or Path("runs") / (Path(recipe).stem if recipe else config.task), computing.asked_for())

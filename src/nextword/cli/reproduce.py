@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,7 +10,9 @@ import typer
 
 from nextword import processes
 from nextword.cli.parts.completion import complete_table
+from nextword.cli.parts.engine_options import EngineOptions
 from nextword.cli.parts.errors import plain_errors
+from nextword.cli.parts.option_groups import option_groups
 from nextword.cli.parts.reproduction_plan import plan_reproduction
 
 if TYPE_CHECKING:
@@ -20,8 +23,24 @@ if TYPE_CHECKING:
     from nextword.reproduction.reproduce_tables import Reproduced, Request
 
 
+@dataclass(frozen=True)
+class PlanOptions:
+    """Whether there is only a plan, and for which machine."""
+
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything and print the plan; train nothing.")] = (
+        False
+    )
+    gpu: Annotated[
+        str | None,
+        typer.Option(help='GPU whose hours --dry-run tells, "H100 80GB"; with a share of its peak, "H100 80GB:0.45".'),
+    ] = None
+
+
 @plain_errors
+@option_groups
 def reproduce(
+    computing: EngineOptions,
+    planning: PlanOptions,
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -46,14 +65,7 @@ def reproduce(
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All tables of all papers.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything and print the plan; train nothing.")
-    ] = False,
     out: Annotated[Path, typer.Option(help="Folder for everything that is written.")] = Path("runs/reproduce"),
-    gpu: Annotated[
-        str | None,
-        typer.Option(help='GPU whose hours --dry-run tells, "H100 80GB"; with a share of its peak, "H100 80GB:0.45".'),
-    ] = None,
 ) -> None:
     """Fill a paper's table with numbers measured here, beside the printed ones, and test its claims.
 
@@ -78,10 +90,11 @@ def reproduce(
         _list_tables()
         return
     tables = all_tables() if everything else tables_named(named)
-    request = Request(tables, scale, DataFolder.of_options(data or []), out, changes, judge or [], this_command())
-    if dry_run:
-        plan_reproduction(request, gpu)
-    elif gpu is not None:
+    folder, engine = DataFolder.of_options(data or []), computing.asked_for()
+    request = Request(tables, scale, folder, out, changes, judge or [], this_command(), engine)
+    if planning.dry_run:
+        plan_reproduction(request, planning.gpu)
+    elif planning.gpu is not None:
         raise ValueError("--gpu: must stand with --dry-run; without it everything runs where you are")
     else:
         _run(request)

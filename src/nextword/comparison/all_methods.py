@@ -16,13 +16,15 @@ import torch
 from nextword import processes
 from nextword.comparison.common_start import CommonStart, prepare_start
 from nextword.comparison.comparison_settings import CompareConfig, build_task, plain
-from nextword.comparison.failure import failure
+from nextword.comparison.engines.engine import Engine
+from nextword.comparison.engines.sequential import Sequential
+from nextword.comparison.engines.shared_trainings import needs
 from nextword.comparison.folder import ComparisonFolder
 from nextword.comparison.measured_texts import expect_measurable, measured_texts
-from nextword.comparison.one_run import Run, Setting, carry_out
+from nextword.comparison.one_run import Run, Setting
 from nextword.comparison.preflight import check_settings
 from nextword.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
-from nextword.comparison.search.grid_search import finished_searches, searched, settled
+from nextword.comparison.search.grid_search import finished_searches, settled
 from nextword.comparison.shown_examples import written_examples
 from nextword.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
 from nextword.training.one_training import train_with_main
@@ -39,7 +41,11 @@ class ComparisonInterrupted(KeyboardInterrupt):
 
 
 def compare(
-    config: CompareConfig, folder: str | Path, progress: ComparisonWatcher | None = None, command: str | None = None
+    config: CompareConfig,
+    folder: str | Path,
+    progress: ComparisonWatcher | None = None,
+    command: str | None = None,
+    engine: Engine | None = None,
 ) -> Results:
     """Runs every method of ``config`` with every seed and writes ``results.json`` and ``report.html`` into ``folder``.
 
@@ -52,10 +58,11 @@ def compare(
         folder: Where everything is written; a folder of another comparison is refused.
         progress: Who is told about progress.
         command: How the user started this, for the report.
+        engine: What carries out the runs; one after another in this process by default.
 
     Raises:
-        ValueError: The config does not fit the task or the folder, a method does not fit the model, or another process
-            is at work in the folder.
+        ValueError: The config does not fit the task or the folder, a method does not fit the model, another process
+            is at work in the folder, or the engine cannot be used here.
         DiskFullError: There is no room to write something.
         ComparisonInterrupted: Ctrl-C.
     """
@@ -63,10 +70,13 @@ def compare(
         train_with_main()
         return Results.load(ComparisonFolder(folder).results)
     with processes.leading():
-        return _lead(config, ComparisonFolder(folder), progress or SilentWatcher(), command or DEFAULT_COMMAND)
+        place, watcher = ComparisonFolder(folder), progress or SilentWatcher()
+        return _lead(config, place, watcher, command or DEFAULT_COMMAND, engine or Sequential())
 
 
-def _lead(config: CompareConfig, place: ComparisonFolder, progress: ComparisonWatcher, command: str) -> Results:
+def _lead(
+    config: CompareConfig, place: ComparisonFolder, progress: ComparisonWatcher, command: str, engine: Engine
+) -> Results:
     """All of it."""
     for method in config.methods:
         method.expect_known_names()
@@ -74,10 +84,11 @@ def _lead(config: CompareConfig, place: ComparisonFolder, progress: ComparisonWa
     settings = check_settings(config, task)
     expect_measurable(task, config.methods)
     place.expect(config, task)
+    engine.expect(config)
     stages = StageReporter(progress)
     with disk_full_explained(place.path), locked(place.path, command), _cpu_threads(config.threads):
         place.claim(config, task)
-        return _do_missing_runs(config, task, settings, place, stages, command)
+        return _do_missing_runs(config, task, settings, place, stages, command, engine)
 
 
 def make_start(
@@ -109,6 +120,7 @@ def _do_missing_runs(
     place: ComparisonFolder,
     stages: StageReporter,
     command: str,
+    engine: Engine,
 ) -> Results:
     """Does what is missing in a folder that is this comparison's and nobody else's."""
     runs = [Run(method, seed) for seed in config.seeds for method in config.methods]
@@ -120,23 +132,24 @@ def _do_missing_runs(
         setting = Setting(config, task, place, start, settings, stages)
 
         def results() -> Results:
-            return _results(setting, [done[run] for run in runs if run in done], list(failed.values()), command)
+            ended = [done[run] for run in runs if run in done], [failed[run] for run in runs if run in failed]
+            return _results(setting, *ended, command)
 
         stages.progress.planned(len(runs), len(done))
-        for run in runs:
-            if run in done:
-                continue
-            try:
-                done[run] = carry_out(searched(run, setting), setting)
-            except Exception as problem:
-                failed[run] = failure(Run(settled(run.method, place), run.seed), setting, problem)
-            _save_so_far(setting, results())
-            if run in failed:
-                stages.progress.failed(failed[run])
-            else:
-                stages.progress.finished(done[run])
-            if not config.keep_models:
-                _drop_unneeded_models(place, runs, done)
+        missing = [run for run in runs if run not in done]
+        with contextlib.closing(engine.outcomes(missing, setting)) as outcomes:
+            for run, outcome in outcomes:
+                if isinstance(outcome, FailedRun):
+                    failed[run] = outcome
+                else:
+                    done[run] = outcome
+                _save_so_far(setting, results())
+                if isinstance(outcome, FailedRun):
+                    stages.progress.failed(outcome)
+                else:
+                    stages.progress.finished(outcome)
+                if not config.keep_models:
+                    _drop_unneeded_models(config, place, runs, done)
         records = [done[run] for run in runs if run in done]
         texts = measured_texts(setting, records, command)
         whole = results().model_copy(update={"texts": texts, "written": written_examples(setting, records)})
@@ -180,11 +193,12 @@ def _report(results: Results, folder: ComparisonFolder) -> None:
     write_report(results, folder.report)
 
 
-def _drop_unneeded_models(folder: ComparisonFolder, runs: list[Run], done: dict[Run, RunRecord]) -> None:
-    stages = {run: folder.stages(settled(run.method, folder), run.seed) for run in runs}
-    needed = {stage for run in runs if run not in done for stage in stages[run]}
+def _drop_unneeded_models(
+    config: CompareConfig, folder: ComparisonFolder, runs: list[Run], done: dict[Run, RunRecord]
+) -> None:
+    needed = {place for run in runs if run not in done for place in needs(run, config, folder).places}
     for run in done:
-        for stage in stages[run]:
+        for stage in folder.stages(settled(run.method, folder), run.seed):
             if stage not in needed:
                 folder.drop_model(stage)
 

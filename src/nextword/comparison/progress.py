@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -11,7 +12,10 @@ from nextword.records import FailedRun, RunRecord
 
 
 class ComparisonWatcher(Protocol):
-    """Told about each step of a comparison, in the order in which they happen."""
+    """Told about each step of a comparison, in the order in which they happen.
+
+    Several runs may be at work at the same time, each in one stage; their steps come in turns.
+    """
 
     def planned(self, runs: int, finished: int) -> None:
         """How many runs there are, and how many an earlier call finished."""
@@ -19,8 +23,8 @@ class ComparisonWatcher(Protocol):
     def began(self, name: str, stage: str) -> None:
         """A stage (training, tuning, evaluation) of a run, or of the common start, begins."""
 
-    def advanced(self, fraction: float) -> None:
-        """The share of the current stage that is done, 0 to 1."""
+    def advanced(self, name: str, fraction: float) -> None:
+        """The share of the stage that is done which the run, or the common start, is in, 0 to 1."""
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
         """A stage is done."""
@@ -41,7 +45,7 @@ class SilentWatcher:
     def began(self, name: str, stage: str) -> None:
         """Says nothing."""
 
-    def advanced(self, fraction: float) -> None:
+    def advanced(self, name: str, fraction: float) -> None:
         """Says nothing."""
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
@@ -72,9 +76,9 @@ class RelayingWatcher:
         """Hands it on."""
         self.inner.began(name, stage)
 
-    def advanced(self, fraction: float) -> None:
+    def advanced(self, name: str, fraction: float) -> None:
         """Hands it on."""
-        self.inner.advanced(fraction)
+        self.inner.advanced(name, fraction)
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
         """Hands it on."""
@@ -100,5 +104,5 @@ class StageReporter:
         """Says that a stage begins, hands out the function that says how far it is, and says that it ended."""
         began = time.perf_counter()
         self.progress.began(name, stage)
-        yield self.progress.advanced
+        yield functools.partial(self.progress.advanced, name)
         self.progress.ended(name, stage, time.perf_counter() - began)

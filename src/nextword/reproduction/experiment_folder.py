@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nextword.comparison.all_methods import compare, make_start
 from nextword.comparison.comparison_settings import build_task
+from nextword.comparison.engines.engine import Engine
 from nextword.comparison.progress import ComparisonWatcher, RelayingWatcher
 from nextword.records import FailedRun, Record, Results
 from nextword.records.reproduced_table import RanExperiment
@@ -42,13 +43,20 @@ class ExperimentFolders:
         data: Where the data lies.
         changes: Overrides of every experiment, from the user.
         judges: Metrics that ask a model which the user has, such as ``"factcc:model=FOLDER"``.
+        engine: What carries out the runs; one after another in this process by default.
     """
 
     def __init__(
-        self, out: Path, scale: Scale, data: DataFolder, changes: Sequence[str] = (), judges: Sequence[str] = ()
+        self,
+        out: Path,
+        scale: Scale,
+        data: DataFolder,
+        changes: Sequence[str] = (),
+        judges: Sequence[str] = (),
+        engine: Engine | None = None,
     ) -> None:
         self._root, self._scale, self._data = out / "experiments" / scale, scale, data
-        self._changes, self._judges = list(changes), list(judges)
+        self._changes, self._judges, self._engine = list(changes), list(judges), engine
 
     def folder(self, name: str) -> Path:
         """That of an experiment."""
@@ -81,7 +89,7 @@ class ExperimentFolders:
             origin = self.folder(one.start)
             make_start(self.config(one.start), origin, TimingWatcher(progress, origin), command)
         config = self.config(name)
-        results = compare(config, folder, TimingWatcher(progress, folder), command)
+        results = compare(config, folder, TimingWatcher(progress, folder), command, self._engine)
         return ExperimentResults(settings_of(config), results, self._record(name, one, results))
 
     def settings(self, name: str) -> ExperimentResults:

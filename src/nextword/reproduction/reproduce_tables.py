@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nextword.comparison.engines.engine import Engine
 from nextword.comparison.progress import ComparisonWatcher, SilentWatcher
 from nextword.records import FailedRun
 from nextword.records.reproduced_table import ReproducedTable
@@ -31,6 +32,7 @@ class Request:
         changes: Overrides of every experiment: ``("seeds=[0]",)``.
         judges: Metrics that ask a model which the user has: ``("factcc:model=FOLDER",)``.
         command: How the user started this.
+        engine: What carries out the runs; one after another in this process by default.
     """
 
     tables: Sequence[str]
@@ -40,6 +42,7 @@ class Request:
     changes: Sequence[str] = ()
     judges: Sequence[str] = ()
     command: str = "nextword.reproduction.reproduce(request)"
+    engine: Engine | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,8 @@ def reproduce(
         ValueError: Data is missing, or a comparison is refused; nothing was begun.
         ComparisonInterrupted: Ctrl-C; what is finished is kept.
     """
-    folders = ExperimentFolders(request.out, request.scale, request.data, request.changes, request.judges)
+    made_of = request.out, request.scale, request.data, request.changes, request.judges
+    folders = ExperimentFolders(*made_of, request.engine)
     needed = needed_experiments(request.tables, folders)
     for name in needed:
         folders.config(name)  # data that is missing is said before anything is trained

@@ -26,7 +26,7 @@ def watched(terminal):
         assert isinstance(progress, Bars if terminal else Lines)
         progress.planned(4, 1)
         progress.began("cache [x], seed 3", "training")
-        progress.advanced(0.5)
+        progress.advanced("cache [x], seed 3", 0.5)
         progress.ended("cache [x], seed 3", "training", 12.34)
         progress.finished(RECORD)
     return text.getvalue()

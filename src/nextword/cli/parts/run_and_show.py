@@ -17,10 +17,11 @@ from nextword.cli.parts.errors import INTERRUPTED, RUNS_FAILED, complain
 
 if TYPE_CHECKING:
     from nextword.comparison.comparison_settings import CompareConfig
+    from nextword.comparison.engines.engine import Engine
     from nextword.records import Results
 
 
-def run_comparison(config: CompareConfig, out: Path) -> Results:
+def run_comparison(config: CompareConfig, out: Path, engine: Engine | None = None) -> Results:
     """Compares, prints the table and where the report is; returns what came out.
 
     Raises:
@@ -35,7 +36,7 @@ def run_comparison(config: CompareConfig, out: Path) -> Results:
     console = Console()
     command = this_command()
     with interruptible("nothing was begun yet"), watching(console) as progress:
-        results = compare(config, out, progress, command)
+        results = compare(config, out, progress, command, engine)
     if not processes.is_main():
         return results
     console.print(results_table(results))

@@ -1,4 +1,4 @@
-"""Shows the progress of a comparison: two bars on a terminal, one line per finished stage elsewhere."""
+"""Shows the progress of a comparison: bars on a terminal, one line per finished stage elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
     from nextword.comparison.progress import ComparisonWatcher
@@ -47,7 +47,7 @@ class Lines:
     def began(self, name: str, stage: str) -> None:
         """Nothing to say yet."""
 
-    def advanced(self, fraction: float) -> None:
+    def advanced(self, name: str, fraction: float) -> None:
         """Nothing to say yet."""
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
@@ -68,28 +68,30 @@ class Lines:
 
 
 class Bars:
-    """A bar for all runs above a bar for the current stage."""
+    """A bar for all runs above a bar for the current stage of each run at work."""
 
     def __init__(self, bars: Progress) -> None:
         self._bars = bars
         self._all = bars.add_task("start", total=None)
-        self._stage = bars.add_task("", total=100, visible=False)
+        self._stages: dict[str, TaskID] = {}
 
     def planned(self, runs: int, finished: int) -> None:
         """The first bar gets its length."""
         self._bars.update(self._all, description="runs", total=runs, completed=finished)
 
     def began(self, name: str, stage: str) -> None:
-        """The second bar starts again."""
-        self._bars.reset(self._stage, description=f"{name}: {stage}", visible=True)
+        """A bar begins."""
+        self._hide(name)
+        self._stages[name] = self._bars.add_task(f"{name}: {stage}", total=100)
 
-    def advanced(self, fraction: float) -> None:
-        """The second bar moves."""
-        self._bars.update(self._stage, completed=round(100 * fraction))
+    def advanced(self, name: str, fraction: float) -> None:
+        """It moves."""
+        if name in self._stages:
+            self._bars.update(self._stages[name], completed=round(100 * fraction))
 
     def ended(self, name: str, stage: str, seconds: float) -> None:
-        """The second bar goes."""
-        self._bars.update(self._stage, completed=100, visible=False)
+        """It goes."""
+        self._hide(name)
 
     def finished(self, record: RunRecord) -> None:
         """The first bar moves, and the run's first numbers stay above."""
@@ -97,10 +99,16 @@ class Bars:
         self._bars.console.print(headline(record), markup=False, highlight=False)
 
     def failed(self, run: FailedRun) -> None:
-        """The first bar moves, and what happened stays above."""
-        self._bars.update(self._stage, visible=False)
+        """The bars of the run and of its search go, the first moves, and what happened stays above."""
+        own = f"{run.method}, seed {run.seed}"
+        for name in [name for name in self._stages if name == own or name.startswith(f"{run.method} (")]:
+            self._hide(name)
         self._bars.advance(self._all)
         self._bars.console.print(f"failed: {failure_line(run)}", markup=False, highlight=False)
+
+    def _hide(self, name: str) -> None:
+        if name in self._stages:
+            self._bars.remove_task(self._stages.pop(name))
 
 
 def headline(record: RunRecord, metrics: int = 3) -> str:

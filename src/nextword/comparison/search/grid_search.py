@@ -112,6 +112,14 @@ def settled(method: Method, folder: ComparisonFolder) -> Method:
     return method if search is None or search.chosen is None else method.with_settings(search.chosen)
 
 
+def is_searched(method: Method, folder: ComparisonFolder) -> bool:
+    """Whether a method's search has tried everything; true where nothing is searched."""
+    if not method.search:
+        return True
+    search = _stored(method, folder)
+    return search is not None and len(search.tried) == len(method.combinations)
+
+
 def _stored(method: Method, folder: ComparisonFolder) -> GridSearch | None:
     path = folder.search(method)
     if not path.exists():

@@ -7,10 +7,8 @@ ARCHITECTURE = "NextWordForCausalLM"
 
 
 def register() -> None:
-    """Registers configuration and model; may be called again."""
+    """Registers the model, and may be called again. Its configuration is known once nextword is imported."""
     from vllm import ModelRegistry
-
-    import nextword  # noqa: F401  (its configurations register themselves with transformers)
 
     # a name, since importing the class would start CUDA in processes that must not
     if ARCHITECTURE not in ModelRegistry.get_supported_archs():

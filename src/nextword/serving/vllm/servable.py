@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def backbone_architecture(config: Any) -> str:
-    """vLLM's name of the backbone's class, which is that of transformers.
+    """The name of the backbone's class in vLLM, which is that of transformers.
 
     Args:
         config: A ``NextWordConfig``.
@@ -70,5 +70,5 @@ def expect_head_fits(head: Head, vllm_config: Any) -> None:
     if graphs is not None and graphs.has_full_cudagraphs():
         raise ValueError(
             f"cudagraph_mode: must be PIECEWISE or NONE with head '{spec}', whose sizes change in every pass; start "
-            "with --compilation-config '{\"cudagraph_mode\": \"PIECEWISE\"}'"
+            'with --compilation-config \'{"cudagraph_mode": "PIECEWISE"}\''
         )

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from vllm.model_executor.models.utils import init_vllm_registered_model, maybe_prefix
 
 from nextword.heads import Dimensions, build_head, parse_head
 from nextword.memory.slots import PassSlots, SlotMemory
@@ -37,6 +36,8 @@ class ServedModel(nn.Module):
     """
 
     def __init__(self, *, vllm_config: Any, prefix: str = "") -> None:
+        from vllm.model_executor.models.utils import init_vllm_registered_model, maybe_prefix
+
         super().__init__()
         config = vllm_config.model_config.hf_config
         self._configuration = config
@@ -117,7 +118,7 @@ class ServedModel(nn.Module):
                 elif name.startswith(f"{_BACKBONE}."):
                     yield name, weight
 
-        loaded = AutoWeightsLoader(self).load_weights(of_backbone())
+        loaded: set[str] = AutoWeightsLoader(self).load_weights(of_backbone())
         self.next_word_head.load_state_dict(own)
         return loaded | {f"{_HEAD}.{name}" for name, _ in self.next_word_head.named_parameters()}
 
