@@ -195,5 +195,5 @@ def test_the_documents_examples() -> None:
     exec(second, names)
     assert len(names["request"].generated_tokens) == 4
     assert {name: len(tokens) for name, tokens in names["written"].items()} == {"first": 4, "second": 20}
-    alone = names["model"].generate(torch.tensor([names["prompts"][1]]), max_new_tokens=20, do_sample=False)
+    alone = names["model"].eval().generate(torch.tensor([names["prompts"][1]]), max_new_tokens=20, do_sample=False)
     assert names["written"]["second"] == alone[0, 3:].tolist()

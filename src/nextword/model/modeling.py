@@ -21,7 +21,7 @@ from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.head import Draw
 from nextword.memory.kv_cache import cache_argument, why_no_history
-from nextword.model.batching.head_batching import HeadBatching, draw_of_batch
+from nextword.model.batching.head_batching import HeadBatching
 from nextword.model.conditioned_model import Conditioned
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.delegation import Delegation
@@ -343,7 +343,7 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
         if loss is not None:
             fields["loss"] = self._divided(loss, total_items, run)
         if (loss is None or not self.training) if return_logits is None else return_logits:
-            draw = draw_of_batch(kwargs) if draw is None else draw
+            draw = self._draw_of_batch(kwargs) if draw is None else draw
             chosen = draw is not None and not isinstance(logits_to_keep, Tensor)
             distribution = self.next_word_head(for_head.last(1 if chosen else logits_to_keep))
             logits = self.next_word_head.logits(distribution) if draw is None else draw(distribution)

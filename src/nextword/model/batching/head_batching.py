@@ -19,12 +19,6 @@ _OLDEST = "transformers.generation.continuous_batching.cache_allocators"
 """What the slots of the cache are known from; transformers has it from 5.18 on."""
 
 
-def draw_of_batch(arguments: Mapping[str, Any]) -> Draw | None:
-    """The head's choice in a pass of continuous batching with these arguments; None outside of it."""
-    draw: Draw | None = getattr(arguments.get("cache"), "head_draw", None)
-    return draw
-
-
 class HeadBatching:
     """Continuous batching in which every request gets what ``generate`` gives it alone.
 
@@ -78,6 +72,12 @@ class HeadBatching:
         managed.training = modes
         self.eval()  # type: ignore[attr-defined]  # a manager that was kept does not see to it again
         return manager
+
+    @staticmethod
+    def _draw_of_batch(arguments: Mapping[str, Any]) -> Draw | None:
+        """The head's choice in a pass of continuous batching with these arguments; None outside of it."""
+        draw: Draw | None = getattr(arguments.get("cache"), "head_draw", None)
+        return draw
 
     def generate_batch(self, inputs: Any, generation_config: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Tokens after each prompt by continuous batching, with the arguments of transformers.

@@ -89,10 +89,10 @@ class ManagedHead:
 @torch.no_grad()
 def bytes_per_slot(model: Any) -> int:
     """Memory that a head takes for one place, found by letting it write one."""
-    head, config = model.next_word_head, model.config.get_text_config()
+    head = model.next_word_head
     weight: Tensor = next(head.parameters(), torch.zeros((), device=model.device))
     state = torch.zeros(1, head.dimensions.hidden, device=weight.device, dtype=model.dtype)
-    layer = torch.zeros(1, config.hidden_size, device=weight.device, dtype=model.dtype)
+    layer = torch.zeros(1, head.dimensions.layer, device=weight.device, dtype=model.dtype)
     one = torch.ones(1, dtype=torch.long, device=weight.device)
     slots = PassSlots(starts=torch.tensor([0, 1], device=one.device), lengths=one, held=one[None] - 1, count=1)
     memory = SlotMemory(1)
