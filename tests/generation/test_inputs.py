@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 import torch
-from transformers import DynamicCache, GenerationConfig
+from transformers import DynamicCache
 
 from tests.helpers.generating_models import (
     DECODERS,
@@ -65,26 +64,6 @@ def test_row_of_padding_only(family: str, head: str) -> None:
     alone = generated(model, ids[:1], max_new_tokens=NEW)
     assert out.sequences[0].tolist() == alone.sequences[0].tolist()
     assert torch.allclose(step_log_probs(out)[0], step_log_probs(alone)[0], rtol=0, atol=TOLERANCE)
-
-
-@pytest.mark.parametrize("head", ["cache", "softmax+mi", "mos:2+mi"])
-def test_continuous_batching_is_refused(head: str) -> None:
-    with pytest.raises(ValueError, match=f"generate_batch: head '{re.escape(head)}.*' remembers .*use generate"):
-        headed("gpt2", head).generate_batch([[3, 4]])
-    with pytest.raises(ValueError, match="continuous batching is for decoder-only models"):
-        headed("t5", "source cache").generate_batch([[3, 4]])
-
-
-@pytest.mark.slow
-def test_continuous_batching_without_memory() -> None:
-    model = headed("llama", "softmax")
-    texts = [[3, 4, 5], [6, 7]]
-    settings = GenerationConfig(max_new_tokens=4, do_sample=False, eos_token_id=-1, pad_token_id=0)
-    results = model.generate_batch(texts, generation_config=settings)
-    for text, result in zip(texts, results.values(), strict=True):
-        assert (
-            result.generated_tokens == model.generate(torch.tensor([text]), max_new_tokens=4)[0, len(text) :].tolist()
-        )
 
 
 @pytest.mark.parametrize("head", ["cache", "softmax+mi"])

@@ -62,6 +62,9 @@ HEADS: dict[str, Any] = {
     "pg+mi": "pg+mi",
     "f2": {"head": "f2", "counts": counts_file(), "decoupled": False},
     "f2+mi": {"head": "f2", "counts": counts_file(), "decoupled": False, "mi": {}},
+    "f2 decoupled": {"head": "f2", "counts": counts_file()},
+    "sigsoftmax": "sigsoftmax",
+    "softmax+r:3": "softmax+r:3",
 }
 DECODERS = {
     "gpt2": [

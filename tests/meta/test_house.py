@@ -33,7 +33,7 @@ ORDER = (
     {"objectives", "conditioning"},
     {"model_card"},
     {"model"},
-    {"checking", "scoring"},
+    {"checking", "scoring", "serving"},
     {"decoding", "inspection"},
     {"", "tasks"},
     {"training"},

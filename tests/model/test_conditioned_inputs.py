@@ -169,7 +169,7 @@ def test_a_prefix_takes_positions() -> None:
 
 
 def test_continuous_batching_is_refused() -> None:
-    with pytest.raises(ValueError, match="generate_batch: continuous batching brings no auxiliary text"):
+    with pytest.raises(ValueError, match="continuous batching: brings no auxiliary text"):
         model_of("dau").generate_batch([[3, 4]])
 
 

@@ -1,11 +1,14 @@
 """What a head keeps between steps, and where it is kept.
 
 A head that looks back (a cache of words, local embeddings, the inputs of the last places) must find in every step what
-it computed in earlier ones. A ``History`` holds it for all sequences of a batch:
+it computed in earlier ones.
 
-1. ``history.py`` is the contract: what is kept, and what may happen to it. A new home starts there.
-2. ``growing_history.py`` is the home for dynamic KV caches: streams that grow with the text, each a
+1. ``pass_memory.py`` is the contract with one forward pass: new places are written, texts are read.
+2. ``history.py`` is that contract for all sequences of a batch, with what may happen to them between passes. A new home
+   that rides in a KV cache starts there.
+3. ``growing_history.py`` is the home for dynamic KV caches: streams that grow with the text, each a
    ``growing_tensor.py``.
-3. ``static_history.py`` is the home for static KV caches: tensors of fixed size, for compiled steps.
-4. ``kv_cache.py`` lets a history ride in a KV cache of transformers, so that it moves with the keys and values.
+4. ``static_history.py`` is the home for static KV caches: tensors of fixed size, for compiled steps.
+5. ``kv_cache.py`` lets a history ride in a KV cache of transformers, so that it moves with the keys and values.
+6. ``slots.py`` is the contract for serving engines, whose cache has slots: requests that join, leave and share.
 """

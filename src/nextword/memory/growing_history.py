@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from nextword.memory.growing_tensor import GrowingTensor
-from nextword.memory.history import IDS, History, unknown
+from nextword.memory.history import History, unknown
+from nextword.memory.pass_memory import IDS
 
 _CROPPABLE = 64
 """Places beyond its width that a window keeps, so that rejected candidates can be taken back."""

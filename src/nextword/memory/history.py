@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
 from nextword.context import Memory
-
-IDS, VALID = "ids", "valid"
-"""Streams that every history has: the token at each place, and whether it is a known token and no padding."""
+from nextword.memory.pass_memory import PassMemory
 
 
-class History(ABC):
+class History(PassMemory):
     """What is kept of each sequence between forward passes.
 
     For example ``softmax+cpr:20,100+mi`` keeps the token and a local embedding of every place of the text (streams),
@@ -29,10 +27,9 @@ class History(ABC):
     ``of_source`` where there is a source. Between passes whoever owns the KV cache calls the moves: ``reset``,
     ``crop``, ``reorder`` and ``repeat``; and ``reserve`` before a long text.
 
-    To write another home (say, slots of a serving engine), implement ``write`` and ``read`` for the streams,
-    ``preceded`` and ``of_source``, and the moves. What is stored for a place depends on the tokens up to that
-    place only, as keys and values do; so a home may share it between sequences of equal beginning. A move that cannot
-    happen in a home raises ValueError and says what to do instead.
+    To write another home, implement ``write`` and ``read`` for the streams, ``preceded`` and ``of_source``, and the
+    moves. What is stored for a place depends on the tokens up to that place only, as keys and values do. A move that
+    cannot happen in a home raises ValueError and says what to do instead.
     """
 
     virtual = 0
@@ -57,34 +54,8 @@ class History(ABC):
             The whole memory, the new places at its end or at their fixed address, and the place of the first new token
             in it.
         """
-        # a copy: the caller may write the next tokens where these are
-        first = self.write({IDS: ids.clone(), VALID: valid & (ids >= 0), **streams})
-        everything = self.read()
-        return Memory(everything.pop(IDS), everything.pop(VALID), everything), first
-
-    @abstractmethod
-    def write(self, new: Mapping[str, Tensor]) -> int | Tensor:
-        """Adds the new places (B, T, ...) of all streams; returns the place of the first of them."""
-
-    @abstractmethod
-    def read(self) -> dict[str, Tensor]:
-        """All streams (B, S, ...) by name. Places behind the text, where a home has such, are not valid."""
-
-    @abstractmethod
-    def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
-        """New places of a window with those just before them, zeros before the start.
-
-        Args:
-            name: Of the window.
-            new: What the head computes from each new place (B, T, ...).
-            places: How many earlier places come back in front of them; the same in every pass.
-
-        Returns:
-            (B, places + T, ...).
-
-        Raises:
-            ValueError: The cache was cropped back beyond what is kept of this window.
-        """
+        first = self.remember(ids, valid, streams)
+        return self.recall(), first
 
     @abstractmethod
     def of_source(self, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
-from nextword.memory.history import IDS, History, unknown
+from nextword.memory.history import History, unknown
+from nextword.memory.pass_memory import IDS
 
 
 class StaticHistory(History):

@@ -239,22 +239,3 @@ class HeadGeneration:
             ours = {"source_ids", *AUXILIARY_ARGUMENTS} - (kept if self.conditioner is None else set())
             kwargs["model_kwargs"] = {k: v for k, v in kwargs["model_kwargs"].items() if k not in ours}
         return super()._get_candidate_generator(*args, **kwargs)  # type: ignore[misc]
-
-    def generate_batch(self, *args: Any, **kwargs: Any) -> Any:
-        """Continuous batching; refused for heads that remember, whose memory its paged cache does not carry.
-
-        Raises:
-            ValueError: The head looks at earlier places, or the model has an encoder or a conditioner.
-        """
-        if self.conditioner is not None:
-            raise ValueError(
-                "generate_batch: continuous batching brings no auxiliary text to a conditioned model; use generate"
-            )
-        if self.config.is_encoder_decoder:
-            raise ValueError("generate_batch: continuous batching is for decoder-only models; use generate")
-        if self.next_word_head.remembers:
-            raise ValueError(
-                f"generate_batch: head '{head_spec(self.next_word_head.config)}' remembers earlier places, which "
-                "continuous batching does not carry; use generate"
-            )
-        return super().generate_batch(*args, **kwargs)  # type: ignore[misc]

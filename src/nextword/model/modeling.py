@@ -21,6 +21,7 @@ from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.head import Draw
 from nextword.memory.kv_cache import cache_argument, why_no_history
+from nextword.model.batching.head_batching import HeadBatching
 from nextword.model.conditioned_model import Conditioned
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.delegation import Delegation
@@ -29,6 +30,7 @@ from nextword.model.forward.auxiliary_side import auxiliary_side
 from nextword.model.forward.backbone_pass import BackbonePass, run_backbone
 from nextword.model.forward.head_inputs import HeadInputs, head_inputs
 from nextword.model.forward.output_layer import OutputLayer, expect_layers, prove_output_layer
+from nextword.model.forward.packed_inputs import PackedInputs
 from nextword.model.forward.padding_and_targets import Sides, sides_of
 from nextword.model.forward.pass_inputs import inputs_of
 from nextword.model.forward.past import past_of
@@ -45,7 +47,7 @@ from nextword.objectives import registry as objectives
 from nextword.pretrained import encoder_config, wordless_tokens
 
 
-class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]
+class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Saving, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]
     """What both wrapped models share; use ``NextWordForCausalLM`` or ``NextWordForSeq2SeqLM``.
 
     Args:
@@ -167,13 +169,13 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
         expect_vocabulary(self, sides)
         return sides
 
-    def _run(self, sides: Sides) -> tuple[BackbonePass, HeadInputs]:
+    def _run(self, sides: Sides) -> tuple[BackbonePass, HeadInputs | PackedInputs]:
         """The auxiliary text read, the backbone run, and what the head is given of both."""
         auxiliary = auxiliary_side(self, sides)
         run = run_backbone(self, sides, auxiliary)
         return run, head_inputs(self, sides, auxiliary, run)
 
-    def _run_to_loss(self, sides: Sides) -> tuple[BackbonePass, HeadInputs, Loss | None]:
+    def _run_to_loss(self, sides: Sides) -> tuple[BackbonePass, HeadInputs | PackedInputs, Loss | None]:
         """A run with the loss of its labels, None without; a sequence update runs on what the model writes instead."""
         head, targets = self.next_word_head, sides.decoder.targets
         if targets is None:
@@ -341,7 +343,9 @@ class NextWordModel(Delegation, HeadGeneration, Conditioned, Saving, Loading, Ad
         if loss is not None:
             fields["loss"] = self._divided(loss, total_items, run)
         if (loss is None or not self.training) if return_logits is None else return_logits:
-            distribution = self.next_word_head(for_head.last(logits_to_keep if draw is None else 1))
+            draw = self._draw_of_batch(kwargs) if draw is None else draw
+            chosen = draw is not None and not isinstance(logits_to_keep, Tensor)
+            distribution = self.next_word_head(for_head.last(1 if chosen else logits_to_keep))
             logits = self.next_word_head.logits(distribution) if draw is None else draw(distribution)
             fields["logits"] = logits.unflatten(0, (len(for_head.states), -1))
         outputs = type(run.outputs)(**fields)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from nextword.config import Settings
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.head_modifiers import modifiers
-from nextword.memory.history import History
+from nextword.memory.pass_memory import PassMemory
 from nextword.specs import Modifier, ModifierEntry
 
 
@@ -83,7 +83,7 @@ class LastState(nn.Module):
         states: Float[Tensor, "B T D"],
         layers: tuple[Tensor, ...],
         valid: Bool[Tensor, "B T"],
-        history: History | None,
+        history: PassMemory | None,
     ) -> Float[Tensor, "B T Q"]:
         """``q_t`` at every new place.
 
@@ -140,7 +140,7 @@ class InputBlock(LastState):
         states: Float[Tensor, "B T D"],
         layers: tuple[Tensor, ...],
         valid: Bool[Tensor, "B T"],
-        history: History | None,
+        history: PassMemory | None,
     ) -> Float[Tensor, "B T Q"]:
         """``q_t`` at every new place."""
         read = torch.stack(layers, 2).masked_fill(~valid[..., None, None], 0.0)

@@ -14,8 +14,10 @@ from nextword.context import Context, Layout, Memory, Source
 from nextword.devices import is_offloaded
 from nextword.distribution import Vocabulary
 from nextword.memory.growing_history import GrowingHistory
+from nextword.memory.slots import PagedMemory
 from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.backbone_pass import BackbonePass
+from nextword.model.forward.packed_inputs import OutputParts, PackedInputs, PackedTokens, packed_inputs
 from nextword.model.forward.padding_and_targets import Sides
 
 
@@ -77,7 +79,9 @@ class HeadInputs:
         )
 
 
-def head_inputs(model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: BackbonePass) -> HeadInputs:
+def head_inputs(
+    model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: BackbonePass
+) -> HeadInputs | PackedInputs:
     """What the head is given, with this pass added to what it remembers.
 
     Args:
@@ -87,16 +91,15 @@ def head_inputs(model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: 
         run: What the backbone gave.
     """
     head, decoder, history = model.next_word_head, sides.decoder, sides.past.history
+    if sides.past.paged is not None:
+        return _packed(model, sides, run, sides.past.paged)
     if history is None and model.carries_history:
         history = GrowingHistory()  # for this pass alone: what it holds is not kept while the loss is computed
     inputs = head.inputs(run.states, run.layers, decoder.valid, history)
     past: int | Tensor = 0
     memory = None
     if history is not None:
-        ids = decoder.ids
-        for token in model._wordless:
-            ids = ids.masked_fill(ids == token, -1)  # a place of a picture is known, and holds no word to copy
-        memory, past = history.append(ids, decoder.valid, head.streams(run.states, inputs))
+        memory, past = history.append(_words(model, decoder.ids), decoder.valid, head.streams(run.states, inputs))
         if decoder.labels is not None and decoder.labels.shape == memory.ids.shape:  # the whole sequence is at hand
             memory = replace(memory, labels=decoder.labels)
     output_layer: Vocabulary = run.output_layer
@@ -112,6 +115,21 @@ def head_inputs(model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: 
         input_embedding=_vectors(model.get_input_embeddings()),
         output_embedding=_vectors(model.get_output_embeddings()),
     )
+
+
+def _packed(model: Any, sides: Sides, run: BackbonePass, memory: PagedMemory) -> PackedInputs:
+    """The same where the row holds tokens of many requests."""
+    layers = tuple(layer[0] for layer in run.layers)
+    tokens = PackedTokens(_words(model, sides.decoder.ids)[0], run.states[0], layers)
+    embeddings = _vectors(model.get_input_embeddings()), _vectors(model.get_output_embeddings())
+    return packed_inputs(model.next_word_head, OutputParts(run.output_layer, *embeddings), tokens, memory)
+
+
+def _words(model: Any, ids: Tensor) -> Tensor:
+    """The tokens, negative at those of a picture: such a place is known, and holds no word to copy."""
+    for token in model._wordless:
+        ids = ids.masked_fill(ids == token, -1)
+    return ids
 
 
 def _vectors(embedding: nn.Module) -> Tensor | None:

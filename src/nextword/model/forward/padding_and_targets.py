@@ -86,7 +86,7 @@ def sides_of(model: Any, inputs: PassInputs, past: Past) -> Sides:
     """
     decoder = _decoder_side(model, inputs, past)
     source = None if inputs.source is None else _source_side(inputs, len(decoder.ids))
-    if model.next_word_head.remembers:
+    if model.next_word_head.remembers and past.paged is None:
         mask = None if inputs.step_mask is not None else inputs.decoder.mask
         _expect_one_text_a_row(mask, inputs.position_ids, decoder.valid)
     text, mask = inputs.auxiliary.text, inputs.auxiliary.aux_attention_mask

@@ -1,4 +1,4 @@
-"""What earlier passes left: the KV cache, and the head's history that rides in it."""
+"""What earlier passes left: the KV cache, and the memory of the head that rides in it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from nextword.memory.growing_history import GrowingHistory
 from nextword.memory.history import History
 from nextword.memory.kv_cache import attach_history, history_of, kv_length, new_cache
+from nextword.memory.paged_cache import is_paged, paged_memory
+from nextword.memory.slots import PagedMemory
 from nextword.model.forward.pass_inputs import PassInputs
 
 
@@ -23,12 +25,14 @@ class Past:
         history: Where this pass adds its places; None where nothing is remembered after it.
         held: Places in the KV cache; None where it keeps no count.
         places: Those of them that belong to the text; None where that is not known on the host.
+        paged: The memory of a pass of continuous batching, in place of a history.
     """
 
     kv_cache: Any
     history: History | None
     held: int | Tensor | None
     places: int | None
+    paged: PagedMemory | None = None
 
 
 def past_of(model: Any, inputs: PassInputs) -> Past:
@@ -42,6 +46,9 @@ def past_of(model: Any, inputs: PassInputs) -> Past:
         ValueError: The cache was changed behind the head's back.
     """
     kv_cache = inputs.kv_cache
+    if model.next_word_head.remembers and is_paged(inputs.further):
+        assert inputs.decoder.ids is not None, "continuous batching gives tokens"
+        return Past(None, None, None, None, paged_memory(inputs.further, inputs.decoder.ids.shape[1]))
     if kv_cache is None:
         return _new(model, inputs.use_cache)
     history, held = history_of(kv_cache), kv_length(kv_cache)

@@ -1,0 +1,74 @@
+"""What vLLM cannot serve, said before any weights are read."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from nextword.heads import head_spec
+from nextword.heads.head import Head
+
+logger = logging.getLogger(__name__)
+
+
+def backbone_architecture(config: Any) -> str:
+    """The name of the backbone's class in vLLM, which is that of transformers.
+
+    Args:
+        config: A ``NextWordConfig``.
+
+    Raises:
+        ValueError: vLLM has no such model of its own.
+    """
+    from vllm import ModelRegistry
+
+    kind = config.text_config.model_type
+    name = config.backbone_class or MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind)
+    if name not in ModelRegistry.get_supported_archs():
+        raise ValueError(f"vLLM has no model of its own for the backbone '{kind}'; serve it with 'transformers serve'")
+    return str(name)
+
+
+def expect_servable(config: Any, vllm_config: Any) -> None:
+    """Raises ValueError where requests would not get what ``generate`` gives to each alone.
+
+    Args:
+        config: A ``NextWordConfig``.
+        vllm_config: All settings of vLLM.
+    """
+    if config.conditioner is not None:
+        raise ValueError("a conditioned model: vLLM brings no auxiliary text to it; use generate")
+    parallel = vllm_config.parallel_config
+    for name in ("tensor_parallel_size", "pipeline_parallel_size"):
+        if (size := getattr(parallel, name)) > 1:
+            raise ValueError(
+                f"{name}: must be 1 ({size} given), because a head reads the whole output embedding; start several "
+                "servers, or data_parallel_size"
+            )
+    if vllm_config.speculative_config is not None:
+        raise ValueError("speculative_config: must not be given; drafts are not checked against a head yet")
+    if vllm_config.quant_config is not None:
+        raise ValueError("quantization: must not be given; a head reads the output embedding as it is")
+
+
+def expect_head_fits(head: Head, vllm_config: Any) -> None:
+    """Raises ValueError where a head does not go with settings of vLLM, or with how it decodes."""
+    spec = head_spec(head.config)
+    if head.draw(head.config, sample=True) is not None:
+        logger.warning(
+            "head '%s' draws a class before each token in generate (decoupled decoding); vLLM draws the token at once, "
+            "from the same distribution",
+            spec,
+        )
+    if not head.remembers:
+        return
+    if vllm_config.model_config.enable_prompt_embeds:
+        raise ValueError(f"enable_prompt_embeds: must be off with head '{spec}', which reads the words of the prompt")
+    graphs = vllm_config.compilation_config.cudagraph_mode
+    if graphs is not None and graphs.has_full_cudagraphs():
+        raise ValueError(
+            f"cudagraph_mode: must be PIECEWISE or NONE with head '{spec}', whose sizes change in every pass; start "
+            'with --compilation-config \'{"cudagraph_mode": "PIECEWISE"}\''
+        )
