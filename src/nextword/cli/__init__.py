@@ -23,6 +23,7 @@ from nextword.cli.quickstart import quickstart
 from nextword.cli.report import report
 from nextword.cli.reproduce import reproduce
 from nextword.cli.score import score
+from nextword.cli.serve import serve
 from nextword.cli.train import train
 
 app = typer.Typer(
@@ -67,6 +68,7 @@ app.command()(evaluate)
 app.command()(generate)
 app.command()(count)
 app.command()(classes)
+app.command()(serve)
 app.command()(check)
 app.command()(inspect)
 app.command()(reproduce)

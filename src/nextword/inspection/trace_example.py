@@ -79,9 +79,34 @@ def trace(
             encoded = encode_example(opened, example)
             inputs = auxiliary_inputs(opened)([encoded])
             pieces = pieces_of_spans(example.text, encoded.spans)
-        window, size = window_of(opened, encoded), len(opened.model.get_output_embeddings().weight)
-        numbers = {"candidates": min(candidates, size), "places": places}
-        facts, places_in = facts_in_windows(opened, encoded, inputs, window, **numbers)
+        return traced(opened, encoded, pieces, inputs, candidates=candidates, places=places)
+
+
+def traced(
+    opened: OpenedModel,
+    encoded: EncodedExample,
+    pieces: list[str],
+    inputs: Mapping[str, Any],
+    *,
+    candidates: int = 10,
+    places: int = 8,
+) -> Trace:
+    """The trace of a text that is tokens already.
+
+    Args:
+        opened: The model, in evaluation.
+        encoded: Context and target.
+        pieces: What each token of the target adds to the text.
+        inputs: Further inputs of the model, such as its auxiliary text.
+        candidates: As of ``trace``.
+        places: Likewise.
+
+    Raises:
+        ValueError: As ``trace``.
+    """
+    window, size = window_of(opened, encoded), len(opened.model.get_output_embeddings().weight)
+    numbers = {"candidates": min(candidates, size), "places": places}
+    facts, places_in = facts_in_windows(opened, encoded, inputs, window, **numbers)
     _expect_numbers(facts)
     beside: Role = "source" if opened.has_encoder else "auxiliary"
     texts = _texts(opened, encoded, pieces, inputs)

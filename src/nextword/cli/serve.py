@@ -1,0 +1,55 @@
+"""``nextword serve``: a saved model behind an OpenAI-compatible address, with a page to play with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Annotated
+
+import typer
+
+from nextword.cli.parts.errors import plain_errors
+from nextword.cli.parts.option_groups import option_groups
+from nextword.serving.http.serve_settings import ServeSettings
+
+LIBRARIES = ("fastapi", "uvicorn", "openai", "prometheus_client")
+
+
+@plain_errors
+@option_groups
+def serve(
+    model: Annotated[str, typer.Argument(help="Folder of a saved model or a name on the hub.")],
+    settings: ServeSettings,
+) -> None:
+    """Serve a model: completions of many requests at once, and a page to play with.
+
+    Any decoder-only model of transformers, with a head of ours or without. Ctrl-C stops it.
+
+    nextword serve runs/book
+
+    curl localhost:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "The king", "sources": true}'
+    """
+    from nextword import optional_libraries as extras
+    from nextword.pretrained import model_location
+
+    if missing := extras.missing(LIBRARIES):
+        raise ValueError(f"serve: {', '.join(missing)} not installed; {extras.install('serve')}")
+    if settings.api_key is None and (key := os.environ.get("NEXTWORD_API_KEY")):
+        settings = settings.model_copy(update={"api_key": key})
+    model_location(model)
+
+    from rich.console import Console
+
+    from nextword.cli.parts.run_and_show import quiet_libraries
+    from nextword.scoring.opened_model import open_model
+    from nextword.serving.http.app import run
+
+    quiet_libraries()
+    opened = open_model(model, settings.device)
+    console = Console()
+
+    def say(address: str) -> None:
+        console.print(f"{opened.name} at {address} (Ctrl-C stops it)", highlight=False)
+
+    with contextlib.suppress(KeyboardInterrupt):  # the server has stopped by then
+        run(opened, settings, say)

@@ -1,0 +1,1 @@
+"""The page of a server: a prompt goes on, token by token."""

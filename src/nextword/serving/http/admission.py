@@ -1,0 +1,160 @@
+"""What stands around all requests: key, size, queue, time, clients that hang up, and what is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from nextword.serving.http.meters import Meters
+from nextword.serving.http.serve_settings import ServeSettings
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+_OPEN = ("/", "/health")
+"""What is answered without a key: nothing of the model."""
+_LARGEST = 8 * 2**20
+"""Bytes of a request."""
+
+
+class Admission:
+    """An ASGI application around another.
+
+    Args:
+        app: The other.
+        settings: Limits.
+        meters: What is counted.
+    """
+
+    def __init__(self, app: Any, settings: ServeSettings, meters: Meters) -> None:
+        self._app, self._settings, self._meters = app, settings, meters
+        self._active = 0
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answers one request, or lets the other application do it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, reply = time.perf_counter(), _Reply(send)
+        # a path that nobody knows must not make a counter of its own
+        path = scope["path"] if scope["path"] in KNOWN else "other"
+        try:
+            if (refusal := self._refusal(scope)) is not None:
+                if refusal[0] != 413:
+                    await _read(receive)  # what is left unread would break the connection before the answer arrives
+                await reply.error(*refusal)
+            elif scope["method"] == "GET":
+                await self._app(scope, receive, reply.send)
+            else:
+                await self._in_time(scope, receive, reply)
+        finally:
+            self._meters.requests.labels(path, str(reply.status)).inc()
+            self._meters.seconds.labels(path).observe(time.perf_counter() - begun)
+
+    def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
+        """Status and message of a request that is not let in."""
+        headers = dict(scope["headers"])
+        key = self._settings.api_key
+        given = headers.get(b"authorization", b"")
+        keyless = scope["path"] in _OPEN or scope["path"].startswith("/inspected/")
+        if key and not keyless and not hmac.compare_digest(given, f"Bearer {key}".encode()):
+            return 401, "a key is needed: send it as 'Authorization: Bearer KEY'"
+        if int(headers.get(b"content-length", b"0") or 0) > _LARGEST:
+            return 413, f"the request must have at most {_LARGEST:,} bytes"
+        if scope["method"] == "POST" and self._active >= self._settings.queue:
+            return 429, f"{self._active} requests are at work or waiting, the most that are taken; try again soon"
+        return None
+
+    async def _in_time(self, scope: MutableMapping[str, Any], receive: Receive, reply: _Reply) -> None:
+        """Lets the application answer as long as the client waits, and within the time for a request."""
+        client = _Client(receive)
+        self._active += 1
+        self._meters.active.set(self._active)
+        work = asyncio.ensure_future(self._app(scope, client.receive, reply.send))
+        gone = asyncio.ensure_future(client.gone())
+        try:
+            await asyncio.wait({work, gone}, timeout=self._settings.seconds, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+                if not gone.done():
+                    await reply.error(504, f"the request took longer than {self._settings.seconds:g} seconds")
+                return
+            work.result()
+        finally:
+            gone.cancel()
+            self._active -= 1
+            self._meters.active.set(self._active)
+
+
+KNOWN = frozenset({"/", "/health", "/metrics", "/v1/models", "/v1/completions", "/v1/chat/completions", "/inspect"})
+"""Paths that are counted by name."""
+
+
+async def _read(receive: Receive) -> None:
+    """Reads a request to its end."""
+    while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
+        pass
+
+
+class _Client:
+    """What a client sends: its request, and in the end that it is gone."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._whole, self._gone = asyncio.Event(), asyncio.Event()
+
+    async def receive(self) -> Message:
+        """The next part of the request; then, when it is gone, that it is."""
+        if self._whole.is_set():
+            await self._gone.wait()
+            return {"type": "http.disconnect"}
+        message = await self._receive()
+        if message["type"] == "http.disconnect" or not message.get("more_body", False):
+            self._whole.set()
+        return message
+
+    async def gone(self) -> None:
+        """Returns when nobody waits for the answer any more."""
+        await self._whole.wait()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._gone.set()
+
+
+class _Reply:
+    """What is sent to a client, and with which status."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 499
+        """499: the client was gone before it was answered."""
+        self._begun = False
+
+    async def send(self, message: Message) -> None:
+        """Hands it on."""
+        if message["type"] == "http.response.start":
+            self.status, self._begun = message["status"], True
+        await self._send(message)
+
+    async def error(self, status: int, text: str) -> None:
+        """An error in OpenAI's form; an answer that has begun to stream just ends."""
+        if self._begun:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        body = error_body(text, "server_error" if status >= 500 else "invalid_request_error")
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers += [(b"retry-after", b"1")] if status == 429 else []
+        headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+
+def error_body(text: str, kind: str) -> bytes:
+    """An error in OpenAI's form."""
+    return json.dumps({"error": {"message": text, "type": kind, "code": None}}, ensure_ascii=False).encode()

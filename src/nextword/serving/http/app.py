@@ -1,0 +1,192 @@
+"""The application of ``nextword serve``: transformers' handlers and ours, on one model."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import BaseModel, ConfigDict
+from transformers.cli.serving.chat_completion import ChatCompletionHandler
+from transformers.cli.serving.utils import Modality
+
+from nextword.model.batching.batchable import expect_batchable
+from nextword.report.playground.playground_page import playground_page
+from nextword.scoring.opened_model import OpenedModel
+from nextword.serving.http.admission import Admission, error_body
+from nextword.serving.http.answer_facts import AnswerFacts
+from nextword.serving.http.batches import SharedBatches
+from nextword.serving.http.completion_request import CompletionRequest
+from nextword.serving.http.completions import Completions
+from nextword.serving.http.meters import Meters
+from nextword.serving.http.pages import InspectedPages
+from nextword.serving.http.serve_settings import ServeSettings
+
+
+class OneModel:
+    """The part of transformers' manager of models that its handlers ask: there is one, and it is loaded.
+
+    Args:
+        opened: The model.
+    """
+
+    def __init__(self, opened: OpenedModel) -> None:
+        self._opened, self.force_model = opened, opened.name
+
+    @staticmethod
+    def process_model_name(model_id: str) -> str:
+        """The name, as it is."""
+        return model_id
+
+    def load_model_and_processor(self, model_id: str, gguf_file: str | None = None) -> tuple[Any, Any]:
+        """Model and tokenizer."""
+        return self._opened.model, self._opened.tokenizer
+
+    def get_model_modality(self, model: Any, processor: Any = None) -> Modality:
+        """Text."""
+        return Modality.LLM
+
+
+class ChatHandler(ChatCompletionHandler):
+    """transformers' chat, in which a temperature draws tokens."""
+
+    def _build_generation_config(self, body: dict[str, Any], base: Any, use_cb: bool = False) -> Any:
+        made = super()._build_generation_config(body, base, use_cb=use_cb)
+        if body.get("temperature") is not None:
+            made.do_sample = body["temperature"] > 0
+        return made
+
+
+class InspectRequest(BaseModel):
+    """An answer to inspect, and the prompt before it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    prompt: str
+    ids: list[int]
+
+
+def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
+    """The application; its batches run from now until it shuts down.
+
+    Args:
+        opened: The model.
+        settings: Addresses and limits.
+
+    Raises:
+        ValueError: Requests of this model cannot be batched; says what to do.
+    """
+    if opened.model.config.is_encoder_decoder or opened.model.conditioner is not None:
+        expect_batchable(opened.model, opened.model.generation_config, None)
+    meters = Meters()
+    facts = AnswerFacts(opened)
+    batches = SharedBatches(opened.model, settings)
+    completions = Completions(opened.name, batches, facts, meters)
+    pages = InspectedPages(facts)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        batches.shutdown()
+        facts.close()
+
+    app = FastAPI(title="nextword", lifespan=lifespan, docs_url=None, redoc_url=None)
+    _explain_errors(app)
+
+    @app.get("/")
+    def playground() -> HTMLResponse:
+        page = playground_page(opened.name, opened.model.config.spec, needs_key=settings.api_key is not None)
+        return HTMLResponse(page.html, headers=page.headers)
+
+    @app.get("/health")
+    def health() -> JSONResponse:
+        alive = batches.is_cb_alive()
+        return JSONResponse({"status": "ok" if alive else "the batches have ended"}, 200 if alive else 503)
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        return Response(meters.text(), media_type="text/plain; version=0.0.4")
+
+    @app.get("/v1/models")
+    def models() -> dict[str, Any]:
+        return {"object": "list", "data": [{"id": opened.name, "object": "model", "owned_by": "nextword"}]}
+
+    @app.post("/v1/completions")
+    async def complete(request: CompletionRequest) -> Any:
+        return await completions.answer(request)
+
+    @app.post("/v1/chat/completions")
+    async def chat(body: dict[str, Any]) -> Any:
+        if getattr(opened.tokenizer, "chat_template", None) is None:
+            raise ValueError("messages: must not be sent to a model without a chat template; use /v1/completions")
+        handler = ChatHandler(OneModel(opened), batches)  # type: ignore[arg-type]
+        return await handler.handle_request({**body, "model": opened.name}, uuid.uuid4().hex)
+
+    @app.post("/inspect")
+    async def inspect(request: InspectRequest) -> dict[str, Any]:
+        return await pages.make(request.prompt, request.ids)
+
+    @app.get("/inspected/{name}")
+    def inspected(name: str) -> HTMLResponse:
+        page = pages.find(name)
+        return HTMLResponse(page or "This page is gone; inspect the text again.", 200 if page else 404)
+
+    return Admission(app, settings, meters)
+
+
+def _explain_errors(app: FastAPI) -> None:
+    """Errors in OpenAI's form."""
+
+    def answer(status: int, text: str) -> Response:
+        return Response(error_body(text, "invalid_request_error"), status, media_type="application/json")
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, problem: RequestValidationError) -> Response:
+        found = "; ".join(f"{'.'.join(str(key) for key in one['loc'][1:])}: {one['msg']}" for one in problem.errors())
+        return answer(422, found)
+
+    @app.exception_handler(ValueError)
+    async def refused(request: Request, problem: ValueError) -> Response:
+        return answer(400, str(problem))
+
+    @app.exception_handler(LookupError)
+    async def unknown(request: Request, problem: LookupError) -> Response:
+        return answer(404, str(problem.args[0]))
+
+    @app.exception_handler(RuntimeError)
+    async def broken(request: Request, problem: RuntimeError) -> Response:
+        return Response(error_body(str(problem), "server_error"), 500, media_type="application/json")
+
+
+def run(opened: OpenedModel, settings: ServeSettings, say: Callable[[str], None]) -> None:
+    """Serves until the process is told to stop; requests at work are answered first, within ten seconds.
+
+    Args:
+        opened: The model.
+        settings: Addresses and limits.
+        say: Called with the address, once there is one.
+
+    Raises:
+        ValueError: As ``build_app``, or the address cannot be had.
+    """
+    import uvicorn
+
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((settings.host, settings.port))
+        except OSError as problem:
+            raise ValueError(
+                f"--port: must be free ({settings.host}:{settings.port} given: {problem.strerror}); choose another one"
+            ) from None
+        host = "localhost" if settings.host == "127.0.0.1" else settings.host
+        say(f"http://{host}:{listening.getsockname()[1]}")
+        config = uvicorn.Config(
+            build_app(opened, settings), log_level="warning", timeout_graceful_shutdown=10, lifespan="on"
+        )
+        uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,260 @@
+"""``/v1/completions``: a prompt goes on, with log-probabilities and, when asked for, sources and places.
+
+Answers have OpenAI's form. Log-probabilities are those of the model's distribution, before temperature, top-k and
+top-p. With ``sources`` a choice has a further key, ``nextword``: for each token the parts of the distribution that its
+probability came from, and the places in prompt and answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from nextword.pretrained import token_label
+from nextword.scoring.token_facts import TokenFacts
+from nextword.serving.http.answer_facts import PLACES, AnswerFacts
+from nextword.serving.http.batches import SharedBatches
+from nextword.serving.http.completion_request import CompletionRequest
+from nextword.serving.http.meters import Meters
+
+_BEFORE = 8
+"""Tokens of the prompt that decide how the answer begins: with a space, or in the middle of a character."""
+
+
+@dataclass
+class Answer:
+    """What has been written so far.
+
+    Attributes:
+        ids: Tokens of the answer.
+        pieces: What each adds to the text; empty where a character is not whole yet.
+        finished: Why it ended; None while it goes on.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+    finished: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer."""
+        return "".join(self.pieces)
+
+
+class Completions:
+    """Answers requests.
+
+    Args:
+        name: What the model is called.
+        batches: Where tokens are written.
+        facts: What is asked about them.
+        meters: What is counted.
+    """
+
+    def __init__(self, name: str, batches: SharedBatches, facts: AnswerFacts, meters: Meters) -> None:
+        self.name, self._batches, self._facts, self._meters = name, batches, facts, meters
+        self._model = facts.opened.model
+        self._tokenizer: Any = facts.opened.tokenizer
+
+    async def answer(self, request: CompletionRequest) -> JSONResponse | StreamingResponse:
+        """The response to a request.
+
+        Raises:
+            ValueError: The request cannot be answered; says why.
+        """
+        if request.model not in (None, self.name):
+            raise LookupError(f"model: must be '{self.name}', which is served here ('{request.model}' given)")
+        ids = self._ids(request.prompt)
+        name = f"cmpl-{uuid.uuid4().hex}"
+        if request.stream:
+            steps = self._written(ids, request, name)
+            first = await anext(steps)  # what is wrong with a request is said before the answer begins
+            return StreamingResponse(self._events(first, steps, ids, request, name), media_type="text/event-stream")
+        answer = Answer()
+        async with aclosing(self._written(ids, request, name)) as steps:
+            async for step in steps:
+                answer = step
+        choice = await self._choice(ids, answer, request)
+        return JSONResponse(self._shell(name, [choice]) | {"usage": _usage(ids, answer)})
+
+    def _ids(self, prompt: str | list[int]) -> list[int]:
+        if isinstance(prompt, list):
+            return prompt
+        found: list[int] = self._tokenizer(prompt)["input_ids"]
+        if not found:
+            raise ValueError("prompt: must have a token (none in this text); write a word")
+        return found
+
+    async def _written(self, ids: list[int], request: CompletionRequest, name: str) -> AsyncGenerator[Answer]:
+        """The answer, again whenever it has grown; a request that nobody waits for any more is given up."""
+        from tokenizers.decoders import DecodeStream
+
+        how = request.generation(self._model.generation_config)
+        outputs: asyncio.Queue[Any] = asyncio.Queue()
+        self._batches.manager.register_result_handler(name, outputs.put_nowait)
+        self._batches.add(ids, how, name, streaming=True, eos_token_id=how.eos_token_id)
+        answer, decoder = Answer(), DecodeStream([], skip_special_tokens=True)
+        rust = self._tokenizer._tokenizer
+        for one in ids[-_BEFORE:]:
+            decoder.step(rust, one)
+        try:
+            while answer.finished is None:
+                output = await outputs.get()
+                if output.error is not None:
+                    raise RuntimeError(output.error)
+                for token in output.generated_tokens[len(answer.ids) :]:
+                    answer.ids.append(token)
+                    answer.pieces.append(decoder.step(rust, token) or "")
+                    if any(stop in answer.text for stop in request.stops):
+                        answer.finished = "stop"
+                        _cut(answer, request.stops)
+                        break
+                else:
+                    if output.is_finished():
+                        self._end_text(ids, answer)
+                        answer.finished = "stop" if answer.ids and answer.ids[-1] in _ends(how) else "length"
+                yield answer
+        finally:
+            self._meters.tokens.labels("prompt").inc(len(ids))
+            self._meters.tokens.labels("answer").inc(len(answer.ids))
+            self._batches.manager.cancel_request(name)
+
+    def _end_text(self, ids: list[int], answer: Answer) -> None:
+        """Adds what is left of a character that was begun, as the tokenizer shows it."""
+        before = ids[-_BEFORE:]
+        whole, read = (
+            self._tokenizer.decode(one, skip_special_tokens=True) for one in ([*before, *answer.ids], before)
+        )
+        if answer.pieces:
+            answer.pieces[-1] += str(whole)[len(read) + len(answer.text) :]
+
+    async def _events(
+        self,
+        first: Answer,
+        steps: AsyncGenerator[Answer],
+        ids: list[int],
+        request: CompletionRequest,
+        name: str,
+    ) -> AsyncIterator[str]:
+        """The answer as server-sent events, each with the tokens that are new."""
+        sent, answer = 0, first
+        async with aclosing(steps):
+            try:
+                while True:
+                    new = len(answer.ids)
+                    if new > sent or answer.finished:
+                        choice = await self._choice(ids, answer, request, sent)
+                        yield _event(self._shell(name, [choice]))
+                        sent = new
+                    if answer.finished:
+                        break
+                    answer = await anext(steps)
+            except RuntimeError as problem:
+                yield _event({"error": {"message": str(problem), "type": "server_error"}})
+                return
+        yield _event(self._shell(name, []) | {"usage": _usage(ids, answer)})
+        yield "data: [DONE]\n\n"
+
+    def _shell(self, name: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "id": name, "object": "text_completion", "created": int(time.time()), "model": self.name,
+            "choices": choices,
+        }  # fmt: skip
+
+    async def _choice(
+        self, ids: list[int], answer: Answer, request: CompletionRequest, begin: int = 0
+    ) -> dict[str, Any]:
+        """The answer from a token on, as a choice."""
+        finished = answer.finished
+        new, pieces = answer.ids[begin:], answer.pieces[begin : len(answer.ids)]
+        choice: dict[str, Any] = {"index": 0, "text": "".join(pieces), "logprobs": None, "finish_reason": finished}
+        if request.asks_facts and new:
+            places = PLACES if request.sources else 0
+            before = [*ids, *answer.ids[:begin]]
+            facts = await self._facts.of(before, new, candidates=max(request.logprobs or 0, 1), places=places)
+            offset = len("".join(answer.pieces[:begin]))
+            if request.logprobs is not None:
+                choice["logprobs"] = self._log_probs(new, pieces, facts, request.logprobs, offset)
+            if request.sources:
+                choice["nextword"] = {"tokens": self._sources(new, pieces, facts, len(before))}
+        return choice
+
+    def _log_probs(
+        self, ids: list[int], pieces: list[str], facts: TokenFacts, rivals: int, offset: int
+    ) -> dict[str, Any]:
+        """OpenAI's form of log-probabilities."""
+        offsets = [offset + len("".join(pieces[:place])) for place in range(len(pieces))]
+        best = zip(facts.candidates.ids.tolist(), facts.candidates.log_prob.tolist(), strict=True)
+        named = [
+            {self._label(token): _number(value) for token, value in zip(row[:rivals], values[:rivals], strict=True)}
+            for row, values in best
+        ]
+        return {
+            "tokens": [self._label(token) for token in ids],
+            "token_logprobs": [_number(value) for value in facts.log_prob.tolist()],
+            "top_logprobs": named if rivals else None,
+            "text_offset": offsets,
+        }
+
+    def _sources(self, ids: list[int], pieces: list[str], facts: TokenFacts, first: int) -> list[dict[str, Any]]:
+        """What each token's probability came from; places count from the first token of the prompt."""
+        made = []
+        for row, (token, piece) in enumerate(zip(ids, pieces, strict=True)):
+            places = {
+                name: [
+                    [at, round(share, 4)]
+                    for at, share in zip(of.at[row].tolist(), of.share[row].tolist(), strict=True)
+                    if at >= 0
+                ]
+                for name, of in facts.places.items()
+            }
+            shares = {name: round(float(share[row]), 4) for name, share in facts.shares.items()}
+            made.append(
+                {
+                    "id": token, "piece": piece, "place": first + row, "log_prob": _number(float(facts.log_prob[row])),
+                    "rank": int(facts.rank[row]), "entropy": float(facts.entropy[row]), "shares": shares,
+                    "places": places,
+                }
+            )  # fmt: skip
+        return made
+
+    def _label(self, token: int) -> str:
+        text: str = self._tokenizer.decode([token], clean_up_tokenization_spaces=False)
+        # parts of characters all have the same text
+        return token_label(self._tokenizer, token) if not text or "\N{REPLACEMENT CHARACTER}" in text else text
+
+
+def _cut(answer: Answer, stops: list[str]) -> None:
+    """Leaves out the text from the first stop on, and the tokens that have nothing before it."""
+    end = min(answer.text.find(stop) for stop in stops if stop in answer.text)
+    kept = ""
+    for place, piece in enumerate(answer.pieces):
+        answer.pieces[place] = piece[: max(end - len(kept), 0)]
+        kept += piece
+
+
+def _ends(how: Any) -> list[int]:
+    ends = how.eos_token_id
+    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
+
+
+def _usage(ids: list[int], answer: Answer) -> dict[str, int]:
+    total = len(ids) + len(answer.ids)
+    return {"prompt_tokens": len(ids), "completion_tokens": len(answer.ids), "total_tokens": total}
+
+
+def _number(value: float) -> float | None:
+    """JSON has no infinity: the log of a probability of zero is null."""
+    return value if value > -float("inf") else None
+
+
+def _event(content: dict[str, Any]) -> str:
+    return f"data: {json.dumps(content, ensure_ascii=False, separators=(',', ':'), allow_nan=False)}\n\n"
