@@ -279,3 +279,13 @@ def test_modules_are_found_without_importing_them(tmp_path: Path, monkeypatch: p
         assert plugins.sources(nowhere) == []
         assert plugins.find_module(nowhere) is None
     assert "outer" not in sys.modules
+
+
+def test_a_module_in_folders_that_are_no_packages_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "plain" / "deeper").mkdir(parents=True)
+    (tmp_path / "plain" / "deeper" / "leaf.py").write_text("raise RuntimeError('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [path.name for path in plugins.sources("plain.deeper.leaf")] == ["leaf.py"]
+    assert plugins.find_module("plain.deeper.nothing") is None
+    for name in ("plain", "plain.deeper"):
+        sys.modules.pop(name, None)

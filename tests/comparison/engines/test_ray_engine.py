@@ -31,11 +31,29 @@ BROKEN = {"head": "cache", "label": "broken", "training": {"learning_rate": 1e30
 ROOT = Path(__file__).parents[3]
 
 
+PLUGIN = """
+from nextword.tasks import registry
+from tests.helpers.counting_task import Counting
+
+registry._entries.setdefault("counting", Counting)
+"""
+
+
+@pytest.fixture(scope="module")
+def plugins_folder(tmp_path_factory):
+    """Where a module lies that brings the counting task into processes that import it."""
+    folder = tmp_path_factory.mktemp("plugins")
+    (folder / "counting_parts.py").write_text(PLUGIN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT / "src", ROOT, folder))))
+        yield folder
+
+
 @pytest.fixture(scope="module", autouse=True)
-def cluster():
+def cluster(plugins_folder):
     """Ray on this machine with two cores, for the tests of this file."""
     ray = pytest.importorskip("ray")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR")
     yield ray
     ray.shutdown()
@@ -45,7 +63,7 @@ def cluster():
 def importable(monkeypatch):
     """Processes of Ray find the counting task, as they find what --import names."""
     monkeypatch.setattr(plugins, "_requested", {})
-    plugins.request("tests.helpers.counting_parts")
+    plugins.request("counting_parts")
 
 
 @pytest.fixture
@@ -160,7 +178,7 @@ def test_a_command_that_is_killed_leaves_nothing_at_work_and_goes_on(tmp_path):
     recipe.write_text(
         'methods = ["softmax", "cache"]\nseeds = [0]\n[task]\nname = "counting"\n[training]\nsteps = 400\n'
     )
-    command = [sys.executable, "-m", "nextword", "--import", "tests.helpers.counting_parts", "compare", str(recipe)]
+    command = [sys.executable, "-m", "nextword", "--import", "counting_parts", "compare", str(recipe)]
     command += ["--out", str(out), "--engine", "ray"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
