@@ -1,0 +1,58 @@
+"""``nextword datastore``: stores of states that the head knn looks into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nextword.cli.parts.errors import plain_errors
+
+app = typer.Typer(help="Build and index datastores, which the head knn retrieves from.", no_args_is_help=True)
+
+
+@app.command()
+@plain_errors
+def build(
+    model: Annotated[str, typer.Argument(help="Folder or name on the hub of a decoder-only model.")],
+    data: Annotated[str, typer.Argument(help="Text file, table, folder of them, or NAME[:CONFIG] on the hub.")],
+    out: Annotated[Path, typer.Option(help="Folder of the store.")] = Path("store"),
+    precision: Annotated[str, typer.Option(help="Of the keys: float16 or int8.")] = "float16",
+    text_column: Annotated[str, typer.Option(help="Column with the text of a table.")] = "text",
+    split: Annotated[str | None, typer.Option(help="Part of a folder or data set; else the training part.")] = None,
+    window: Annotated[int | None, typer.Option(help="Tokens that the model sees at once.")] = None,
+    processes: Annotated[int | None, typer.Option(help="Processes, each with the model; else one.")] = None,
+) -> None:
+    """Store the state before every token of a corpus. After Ctrl-C or a kill the same command goes on."""
+    from nextword.cli.parts.run_and_show import interruptible
+    from nextword.datastore import BuildSettings, build_datastore
+
+    if precision not in ("float16", "int8"):
+        raise ValueError(f"--precision: must be float16 or int8 ('{precision}' given)")
+    settings = BuildSettings(
+        precision=precision,  # type: ignore[arg-type]
+        text_column=int(text_column) if text_column.isdigit() else text_column,
+        split=split,
+        window=window,
+        processes=processes,
+    )
+    with interruptible(f"finished shards are in {out}"):
+        made = build_datastore(model, data, out, settings)
+    empty = f", {made.empty_documents:,} of them empty" if made.empty_documents else ""
+    typer.echo(f"{sum(made.shards):,} keys of {made.documents:,} documents{empty}: {out.resolve()}")
+
+
+@app.command()
+@plain_errors
+def index(
+    store: Annotated[Path, typer.Argument(help="Folder that 'nextword datastore build' wrote.")],
+    factory: Annotated[str, typer.Option(help="FAISS index: IVF1024,SQ8, IVF1024,PQ32, HNSW32 and the like.")],
+    dot: Annotated[bool, typer.Option("--dot", help="By dot products; else by Euclidean distance.")] = False,
+) -> None:
+    """Make a FAISS index of a store, for searches that are faster and approximate."""
+    from nextword.retrieval import StoredKeys
+    from nextword.retrieval.faiss_search import build_index
+
+    made = build_index(StoredKeys(store), factory, euclidean=not dot)
+    typer.echo(f"{made.stat().st_size:,} bytes: {made.resolve()}")

@@ -1,0 +1,245 @@
+"""kNN-LM: any head, mixed with the tokens that followed the nearest stored states."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import Field
+from torch import Tensor
+
+from nextword.context import Context, Memory
+from nextword.distribution import NextToken, Retrieved
+from nextword.functional.logspace import at_least_float32
+from nextword.heads.head import StoredTexts, registry
+from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.over_head import OverHead, OverHeadConfig
+from nextword.heads.parts.retrieval_mixing import MIXINGS, Mixing
+from nextword.retrieval import ExactSearch, FaissSearch, RecentKeys, StoredKeys
+from nextword.retrieval.exact_search import Search
+
+_NAME = "knn"
+_ROWS = 256
+"""Positions whose keys are looked at together."""
+
+
+class KnnConfig(OverHeadConfig):
+    """Settings of the kNN head; all but ``below`` and ``mix`` may be changed on a trained model."""
+
+    head: Literal["knn"] = "knn"
+    store: str | None = None
+    """Folder that ``nextword datastore build`` wrote; None: only what is appended while somebody talks."""
+    k: int = Field(default=32, ge=1, le=10_000)
+    """How many of the nearest keys are taken."""
+    mix: Literal["fixed", "gate", "joint"] = "fixed"
+    """By a fixed weight, by a learned weight that depends on the retrieval's confidence, or with one normaliser."""
+    weight: float = Field(default=0.25, ge=0, le=1)
+    """Share of what is retrieved; where a gate learns it, the share that it starts from."""
+    distance: Literal["euclidean", "dot"] = "euclidean"
+    """What makes keys near."""
+    temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    """Divides the similarities; above 1 flattens what is retrieved."""
+    overlap: int = Field(default=16, ge=0, le=1000)
+    """A key after the same so many tokens as the position, or after all there are, is taken to be of the very text that
+    is read, and left out. 0: none is."""
+    index: str | None = None
+    """None searches exactly. Text searches with the FAISS index of the store; it holds parameters such as
+    ``nprobe=32``, or is ``default``."""
+
+
+@registry.register("knn")
+class KnnHead(OverHead):
+    """The distribution of any head, mixed with the tokens that followed the k stored states nearest to this one.
+
+    Formula: with keys ``k_j`` that the tokens ``x_j`` followed, ``s_j = -|h_t - k_j|² / (tau sqrt(D))`` (or
+    ``h_t . k_j / (tau sqrt(D))``) for the k nearest of them::
+
+        P(w) = (1 - lambda) P_below(w) + lambda sum_{j: x_j = w} exp s_j / sum_j exp s_j
+
+    With ``mix=gate`` lambda is ``sigmoid(a . c_t + b)`` of the retrieval's confidence. With ``mix=joint`` the k scores
+    enter the normaliser of the softmax below, beside those of a cache.
+
+    Expresses: what a corpus says after a like context, without training; where it was said is in ``places``. Costs: one
+    search a position; no parameters but the gate's three.
+
+    An index may miss some of the nearest keys. The scores of those that it finds are computed from the keys
+    themselves, so the distribution is exactly the one that is used.
+
+    Source: Khandelwal et al. 2020 (kNN-LM); TRIME, Zhong et al. 2022 (external memory, mix=joint); Grave et al. 2017
+    (unbounded cache).
+
+    Differs from the published code: keys are what the output layer reads, not the input of the last feed-forward layer;
+    scores are divided by sqrt(D); keys of the text that is read are left out.
+
+    Examples:
+        >>> from nextword.heads import parse_head
+        >>> parse_head("knn:below=mos,k=8").k
+        8
+    """
+
+    Config = KnnConfig
+    adjustable: ClassVar[frozenset[str]] = frozenset(
+        {"store", "k", "weight", "distance", "temperature", "overlap", "index"}
+    )
+
+    def __init__(self, config: KnnConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        self.mixing: Mixing = MIXINGS[config.mix](config.weight)
+        self.recent: RecentKeys | None = None
+        """What is appended while somebody talks; none unless it is set."""
+        self._opened: tuple[Any, StoredKeys, Search] | None = None
+
+    @property
+    def reads_past(self) -> bool:  # type: ignore[override]
+        """Whether keys of the text that is read are to be left out."""
+        return self.config.store is not None and self.config.overlap > 0
+
+    def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+        """Refuses a store that was made with another model."""
+        opened = self._store()
+        if opened is not None:
+            store = opened[0]
+            store.expect_states(context_of(torch.tensor(store.manifest.probe)).states)
+
+    def _store(self) -> tuple[StoredKeys, Search] | None:
+        """The store and how it is searched, opened at the first call."""
+        config = self.config
+        if config.store is None:
+            return None
+        asked = config.store, config.index, config.distance
+        if self._opened is None or self._opened[0] != asked:
+            keys, euclidean = StoredKeys(config.store), config.distance == "euclidean"
+            self._expect_fits(keys)
+            search: Search = ExactSearch(keys, euclidean)
+            if config.index is not None:
+                search = FaissSearch(keys, "" if config.index == "default" else config.index, euclidean)
+            self._opened = asked, keys, search
+        return self._opened[1], self._opened[2]
+
+    def _expect_fits(self, keys: StoredKeys) -> None:
+        origin, own = keys.manifest.origin, self.dimensions
+        for name, theirs, ours in (
+            ("width", origin.width, own.hidden),
+            ("vocabulary", origin.vocab_size, own.vocab_size),
+        ):
+            if theirs != ours:
+                raise ValueError(
+                    f"store: must have the model's {name} of {ours:,} ('{keys.folder}' has {theirs:,}, of "
+                    f"'{origin.model}'); build a store with this model"
+                )
+        if self.config.k > len(keys):
+            raise ValueError(
+                f"k: must be at most the {len(keys):,} keys of '{keys.folder}' ({self.config.k:,} given); take fewer"
+            )
+
+    def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
+        """As in the contract; documents of the store on the disk come first, then what was appended."""
+        opened = self._store()
+        before = 0 if opened is None else opened[0].manifest.documents
+        if opened is not None and document < before:
+            return opened[0].stretch(document, first, last)
+        assert self.recent is not None
+        return self.recent.stretch(document - before, first, last)
+
+    def stored_texts(self) -> Mapping[str, StoredTexts]:
+        """Its own, and those of the head below."""
+        return {**self.below.stored_texts(), _NAME: self}
+
+    def forward(self, context: Context, mode: str | None = None) -> NextToken:
+        """The mixture, or the head below alone."""
+        below: NextToken = self.below(context)
+        if mode == "below":
+            return below
+        every = torch.arange(len(context.states))
+        parts = [self._found(context, rows) for rows in torch.split(every, _ROWS)]
+        found = Retrieved.of(*map(torch.cat, zip(*parts, strict=True))) if parts else self._nothing(context)
+        mixed: NextToken = self.mixing(below, found, _NAME, self.config.weight)
+        return mixed
+
+    def _nothing(self, context: Context) -> Retrieved:
+        ids = torch.zeros(len(context.states), 1, dtype=torch.long, device=context.states.device)
+        scores = at_least_float32(context.states).new_zeros(ids.shape)
+        return Retrieved.of(ids, scores, ids.bool(), ids.new_zeros(*ids.shape, 2))
+
+    def _found(self, context: Context, rows: Int[Tensor, "M"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Ids, scores, visibility and places of what is found for some positions."""
+        queries = at_least_float32(context.states[rows.to(context.states.device)])
+        found = []
+        opened, before = self._store(), 0
+        if opened is not None:
+            keys, search = opened
+            before = keys.manifest.documents
+            numbers = search.nearest(queries.detach(), self.config.k).cpu().numpy()
+            own = (
+                self._of_the_text_itself(context, rows, keys, numbers)
+                if self.reads_past
+                else np.zeros_like(numbers, bool)
+            )
+            found.append(self._scored(queries, keys, numbers, (numbers >= 0) & ~own, 0))
+        recent = self.recent  # which another thread may replace
+        if recent is not None and len(recent):
+            search = ExactSearch(recent, self.config.distance == "euclidean")
+            numbers = search.nearest(queries.detach(), self.config.k).cpu().numpy()
+            found.append(self._scored(queries, recent, numbers, numbers >= 0, before))
+        if not found:
+            nothing = self._nothing(context).map(lambda of_rows: of_rows[: len(rows)])
+            return nothing.ids, nothing.scores, nothing.visible, nothing.stands
+        if len(found) == 1:
+            return found[0]
+        ids, scores, visible, stands = (torch.cat(parts, 1) for parts in zip(*found, strict=True))
+        best = scores.detach().masked_fill(~visible, -torch.inf).topk(self.config.k).indices
+        stands = stands.gather(1, best[:, :, None].expand(-1, -1, 2))
+        return ids.gather(1, best), scores.gather(1, best), visible.gather(1, best), stands
+
+    def _scored(
+        self,
+        queries: Float[Tensor, "M D"],
+        keys: StoredKeys | RecentKeys,
+        numbers: Int[np.ndarray, "M K"],
+        visible: Bool[np.ndarray, "M K"],
+        first_document: int,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What stands at the keys with these numbers, with scores of the keys themselves."""
+        flat, device = numbers.clip(0).ravel(), queries.device
+        vectors = torch.from_numpy(keys.keys_at(flat)).to(device).view(*numbers.shape, -1)
+        if self.config.distance == "euclidean":
+            scores = -(queries[:, None] - vectors).square().sum(-1)
+        else:
+            scores = (vectors @ queries[:, :, None])[:, :, 0]
+        scores = scores / (math.sqrt(queries.shape[1]) * self.config.temperature)
+        ids = torch.from_numpy(keys.tokens_at(flat)).to(device).view(numbers.shape)
+        stands = torch.from_numpy(keys.places_at(flat)).to(device).view(*numbers.shape, 2)
+        stands = stands + stands.new_tensor([first_document, 0])
+        return ids, scores, torch.from_numpy(visible).to(device), stands
+
+    def _of_the_text_itself(
+        self, context: Context, rows: Int[Tensor, "M"], keys: StoredKeys, numbers: Int[np.ndarray, "M K"]
+    ) -> Bool[np.ndarray, "M K"]:
+        """Keys after the same tokens as the position: they are of the text that is read, or of a copy of it."""
+        assert context.memory is not None
+        ids, known = _texts(context.memory, keys.start)
+        row = context.row.cpu().numpy()[rows.numpy()][:, None]
+        position = context.position.cpu().numpy()[rows.numpy()][:, None]
+        place = keys.places_at(numbers.clip(0).ravel()).reshape(*numbers.shape, 2)[..., 1]
+        same, own = numbers >= 0, np.zeros(numbers.shape, dtype=bool)
+        for back in range(self.config.overlap):
+            at = np.maximum(position - back, 0)
+            there = (position - back >= 0) & known[row, at] & (place > back)
+            own |= same & ~there  # one of the two begins here, and all before is the same
+            same &= there
+            if not same.any():
+                break
+            token = np.full(numbers.shape, -1)
+            token[same] = keys.tokens_at(numbers[same] - 1 - back)
+            same &= token == ids[row, at]
+        return own | same
+
+
+def _texts(memory: Memory, start: int) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens read so far, and which of them are of the text: no padding, and not the token before it."""
+    ids = memory.ids.cpu().numpy()
+    return ids, memory.valid.cpu().numpy() & (ids != start)

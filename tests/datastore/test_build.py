@@ -1,0 +1,149 @@
+"""Datastores: what is in them, what they refuse, and that a build goes on where it was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import nextword as nw
+from nextword.datastore import build_datastore
+from nextword.records.disk import DiskFullError
+from nextword.retrieval import StoredKeys
+from nextword.scoring.opened_model import open_model
+from tests.helpers.full_disk import largest_file
+from tests.helpers.small_datastores import DOCUMENTS, EMPTY, SETTINGS, saved_model, small_store, texts, written
+from tests.helpers.word_models import word_tokenizer
+
+
+@torch.no_grad()
+def test_keys_tokens_and_places_are_those_of_the_texts(tmp_path: Path) -> None:
+    """Computed again, window by window, with the backbone alone."""
+    folder, store = small_store(tmp_path)
+    keys, backbone = StoredKeys(store), open_model(folder).model.backbone
+    number = 0
+    for document, text in enumerate(texts()):
+        ids = [keys.start, *word_tokenizer()(text, add_special_tokens=False)["input_ids"]]
+        for place in range(len(ids) - 1):
+            window = max(0, min(place // 16 * 16, place)) if len(ids) - 1 > 16 else 0
+            last = len(ids) - 1 - 16
+            begin = last if window > last > 0 else window  # the last window is whole and reaches back
+            state = backbone.transformer(torch.tensor([ids[begin : place + 1]])).last_hidden_state[0, -1]
+            at = np.array([number])
+            assert keys.places_at(at).tolist() == [[document, place]]
+            assert keys.tokens_at(at)[0] == ids[place + 1]
+            np.testing.assert_allclose(keys.keys_at(at)[0], state, rtol=2e-3, atol=2e-3)
+            number += 1
+    assert number == len(keys)
+    manifest = keys.manifest
+    assert (manifest.documents, manifest.empty_documents) == (DOCUMENTS, 1)
+    assert len(manifest.shards) > 2
+    last_text = word_tokenizer()(texts()[-1])["input_ids"]
+    assert keys.stretch(DOCUMENTS - 1, 5, 10) == (last_text[5:11], 5)
+    assert keys.stretch(DOCUMENTS - 1, -3, 1000) == (last_text, 0)
+    assert keys.stretch(EMPTY, -1, 1) == ([], 0)
+
+
+def test_int8_keys_are_near(tmp_path: Path) -> None:
+    _, store = small_store(tmp_path, replace(SETTINGS, precision="int8"))
+    _, exact = small_store(tmp_path / "exact")
+    numbers = np.arange(len(StoredKeys(store)))
+    rough, fine = (StoredKeys(folder).keys_at(numbers) for folder in (store, exact))
+    assert np.abs(rough - fine).max() < np.abs(fine).max() / 100
+    assert not np.array_equal(rough, fine)
+
+
+def files(store: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(store.iterdir()) if path.suffix in (".npy", ".json")}
+
+
+def test_processes_and_a_build_on_from_a_kill_make_the_same_files(tmp_path: Path) -> None:
+    """Killed in the middle: the shards that are there stay as they are."""
+    folder, store = small_store(tmp_path)
+    whole, again = files(store), tmp_path / "again"
+    code = (
+        "import os, signal\n"
+        "from nextword.datastore import build_datastore, BuildSettings\n"
+        f"settings = BuildSettings(window=16, shard_keys=50, batch_size=3)\n"
+        "def die(keys):\n    if keys > 100: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"build_datastore({str(folder)!r}, {str(tmp_path / 'data.jsonl')!r}, {str(again)!r}, settings, die)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, env=os.environ)
+    assert killed.returncode == -signal.SIGKILL
+    with pytest.raises(ValueError, match=r"was begun and not finished\); run the same"):
+        StoredKeys(again)
+    first = again / "shard-00000.keys.npy"
+    before = first.stat().st_mtime_ns
+    build_datastore(folder, tmp_path / "data.jsonl", again, replace(SETTINGS, processes=2))
+    assert files(again) == whole
+    assert first.stat().st_mtime_ns == before
+
+
+def test_another_store_in_the_folder_is_refused(tmp_path: Path) -> None:
+    folder, store = small_store(tmp_path)
+    other = saved_model(tmp_path / "other", seed=1)
+    whole = files(store)
+    with pytest.raises(ValueError, match="begun with another model_fingerprint"):
+        build_datastore(other, tmp_path / "data.jsonl", store, SETTINGS)
+    more = written(tmp_path / "more.jsonl", ["the king"])
+    with pytest.raises(ValueError, match="begun with another data"):
+        build_datastore(folder, more, store, SETTINGS)
+    with pytest.raises(ValueError, match="begun with another precision"):
+        build_datastore(folder, tmp_path / "data.jsonl", store, replace(SETTINGS, precision="int8"))
+    assert files(store) == whole
+
+
+def test_nothing_to_store_is_refused(tmp_path: Path) -> None:
+    folder = saved_model(tmp_path / "model")
+    with pytest.raises(ValueError, match=r"data: must have a token \('empty.jsonl' has none in any document\)"):
+        build_datastore(folder, written(tmp_path / "empty.jsonl", ["", ""]), tmp_path / "store", SETTINGS)
+
+
+def test_a_full_disk_keeps_finished_shards(tmp_path: Path) -> None:
+    folder = saved_model(tmp_path / "model")
+    data = written(tmp_path / "data.jsonl", [*texts()[:4], " ".join(texts())])
+    open_model(folder)  # transformers writes caches of its own
+    large = replace(SETTINGS, shard_keys=20)
+    with largest_file(1_000), pytest.raises(DiskFullError, match="Make room and run the same command again"):
+        build_datastore(folder, data, tmp_path / "store", large)
+    done = sorted(path.name for path in (tmp_path / "store").glob("shard-*.json"))
+    build_datastore(folder, data, tmp_path / "store", large)
+    assert len(StoredKeys(tmp_path / "store").shards) > len(done)
+
+
+@pytest.mark.parametrize("part", ["keys", "tokens", "places"])
+def test_a_truncated_shard_is_refused_and_made_again(tmp_path: Path, part: str) -> None:
+    folder, store = small_store(tmp_path)
+    whole, damaged = files(store), store / f"shard-00001.{part}.npy"
+    damaged.write_bytes(damaged.read_bytes()[:-7])
+    with pytest.raises(
+        ValueError, match=rf"shard-00001\.{part}\.npy' is cut off or damaged\); delete shard-00001.json"
+    ):
+        StoredKeys(store)
+    (store / "shard-00001.json").unlink()
+    (store / "store.json").unlink()
+    build_datastore(folder, tmp_path / "data.jsonl", store, SETTINGS)
+    assert files(store) == whole
+
+
+def test_an_encoder_decoder_is_refused(tmp_path: Path) -> None:
+    from tests.helpers.opened_models import encoder_decoder
+
+    with pytest.raises(ValueError, match="model: must be decoder-only"):
+        build_datastore(encoder_decoder("t5"), written(tmp_path / "a.jsonl", ["the king"]), tmp_path / "store")
+
+
+def test_the_manifest_says_where_it_is_from(tmp_path: Path) -> None:
+    folder, store = small_store(tmp_path)
+    said = json.loads((store / "store.json").read_text())
+    assert said["nextword"] == nw.__version__
+    assert said["origin"]["model"] == folder.name
+    assert "data.jsonl" in said["origin"]["data"]

@@ -1,0 +1,212 @@
+"""The kNN head: its formula, every head below it, what it leaves out, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+import nextword as nw
+from nextword.datastore import grow, remember_recent, tuned_weight
+from nextword.retrieval import StoredKeys
+from nextword.scoring.opened_model import OpenedModel, open_model
+from tests.helpers.small_datastores import saved_model, small_store, texts
+from tests.helpers.word_models import word_model, word_tokenizer
+
+STRANGER = "it ran far and the queen saw the old dog on a horse the dog ran the king far"
+"""A text that is not in the store."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return small_store(tmp_path_factory.mktemp("knn"))
+
+
+def attached(made: tuple[Path, Path], spec: str = "", head: str = "softmax") -> OpenedModel:
+    folder, store = made
+    model = nw.attach(nw.load(folder, head=head), f'knn:store="{store}",k=8{spec}')
+    return OpenedModel("knn", model.eval(), word_tokenizer())
+
+
+def ids_of(text: str) -> torch.Tensor:
+    return torch.tensor([[1, *word_tokenizer()(text, add_special_tokens=False)["input_ids"]]])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("distance", ["euclidean", "dot"])
+def test_formula(made: tuple[Path, Path], distance: str) -> None:
+    """Against the sum over all keys, written down without any of the parts."""
+    opened, ids = attached(made, f",temperature=0.7,weight=0.4,overlap=0,distance={distance}"), ids_of(STRANGER)
+    states = opened.model.backbone.transformer(ids).last_hidden_state[0]
+    keys = StoredKeys(made[1])
+    stored = torch.cat([block for _, block in keys.blocks(10_000)])
+    near = -torch.cdist(states, stored).square() if distance == "euclidean" else states @ stored.T
+    best = near.topk(8)
+    weights = (best.values / (0.7 * math.sqrt(16))).softmax(-1)
+    expected = 0.6 * opened.model.backbone(ids).logits[0].softmax(-1)
+    for position in range(len(states)):
+        for number, weight in zip(best.indices[position].numpy(), weights[position], strict=True):
+            expected[position, keys.tokens_at(number.reshape(1))[0]] += 0.4 * weight
+    torch.testing.assert_close(opened.model.distribution(ids).probs(), expected, rtol=1e-4, atol=1e-6)
+
+
+BELOW = ["softmax+cpr:20,10", "mos:2", "cache", "ps", "sigsoftmax", "softmax+mi:2x3"]
+
+
+@pytest.mark.parametrize("head", BELOW)
+@pytest.mark.parametrize("mix", ["fixed", "gate"])
+def test_the_checker_passes_over_every_head(made: tuple[Path, Path], head: str, mix: str) -> None:
+    opened = attached(made, f",mix={mix}", head)
+    nw.check(opened.model, [texts()[0], STRANGER], tokenizer=word_tokenizer(), lengths=[5]).raise_if_failed()
+
+
+@pytest.mark.parametrize("head", ["softmax+cpr:20,10", "cache"])
+def test_the_checker_passes_with_one_normaliser(made: tuple[Path, Path], head: str) -> None:
+    opened = attached(made, ",mix=joint,distance=dot", head)
+    nw.check(opened.model, [STRANGER], tokenizer=word_tokenizer(), lengths=[5]).raise_if_failed()
+
+
+def test_one_normaliser_needs_one_softmax(made: tuple[Path, Path]) -> None:
+    opened = attached(made, ",mix=joint", "mos:2")
+    with pytest.raises(ValueError, match="knn: mix=joint: must be over a head with one softmax"):
+        opened.model.distribution(ids_of(STRANGER))
+
+
+def test_the_trained_head_stays_below(made: tuple[Path, Path]) -> None:
+    """With its weights; also below another store, and after saving and loading."""
+    folder, store = made
+    model = nw.load(folder, head="mos:2")
+    with torch.no_grad():
+        model.next_word_head.project[0].weight.add_(0.5)
+    over = nw.attach(model, f'knn:store="{store}",k=4')
+    ids = ids_of(STRANGER)
+    torch.testing.assert_close(over.distribution(ids, mode="below").log_probs(), model.distribution(ids).log_probs())
+    again = nw.attach(over, f'knn:store="{store}",k=2')
+    assert again.next_word_head.below is model.next_word_head
+    assert nw.heads.head_spec(over.next_word_head.config).startswith('knn:below="mos:2"')
+
+
+def test_saved_and_loaded(made: tuple[Path, Path], tmp_path: Path) -> None:
+    opened = attached(made, ",mix=gate", "softmax+mi:2x3")
+    opened.model.save_pretrained(tmp_path / "saved")
+    word_tokenizer().save_pretrained(tmp_path / "saved")
+    loaded = open_model(tmp_path / "saved").model
+    ids = ids_of(STRANGER)
+    torch.testing.assert_close(loaded.distribution(ids).log_probs(), opened.model.distribution(ids).log_probs())
+
+
+@torch.no_grad()
+def test_a_text_that_is_in_the_store_does_not_find_itself(made: tuple[Path, Path]) -> None:
+    """Planted: each document of the store, scored whole and from its middle on; unless that is asked for."""
+    opened, seen = attached(made), attached(made, ",overlap=0")
+    for document, text in enumerate(texts()):
+        for first in (0, 6) if text else ():
+            ids = ids_of(" ".join(text.split()[first:]))
+            distribution = opened.model.distribution(ids)
+            stands, places = distribution.stands_in_store()["knn"], distribution.places()["knn"]
+            own = stands[..., 0].eq(document) & stands[..., 1].eq(torch.arange(first, first + ids.shape[1])[:, None])
+            assert not places[own].any()
+            if not first:
+                with_own = seen.model.distribution(ids)
+                stands, places = with_own.stands_in_store()["knn"], with_own.places()["knn"]
+                own = stands[..., 0].eq(document) & stands[..., 1].eq(torch.arange(ids.shape[1])[:, None])
+                assert (places * own).sum(1)[:16].min() > 0, "without the rule each position finds itself"
+
+
+@torch.no_grad()
+def test_a_copy_inside_another_text_is_left_out_once_it_is_long_enough(made: tuple[Path, Path]) -> None:
+    opened = attached(made, ",overlap=3")
+    copied = texts()[2]
+    ids = ids_of(f"{STRANGER} {copied}")
+    before = len(STRANGER.split())
+    distribution = opened.model.distribution(ids)
+    stands, places = distribution.stands_in_store()["knn"], distribution.places()["knn"]
+    expected = torch.arange(ids.shape[1]) - before
+    own = stands[..., 0].eq(2) & stands[..., 1].eq(expected[:, None])
+    assert not places[own].any()
+
+
+@torch.no_grad()
+def test_sources_and_places_name_document_and_offset(made: tuple[Path, Path]) -> None:
+    opened, ids = attached(made, ",overlap=0"), ids_of(STRANGER)
+    distribution = opened.model.distribution(ids)
+    assert distribution.places_in()["knn"] == "store"
+    stands, keys = distribution.stands_in_store()["knn"], StoredKeys(made[1])
+    targets = ids[0, 1:]
+    at_targets = distribution[torch.arange(len(targets))]
+    places = at_targets.token_places(targets)["knn"]
+    torch.testing.assert_close(places.sum(1), at_targets.sources(targets[:, None])["knn"][:, 0])
+    assert (places > 0).any()
+    for position, neighbour in (places > 0).nonzero().tolist():
+        document, place = stands[position, neighbour].tolist()
+        assert keys.stretch(document, place, place) == ([int(targets[position])], place)
+
+
+def test_the_gate_learns(made: tuple[Path, Path]) -> None:
+    """Only on what was retrieved: it closes on a text that the store says nothing true of."""
+    opened, ids = attached(made, ",mix=gate"), ids_of(STRANGER)
+    model = opened.model.train()
+    gate = model.next_word_head.mixing.linear
+    before = model.distribution(ids).log_prob(ids[0, :, None]).sum()
+    loss = model(input_ids=ids, labels=ids).loss
+    loss.backward()
+    assert gate.bias.grad.abs() > 0
+    assert gate.weight.grad.abs().max() > 0
+    assert before.isfinite()
+
+
+@torch.no_grad()
+def test_the_tuned_weight_is_the_best(made: tuple[Path, Path]) -> None:
+    opened = attached(made)
+    text = " ".join(texts()[:3])
+    ids = ids_of(text)
+
+    def likelihood(weight: float) -> float:
+        opened.model.configure_head(weight=weight)
+        distribution = opened.model.distribution(ids)[torch.arange(ids.shape[1] - 1)]
+        return float(distribution.log_prob(ids[0, 1:, None]).sum())
+
+    best = tuned_weight(opened, text, window=64)
+    around = [likelihood(min(max(best + step, 1e-6), 1 - 1e-6)) for step in (-0.05, 0.0, 0.05)]
+    assert around[1] >= max(around)
+
+
+@torch.no_grad()
+def test_a_store_that_grows_finds_what_was_said_and_forgets_the_oldest(made: tuple[Path, Path]) -> None:
+    folder, _ = made
+    opened = OpenedModel("knn", nw.attach(nw.load(folder), "knn:k=4").eval(), word_tokenizer())
+    ids = ids_of(STRANGER)
+    plain = opened.model.distribution(ids, mode="below").log_probs()
+    torch.testing.assert_close(opened.model.distribution(ids).log_probs(), plain)
+    remember_recent(opened, most=len(STRANGER.split()) + 2)
+    assert grow(opened, STRANGER) == len(STRANGER.split())
+    said = opened.model.distribution(ids)[torch.arange(ids.shape[1] - 1)]
+    shares = said.sources(ids[0, 1:, None])["knn"][:, 0]
+    assert (shares > 0.05).all(), "each state finds itself"
+    nw.check(opened.model, [STRANGER], tokenizer=word_tokenizer(), lengths=[5]).raise_if_failed()
+    grow(opened, texts()[1])
+    recent = opened.model.next_word_head.recent
+    assert len(recent) == recent.most
+    stands = opened.model.distribution(ids).stands_in_store()["knn"]
+    assert stands[..., 0].max() == 1
+    grow(opened, texts()[2])
+    assert opened.model.distribution(ids).stands_in_store()["knn"][..., 0].min() >= 1, "the first is forgotten"
+
+
+def test_what_does_not_fit_is_refused(made: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, store = made
+    other = saved_model(tmp_path / "other", seed=1)
+    with pytest.raises(ValueError, match="store: must be made with this very model"):
+        nw.attach(nw.load(other), f'knn:store="{store}",k=4')
+    wide = nw.attach(word_model(n_embd=32), "softmax")
+    with pytest.raises(ValueError, match="store: must have the model's width of 32"):
+        nw.attach(wide, f'knn:store="{store}",k=4')
+    longer = nw.attach(word_model(vocab_size=60), "softmax")
+    with pytest.raises(ValueError, match="store: must have the model's vocabulary of 60"):
+        nw.attach(longer, f'knn:store="{store}",k=4')
+    with pytest.raises(ValueError, match=r"k: must be at most the 192 keys of '.*' \(500 given\)"):
+        nw.attach(nw.load(folder), f'knn:store="{store}",k=500')
+    with pytest.raises(ValueError, match=r"store: must be a finished datastore \('.*' given\)"):
+        nw.attach(nw.load(folder), f'knn:store="{tmp_path}"')
