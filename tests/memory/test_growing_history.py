@@ -70,3 +70,18 @@ def test_of_places_that_were_never_seen_nothing_is_known() -> None:
     assert memory.ids.tolist() == [[-1] * 4 + [7, 8]]
     assert memory.valid.tolist() == [[False] * 4 + [True] * 2]
     assert memory.streams["keys"].tolist() == [[0.0] * 4 + [1.0] * 2]
+
+
+def test_sequences_are_cut_by_their_own_numbers_and_end_together() -> None:
+    history = GrowingHistory()
+    ids = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
+    history.preceded("window", ids[..., None].float(), 1)
+    history.append(ids, torch.ones_like(ids, dtype=torch.bool), {"kept": ids[..., None].float()})
+    history.align(torch.tensor([0, 2]), 4)
+    memory = history.recall()
+    assert memory.ids[0].tolist() == [1, 2, 3, 4]
+    assert memory.ids[1, 2:].tolist() == [5, 6]
+    assert memory.valid.tolist() == [[True] * 4, [False, False, True, True]]
+    assert memory.streams["kept"][1, 2:, 0].tolist() == [5, 6]
+    window = history.preceded("window", torch.tensor([[[9.0]], [[10.0]]]), 1)
+    assert window[..., 0].tolist() == [[4, 9], [6, 10]]
