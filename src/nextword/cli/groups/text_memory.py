@@ -1,0 +1,156 @@
+"""``nextword text-memory``: a corpus that models look their last tokens up in: built, weighed, scored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nextword.cli.parts.computing_options import ComputingOptions
+from nextword.cli.parts.errors import plain_errors
+from nextword.cli.parts.option_groups import option_groups
+from nextword.scoring.measurement.score_settings import ScoreSettings
+
+if TYPE_CHECKING:
+    from nextword.scoring.measurement.data_files import GivenTexts
+
+app = typer.Typer(
+    help="Look the last tokens up in a corpus, and mix what came next there with any model.", no_args_is_help=True
+)
+
+Model = Annotated[str, typer.Argument(help="Folder or name on the hub of a model.")]
+Memory = Annotated[Path, typer.Argument(help="Folder that 'nextword text-memory build' wrote.")]
+Data = Annotated[
+    list[str],
+    typer.Argument(
+        help="Files, folders or data sets. A file of plain text is one document; each row of a .jsonl, .csv, .tsv or "
+        ".parquet file is one."
+    ),
+]
+Field = Annotated[str | None, typer.Option(help="Column of tables with the text; else text or target.")]
+
+
+class MemoryScoreOptions(ScoreSettings):
+    """What can be set of a score on the command line."""
+
+    split: str = "test"
+    """Part that is read of a folder or of a data set of the hub."""
+    field: str | None = None
+    """Column of tables with the text; else text or target."""
+    stored_text: bool = False
+    """Take texts although they are in the memory."""
+
+
+class FitOptions(MemoryScoreOptions):
+    """What can be set of fitting on the command line."""
+
+    split: str = "valid"
+    """Part that is read of a folder or of a data set of the hub."""
+
+
+@app.command()
+@plain_errors
+def build(
+    tokenizer: Annotated[str, typer.Argument(metavar="MODEL", help="Folder or name of a model or its tokenizer.")],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder to write.")],
+    field: Field = None,
+    split: Annotated[str, typer.Option(help="Part that is read of a folder or of a data set of the hub.")] = "train",
+) -> None:
+    """Store texts, with their places sorted by what comes before them.
+
+    nextword text-memory build runs/softmax train.txt --out memory
+    """
+    from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
+    from nextword.pretrained import load_tokenizer
+
+    quiet_libraries()
+    given = _texts(data, field, split)
+    loaded = load_tokenizer(tokenizer, "MODEL")
+    from nextword.scoring.text_memory_scores import store_texts
+
+    with interruptible("nothing was written; the same command begins again", goes_on=False):
+        made = store_texts(loaded, given, out, this_command())
+    typer.echo(f"{made.tokens:,} tokens of {made.documents:,} documents")
+    typer.echo(f"Written: {out.resolve()}")
+
+
+@app.command()
+@plain_errors
+@option_groups
+def fit(
+    model: Model,
+    memory: Memory,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="File for the weights.")],
+    *,
+    settings: FitOptions,
+    computing: ComputingOptions,
+) -> None:
+    """Fit how much matches of each length count, to text that is neither stored nor to be scored.
+
+    nextword text-memory fit runs/softmax memory valid.txt --out weights.json
+    """
+    from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
+    from nextword.text_memory import TextIndex
+
+    quiet_libraries()
+    given, index = _texts(data, settings.field, settings.split), TextIndex(memory)
+    from nextword.scoring.opened_model import open_model
+    from nextword.scoring.text_memory_scores import fit_to_texts
+
+    opened = open_model(model, computing.device, computing.dtype)
+    with interruptible("nothing was written; the same command begins again", goes_on=False):
+        fitted = fit_to_texts(opened, index, given, settings, stored=settings.stored_text)
+    fitted.save(out)
+    typer.echo("match        head  " + "  ".join(f"{least:>4}+" for least in fitted.evidence))
+    for least, shares in zip(fitted.lengths, fitted.shares, strict=True):
+        typer.echo(f"{least:>3} and more  " + "  ".join(f"{share:5.3f}" for share in shares))
+    typer.echo(f"Written: {out.resolve()}")
+
+
+@app.command()
+@plain_errors
+@option_groups
+def score(
+    model: Model,
+    memory: Memory,
+    data: Data,
+    weights: Annotated[Path, typer.Option(help="File that 'nextword text-memory fit' wrote.")],
+    out: Annotated[Path | None, typer.Option(help="File for the results: .json.")] = None,
+    *,
+    settings: MemoryScoreOptions,
+    computing: ComputingOptions,
+) -> None:
+    """Measure how likely texts are to a model, with the memory and without.
+
+    nextword text-memory score runs/softmax memory test.txt --weights weights.json
+    """
+    from rich.console import Console
+
+    from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
+    from nextword.report import score_tables
+    from nextword.text_memory import TextMemory
+
+    quiet_libraries()
+    given, remembered = _texts(data, settings.field, settings.split), TextMemory.open(memory, weights)
+    from nextword.scoring.opened_model import open_model
+    from nextword.scoring.text_memory_scores import score_with_memory
+
+    opened = open_model(model, computing.device, computing.dtype)
+    with interruptible("nothing was written; the same command begins again", goes_on=False):
+        results = score_with_memory(
+            opened, remembered, given, settings, stored=settings.stored_text, command=this_command()
+        )
+    if out is not None:
+        results.save(out)
+    console = Console()
+    for table in score_tables(results):
+        console.print(table)
+
+
+def _texts(data: list[str], field: str | None, split: str) -> GivenTexts:
+    from nextword.scoring.measurement.data_files import read_texts
+
+    return read_texts(data, {} if field is None else {"text": field}, split)

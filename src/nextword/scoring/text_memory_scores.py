@@ -1,0 +1,160 @@
+"""Texts scored with a text memory and without, and the weights of its matches fitted to texts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from nextword.frequency.counts import tokenizer_fingerprint
+from nextword.model.training_modes import measuring
+from nextword.scoring.example_encoding import Example, encode_example
+from nextword.scoring.measurement.all_models import score_models
+from nextword.scoring.measurement.data_files import GivenTexts
+from nextword.scoring.measurement.model_passes import Watch
+from nextword.scoring.measurement.score_settings import ScoreSettings
+from nextword.scoring.measurement.scored_texts import ScoredText, Sight, limited, scored_text
+from nextword.scoring.measurement.token_answers import LOG_PROBS, answers, expect_numbers
+from nextword.scoring.opened_model import OpenedModel
+from nextword.text_memory import (
+    Document,
+    Found,
+    MatchWeights,
+    TextIndex,
+    TextManifest,
+    TextMemory,
+    build_text_memory,
+    expect_held_out,
+    find_levels,
+    fit_match_weights,
+    recalling,
+)
+from nextword.text_memory.text_index import LastTokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from nextword.records import ScoreResults
+
+
+def store_texts(
+    tokenizer: PreTrainedTokenizerBase, given: GivenTexts, out: str | Path, command: str = "nextword text-memory build"
+) -> TextManifest:
+    """Stores texts as the documents of a text memory.
+
+    Args:
+        tokenizer: That of the models that will ask it.
+        given: The texts.
+        out: Folder to write.
+        command: What writes there, for others that want to.
+
+    Raises:
+        ValueError: No text has two tokens, or the folder holds another memory.
+        DiskFullError: There is no room.
+    """
+    tokenize: Any = tokenizer
+    documents = (
+        Document(str(one.id), tokenize(one.text, add_special_tokens=False, verbose=False)["input_ids"])
+        for one in given.examples
+    )
+    size = max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)
+    fingerprint = tokenizer_fingerprint(tokenizer)
+    return build_text_memory(documents, out, vocab_size=size, tokenizer=fingerprint, data=given.data, command=command)
+
+
+def expect_not_stored(opened: OpenedModel, index: TextIndex, examples: Iterable[Example]) -> None:
+    """Passes where no text is in the memory.
+
+    Raises:
+        ValueError: One is; says where.
+    """
+    for example in examples:
+        expect_held_out(index, str(example.id), np.array(encode_example(opened, example).target))
+
+
+@torch.no_grad()
+def fit_to_texts(
+    opened: OpenedModel, index: TextIndex, given: GivenTexts, settings: ScoreSettings, *, stored: bool = False
+) -> MatchWeights:
+    """The weights of a memory's matches that make texts most likely, mixed with a model.
+
+    Args:
+        opened: The model.
+        index: The memory.
+        given: Held-out texts; neither what is stored nor what is to be scored.
+        settings: How they are scored.
+        stored: Whether they may be in the memory.
+
+    Raises:
+        ValueError: A text is in the memory, or the memory was made with another tokenizer.
+    """
+    index.manifest.expect_tokenizer(opened.tokenizer, index.folder)
+    examples = list(given.examples)
+    if settings.limit is not None:
+        examples, _ = limited(opened, examples, settings.limit)
+    if not stored:
+        expect_not_stored(opened, index, examples)
+    sight = Sight.of(opened, settings)
+    texts = [scored_text(opened, example, sight) for example in examples]
+    log_head: list[np.ndarray] = []
+    levels: list[np.ndarray] = []
+    founds: list[Found] = []
+    with measuring(opened.model):
+        asked = answers(opened, texts, sight, settings.batch_size, LOG_PROBS)
+        for text, log_probs in zip(texts, asked, strict=True):
+            expect_numbers(opened, text, log_probs)
+            found = find_levels(index, _before(text))
+            log_head.append(log_probs)
+            levels.append(found.probabilities(index, text.target))
+            founds.append(found)
+    fitted = fit_match_weights(np.concatenate(log_head), np.concatenate(levels), Found.joined(founds))
+    about = {"tokenizer": index.manifest.tokenizer, "model": opened.name, "data": list(given.data)}
+    return fitted.model_copy(update=about)
+
+
+def _before(text: ScoredText) -> LastTokens:
+    """What a model sees before each token of a text."""
+    ids = np.concatenate([text.context, text.target])
+    places = len(text.context) - 1 + np.arange(len(text.target))
+    return LastTokens.of_text(ids, places, text.visible + text.specials)
+
+
+def score_with_memory(
+    opened: OpenedModel,
+    memory: TextMemory,
+    given: GivenTexts,
+    settings: ScoreSettings,
+    *,
+    stored: bool = False,
+    progress: Watch | None = None,
+    command: str = "",
+) -> ScoreResults:
+    """How likely texts are to a model, and to the same model with a text memory, compared on the same tokens.
+
+    Args:
+        opened: The model.
+        memory: The corpus and its weights.
+        given: Texts; neither stored nor those that the weights were fitted to.
+        settings: How they are scored.
+        stored: Whether they may be in the memory.
+        progress: Told how far it is.
+        command: What makes these results again.
+
+    Raises:
+        ValueError: A text is in the memory, or the memory was made with another tokenizer.
+    """
+    memory.index.manifest.expect_tokenizer(opened.tokenizer, memory.index.folder)
+    if not stored:
+        expect_not_stored(opened, memory.index, given.examples)
+    with contextlib.ExitStack() as stack:
+
+        def with_memory() -> OpenedModel:
+            stack.enter_context(recalling(opened.model, memory))
+            return replace(opened, name=f"{opened.name}+text")
+
+        return score_models([lambda: opened, with_memory], given, settings, progress=progress, command=command)
