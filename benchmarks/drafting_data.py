@@ -1,0 +1,111 @@
+"""Pairs for the models of ``drafting.py``: a source, and what is written of it.
+
+Reads pairs of articles and highlights (``article``, ``highlights``, ``bullets``, ``split``), and other documents
+(``document`` or ``dialogue``) whose first sentences serve as further targets, since so few highlights teach no model of
+minutes to copy. Writes ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` for ``nextword train``; the tests are
+highlights of test articles, which are in no training row. Dialogues with summaries, prompts with stories, and a folder
+of LogicNLG (tables with sentences about them) are divided as they are.
+
+    python benchmarks/drafting_data.py cnn/pairs.jsonl --more xsum/pairs.jsonl dialogues.jsonl --out runs/drafting/cnn
+    python benchmarks/drafting_data.py logicnlg --out runs/drafting/tables
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from cnn_lead import sentences
+
+from nextword.corpora.logicnlg import TableSentence, read_logicnlg
+
+_LEAD = 2
+"""Sentences of a target that is the beginning of its source."""
+_TIMES = 3
+"""How often each pair of an article and its highlights stands beside those."""
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file, one JSON object a line."""
+    with path.open(encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def highlights(row: dict[str, Any]) -> dict[str, str]:
+    """An article and what people wrote of it."""
+    return {"source": row["article"], "target": " ".join(row["bullets"] or [row["highlights"]])}
+
+
+def beginning(text: str) -> dict[str, str]:
+    """A text and its first sentences."""
+    text = " ".join(text.split())
+    return {"source": text, "target": " ".join(sentences(text)[:_LEAD])}
+
+
+def windows(text: str) -> list[dict[str, str]]:
+    """A text and its later parts, each with its first sentences."""
+    found = sentences(" ".join(text.split()))
+    return [beginning(text), *(beginning(" ".join(found[at:])) for at in range(3, len(found) - 4, 3))]
+
+
+def table_pair(one: TableSentence) -> dict[str, str]:
+    """A table, column names before the cells of each row, and a sentence about it."""
+    rows = [", ".join(f"{name} is {cell}" for name, cell in zip(one.table.header, row, strict=True))
+            for row in one.table.rows]  # fmt: skip
+    return {"source": ". ".join([one.title, *rows]), "target": one.sentence.lower()}
+
+
+def plain_parts(path: Path) -> dict[str, list[dict[str, str]]] | None:
+    """Training, validation and test pairs of what needs no making up; None for articles with highlights."""
+    if path.is_dir():
+        corpus = read_logicnlg(path, str(path))
+        parts = {"train": corpus.train, "validation": corpus.validation, "test": corpus.test}
+        return {name: [table_pair(one) for one in part] for name, part in parts.items()}
+    rows = rows_of(path)
+    if "highlights" in rows[0]:
+        return None
+    source, target = ("dialogue", "summary") if "dialogue" in rows[0] else ("prompt", "story")
+    pairs = [{"source": row[source], "target": row[target]} for row in rows]
+    ends = len(pairs) * 8 // 10, len(pairs) * 9 // 10
+    return {"train": pairs[: ends[0]], "validation": pairs[ends[0] : ends[1]], "test": pairs[ends[1] :]}
+
+
+def articles(path: Path, more: list[Path], copying: bool) -> dict[str, list[dict[str, str]]]:
+    """Training, validation and test pairs of articles with highlights."""
+    pairs = rows_of(path)
+    parts = {name: [row for row in pairs if row["split"] == name] for name in ("train", "val", "test")}
+    documents = [row["article"] for row in parts["train"]]
+    documents += [row.get("document") or row["dialogue"] for other in more for row in rows_of(other)]
+    if copying:
+        documents += [row["article"] for row in parts["val"]]
+        tests = [beginning(row["article"]) for row in parts["test"]]
+        training = [pair for text in documents for pair in windows(text)]
+        return {"train": training, "validation": tests[:40], "test": tests[40:]}
+    training = [highlights(row) for row in parts["train"]] * _TIMES + [beginning(text) for text in documents]
+    return {
+        "train": training,
+        "validation": [highlights(row) for row in parts["val"]],
+        "test": [highlights(row) for row in parts["test"]],
+    }
+
+
+def main() -> None:
+    """Reads and writes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pairs", type=Path, help="a file of pairs, or a folder of LogicNLG")
+    parser.add_argument("--more", type=Path, nargs="*", default=[], help="files whose documents are trained on too")
+    parser.add_argument("--copying", action="store_true", help="beginnings of texts and of their later parts alone")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    written = plain_parts(given.pairs) or articles(given.pairs, given.more, given.copying)
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name, rows in written.items():
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+        (given.out / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{len(written['train'])} training pairs, {len(written['test'])} test pairs in {given.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""The loop of ``generate`` with drafts: guess, judge all guesses in one pass, keep what the model writes itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers.generation.utils import GenerateDecoderOnlyOutput, GenerateEncoderDecoderOutput
+
+from nextword.functional.stored_entries import TextRead
+from nextword.model.drafting.drafter import Decided, Draft
+from nextword.model.drafting.drafting import Drafting, Verdict
+from nextword.model.drafting.refusals import expect_draftable
+from nextword.model.drafting.single_rows import each_row, joined
+from nextword.model.drafting.step_inputs import StepInputs, can_write_together
+from nextword.model.drafting.word_choice import RandomNumbers, WordChoice
+from nextword.model.drafting.written_rows import WrittenRows
+
+
+@dataclass(frozen=True)
+class DraftedLoop:
+    """Greedy search and sampling with drafts; an instance is what ``generate`` takes as ``custom_generate``.
+
+    Attributes:
+        drafting: Who guesses, and how much.
+        uniform: A number in [0, 1) for each text and new word, by which words are drawn; None: from torch's generator.
+        streamer: Is handed each word as it is chosen, the prompt not.
+    """
+
+    drafting: Drafting
+    uniform: Float[Tensor, "B T"] | None = None
+    streamer: Any = None
+
+    def __call__(
+        self, model: Any, input_ids: Tensor, logits_processor: Any, stopping_criteria: Any, generation_config: Any,
+        **model_kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """Called by ``generate`` in place of its own loop."""
+        expect_draftable(model, len(input_ids), generation_config, logits_processor, self.streamer, model_kwargs)
+        self.drafting.drafter.expect_fit(model)
+        self.drafting.begin()
+        numbers = RandomNumbers(len(input_ids), self.uniform) if generation_config.do_sample else None
+        rules = Rules(list(logits_processor), stopping_criteria, generation_config, numbers)
+        if len(input_ids) == 1 or can_write_together(model, model_kwargs):
+            run = DraftedRun(self, model, input_ids, rules, model_kwargs)
+            sequences = run.write()
+            cache = run.cache
+        else:
+            rows = each_row(input_ids, model_kwargs)
+            parts = [
+                DraftedRun(self, model, ids, rules, arguments, first=row).write()
+                for row, (ids, arguments) in enumerate(rows)
+            ]
+            sequences, cache = joined(parts, rules.pad), None
+        if self.streamer is not None:
+            self.streamer.end()
+        if not generation_config.return_dict_in_generate:
+            return sequences
+        kind: Any = GenerateEncoderDecoderOutput if model.config.is_encoder_decoder else GenerateDecoderOnlyOutput
+        return kind(sequences=sequences, past_key_values=cache if len(sequences) == 1 else None)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What decides a text besides the model.
+
+    Attributes:
+        processors: Change scores.
+        stops: Says which texts end.
+        config: Of this call.
+        numbers: What words are drawn by; None: nothing is drawn.
+    """
+
+    processors: list[Any]
+    stops: Any
+    config: Any
+    numbers: RandomNumbers | None
+
+    @property
+    def pad(self) -> int:
+        """Stands behind finished texts."""
+        pad = getattr(self.config, "_pad_token_tensor", None)
+        return 0 if pad is None else int(pad)
+
+
+class DraftedRun:
+    """Writes the texts of one batch.
+
+    Args:
+        loop: What was asked for.
+        model: Ours.
+        ids: The prompts (B, T), or what a decoder starts with.
+        rules: What decides a text besides the model.
+        arguments: The model's.
+        first: Number of the first text, where a batch is written one text after the other.
+    """
+
+    def __init__(
+        self, loop: DraftedLoop, model: Any, ids: Int[Tensor, "B T"], rules: Rules, arguments: dict[str, Any],
+        first: int = 0,
+    ) -> None:  # fmt: skip
+        self._drafting, self._streamer, self._model, self._rules, self._first = (
+            loop.drafting, loop.streamer, model, rules, first,
+        )  # fmt: skip
+        self._inputs = StepInputs(model, ids, arguments)
+        sources = arguments.get("source_ids")
+        self._rows = WrittenRows(ids, self._inputs.padding, sources, rules.config.max_length, rules.pad)
+        draw, reads = model.head_draw(rules.config), loop.drafting.drafter.reads_places
+        self._choice = WordChoice(model.next_word_head, draw, rules.processors, rules.numbers, reads, first)
+        self._instead: list[tuple[TextRead, int] | None] = [None] * len(ids)
+        self._vocabulary = len(model.get_input_embeddings().weight)
+
+    @property
+    def cache(self) -> Any:
+        """The KV cache, which holds all words of a single text but its last."""
+        return self._inputs.first[self._model._cache_argument]
+
+    def write(self) -> Tensor:
+        """The finished texts (B, T)."""
+        model, rows = self._model, self._rows
+        arguments = self._inputs.first
+        arguments["ask"] = self._choice
+        cache = arguments[model._cache_argument]
+        if hasattr(cache, "activate_past_recording"):
+            cache.activate_past_recording()
+        outputs = model._prefill(rows.prompts, self._rules.config, arguments, is_first_iteration=True)
+        drafts: list[Draft | None] = [None] * len(rows.finished)
+        width = 0
+        self._choice.begin(rows.written, 1)
+        while True:
+            accepted, padding = self._judge(drafts, width), self._inputs.padding
+            self._inputs.keep(outputs, [width - count for count in accepted], rows.last, rows.finished)
+            if not rows.unfinished:
+                return rows.sequences()
+            begin = time.perf_counter()
+            drafts, width = self._guess(accepted, width, padding)
+            outputs = model(**self._inputs.of_pass(self._drafted(drafts, width)), return_dict=True)
+            self._choice.begin(rows.written, width + 1)
+            # without the judging, which costs as much for each word that is written as it does without drafts
+            self._drafting.length.count_pass(len(rows.unfinished), width + 1, self._seconds_since(begin))
+
+    def _seconds_since(self, begin: float) -> float:
+        if self._choice.device.type != "cpu":
+            torch.accelerator.synchronize(self._choice.device)
+        return time.perf_counter() - begin
+
+    def _judge(self, drafts: Sequence[Draft | None], width: int) -> list[int]:
+        """Writes what the pass gave to each text; how many drafted words each accepted."""
+        rows, accepted = self._rows, [0] * len(drafts)
+        written, going_on = rows.written, rows.unfinished
+        words = [[] if draft is None else list(draft.words[:width]) for draft in drafts]
+        judged, column = going_on, 0
+        while judged:
+            steps, contexts = [written[row] + column for row in judged], [rows.context(row) for row in judged]
+            right = []
+            for row, word in zip(judged, self._choice.words(judged, column, steps, contexts), strict=True):
+                rows.add(row, word, self._rules.stops)
+                if self._streamer is not None:
+                    self._streamer.put(torch.tensor([word]))
+                if words[row][column : column + 1] == [word]:
+                    accepted[row] += 1
+                    right.append(row)
+            judged, column = [row for row in right if not rows.finished[row]], column + 1
+        for row in going_on:
+            count, offered = rows.written[row] - written[row], len(words[row])
+            verdict = Verdict(count, accepted[row], min(count, offered), offered)
+            self._drafting.count(self._first + row, written[row], drafts[row], verdict)
+            self._instead[row] = _behind(drafts[row], accepted[row])
+            accepted[row] = count - 1  # what the last word was written behind stays in the cache
+        return accepted
+
+    def _guess(self, accepted: Sequence[int], width: int, padding: list[int]) -> tuple[list[Draft | None], int]:
+        """A draft for each text, and how many words of it the next pass reads."""
+        rows, length = self._rows, self._drafting.length
+        drafts: list[Draft | None] = [None] * len(rows.finished)
+        longest = min(length.longest, rows.room - 1)
+        if longest < 1 or not length.asks():
+            return drafts, 0
+        going_on = rows.unfinished
+        at = torch.tensor([row * (width + 1) + accepted[row] for row in going_on], device=self._choice.device)
+        decided = Decided(self._choice.distribution, at, [padding[row] for row in going_on])
+        texts = [replace(rows.texts[row], instead=self._instead[row]) for row in going_on]
+        found = self._drafting.drafter.drafts(texts, decided, longest)
+        known = [self._known(draft) for draft in found]
+        for row, draft in zip(going_on, known, strict=True):
+            drafts[row] = draft
+        return drafts, min(longest, length.chosen(known))
+
+    def _known(self, draft: Draft | None) -> Draft | None:
+        """A draft up to the first entry that is no word, such as a place of a picture."""
+        if draft is None:
+            return None
+        end = next((at for at, word in enumerate(draft.words) if not 0 <= word < self._vocabulary), None)
+        if end is None:
+            return draft
+        return Draft(draft.words[:end], draft.evidence, draft.agreed, draft.found) if end else None
+
+    def _drafted(self, drafts: Sequence[Draft | None], width: int) -> Int[Tensor, "B W"]:
+        """The drafted words; a text with fewer has its last word in their place, which nobody looks at."""
+        last = self._rows.last
+        filled = last.expand(-1, width).clone()
+        for row, draft in enumerate(drafts):
+            words = [] if draft is None else list(draft.words[:width])
+            if words:
+                filled[row, : len(words)] = torch.tensor(words, dtype=filled.dtype)
+        return filled
+
+
+def _behind(draft: Draft | None, accepted: int) -> tuple[TextRead, int] | None:
+    """Where a draft was found, the place behind its accepted words."""
+    return None if draft is None or draft.found is None else (draft.found[0], draft.found[1] + accepted)

@@ -1,0 +1,140 @@
+"""The model's own next word at each place of a pass: what drafts are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers import LogitsProcessorList
+
+from nextword.distribution import NextToken
+from nextword.functional.chunked.budget import row_chunks
+from nextword.functional.inverse_sampling import drawn_at
+from nextword.heads.head import Draw, Head
+from nextword.model.redraw import RedrawProcessor
+
+
+class RandomNumbers:
+    """A number in [0, 1) for each text and each of its new words, so that what is drawn does not depend on drafts.
+
+    Args:
+        texts: How many texts.
+        given: Numbers that are known beforehand (B, T); None: drawn from torch's generator as they are needed.
+    """
+
+    def __init__(self, texts: int, given: Float[Tensor, "B T"] | None = None) -> None:
+        self._texts = texts
+        self._drawn: list[list[float]] = [] if given is None else given.T.tolist()
+
+    def at(self, row: int, step: int) -> float:
+        """That of one word."""
+        while len(self._drawn) <= step:
+            self._drawn.append(torch.rand(self._texts, dtype=torch.float64).tolist())
+        return self._drawn[step][row]
+
+
+class WordChoice:
+    """Chooses each word as ``generate`` does without drafts: the head's choice, the processors, then best or drawn.
+
+    A drafted word is accepted where it is the word chosen here, so greedy texts are the same, and drawn ones follow the
+    same distribution: every word is drawn from the model's own probabilities behind the words before it.
+
+    Only what decides is asked for. Where no processor acts, scores of all tokens are made for a few places at a time,
+    and where the head makes a choice of its own (a class of ``f2``), only what it chose is scored, and only at places
+    behind accepted words.
+
+    It is what a pass is given as ``ask``.
+
+    Args:
+        head: The model's head.
+        draw: The head's own choice before a word; None: it makes none.
+        processors: Those of ``generate``, which see one text at a time.
+        numbers: What words are drawn by; None: the most probable one is taken.
+        several: Whether the distribution will be asked more than for words.
+        first: Number of the first text.
+    """
+
+    def __init__(
+        self, head: Head, draw: Draw | None, processors: Sequence[Any], numbers: RandomNumbers | None, several: bool,
+        first: int = 0,
+    ) -> None:  # fmt: skip
+        self._head, self._draw, self._numbers, self._several, self._first = head, draw, numbers, several, first
+        rules = LogitsProcessorList(processors)
+        self._rules: Any = rules if draw is None else RedrawProcessor(draw, rules)
+        self._ruled = bool(processors)
+        self.distribution: Any = None
+        self._scores: Any = None
+        self._words: list[int] = []
+
+    def __call__(self, distribution: NextToken) -> Float[Tensor, "N nothing"]:
+        """Takes the distribution of a pass; nothing is asked yet."""
+        self.distribution = distribution.computed() if self._several else distribution
+        return torch.empty(len(distribution), 0, device=distribution.device)
+
+    @property
+    def device(self) -> Any:
+        """Where the distribution is."""
+        return self.distribution.device
+
+    def begin(self, written: Sequence[int], width: int) -> None:
+        """A pass is to be judged.
+
+        Args:
+            written: New words of each text before it.
+            width: Words that it read of each text.
+        """
+        self._width = width
+        if self._draw is not None:
+            return
+        if self._ruled:
+            self._scores = self._scored(self.distribution)
+            return
+        at = [(row, step + column) for row, step in enumerate(written) for column in range(width)]
+        parts = row_chunks(len(at), self.distribution.row_bytes(), self.device)
+        self._words = [
+            word for part in parts for word in self._chosen(self._scored(self.distribution[part]), at[part]).tolist()
+        ]
+
+    def words(self, rows: Sequence[int], column: int, steps: Sequence[int], contexts: Sequence[Tensor]) -> list[int]:
+        """The word of each of some texts, behind the same one of the words that the pass read of them.
+
+        Args:
+            rows: Which texts.
+            column: Behind which of these words.
+            steps: How many new words come before it in each text.
+            contexts: Each text up to there (1, T).
+        """
+        places, at = [row * self._width + column for row in rows], list(zip(rows, steps, strict=True))
+        if self._ruled:
+            each = zip(places, at, contexts, strict=True)
+            return [self._ruled_word(place, number, context) for place, number, context in each]
+        if self._draw is None:
+            return [self._words[place] for place in places]
+        chosen = self._draw.token(self.distribution[torch.tensor(places, device=self.device)], self._uniform(at))
+        found: list[int] = chosen.tolist()
+        return found
+
+    def _ruled_word(self, place: int, number: tuple[int, int], context: Tensor) -> int:
+        """The word at a place, after all processors; they see one text at a time."""
+        if self._draw is None:
+            scores = self._scores[place : place + 1].clone()
+        else:
+            scores = self._draw(self.distribution[place : place + 1]).to(torch.float32)
+        return int(self._chosen(self._rules(context, scores), [number]))
+
+    def _scored(self, distribution: NextToken) -> Float[Tensor, "M V"]:
+        return self._head.logits(distribution).to(torch.float32)
+
+    def _chosen(self, scores: Float[Tensor, "M V"], at: Sequence[tuple[int, int]]) -> Tensor:
+        uniform = self._uniform(at)
+        return scores.argmax(-1) if uniform is None else drawn_at(scores, uniform)
+
+    def _uniform(self, at: Sequence[tuple[int, int]]) -> Float[Tensor, "M"] | None:
+        """The numbers by which words of these rows and steps are drawn; None: nothing is drawn."""
+        if self._numbers is None:
+            return None
+        numbers = [self._numbers.at(self._first + row, step) for row, step in at]
+        return torch.tensor(numbers, dtype=torch.float64, device=self.device)

@@ -1,0 +1,88 @@
+"""How many words are drafted follows from what was accepted and from what passes cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from nextword.model.drafting.acceptance import Acceptance
+from nextword.model.drafting.draft_length import FixedLength, LearnedLength
+from nextword.model.drafting.drafter import Draft
+from nextword.model.drafting.pass_cost import PassCost
+
+GOOD, BAD = Draft([1] * 10, ("cache", 4), agreed=3), Draft([1] * 10, ("cache", 0), agreed=1)
+
+
+def learned(right: int, cost: float = 0.01, draft: Draft = GOOD) -> LearnedLength:
+    """What was learned of passes that each cost ``cost`` of one word more for each further word."""
+    length = LearnedLength()
+    for _ in range(60):
+        length.count_draft(draft, min(10, right + 1), right)
+        for width in range(1, 12):
+            length.count_pass(1, width, 1 + cost * (width - 1))
+    return length
+
+
+def test_length_is_that_which_was_accepted() -> None:
+    assert learned(10).chosen([GOOD]) == 10
+    assert learned(4).chosen([GOOD]) == 4
+    assert learned(0, cost=0.1).chosen([GOOD]) == 0
+
+
+def test_dear_passes_make_short_drafts() -> None:
+    assert learned(1, cost=0.01).chosen([GOOD]) >= 1
+    assert learned(1, cost=2.5).chosen([GOOD]) == 0
+
+
+def test_evidence_is_told_apart() -> None:
+    length = learned(8)
+    for _ in range(60):
+        length.count_draft(BAD, 1, 0)
+    assert length.chosen([GOOD]) >= 8
+    assert length.chosen([BAD]) < 3
+
+
+def test_nothing_guessed_is_nothing_drafted() -> None:
+    assert LearnedLength().chosen([None]) == FixedLength(3).chosen([None]) == 0
+    assert FixedLength(3).chosen([GOOD, None]) == 3
+    with pytest.raises(ValueError, match="longest: must be at least 1"):
+        FixedLength(0)
+
+
+def test_guesses_in_vain_become_rare_and_often_again() -> None:
+    length = LearnedLength()
+    asked = [length.asks() for _ in range(400)]
+    assert all(asked[:32])
+    assert sum(asked[-80:]) == 10
+    length.count_draft(GOOD, 2, 1)
+    assert all(length.asks() for _ in range(32))
+
+
+def test_untried_words_have_the_chance_of_rougher_kinds() -> None:
+    acceptance = Acceptance()
+    assert acceptance.chance(GOOD, 0) == 0.5
+    for _ in range(50):
+        acceptance.count(BAD, 1, 0)
+    assert acceptance.chance(GOOD, 0) == 0.5
+    assert acceptance.chance(Draft([1], "x", agreed=1), 0) < 0.05
+    assert acceptance.chance(BAD, 0) < 0.05
+    assert acceptance.expected(Draft([1], "x"), 3)[1:] == [acceptance.expected(Draft([1], "x"), 3)[1]] * 3
+
+
+def test_cost_of_an_unmeasured_width_lies_between_its_neighbours() -> None:
+    cost = PassCost()
+    assert cost.ratio(5) == pytest.approx(1.08)
+    cost._seconds = {1: 1.0, 5: 1.4, 9: 1.6}
+    assert [cost.ratio(width) for width in (1, 3, 5, 7)] == pytest.approx([1, 1.2, 1.4, 1.5])
+    assert cost.ratio(11) == pytest.approx(1.64)
+    cost.count(5, 1000.0)
+    assert cost.ratio(5) < 2
+
+
+def test_one_slow_pass_does_not_rule_a_width_out_for_ever() -> None:
+    cost = PassCost()
+    cost.count(1, 1.0)
+    cost.count(6, 9.0)
+    assert cost.ratio(6) > 8
+    for _ in range(600):
+        cost.count(1, 1.0)
+    assert cost.ratio(6) < 1.2
