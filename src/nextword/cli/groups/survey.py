@@ -1,0 +1,124 @@
+"""``nextword survey``: people judge texts, from samples files to a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nextword.cli.parts.errors import plain_errors
+from nextword.cli.parts.named_files import pair_of, systems_of
+from nextword.cli.parts.option_groups import option_groups
+
+app = typer.Typer(help="Let people judge texts: make the survey, and read what they said.", no_args_is_help=True)
+
+
+@dataclass(frozen=True)
+class RecipeOptions:
+    """What the survey is to be."""
+
+    items: Annotated[int | None, typer.Option(help="Prompts that are judged.")] = None
+    judges: Annotated[int | None, typer.Option(help="Judges of each item.")] = None
+    seed: Annotated[int | None, typer.Option(help="Of every draw.")] = None
+    recipe: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML with consent, instructions, checks and everything else."),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A field of the recipe, for instance checks=3."),
+    ] = None
+
+    def content(self) -> dict[str, object]:
+        """The recipe's fields, with those of the command line."""
+        from nextword.overrides import overridden, parsed
+
+        content = {} if self.recipe is None else parsed(self.recipe.read_bytes(), str(self.recipe))
+        given = {"items": self.items, "judges": self.judges, "seed": self.seed}
+        content |= {name: value for name, value in given.items() if value is not None}
+        return overridden(content, self.settings or [])
+
+
+@app.command()
+@plain_errors
+@option_groups
+def make(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="pairwise, faithfulness or rating.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="[NAME=]FILE...", help="Samples files of the systems, one a system.")
+    ],
+    asked: RecipeOptions,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=KEY", help="The files call a field otherwise, for instance text=prediction."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the survey.")] = Path("survey"),
+) -> None:
+    """Make forms for judges: a page that needs no network, and files for Mechanical Turk, Label Studio and Prolific.
+
+    What judges may receive lies in for-judges/. key.json says who wrote what: keep it to yourself.
+
+    nextword survey make pairwise trime.jsonl histalign.jsonl --items 100 --judges 3 --out survey
+
+    nextword survey make rating gpt2=a.jsonl bergpt=b.jsonl --recipe mine.toml
+    """
+    from nextword.cli.parts.run_and_show import quiet_libraries, this_command
+    from nextword.survey import make_survey
+    from nextword.survey.outputs.write_survey import write_survey
+
+    quiet_libraries()
+    systems = systems_of(files)
+    several = [name for name, paths in systems.items() if len(paths) > 1]
+    if several:
+        raise ValueError(
+            f"{several[0]}: must have one samples file ({len(systems[several[0]])} given); choose one of them"
+        )
+    fields = dict(pair_of(one, "--field", "text=prediction") for one in field or [])
+    made = make_survey(
+        kind, {name: paths[0] for name, paths in systems.items()}, asked.content(), fields, this_command()
+    )
+    written = write_survey(made, out)
+    items = len(made.survey.items) - len(made.key.checks)
+    typer.echo(f"{items} items, {len(made.survey.forms)} forms, {len(made.key.checks)} checks")
+    for note in made.notes:
+        typer.echo(note)
+    typer.echo(f"For judges: {written[2].parent.resolve()}")
+    typer.echo(f"Not for judges: {written[1].resolve()}")
+
+
+@app.command()
+@plain_errors
+def results(
+    folder: Annotated[Path, typer.Argument(help="Folder of the survey.")],
+    answers: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="ANSWERS...", help="What came back: files of the page, MTurk's CSV, Label Studio's JSON."
+        ),
+    ],
+    automatic: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="results.json of 'nextword evaluate' on the same systems.")
+    ] = None,
+    resamples: Annotated[int, typer.Option(help="Draws of the bootstrap.")] = 2000,
+    out: Annotated[Path | None, typer.Option(help="Folder for results.json and report.html; FOLDER/results.")] = None,
+) -> None:
+    """Say what people said: values with intervals, tests, agreement, and what was left out.
+
+    nextword survey results survey answers/*.json --automatic evaluation/results.json
+    """
+    from rich.console import Console
+
+    from nextword.cli.parts.run_and_show import this_command
+    from nextword.report import survey_tables, write_survey_report
+    from nextword.survey import survey_results
+
+    found = survey_results(folder, answers, automatic, resamples, this_command())
+    to = out or folder / "results"
+    found.save(to / "results.json")
+    write_survey_report(found, to / "report.html")
+    console = Console()
+    for table in survey_tables(found):
+        console.print(table)
+    console.print(f"Report: {(to / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,1 @@
+"""Pages of a survey: what judges open, and what they said."""

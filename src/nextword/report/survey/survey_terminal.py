@@ -1,0 +1,81 @@
+"""What people said, in the terminal."""
+
+from __future__ import annotations
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nextword.records.survey_results import SurveyResults
+from nextword.report.evaluation.evaluation_table import grouped, paired_rows
+from nextword.report.survey.survey_rows import Share, agreements, share
+
+
+def survey_tables(results: SurveyResults) -> list[RenderableType]:
+    """Values, win-tie-lose, differences, agreement and, in words, what was left out."""
+    tables = [_values(results)]
+    if results.duels:
+        tables.append(_duels(results))
+    if results.judged.tests:
+        tables.append(_tests(results))
+    tables.append(_agreement(results))
+    counted = sum(one.counted for one in results.judges)
+    told = [f"{counted} of {len(results.judges)} judges count", *results.left_out]
+    if results.correlations:
+        told.append(f"{len(results.correlations)} correlations with automatic measures: see the report")
+    elif results.uncorrelated:
+        told.append(f"no correlation with automatic measures: {results.uncorrelated}")
+    return [*tables, Text("\n".join(told), style="dim")]
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
+
+
+def _values(results: SurveyResults) -> Table:
+    table = _table(results.title)
+    table.add_column("measure")
+    for system in results.judged.systems:
+        table.add_column(Text(system.name), justify="right", overflow="fold")
+    table.add_column("unit", style="dim")
+    for group in grouped(results.judged):
+        for row in group.rows:
+            cells = [Text(f"{cell.text} ({cell.interval})" if cell.interval else cell.text) for cell in row.cells]
+            table.add_row(row.measure.title, *cells, row.unit)
+    for name, value in results.marked.items():
+        table.add_row(Text(f"Marked words, {name}"), Text(_with_interval(share(value))))
+    return table
+
+
+def _with_interval(one: Share) -> str:
+    return f"{one.text} ({one.interval})" if one.interval else one.text
+
+
+def _duels(results: SurveyResults) -> Table:
+    first, second = results.duels[0].first, results.duels[0].second
+    table = _table(f"{first} against {second}, % of answers")
+    for heading in ("question", "win", "tie", "lose"):
+        table.add_column(heading, justify="left" if heading == "question" else "right")
+    for one in results.duels:
+        table.add_row(one.question, *(Text(_with_interval(share(part))) for part in (one.win, one.tie, one.lose)))
+    return table
+
+
+def _tests(results: SurveyResults) -> Table:
+    table = _table("Differences")
+    for heading in ("measure", "systems", "difference", "interval", "p bootstrap", "p permutation", "p Holm"):
+        table.add_column(heading, justify="left" if heading in ("measure", "systems") else "right")
+    for row in paired_rows(results.judged):
+        names = Text(f"{row.first} \N{MINUS SIGN} {row.second}")
+        table.add_row(row.title, names, row.difference, row.interval, row.p_bootstrap, row.p_permutation, row.p_holm)
+    return table
+
+
+def _agreement(results: SurveyResults) -> Table:
+    table = _table("Agreement of judges")
+    for heading in ("question", "Krippendorff's alpha", "equal pairs, %", "units"):
+        table.add_column(heading, justify="left" if heading == "question" else "right")
+    for row in agreements(results):
+        table.add_row(*row)
+    return table

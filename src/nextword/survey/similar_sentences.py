@@ -1,0 +1,51 @@
+"""Which sentences of a document a judge needs to see for a sentence of a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+Encode = Callable[[Sequence[str]], Float[np.ndarray, "N D"]]
+"""Sentence vectors of texts."""
+
+GAP = "[...]"
+"""Stands for sentences that are left out."""
+
+
+def most_similar(sentences: Sequence[str], document: Sequence[str], count: int, encode: Encode) -> list[list[int]]:
+    """For each sentence, the places of the most similar ones of the document, in the document's order.
+
+    Similarity is the cosine of sentence vectors. A document of no more than ``count`` sentences is taken whole, and
+    nothing is encoded.
+
+    Args:
+        sentences: Of a summary.
+        document: Its sentences.
+        count: How many are wanted.
+        encode: Gives a vector for each text, (N, D).
+    """
+    if len(document) <= count:
+        return [list(range(len(document))) for _ in sentences]
+    vectors = np.asarray(encode([*sentences, *document]), dtype=np.float64)
+    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    cosines = vectors[: len(sentences)] @ vectors[len(sentences) :].T
+    return [sorted(np.argsort(-row, kind="stable")[:count].tolist()) for row in cosines]
+
+
+def shown_document(document: Sequence[str], kept: Collection[int]) -> tuple[list[str], dict[int, int]]:
+    """The lines that are shown, with a mark for each gap, and where each kept sentence stands among them.
+
+    >>> shown_document(["a", "b", "c", "d"], {0, 2})
+    (['a', '[...]', 'c', '[...]'], {0: 0, 2: 2})
+    """
+    lines: list[str] = []
+    places = {}
+    for place, sentence in enumerate(document):
+        if place in kept:
+            places[place] = len(lines)
+            lines.append(sentence)
+        elif not lines or lines[-1] != GAP:
+            lines.append(GAP)
+    return lines, places

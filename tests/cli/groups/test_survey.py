@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from nextword.cli import app
+from nextword.records.survey_files import Survey, SurveyKey
+from nextword.survey import MadeSurvey
+from tests.helpers.answered_surveys import every_form, prefer, samples_file, saved
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    return [f"{name}={samples_file(tmp_path / f'{name}.jsonl', name)}" for name in "ab"]
+
+
+def test_from_samples_to_a_table(files: list[str], tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('title = "Which is better?"\nitems_per_form = 3\n[power]\nagreement = 0.5\n', encoding="utf-8")
+    out = tmp_path / "survey"
+    command = ["survey", "make", "pairwise", *files, "--items", "6", "--recipe", str(recipe), "--out", str(out)]
+    made = CliRunner().invoke(app, [*command, "--set", "checks=1"])
+    assert made.exit_code == 0, made.output
+    assert "6 items, 6 forms, 2 checks" in made.stdout
+    assert "6 items with 3 judges each can show a difference of" in made.stdout
+    survey, key = Survey.load(out / "survey.json"), SurveyKey.load(out / "key.json")
+    assert survey.title == "Which is better?"
+    answers = saved(every_form(MadeSurvey(survey, key, "", []), prefer("b")), tmp_path)
+    read = CliRunner().invoke(app, ["survey", "results", str(out), *map(str, answers), "--resamples", "50"])
+    assert read.exit_code == 0, read.output
+    assert "a against b" in read.stdout
+    assert json.loads((out / "results" / "results.json").read_text(encoding="utf-8"))["kind"] == "survey-results"
+    drawn = CliRunner().invoke(app, ["report", str(out / "results"), "--out", str(tmp_path / "again.html")])
+    assert drawn.exit_code == 0, drawn.output
+    assert (tmp_path / "again.html").read_text(encoding="utf-8") == (out / "results" / "report.html").read_text(
+        encoding="utf-8"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["survey", "make", "pairwise", "x=a.jsonl", "x=b.jsonl"], "must have one samples file (2 given)"),
+        (["survey", "make", "pairwise", "a.jsonl", "b.jsonl"], "a.jsonl"),
+        (["survey", "results", "nowhere", "a.json"], "does not exist"),
+    ],
+)
+def test_faults_are_one_line(words: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert message in result.stderr.replace("\n", "")

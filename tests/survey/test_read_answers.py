@@ -1,0 +1,140 @@
+"""Files of the platforms, in the form in which they come back."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nextword.survey import MadeSurvey, survey_results
+from nextword.survey.outputs.write_survey import write_survey
+from nextword.survey.read_answers import read_answers
+from tests.helpers.answered_surveys import answered, made, prefer
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> MadeSurvey:
+    survey = made(tmp_path, judges=2)
+    write_survey(survey, tmp_path / "survey")
+    return survey
+
+
+def mturk(survey: MadeSurvey, tmp_path: Path, status: str = "Submitted") -> Path:
+    """A batch's results: a row for each answer, as the requester page exports them."""
+    path = tmp_path / "batch.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.DictWriter(file, ["HITId", "WorkerId", "AssignmentStatus", "Input.item_id", "Answer.answers"])
+        rows.writeheader()
+        for form in range(len(survey.survey.forms)):
+            said = answered(survey, form, f"W{form % 2}", prefer("a"))
+            for item in said.items:
+                content = {"survey": said.survey, "item": item.model_dump(mode="json")}
+                rows.writerow(
+                    {
+                        "HITId": "1", "WorkerId": said.judge, "AssignmentStatus": status, "Input.item_id": item.id,
+                        "Answer.answers": json.dumps(content),
+                    }
+                )  # fmt: skip
+    return path
+
+
+def test_rows_of_mechanical_turk_are_counted(pairs: MadeSurvey, tmp_path: Path) -> None:
+    results = survey_results(tmp_path / "survey", [mturk(pairs, tmp_path)], resamples=50)
+    assert results.left_out == []
+    assert {one.name: one.items for one in results.judges} == {"W0": 6, "W1": 6}
+    assert results.duels[0].win.value == 1
+
+
+def test_rejected_rows_do_not_count(pairs: MadeSurvey, tmp_path: Path) -> None:
+    assert read_answers([mturk(pairs, tmp_path, "Rejected")], pairs.survey) == ([], [])
+
+
+def test_the_cell_of_mechanical_turk_holds_the_item(pairs: MadeSurvey, tmp_path: Path) -> None:
+    csv.field_size_limit(10_000_000)
+    with (tmp_path / "survey" / "for-judges" / "mturk" / "items.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["item_id"] for row in rows} == {item.id for item in pairs.survey.items}
+    items = {item.id: item for item in pairs.survey.items}
+    for row in rows:
+        content = json.loads(base64.b64decode(row["item"]))
+        assert content == {
+            "item": items[row["item_id"]].model_dump(mode="json"),
+            "digest": items[row["item_id"]].digest,
+        }
+
+
+def label_studio(survey: MadeSurvey, tmp_path: Path, asks: Any) -> Path:
+    """An export: the tasks that were imported, with annotations."""
+    tasks = json.loads((tmp_path / "survey" / "for-judges" / "label-studio" / "tasks.json").read_text(encoding="utf-8"))
+    for task in tasks:
+        task["annotations"] = [
+            {"completed_by": {"id": 1, "email": "ann@example.org"}, "lead_time": 12.5, "result": asks(task["data"])},
+            {"completed_by": 2, "lead_time": 9, "was_cancelled": True, "result": []},
+        ]
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(tasks), encoding="utf-8")
+    return path
+
+
+def test_annotations_of_label_studio_are_counted(tmp_path: Path) -> None:
+    survey = made(tmp_path, "faithfulness", near=20, judges=1)
+    write_survey(survey, tmp_path / "survey")
+    labels = {one.name: {choice.value: choice.label for choice in one.choices} for one in survey.survey.questions}
+
+    def said(data: dict[str, str]) -> list[dict[str, Any]]:
+        right = survey.key.checks.get(data["item"], {"faithfulness": "no", "informativeness": "yes"})
+        choices = [
+            {"from_name": name, "type": "choices", "value": {"choices": [labels[name][value]]}}
+            for name, value in right.items()
+        ]
+        place = len(data["text"].encode("utf-16-le")) // 2  # browsers count in units of UTF-16
+        return [
+            *choices,
+            {"from_name": "marks", "type": "labels", "value": {"start": 0, "end": place, "labels": ["x"]}},
+        ]
+
+    results = survey_results(tmp_path / "survey", [label_studio(survey, tmp_path, said)], resamples=50)
+    assert results.left_out == []
+    assert [(one.name, one.items, one.failed) for one in results.judges] == [("ann@example.org", 6, 0)]
+    values = results.judged.systems[0].values
+    assert (values["faithfulness"].value, values["informativeness"].value) == (0, 1)
+    assert {value.value for value in results.marked.values()} == {1}
+
+
+def test_places_in_text_beyond_the_basic_plane_are_characters(tmp_path: Path) -> None:
+    survey = made(tmp_path, "faithfulness", near=20, judges=1)
+    write_survey(survey, tmp_path / "survey")
+    mark = lambda data: [  # noqa: E731
+        {"from_name": "marks", "value": {"start": 0, "end": len(data["text"].encode("utf-16-le")) // 2}}
+    ]
+    handed, left_out = read_answers([label_studio(survey, tmp_path, mark)], survey.survey)
+    texts = {(item.id, unit.id): unit.texts[0].lines[0] for item in survey.survey.items for unit in item.units}
+    assert left_out == []
+    assert any("🎉" in text for text in texts.values())
+    for one in handed:
+        (item,) = one.answers.items
+        assert item.units[0].marks == [[0, len(texts[item.id, item.units[0].id])]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("a.csv", "WorkerId\nx\n", "must have the columns WorkerId and Answer.answers (Answer.answers missing)"),
+        ("a.csv", 'WorkerId,Answer.answers\nx,"{""survey"": ""s""}"\n', "items.0 is wrong"),
+        ("a.json", "[{}", "cannot be read"),
+        ("a.json", '{"kind": "survey-answers", "schema_version": 99}', "written by a newer nextword"),
+        ("missing.json", None, "cannot be read"),
+    ],
+)
+def test_what_is_none_is_named(pairs: MadeSurvey, tmp_path: Path, name: str, text: str | None, why: str) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    handed, left_out = read_answers([tmp_path / name], pairs.survey)
+    assert handed == []
+    assert len(left_out) == 1
+    assert left_out[0].startswith(f"{name}: left out, cannot be read")
+    assert why in left_out[0]
