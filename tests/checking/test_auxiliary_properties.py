@@ -198,7 +198,7 @@ def test_places_of_both_models_are_kept_to() -> None:
 
 
 def test_auxiliary_texts_have_lengths_of_their_own_and_ordinary_tokens() -> None:
-    words = Words(conditioned("dau", "pg"), seed=0)
+    words = Words.of_model(conditioned("dau", "pg"), seed=0)
     sample = words.random_sample(17)
     assert sample.auxiliary is not None
     lengths = [len(text.ids) for text in sample.auxiliary]
@@ -219,7 +219,7 @@ def test_auxiliary_texts_have_lengths_of_their_own_and_ordinary_tokens() -> None
 
 
 def test_a_batch_pads_and_selects_them() -> None:
-    sample = Words(conditioned("dau", "pg"), seed=0).random_sample(6)
+    sample = Words.of_model(conditioned("dau", "pg"), seed=0).random_sample(6)
     batch = sample.batch("left", source_extra=2)
     assert batch.aux_ids is not None
     assert batch.aux_mask is not None
@@ -230,7 +230,7 @@ def test_a_batch_pads_and_selects_them() -> None:
     swapped = batch.select(torch.tensor([2, 0, 1]))
     assert swapped.aux_ids is not None
     assert torch.equal(swapped.aux_ids[1], batch.aux_ids[0])
-    assert Words(conditioned("dau"), seed=0).random_sample(6).batch().source_ids is None
+    assert Words.of_model(conditioned("dau"), seed=0).random_sample(6).batch().source_ids is None
 
 
 # -- planted mistakes
@@ -263,9 +263,10 @@ def test_leak_of_a_text_is_told_from_a_leak_of_the_sequence() -> None:
     leak = model.conditioner.read
     model.conditioner.read = lambda states, valid: leak(states + 0.1 * states.roll(1, 0), valid)
     (one,) = (one for one in PROPERTIES if one.name == "other sequences")
-    words = Words(model.eval(), seed=0)
+    words = Words.of_model(model.eval(), seed=0)
     with torch.no_grad():
-        found = dict(one.measure(Reader(model, "joint"), Case(model, words, words.random_sample(6))))
+        measured = one.measure(Reader(model, "joint"), Case(model, words, words.random_sample(6)))
+        found = {deviation.variant: deviation.value for deviation in measured}
     for row in range(3):
         assert found[f"all auxiliary texts but that of sequence {row} changed"] > 1e-4
         assert found[f"all but sequence {row} changed"] == 0

@@ -333,9 +333,29 @@ def test_bad_input_is_refused(arguments: dict[str, Any], message: str, backbone:
         nw.check(nw.attach(backbone, "softmax"), **arguments)
 
 
-def test_bare_model_is_refused(backbone: GPT2LMHeadModel) -> None:
-    with pytest.raises(ValueError, match=r"a model with a head \(GPT2LMHeadModel given\); attach one first"):
-        nw.check(backbone)  # type: ignore[arg-type]
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"must be given a model of transformers \(function given\); for a function"):
+        nw.check(lambda prefixes: prefixes)
+
+
+def sees_one_ahead(context: Context) -> Scores:
+    return Scores(context.vocabulary, context.states, stored={"cache": cached(context, 1)})
+
+
+@pytest.mark.parametrize(("make", "length"), [(of(planted.Unnormalised), 1), (sees_one_ahead, 2)])
+def test_the_smallest_input_that_shows_a_fault_is_found(
+    make: Make, length: int, plant: Callable[..., CheckReport]
+) -> None:
+    found = plant(make).findings[0]
+    assert found.fault == ("sum" if length == 1 else "future")
+    assert [len(text) for text in found.texts] == [length]
+
+
+def test_a_failure_is_a_finding_by_name(plant: Callable[..., CheckReport]) -> None:
+    found = plant(sees_one_ahead)
+    assert "future" in {one.fault for one in found.findings}
+    assert all(one.texts and one.sentence for one in found.findings)
+    assert found.exit_code == 1
 
 
 def test_lengths_stay_within_the_models_positions() -> None:

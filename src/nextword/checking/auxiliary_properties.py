@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nextword.checking.invariance_properties import EXTRA
 from nextword.checking.probe_texts import Batch
-from nextword.checking.property import Case, Finding, Property
+from nextword.checking.property import Case, Deviation, Property
 from nextword.checking.ways_of_reading import BackboneReader, Reader, deviation
 from nextword.distribution import NextToken
 
@@ -22,7 +22,7 @@ _FAR = 100.0
 """Times the size of real states: what stands at padding instead."""
 
 
-def _dependence(reader: Reader, case: Case) -> Iterator[Finding]:
+def _dependence(reader: Reader, case: Case) -> Iterator[Deviation]:
     if isinstance(reader, BackboneReader) or reader.mode != getattr(case.model.next_word_head.config, "mode", "joint"):
         return  # a cache alone, say, knows the decoder's tokens only
     # conditioner and head each by itself: what the one reads stays as it is while the other has another text
@@ -56,17 +56,18 @@ def _differs(a: NextToken, b: NextToken) -> Tensor:
     return differs
 
 
-def _unmoved(what: str, batch: Batch, changed: Tensor) -> Iterator[Finding]:
+def _unmoved(what: str, batch: Batch, changed: Tensor) -> Iterator[Deviation]:
     for row in range(len(batch.ids)):
         own = changed[batch.row == row]
         still = int((~own).sum())
-        yield f"other {what}, sequence {row} is the same at {still} of {len(own)} places", _MISSED if still else 0.0
+        variant = f"other {what}, sequence {row} is the same at {still} of {len(own)} places"
+        yield Deviation(variant, _MISSED if still else 0.0)
 
 
-def _padding(reader: Reader, case: Case) -> Iterator[Finding]:
+def _padding(reader: Reader, case: Case) -> Iterator[Deviation]:
     expected = reader.log_probs(case.batch)
     more = case.sample.batch(source_extra=EXTRA)
-    yield f"{EXTRA} more", deviation(reader.log_probs(more), expected)
+    yield Deviation(f"{EXTRA} more", deviation(reader.log_probs(more), expected))
     if isinstance(reader, BackboneReader):
         return
     assert more.aux_ids is not None
@@ -77,11 +78,11 @@ def _padding(reader: Reader, case: Case) -> Iterator[Finding]:
     if more.source_ids is not None and more.source_mask is not None:
         words = torch.where(more.source_mask, more.source_ids, case.words.other(more.source_ids))
         changed = replace(changed, source_ids=words)
-    yield "other tokens there", deviation(reader.log_probs(changed), expected)
+    yield Deviation("other tokens there", deviation(reader.log_probs(changed), expected))
     states = case.model.encode(more.aux_ids, more.aux_mask.long())
-    yield "encoded beforehand", deviation(reader.log_probs(replace(more, aux_states=states)), expected)
+    yield Deviation("encoded beforehand", deviation(reader.log_probs(replace(more, aux_states=states)), expected))
     far = torch.where(more.aux_mask[..., None], states, _FAR * states.abs().amax())
-    yield "other states there", deviation(reader.log_probs(replace(more, aux_states=far)), expected)
+    yield Deviation("other states there", deviation(reader.log_probs(replace(more, aux_states=far)), expected))
 
 
 def _unconditioned(model: Any) -> str:
@@ -97,6 +98,7 @@ def _unheard(model: Any) -> str:
 AUXILIARY = (
     Property(
         name="auxiliary text",
+        fault="auxiliary-text",
         meaning="another auxiliary text gives another distribution at every position",
         look_at="Look at what the conditioner keeps of the text, and whether it reaches the scores.",
         measure=_dependence,
@@ -105,6 +107,7 @@ AUXILIARY = (
     ),
     Property(
         name="auxiliary padding",
+        fault="auxiliary-text",
         meaning="padding of the auxiliary text, and what stands there, changes nothing",
         look_at="Look at the mask in read() of the conditioner: pooling and attention must leave padding out.",
         measure=_padding,

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from nextword.checking.audit.auditing import Wanted, audit_model, audit_scorer
+from nextword.checking.audit.shrinking import shrunk
 from nextword.checking.auxiliary_properties import AUXILIARY
 from nextword.checking.distribution_properties import ANSWERS
-from nextword.checking.findings import CheckFailedError, CheckReport, Row
+from nextword.checking.findings import CheckFailedError, CheckReport, Finding, Row
 from nextword.checking.invariance_properties import INVARIANCES
+from nextword.checking.judging import finding_of, worst_of
+from nextword.checking.place_properties import PLACES
 from nextword.checking.probe_texts import Words, given_sample
 from nextword.checking.property import (
-    EXACT,
-    EXACT_IN_HALF,
-    LIMIT,
-    LIMIT_IN_HALF,
     SHARE_OF_ROUNDING,
     Case,
     Property,
 )
+from nextword.checking.tokenizer_round_trip import round_trip
 from nextword.checking.ways_of_reading import BackboneReader, Reader
 from nextword.conditioning import conditioner_spec
 from nextword.heads import head_spec
@@ -30,18 +32,28 @@ from nextword.model.modeling import NextWordModel
 
 __all__ = ["CheckFailedError", "CheckReport", "Row", "check"]
 
-PROPERTIES: tuple[Property, ...] = (*ANSWERS, *INVARIANCES, *AUXILIARY)
+Effort = Literal["quick", "thorough"]
+
+LENGTHS: dict[str, Sequence[int]] = {"quick": (1, 6, 17), "thorough": (1, 6, 17, 64)}
+"""Of random texts."""
+
+FEWER_LENGTHS = (1, 17)
+"""Those of a quick check of a model that is not ours, which may be large; each costs two dozen passes and more."""
+
+PROPERTIES: tuple[Property, ...] = (*ANSWERS, *INVARIANCES, *PLACES, *AUXILIARY)
 """Everything that is checked, in the order of the report."""
 
 
 def check(
-    model: NextWordModel,
+    model: Any,
     texts_or_ids: Sequence[str] | Sequence[Sequence[int]] | Tensor | str | None = None,
     *,
     tokenizer: Any = None,
     seed: int = 0,
-    lengths: Sequence[int] = (1, 6, 17),
+    lengths: Sequence[int] | None = None,
     max_length: int = 64,
+    vocabulary: int | None = None,
+    effort: Effort = "quick",
 ) -> CheckReport:
     """Checks that a model's next-word distributions are distributions, in every mode of its head.
 
@@ -51,19 +63,25 @@ def check(
     are left as they were.
 
     Args:
-        model: A model with a head, from ``nextword.attach`` or ``nextword.load``.
+        model: A model with a head, from ``nextword.attach`` or ``nextword.load``; any other model of transformers, with
+            adapters or without; with ``vocabulary`` any scorer. What is asked of these is in ``docs/audit.md``.
         texts_or_ids: Texts or token ids to check on beside random tokens; for an encoder-decoder model they are source
             and target at once. For a conditioned model each has a random auxiliary text.
-        tokenizer: Turns texts into ids.
+        tokenizer: Turns texts into ids, and is itself asked which texts it cannot tell apart.
         seed: Of the random tokens.
-        lengths: Lengths of the random texts; each is checked as a batch of three sequences.
+        lengths: Lengths of the random texts, by default 1, 6 and 17, and 64 in a thorough check; 1 and 17 in a quick
+            one of a model that is not ours. A head of ours is checked on batches of three sequences of each length.
         max_length: Given texts are cut to so many tokens.
+        vocabulary: Number of tokens of a scorer, which is given in place of a model: a function of prefixes, or an
+            object with more (``nextword.checking.audit.scorer.Scorer``).
+        effort: "quick", or "thorough" for longer texts too, and for questions that take much memory.
 
     Returns:
         A row for each property. ``report.raise_if_failed()`` turns failures into an exception.
 
     Raises:
-        ValueError: Not a model with a head, texts without a tokenizer, or token ids outside the vocabulary.
+        ValueError: Not a model of transformers, and no ``vocabulary``; texts without a tokenizer; or token ids outside
+            the vocabulary.
 
     Examples:
         >>> import nextword as nw
@@ -72,24 +90,50 @@ def check(
         >>> nw.check(nw.attach(gpt2, "cache"), lengths=[4]).passed
         True
     """
-    if not isinstance(model, NextWordModel):
-        raise ValueError(
-            f"check: must be given a model with a head ({type(model).__name__} given); attach one first, "
-            "for example nw.attach(model, 'softmax')"
-        )
-    words = Words(model, seed)
-    samples = [words.random_sample(length) for length in _fitting(lengths, words.longest)]
-    if texts_or_ids is not None:
-        (longest,) = _fitting([max_length], words.longest)
-        samples.append(given_sample(words, texts_or_ids, tokenizer, longest))
+    ours = vocabulary is None and isinstance(model, NextWordModel)
+    if lengths is None:
+        lengths = FEWER_LENGTHS if vocabulary is None and not ours and effort == "quick" else LENGTHS[effort]
+    wanted = Wanted(texts_or_ids, tokenizer, lengths, max_length, seed, effort == "thorough")
+    report = _of_ours(model, wanted) if ours else _of_what_is_not_ours(model, vocabulary, wanted)
+    return report if tokenizer is None else _with_round_trip(report, tokenizer)
+
+
+def _with_round_trip(report: CheckReport, tokenizer: Any) -> CheckReport:
+    row, finding = round_trip(tokenizer)
+    findings = report.findings if finding is None else (*report.findings, finding)
+    return replace(report, rows=(*report.rows, row), findings=findings)
+
+
+def _of_ours(model: Any, wanted: Wanted) -> CheckReport:
+    words = Words.of_model(model, wanted.seed)
+    samples = [words.random_sample(length) for length in _fitting(wanted.lengths, words.longest)]
+    if wanted.given is not None:
+        (longest,) = _fitting([wanted.max_length], words.longest)
+        samples.append(given_sample(words, wanted.given, wanted.tokenizer, longest))
     cases = [Case(model, words, sample) for sample in samples]
     with _as_it_was(model), torch.no_grad():
         readers = [Reader(model, mode) for mode in model.next_word_head.modes]
-        rows = tuple(_row(one, readers, cases) for one in PROPERTIES)
+        judged = [_judged(one, readers, cases) for one in PROPERTIES]
     name = type(model.backbone).__name__
     dtype = str(model.dtype).removeprefix("torch.")
     conditioner = None if model.conditioner is None else conditioner_spec(model.conditioner.config)
-    return CheckReport(name, head_spec(model.next_word_head.config), dtype, rows, conditioner)
+    findings = tuple(finding for _, finding in judged if finding is not None)
+    rows = tuple(row for row, _ in judged)
+    return CheckReport(name, head_spec(model.next_word_head.config), dtype, rows, conditioner, findings)
+
+
+def _of_what_is_not_ours(model: Any, vocabulary: int | None, wanted: Wanted) -> CheckReport:
+    if vocabulary is not None:
+        return audit_scorer(model, vocabulary, replace(wanted, lengths=_fitting(wanted.lengths, None)))
+    if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
+        raise ValueError(
+            f"check: must be given a model of transformers ({type(model).__name__} given); "
+            "for a function or an object that scores tokens, give vocabulary=... too"
+        )
+    config: Any = model.config
+    longest = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    with _as_it_was(model), torch.no_grad():
+        return audit_model(model, replace(wanted, lengths=_fitting(wanted.lengths, longest)))
 
 
 _ROOM = 4
@@ -104,45 +148,37 @@ def _fitting(lengths: Iterable[int], longest: int | None) -> list[int]:
     return list(dict.fromkeys(min(length, limit) for length in wanted))
 
 
-def _row(one: Property, readers: list[Reader], cases: list[Case]) -> Row:
+def _judged(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[Row, Finding | None]:
     model = cases[0].model
     reason = one.applies(model)
-    tolerance = EXACT.get(_answers_in(model) if one.single else model.dtype, EXACT_IN_HALF)
+    tolerance = one.tolerance(model.dtype)
     if reason:
-        return Row(one.name, one.meaning, None, tolerance, reason, one.look_at)
+        return Row(one.name, one.meaning, None, tolerance, reason, one.look_at), None
     try:
-        found = _worst(one, readers, cases)
+        found = worst_of(one, readers, cases)
         if found is None:
-            return Row(one.name, one.meaning, None, tolerance, one.nothing, one.look_at)
-        worst, where = found
+            return Row(one.name, one.meaning, None, tolerance, one.nothing, one.look_at), None
+        worst, where = found.found.value, found.where
         if one.reruns and tolerance < worst < torch.inf:
             # judged by what rounding does to the backbone itself, up to a limit that no rounding excuses
-            rounding, _ = _worst(one, [BackboneReader(model)], cases) or (0.0, "")
-            allowed, limit = tolerance + SHARE_OF_ROUNDING * rounding, LIMIT.get(model.dtype, LIMIT_IN_HALF)
+            bare = worst_of(one, [BackboneReader(model)], cases)
+            rounding = 0.0 if bare is None else bare.found.value
+            allowed, limit = tolerance + SHARE_OF_ROUNDING * rounding, one.most(model.dtype)
             if one.of_the_cache and allowed > limit:
                 reason = f"{type(model.backbone).__name__} itself does not do so: alone it deviates by {rounding:.3g}"
-                return Row(one.name, one.meaning, None, tolerance, reason, one.look_at)
+                return Row(one.name, one.meaning, None, tolerance, reason, one.look_at), None
             tolerance = min(allowed, limit)
             where += f"; the bare backbone deviates by {rounding:.3g}"
     except Exception as fault:  # whatever a head raises is a finding about it, and the other rows still count
-        return Row(one.name, one.meaning, torch.inf, tolerance, "the call failed", one.look_at, fault)
-    return Row(one.name, one.meaning, worst, tolerance, where, one.look_at)
-
-
-def _worst(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[float, str] | None:
-    """The largest deviation and where it was found; None where there was nothing to measure."""
-    worst: tuple[float, str] | None = None
-    for reader in readers:
-        for case in cases:
-            for variant, found in one.measure(reader, case):
-                if worst is None or found >= worst[0]:
-                    worst = found, ", ".join(part for part in (reader.name, case.sample.name, variant) if part)
-    return worst
-
-
-def _answers_in(model: Any) -> torch.dtype:
-    """Precision of log-probabilities: no less than float32, whatever the model's."""
-    return torch.float64 if model.dtype == torch.float64 else torch.float32
+        row = Row(one.name, one.meaning, torch.inf, tolerance, "the call failed", one.look_at, fault)
+        texts = tuple(tuple(ids.tolist()) for ids in cases[0].sample.rows)
+        return row, Finding(one.fault, row.explain(), torch.inf, tolerance, texts, row.where)
+    row = Row(one.name, one.meaning, worst, tolerance, where, one.look_at)
+    if row.passed:
+        return row, None
+    # in steps every try takes as many passes as a text has tokens
+    smallest = None if one.of_the_cache else shrunk(one, found, tolerance)
+    return row, finding_of(one, found, tolerance, smallest)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nextword.checking.probe_texts import Batch
-from nextword.checking.property import Case, Finding, Property
+from nextword.checking.property import Case, Deviation, Property
 from nextword.checking.ways_of_reading import Reader, deviation, inputs_of, largest
 from nextword.functional.chunked.budget import score_memory
 from nextword.functional.logspace import at_least_float32
@@ -21,14 +21,20 @@ _LEAST = 1e-30
 """Probabilities below are not told apart: in float32 their shares underflow."""
 
 
-def _sums_to_one(reader: Reader, case: Case) -> Iterator[Finding]:
+def _sums_to_one(reader: Reader, case: Case) -> Iterator[Deviation]:
     log_probs = reader.log_probs(case.batch)
-    yield "", largest((log_probs.double().exp().sum(-1) - 1).abs())
+    yield Deviation("", largest((log_probs.double().exp().sum(-1) - 1).abs()))
 
 
-def _finite(reader: Reader, case: Case) -> Iterator[Finding]:
+def _finite(reader: Reader, case: Case) -> Iterator[Deviation]:
     log_probs = reader.log_probs(case.batch)
-    yield "", largest(log_probs.double().clamp_min(0.0))
+    off = log_probs.double().clamp_min(0.0).nan_to_num(nan=torch.inf, posinf=torch.inf)
+    if not off.any():
+        yield Deviation("", 0.0)
+        return
+    where, token = divmod(int(off.argmax()), off.shape[1])
+    row, place, value = int(case.batch.row[where]), int(case.batch.place[where]), float(log_probs[where, token])
+    yield Deviation("", largest(off), f"after {place + 1} tokens of text {row}, the answer {token} is {value:.4g}")
 
 
 def _asked(batch: Batch, vocab_size: int) -> dict[str, Tensor]:
@@ -39,71 +45,79 @@ def _asked(batch: Batch, vocab_size: int) -> dict[str, Tensor]:
     return {"one token": own, "a few tokens": torch.cat([own, text[:, :1], every[:, -2:]], 1), "all tokens": every}
 
 
-def _log_prob(reader: Reader, case: Case) -> Iterator[Finding]:
+def _log_prob(reader: Reader, case: Case) -> Iterator[Deviation]:
     distribution, log_probs = reader.distribution(case.batch), reader.log_probs(case.batch)
     for name, ids in _asked(case.batch, distribution.vocab_size).items():
-        yield name, deviation(distribution.log_prob(ids), log_probs.gather(1, ids))
+        yield Deviation(name, deviation(distribution.log_prob(ids), log_probs.gather(1, ids)))
 
 
-def _top_k(reader: Reader, case: Case) -> Iterator[Finding]:
+def _top_k(reader: Reader, case: Case) -> Iterator[Deviation]:
     distribution, log_probs = reader.distribution(case.batch), reader.log_probs(case.batch)
     for k in {1, min(5, distribution.vocab_size)}:
         values, ids = distribution.top_k(k)
-        yield f"k = {k}, the values", deviation(values, log_probs.topk(k).values)
-        yield f"k = {k}, the tokens", deviation(values, log_probs.gather(1, ids))
+        yield Deviation(f"k = {k}, the values", deviation(values, log_probs.topk(k).values))
+        yield Deviation(f"k = {k}, the tokens", deviation(values, log_probs.gather(1, ids)))
 
 
-def _entropy(reader: Reader, case: Case) -> Iterator[Finding]:
+def _entropy(reader: Reader, case: Case) -> Iterator[Deviation]:
     log_probs = reader.log_probs(case.batch)
     expected = torch.special.entr(log_probs.double().exp()).sum(-1)
-    yield "", deviation(reader.distribution(case.batch).entropy(), expected)
+    yield Deviation("", deviation(reader.distribution(case.batch).entropy(), expected))
 
 
-def _logits(reader: Reader, case: Case) -> Iterator[Finding]:
+def _logits(reader: Reader, case: Case) -> Iterator[Deviation]:
     if reader.mode != getattr(case.model.next_word_head.config, "mode", "joint"):
         return  # forward returns what the head is set to
     batch = case.batch
     for name, labels in (("without labels", None), ("with labels", batch.ids)):
         out = case.model(**inputs_of(case.model, batch), labels=labels, return_logits=True)
         logits = at_least_float32(out.logits[batch.mask])
-        yield name, deviation(logits.log_softmax(-1), reader.log_probs(batch))
+        yield Deviation(name, deviation(logits.log_softmax(-1), reader.log_probs(batch)))
 
 
-def _sources(reader: Reader, case: Case) -> Iterator[Finding]:
+def _sources(reader: Reader, case: Case) -> Iterator[Deviation]:
     distribution = reader.distribution(case.batch)
     for name, ids in _asked(case.batch, distribution.vocab_size).items():
         shares = torch.stack(list(distribution.sources(ids).values())).double()
         total = shares.sum(0).clamp_min(_LEAST).log()
         probability = reader.log_probs(case.batch).gather(1, ids).double().clamp_min(math.log(_LEAST))
-        yield name, max(deviation(total, probability), largest(-shares))
+        yield Deviation(name, max(deviation(total, probability), largest(-shares)))
 
 
-def _places(reader: Reader, case: Case) -> Iterator[Finding]:
+def _places(reader: Reader, case: Case) -> Iterator[Deviation]:
     distribution, batch = reader.distribution(case.batch), case.batch
     text = batch.ids if batch.source_ids is None else batch.source_ids
     every = torch.arange(distribution.vocab_size, device=text.device).expand(len(batch.row), -1)
     sources = distribution.sources(every)
     for name, shares in distribution.places().items():
+        if distribution.places_in()[name] == "store":
+            # the entries alone know which token each place holds
+            token = sources[name].argmax(1)
+            of_token = distribution.token_places(token)[name].sum(1) - sources[name].gather(1, token[:, None])[:, 0]
+            of_all = shares.sum(1) - sources[name].sum(1)
+            yield Deviation(f"'{name}'", max(largest(of_token.abs()), largest(of_all.abs()), largest(-shares)))
+            continue
         by_token = torch.zeros_like(sources[name]).scatter_add(1, text[batch.row], shares.to(sources[name].dtype))
-        yield f"'{name}'", max(largest((by_token - sources[name]).abs()), largest(-shares))
+        yield Deviation(f"'{name}'", max(largest((by_token - sources[name]).abs()), largest(-shares)))
 
 
-def _chunks(reader: Reader, case: Case) -> Iterator[Finding]:
+def _chunks(reader: Reader, case: Case) -> Iterator[Deviation]:
     whole = reader.distribution(case.batch)
     ids = _asked(case.batch, whole.vocab_size)["a few tokens"]
     with score_memory(_ONE_ROW_AT_ONCE):
         log_probs, log_prob = whole.log_probs(), whole.log_prob(ids)
         entropy, shares = whole.entropy(), whole.sources(ids)
-    yield "log_probs", deviation(log_probs, reader.log_probs(case.batch))
-    yield "log_prob", deviation(log_prob, whole.log_prob(ids))
-    yield "entropy", deviation(entropy, whole.entropy())
+    yield Deviation("log_probs", deviation(log_probs, reader.log_probs(case.batch)))
+    yield Deviation("log_prob", deviation(log_prob, whole.log_prob(ids)))
+    yield Deviation("entropy", deviation(entropy, whole.entropy()))
     for name, share in whole.sources(ids).items():
-        yield f"source '{name}'", deviation(shares[name], share)
+        yield Deviation(f"source '{name}'", deviation(shares[name], share))
 
 
 ANSWERS = (
     Property(
         name="sums to one",
+        fault="sum",
         meaning="the probabilities of all tokens add up to 1 at every position",
         look_at="Look at the normaliser of the head: every score that log_probs shows must be in it, once.",
         measure=_sums_to_one,
@@ -111,6 +125,7 @@ ANSWERS = (
     ),
     Property(
         name="finite",
+        fault="negative",
         meaning="no NaN, no infinite probability, no log-probability above 0",
         look_at="Look for -inf minus -inf, a division by an empty sum, or a log of a difference.",
         measure=_finite,
@@ -118,36 +133,42 @@ ANSWERS = (
     ),
     Property(
         name="log_prob",
+        fault="distribution",
         meaning="log_prob(ids) is log_probs() at these ids, and -inf for the same tokens",
         look_at="Training uses log_prob and decoding log_probs; compare _log_prob and _log_probs of the distribution.",
         measure=_log_prob,
     ),
     Property(
         name="top_k",
+        fault="distribution",
         meaning="top_k(k) gives the k largest of log_probs() and their tokens",
         look_at="Look at how the distribution answers top_k.",
         measure=_top_k,
     ),
     Property(
         name="entropy",
+        fault="distribution",
         meaning="entropy() is that of log_probs()",
         look_at="Look at tokens of probability 0 in the distribution's entropy.",
         measure=_entropy,
     ),
     Property(
         name="logits",
+        fault="score-is-not-its-steps",
         meaning="softmax of the logits that forward returns, with and without labels, is the distribution",
         look_at="Look at logits() of the head, and whether labels reach the distribution in forward.",
         measure=_logits,
     ),
     Property(
         name="sources",
+        fault="distribution",
         meaning="the shares of all sources are not negative and add up to the probability of each token",
         look_at="Look at _log_sources: a part without a name, or one that is counted twice.",
         measure=_sources,
     ),
     Property(
         name="places",
+        fault="distribution",
         meaning="the shares of the places that hold a token are not negative and add up to the share of their source",
         look_at="Look at _log_places, and at first_place of the entries: the place in the text of the first of them.",
         measure=_places,
@@ -155,6 +176,7 @@ ANSWERS = (
     ),
     Property(
         name="chunks",
+        fault="distribution",
         meaning="answers do not depend on how many rows are computed at once",
         look_at="Look at __getitem__ of the distribution, and for sums over rows in _log_probs or _log_prob.",
         measure=_chunks,

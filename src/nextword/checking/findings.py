@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from nextword.records.check_results import CheckResults
+
+
+COLOURS = {"passed": "green", "FAILED": "bold red", "remark": "yellow", "not checked": "dim"}
+"""Of verdicts, on a terminal."""
 
 
 class CheckFailedError(ValueError):
@@ -26,6 +33,7 @@ class Row:
         where: Mode, text and variant in which the worst deviation was seen; why it does not apply where it does not.
         look_at: What to look at where it failed.
         error: What was raised, if anything was.
+        only_for: What alone a larger deviation matters for; empty where it is a fault of the distribution.
     """
 
     name: str
@@ -35,18 +43,21 @@ class Row:
     where: str
     look_at: str
     error: Exception | None = None
+    only_for: str = ""
 
     @property
     def passed(self) -> bool:
-        """Whether the deviation is within the tolerance; true where the property does not apply."""
-        return self.worst is None or self.worst <= self.tolerance
+        """Whether the deviation is within the tolerance; true where the property does not apply, or is a remark."""
+        return self.worst is None or self.worst <= self.tolerance or bool(self.only_for)
 
     @property
-    def verdict(self) -> str:
-        """``passed``, ``FAILED`` or ``not checked``."""
+    def verdict(self) -> Literal["passed", "FAILED", "remark", "not checked"]:
+        """``passed``, ``FAILED``, ``remark`` where a deviation is no fault of the distribution, or ``not checked``."""
         if self.worst is None:
             return "not checked"
-        return "passed" if self.passed else "FAILED"
+        if self.worst <= self.tolerance:
+            return "passed"
+        return "remark" if self.only_for else "FAILED"
 
     def explain(self) -> str:
         """What failed, where it was seen and what to look at."""
@@ -57,15 +68,44 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """One fault, as a user would say it.
+
+    Args:
+        fault: Its name, one of ``nextword.checking.audit.faults.FAULTS``.
+        sentence: What is wrong, and where it was seen most.
+        amount: The deviation seen there.
+        tolerance: The largest that passes.
+        texts: Token ids of the smallest texts found that show it.
+        shown: What is seen on these.
+        only_for: What alone it matters for; empty for a fault of the distribution, which fails the check.
+    """
+
+    fault: str
+    sentence: str
+    amount: float
+    tolerance: float
+    texts: tuple[tuple[int, ...], ...]
+    shown: str
+    only_for: str = ""
+
+    def __str__(self) -> str:
+        matters = f" (matters for {self.only_for} only)" if self.only_for else ""
+        return f"{self.fault}: {self.sentence}{matters}"
+
+
+@dataclass(frozen=True)
 class CheckReport:
     """What ``nextword.check`` found; ``print`` shows it, ``rich`` shows it as a table.
 
     Args:
         model: Class of the backbone.
-        head: Spec of the head.
+        head: Spec of the head; empty for what has none of ours.
         dtype: Precision of the model.
         rows: One for each property.
         conditioner: Spec of the conditioner; None where the model has none.
+        findings: The faults by name, each with the smallest input that shows it; those of causes first.
+        power: What the check would have found, in sentences.
     """
 
     model: str
@@ -73,6 +113,8 @@ class CheckReport:
     dtype: str
     rows: tuple[Row, ...]
     conditioner: str | None = None
+    findings: tuple[Finding, ...] = ()
+    power: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -85,10 +127,56 @@ class CheckReport:
         return tuple(row for row in self.rows if not row.passed)
 
     @property
+    def exit_code(self) -> Literal[0, 1, 2]:
+        """For programs: 0 without a fault, 1 with one, 2 where what is no fault could not all be asked."""
+        faults = [one for one in self.findings if not one.only_for]
+        if faults or any(row.error is None for row in self.failures):
+            return 1
+        return 2 if self.failures else 0
+
+    @property
     def title(self) -> str:
         """Head, conditioner, backbone and precision."""
         conditioned = "" if self.conditioner is None else f" with {self.conditioner}"
-        return f"{self.head}{conditioned} on {self.model} in {self.dtype}"
+        head = f"{self.head}{conditioned} on " if self.head else ""
+        return f"{head}{self.model} in {self.dtype}"
+
+    def record(self) -> CheckResults:
+        """The report as a record, to be saved as JSON or shown as a page."""
+        from nextword.records.check_results import CheckedProperty, CheckResults, FoundFault
+        from nextword.records.environment import Environment
+
+        properties = [
+            CheckedProperty(
+                name=row.name,
+                meaning=row.meaning,
+                verdict=row.verdict,
+                worst=_finite(row.worst),
+                tolerance=row.tolerance,
+                where=row.where if row.error is None else row.explain(),
+            )
+            for row in self.rows
+        ]
+        findings = [
+            FoundFault(
+                fault=one.fault,
+                sentence=one.sentence,
+                amount=_finite(one.amount),
+                tolerance=one.tolerance,
+                texts=[list(text) for text in one.texts],
+                shown=one.shown,
+                only_for=one.only_for,
+            )
+            for one in self.findings
+        ]
+        return CheckResults(
+            title=self.title,
+            exit_code=self.exit_code,
+            properties=properties,
+            findings=findings,
+            power=list(self.power),
+            environment=Environment.collect(),
+        )
 
     def raise_if_failed(self) -> None:
         """Does nothing where all rows passed.
@@ -112,7 +200,7 @@ class CheckReport:
         for heading in ("worst", "tolerance"):
             table.add_column(heading, justify="right")
         for row in self.rows:
-            colour = "dim" if row.worst is None else "green" if row.passed else "bold red"
+            colour = COLOURS[row.verdict]
             meaning = f"not checked: {row.where}" if row.worst is None else row.meaning
             result = f"[{colour}]{row.verdict}[/]"
             table.add_row(escape(row.name), result, escape(meaning), _number(row.worst), _number(row.tolerance))
@@ -137,6 +225,10 @@ class CheckReport:
             lines.append(f"{row.name}: raised the same" if told else row.explain())
             raised.add(str(row.error))
         return "\n".join(lines)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _number(value: float | None) -> str:

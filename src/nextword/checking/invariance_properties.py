@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from nextword.checking.property import Case, Finding, Property
+from nextword.checking.property import Case, Deviation, Property, compared
 from nextword.checking.ways_of_reading import BackboneReader, Reader, accepts, deviation
 from nextword.memory.kv_cache import cache_argument
 
@@ -16,52 +16,56 @@ EXTRA = 3
 """Columns of padding more than needed."""
 
 
-def _same_twice(reader: Reader, case: Case) -> Iterator[Finding]:
-    yield "", deviation(reader.log_probs(case.sample.batch()), reader.log_probs(case.batch))
+def _same_twice(reader: Reader, case: Case) -> Iterator[Deviation]:
+    yield compared("", reader.log_probs(case.sample.batch()), reader.log_probs(case.batch), case.batch)
 
 
-def _future(reader: Reader, case: Case) -> Iterator[Finding]:
+def _future(reader: Reader, case: Case) -> Iterator[Deviation]:
     batch, length = case.batch, case.batch.ids.shape[1]
     for kept in sorted({1, length // 2, length - 1} - {0, length}):
         changed = batch.ids.clone()
         changed[:, kept:] = case.words.other(batch.ids[:, kept:])
-        past = batch.place < kept
+        past = batch.place < kept - reader.lag
         found = reader.log_probs(replace(batch, ids=changed))[past]
-        yield f"tokens from {kept} on changed", deviation(found, reader.log_probs(batch)[past])
+        yield compared(f"tokens from {kept} on changed", found, reader.log_probs(batch)[past], batch, past)
 
 
-def _other_sequences(reader: Reader, case: Case) -> Iterator[Finding]:
+def _other_sequences(reader: Reader, case: Case) -> Iterator[Deviation]:
     sample, batch, words = case.sample, case.batch, case.words
     for own in range(min(len(sample.rows), 3)):
         found = reader.log_probs(sample.alone(own).batch())
-        expected = reader.log_probs(batch)[batch.row == own]
-        yield f"sequence {own} alone", deviation(found, expected)
+        mine = batch.row == own
+        expected = reader.log_probs(batch)[mine]
+        yield compared(f"sequence {own} alone", found, expected, batch, mine)
         if len(sample.rows) == 1:
             continue
         rows = [words.other(row) for row in sample.rows]
         sources = None if sample.sources is None else [words.other(source) for source in sample.sources]
         changed = sample.with_row(own, rows, sources).batch()
-        yield f"all but sequence {own} changed", deviation(reader.log_probs(changed)[changed.row == own], expected)
+        found = reader.log_probs(changed)[changed.row == own]
+        yield compared(f"all but sequence {own} changed", found, expected, batch, mine)
         shorter = sample.with_row(own, [row[: (len(row) + 1) // 2] for row in rows], sources).batch()
-        yield f"all but sequence {own} shorter", deviation(reader.log_probs(shorter)[shorter.row == own], expected)
+        found = reader.log_probs(shorter)[shorter.row == own]
+        yield compared(f"all but sequence {own} shorter", found, expected, batch, mine)
         if sample.auxiliary is None or words.auxiliary is None:
             continue
         texts = [words.auxiliary.other(text) for text in sample.auxiliary]
         changed = sample.with_row(own, sample.rows, auxiliary=texts).batch()
         found = reader.log_probs(changed)[changed.row == own]
-        yield f"all auxiliary texts but that of sequence {own} changed", deviation(found, expected)
+        yield compared(f"all auxiliary texts but that of sequence {own} changed", found, expected, batch, mine)
 
 
-def _padding(reader: Reader, case: Case) -> Iterator[Finding]:
+def _padding(reader: Reader, case: Case) -> Iterator[Deviation]:
     expected = reader.log_probs(case.batch)
-    yield f"{EXTRA} more on the right", deviation(reader.log_probs(case.sample.batch(extra=EXTRA)), expected)
+    more = case.sample.batch(extra=EXTRA)
+    yield compared(f"{EXTRA} more on the right", reader.log_probs(more), expected, case.batch)
     if _has_positions(case.model):
-        yield "on the left", deviation(reader.log_probs(case.left), expected)
+        yield compared("on the left", reader.log_probs(case.left), expected, case.batch)
         more = case.sample.batch("left", extra=EXTRA)
-        yield f"{EXTRA} more on the left", deviation(reader.log_probs(more), expected)
+        yield compared(f"{EXTRA} more on the left", reader.log_probs(more), expected, case.batch)
 
 
-def _padding_contents(reader: Reader, case: Case) -> Iterator[Finding]:
+def _padding_contents(reader: Reader, case: Case) -> Iterator[Deviation]:
     for batch in _padded(case):
         words = case.words.other(batch.ids)
         changed = replace(batch, ids=torch.where(batch.mask, batch.ids, words))
@@ -69,35 +73,39 @@ def _padding_contents(reader: Reader, case: Case) -> Iterator[Finding]:
             other = case.words.other(batch.source_ids)
             changed = replace(changed, source_ids=torch.where(batch.source_mask, batch.source_ids, other))
         side = "left" if not batch.mask[:, 0].all() else "right"
-        found = deviation(reader.log_probs(changed), reader.log_probs(batch))
-        yield f"other tokens at the padding on the {side}", found
+        found = reader.log_probs(changed)
+        yield compared(f"other tokens at the padding on the {side}", found, reader.log_probs(batch), batch)
         if isinstance(reader, BackboneReader):
             continue
         ids = torch.cat([batch.ids, words], 1)[batch.row]
         shares, expected = reader.distribution(changed).sources(ids), reader.distribution(batch).sources(ids)
         for name, share in expected.items():
-            yield f"source '{name}' of the tokens at the {side}", deviation(shares[name], share)
+            yield Deviation(f"source '{name}' of the tokens at the {side}", deviation(shares[name], share))
 
 
-def _source_padding(reader: Reader, case: Case) -> Iterator[Finding]:
+def _source_padding(reader: Reader, case: Case) -> Iterator[Deviation]:
     more = case.sample.batch(source_extra=EXTRA)
-    yield f"{EXTRA} more on the right of the source", deviation(reader.log_probs(more), reader.log_probs(case.batch))
+    variant = f"{EXTRA} more on the right of the source"
+    yield compared(variant, reader.log_probs(more), reader.log_probs(case.batch), case.batch)
 
 
-def _token_by_token(reader: Reader, case: Case) -> Iterator[Finding]:
-    yield "padded on the right", deviation(reader.in_steps(case.batch, (1,)), reader.log_probs(case.batch))
+def _token_by_token(reader: Reader, case: Case) -> Iterator[Deviation]:
+    found = reader.in_steps(case.batch, (1,))
+    yield compared("padded on the right", found, reader.log_probs(case.batch), case.batch)
     if _has_positions(case.model):
-        yield "padded on the left", deviation(reader.in_steps(case.left, (1,)), reader.log_probs(case.left))
+        found = reader.in_steps(case.left, (1,))
+        yield compared("padded on the left", found, reader.log_probs(case.left), case.left)
 
 
-def _in_chunks(reader: Reader, case: Case) -> Iterator[Finding]:
+def _in_chunks(reader: Reader, case: Case) -> Iterator[Deviation]:
     for batch in _padded(case):
         half = (batch.ids.shape[1] + 1) // 2
         for sizes in ((3, 1, 2), (half,)):
-            yield f"steps of {sizes} tokens", deviation(reader.in_steps(batch, sizes), reader.log_probs(batch))
+            found = reader.in_steps(batch, sizes)
+            yield compared(f"steps of {sizes} tokens", found, reader.log_probs(batch), batch)
 
 
-def _reordered(reader: Reader, case: Case) -> Iterator[Finding]:
+def _reordered(reader: Reader, case: Case) -> Iterator[Deviation]:
     last = len(case.sample.rows) - 1
     order = torch.tensor([last, *range(1, last), 0] if last else [0], device=case.batch.ids.device)
     batch = case.left if _has_positions(case.model) else case.batch
@@ -105,8 +113,9 @@ def _reordered(reader: Reader, case: Case) -> Iterator[Finding]:
     if half == batch.ids.shape[1]:
         return  # one token: nothing comes after the reordering
     for name, index in (("swapped", order), ("one sequence everywhere", torch.zeros_like(order))):
-        expected = reader.log_probs(batch.select(index))
-        yield f"sequences {name} in the cache", deviation(reader.in_steps(batch, (half,), index), expected)
+        chosen = batch.select(index)
+        found = reader.in_steps(batch, (half,), index)
+        yield compared(f"sequences {name} in the cache", found, reader.log_probs(chosen), chosen)
 
 
 def _padded(case: Case) -> list[Any]:
@@ -115,6 +124,8 @@ def _padded(case: Case) -> list[Any]:
 
 def _has_positions(model: Any) -> bool:
     """Whether left padding can be told from text: only where the places of tokens can be given."""
+    if not hasattr(model, "backbone"):
+        return False  # a scorer, which pads by itself
     return not model.config.is_encoder_decoder and accepts(model, "position_ids")
 
 
@@ -134,6 +145,7 @@ def _no_source(model: Any) -> str:
 INVARIANCES = (
     Property(
         name="same twice",
+        fault="not-repeatable",
         meaning="the same input gives the same distribution again",
         look_at="Look for dropout or sampling that does not ask self.training.",
         measure=_same_twice,
@@ -141,6 +153,7 @@ INVARIANCES = (
     ),
     Property(
         name="future",
+        fault="future",
         meaning="tokens after a position do not change its distribution",
         look_at="Look at which entries of memory a position may see: places up to context.position, no later ones.",
         measure=_future,
@@ -148,6 +161,7 @@ INVARIANCES = (
     ),
     Property(
         name="other sequences",
+        fault="batch-neighbour",
         meaning="the other sequences of the batch do not change a sequence's distributions",
         look_at="Look at context.row: a memory or a source read without it, or a mean over the batch.",
         measure=_other_sequences,
@@ -155,6 +169,7 @@ INVARIANCES = (
     ),
     Property(
         name="padding",
+        fault="padding",
         meaning="the amount and the side of padding change nothing",
         look_at="Look at memory.valid, and at places counted from the start of the row instead of its first token.",
         measure=_padding,
@@ -162,6 +177,7 @@ INVARIANCES = (
     ),
     Property(
         name="padding contents",
+        fault="padding",
         meaning="no token at a masked place has any share of any probability",
         look_at="Look at memory.valid and source.valid: an entry at padding is visible.",
         measure=_padding_contents,
@@ -169,6 +185,7 @@ INVARIANCES = (
     ),
     Property(
         name="source padding",
+        fault="source-padding",
         meaning="padding of the source changes nothing",
         look_at="Look at source.valid.",
         measure=_source_padding,
@@ -177,6 +194,7 @@ INVARIANCES = (
     ),
     Property(
         name="cache, token by token",
+        fault="cache",
         meaning="with a KV cache, one token at a time, the distributions are those without",
         look_at="Look at what the head needs of earlier places: it must come from streams() and context.memory.",
         measure=_token_by_token,
@@ -186,6 +204,7 @@ INVARIANCES = (
     ),
     Property(
         name="cache, in chunks",
+        fault="cache",
         meaning="with a KV cache, several tokens at a time, the distributions are those without",
         look_at="Look at context.position, the place in the whole memory, against the place in this step.",
         measure=_in_chunks,
@@ -195,6 +214,7 @@ INVARIANCES = (
     ),
     Property(
         name="cache, reordered",
+        fault="cache-reordered",
         meaning="after sequences change places in the KV cache, as in beam search, what is remembered moved with them",
         look_at="Look for anything the head keeps outside the streams of its history.",
         measure=_reordered,

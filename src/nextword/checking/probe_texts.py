@@ -144,38 +144,55 @@ def _pad(rows: Sequence[Tensor], pad: int, side: Side, extra: int) -> tuple[Tens
 
 
 class Words:
-    """Random tokens of one model, special ones left out.
+    """Random tokens of one vocabulary, special ones left out.
 
     Args:
-        model: A wrapped model.
+        ordinary: The tokens to draw from.
         seed: Of the random numbers; torch's own generators are not touched.
+        device: Where the texts lie.
+        pad: Token that stands at padding.
+        start: Token before every text of an encoder-decoder model; None for a decoder.
+        longest: Most tokens of a text; None where nothing limits them.
     """
 
-    def __init__(self, model: Any, seed: int) -> None:
-        config = model.config.get_text_config(decoder=True)
-        words = model.get_input_embeddings()
+    def __init__(
+        self,
+        ordinary: Int[Tensor, "K"],
+        seed: int,
+        device: torch.device,
+        pad: int,
+        start: int | None = None,
+        longest: int | None = None,
+    ) -> None:
+        self.ordinary, self.device, self.pad, self.start, self.longest = ordinary, device, pad, start, longest
+        self.auxiliary: AuxiliaryWords | None = None
         self._generator = torch.Generator().manual_seed(seed)
+
+    @classmethod
+    def of_model(cls, model: Any, seed: int) -> Words:
+        """Those of a model, wrapped or not."""
+        words = model.get_input_embeddings()
         special: set[int] = set()
         for key in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
             value = getattr(model.config, key, None)
             special.update(value if isinstance(value, list) else [] if value is None else [value])
         known = min(words.weight.shape[0], model.get_output_embeddings().weight.shape[0])
         ordinary = [token for token in range(known) if token not in special]
-        self.ordinary = torch.tensor(ordinary if len(ordinary) > 3 else range(known))
-        self.device = device_of(words)
-        self.start: int | None = None
+        tokens = torch.tensor(ordinary if len(ordinary) > 3 else range(known))
+        start: int | None = None
         if model.config.is_encoder_decoder:
             start = getattr(model.config, "decoder_start_token_id", None)
-            self.start = start if start is not None else int(self.ordinary[0])
+            start = start if start is not None else int(tokens[0])
         pad = getattr(model.config, "pad_token_id", None)
-        self.pad = pad if isinstance(pad, int) and 0 <= pad < known else int(self.ordinary[-1])
-        self.longest = getattr(config, "max_position_embeddings", None)
-        self.auxiliary: AuxiliaryWords | None = None
+        pad = pad if isinstance(pad, int) and 0 <= pad < known else int(tokens[-1])
+        longest = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+        made = cls(tokens, seed, device_of(words), pad, start, longest)
         if model.conditioner is not None:
-            decoder = self.ordinary if model.next_word_head.reads_source else None
-            self.auxiliary = AuxiliaryWords(model.auxiliary_encoder, self._generator, decoder)
-            if self.longest is not None:
-                self.longest -= model.conditioner.virtual
+            decoder = tokens if model.next_word_head.reads_source else None
+            made.auxiliary = AuxiliaryWords(model.auxiliary_encoder, made._generator, decoder)
+            if made.longest is not None:
+                made.longest -= model.conditioner.virtual
+        return made
 
     def text(self, length: int) -> Tensor:
         """Tokens of which about half occur more than once, so that a memory has something to add up."""
@@ -207,8 +224,11 @@ class Words:
 
     def random_sample(self, length: int) -> Sample:
         """Three sequences, of ``length`` tokens and fewer."""
-        lengths = (length, max(1, length - 2), max(1, length // 2))
-        sample = self.sample(f"{length} random tokens", [self.text(n) for n in lengths])
+        return self.sample_of(length, max(1, length - 2), max(1, length // 2))
+
+    def sample_of(self, *lengths: int) -> Sample:
+        """As many sequences, of so many random tokens."""
+        sample = self.sample(f"{lengths[0]} random tokens", [self.text(n) for n in lengths])
         if sample.sources is None:
             return sample
         # sources of another length than the targets, or a mix-up of the two lengths would not show

@@ -5,15 +5,60 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 
 from nextword.checking.probe_texts import Batch, Sample, Words
-from nextword.checking.ways_of_reading import Reader
+from nextword.checking.ways_of_reading import Reader, deviation
 
-Finding = tuple[str, float]
-"""A variant that was tried, and the deviation it showed."""
+
+class Deviation(NamedTuple):
+    """What one variant showed.
+
+    Args:
+        variant: What was tried.
+        value: How far it is from what must hold.
+        at: Where that was and what stood there, as a person would say it; empty where there is no more to say.
+        sample: The texts, where they are others than those of the case.
+    """
+
+    variant: str
+    value: float
+    at: str = ""
+    sample: Sample | None = None
+
+
+def compared(
+    variant: str,
+    found: Float[Tensor, "N K"],
+    expected: Float[Tensor, "N K"],
+    batch: Batch,
+    kept: Bool[Tensor, "B_T"] | None = None,
+) -> Deviation:
+    """The deviation of answers from those that they must be equal to, with the place and the token that show it most.
+
+    Args:
+        variant: What was tried.
+        found: Log-probabilities.
+        expected: What they must be.
+        batch: The texts that they are about.
+        kept: Which of the batch's answers these are; None for all.
+    """
+    value = deviation(found, expected)
+    if value <= EXACT.get(found.dtype, 0.0):
+        return Deviation(variant, value)  # passes whatever else is allowed, so nothing is to be said of it
+    # probabilities, for a person: a difference of logarithms is largest where it matters least
+    moved = (found.double().exp() - expected.double().exp()).abs().nan_to_num(nan=torch.inf)
+    where, token = divmod(int(moved.argmax()), moved.shape[1])
+    row, place = (int((part if kept is None else part[kept])[where]) for part in (batch.row, batch.place))
+    name = f"token {token}" if moved.shape[1] > 1 else "the next token"
+    was, now = (float(part[where, token].double().exp()) for part in (expected, found))
+    return Deviation(
+        variant, value, f"after {place + 1} tokens of text {row}, {name} has {now:.4g} instead of {was:.4g}"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +94,7 @@ class Property:
         name: Short name.
         meaning: What holds if it passes.
         look_at: What to look at where it fails.
+        fault: What it is called when it fails (``audit/faults.py``).
         measure: Gives a deviation for every variant tried on one sample in one mode.
         applies: Says why the property has no meaning for a model; empty where it has.
         nothing: What the report says where there was nothing to measure.
@@ -57,17 +103,43 @@ class Property:
         reruns: Whether the backbone ran twice for it, too.
         of_the_cache: Whether it is about going on from a cache. Some backbones go on to other scores than they give in
             one pass (Mamba in chunks); then nothing can be said of the head.
+        limit: The largest deviation that passes, where no precision decides it.
+        in_single: Whether transformers computes a part of it in float32, also in a model of float64.
+        exact: Says of a reader and a text what rounding does to a right answer, where the tables by precision do not.
     """
 
     name: str
     meaning: str
     look_at: str
-    measure: Callable[[Reader, Case], Iterator[Finding]]
+    fault: str
+    measure: Callable[[Reader, Case], Iterator[Deviation]]
     applies: Callable[[Any], str] = lambda model: ""
     nothing: str = "nothing to compare"
     single: bool = False
     reruns: bool = False
     of_the_cache: bool = False
+    limit: float | None = None
+    in_single: bool = False
+    exact: Callable[[Any, Case], float] | None = None
+
+    def tolerance(self, precision: torch.dtype) -> float:
+        """What the tables say for a model of this precision."""
+        return EXACT.get(self._format(precision), EXACT_IN_HALF)
+
+    def most(self, precision: torch.dtype) -> float:
+        """What rounding of the backbone excuses at most."""
+        return LIMIT.get(self._format(precision), LIMIT_IN_HALF)
+
+    def _format(self, precision: torch.dtype) -> torch.dtype:
+        """In which its numbers are computed by a model of this precision."""
+        if self.in_single and precision == torch.float64:
+            return torch.float32
+        return at_least_single(precision) if self.single else precision
+
+
+def at_least_single(precision: torch.dtype) -> torch.dtype:
+    """Format in which log-probabilities are computed, whatever the model's precision."""
+    return torch.float64 if precision == torch.float64 else torch.float32
 
 
 EXACT = {torch.float64: 1e-10, torch.float32: 1e-5}

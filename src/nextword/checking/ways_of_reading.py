@@ -25,6 +25,9 @@ class Reader:
         mode: One of the head's modes.
     """
 
+    lag = 0
+    """1 where an answer is about the token that came, and so about one place later than the distribution is."""
+
     def __init__(self, model: Any, mode: str) -> None:
         self.model = model
         self.name = f"mode {mode}"
@@ -35,7 +38,7 @@ class Reader:
     def distribution(self, batch: Batch) -> NextToken:
         """The distribution at every token of the batch; asked twice for one batch, the backbone runs once."""
         if batch not in self._distributions:
-            self._distributions[batch] = self._distribution(self._inputs(batch), batch.mask)
+            self._distributions[batch] = self._distribution(self.inputs(batch), batch.mask)
         return self._distributions[batch]
 
     def log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
@@ -64,16 +67,21 @@ class Reader:
                 found = found[order]
             positions = batch.mask[:, start:end]
             kept = {self.model._cache_argument: kv_cache, "use_cache": True}
-            inputs = self._inputs(batch, start, end) | kept
-            answer = self._answer(inputs, positions)
+            inputs = self.inputs(batch, start, end) | kept
+            answer = self.answer(inputs, positions)
             if found is None:
                 found = answer.new_full((*batch.ids.shape, answer.shape[-1]), torch.nan)
             found[:, start:end][positions] = answer
         assert found is not None
         return found[batch.mask]
 
-    def _inputs(self, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
+    def inputs(self, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
+        """Arguments of the call that asks about a batch, or about some columns of it."""
         return inputs_of(self.model, batch, start, end)
+
+    def answer(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> Float[Tensor, "N V"]:
+        """Log-probabilities at the positions, asked with these arguments whatever they are."""
+        return self._distribution(inputs, positions).log_probs()
 
     def _distribution(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> NextToken:
         distribution: NextToken = self.model.distribution(**inputs, positions=positions, mode=self.mode)
@@ -82,9 +90,6 @@ class Reader:
     def _all_log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
         return self.distribution(batch).log_probs()
 
-    def _answer(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> Float[Tensor, "N V"]:
-        return self._distribution(inputs, positions).log_probs()
-
 
 class BackboneReader(Reader):
     """Asks the backbone alone, as if nothing were attached: what rounding does to it is not the head's fault."""
@@ -92,14 +97,16 @@ class BackboneReader(Reader):
     def __init__(self, model: Any) -> None:
         super().__init__(model, "backbone")
 
-    def _inputs(self, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
+    def inputs(self, batch: Batch, start: int = 0, end: int | None = None) -> dict[str, Any]:
+        """Those that the backbone knows."""
         return backbone_inputs_of(self.model, batch, start, end)
 
-    def _all_log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
-        return self._answer(self._inputs(batch), batch.mask)
-
-    def _answer(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> Float[Tensor, "N V"]:
+    def answer(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> Float[Tensor, "N V"]:
+        """The softmax of the scores that its forward returns."""
         return at_least_float32(self.model.backbone(**inputs).logits[positions]).log_softmax(-1)
+
+    def _all_log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
+        return self.answer(self.inputs(batch), batch.mask)
 
 
 def _steps(length: int, sizes: tuple[int, ...]) -> Iterator[tuple[int, int]]:
@@ -152,7 +159,8 @@ def new_kv_cache(model: Any) -> Any:
     """An empty KV cache for the model."""
     config = model.config.get_text_config(decoder=True)
     if model.config.is_encoder_decoder:
-        return EncoderDecoderCache(DynamicCache(config=config), DynamicCache(config=config))
+        # every place of the source is kept, also where the decoder's own layers have windows
+        return EncoderDecoderCache(DynamicCache(config=config), DynamicCache())
     return DynamicCache(config=config)
 
 
@@ -173,4 +181,4 @@ def deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
 
 def largest(values: Float[Tensor, "*shape"]) -> float:
     """The largest value, infinity where one is NaN, 0 of nothing."""
-    return float(values.nan_to_num(nan=torch.inf).max()) if values.numel() else 0.0
+    return float(values.nan_to_num(nan=torch.inf, posinf=torch.inf).max()) if values.numel() else 0.0

@@ -1,0 +1,283 @@
+"""The audit: every property that a scorer or a model that is not ours can be asked about, in the order of causes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from nextword.checking.audit.agreement_properties import STEPS, TOTALS, UNSCORED
+from nextword.checking.audit.batch_properties import CUT, LENGTHS, NEIGHBOURS, ORDER
+from nextword.checking.audit.byte_properties import BYTES
+from nextword.checking.audit.model_properties import DOUBLE, LOSS, ROUNDED
+from nextword.checking.audit.model_reading import BareModel, ModelReader
+from nextword.checking.audit.repeat_properties import REPEATS, UNTOUCHED
+from nextword.checking.audit.sampling_properties import GENERATING, SAMPLING
+from nextword.checking.audit.scorer_reading import ScorerReader, copy_of, ways_of
+from nextword.checking.audit.shrinking import shrunk
+from nextword.checking.audit.statistics import FALSE_ALARM_EXACT, FALSE_ALARM_SAMPLED, MISSED, share_found
+from nextword.checking.audit.sums import FEW_PREFIXES, MANY, SUMS, continuations
+from nextword.checking.distribution_properties import ANSWERS
+from nextword.checking.findings import CheckReport, Finding, Row
+from nextword.checking.invariance_properties import INVARIANCES
+from nextword.checking.judging import finding_of, worst_of
+from nextword.checking.place_properties import PLACES
+from nextword.checking.probe_texts import Words, given_sample
+from nextword.checking.property import SHARE_OF_ROUNDING, Case, Property
+from nextword.checking.ways_of_reading import Reader, deviation
+
+_KNOWN = {one.name: one for one in (*ANSWERS, *INVARIANCES)}
+_IN_STEPS = "cache, token by token"
+_NOT_REPEATED = ("asked again", "scored before", "left over", "untouched copy")
+"""Where one of these fails, two answers cannot be compared, and what follows is not asked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A property with the samples that it is asked about.
+
+    Args:
+        property: The property.
+        cases: Texts that show this fault and, as far as possible, no other.
+        needs: Properties without which an answer to this one says nothing.
+        costly: Whether asking again, to find a smaller input that shows a fault, would take too long.
+        told: What the report says of it where it was asked.
+    """
+
+    property: Property
+    cases: Sequence[Case]
+    needs: tuple[str, ...] = _NOT_REPEATED
+    costly: bool = False
+    told: str = ""
+
+
+@dataclass(eq=False)
+class Audit:
+    """One audit, question by question.
+
+    Args:
+        readers: Whom to ask: a subject in all its ways.
+        places: Places of texts that are asked about.
+    """
+
+    readers: Sequence[Any]
+    places: int = 0
+    rounding: dict[Any, float] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+    def ask(self, question: Question) -> None:
+        """Asks one question; a row is added for the answer, and a finding where it fails."""
+        one = question.property
+        failed = [row.name for row in self.rows if row.name in question.needs and not row.passed]
+        reason = one.applies(self.readers[0].model) or (failed and f"'{failed[0]}' fails, so nothing follows from it")
+        if reason:
+            self._add(one, None, 0.0, str(reason))
+            return
+        try:
+            allowed = {reader: self._allowed(one, reader, question.cases) for reader in self.readers}
+            worst = worst_of(one, self.readers, question.cases, allowed.__getitem__)
+        except Exception as fault:  # whatever a scorer raises is a finding about it, and the other rows still count
+            self.rows.append(Row(one.name, one.meaning, torch.inf, 0.0, "the call failed", one.look_at, fault))
+            return
+        if worst is None:
+            self._add(one, None, 0.0, one.nothing)
+            return
+        self.told += [question.told] if question.told else []
+        tolerance = allowed[worst.reader]
+        self._add(one, worst.found.value, tolerance, worst.where)
+        if worst.found.value > tolerance and one.fault not in {finding.fault for finding in self.findings}:
+            smallest = worst if question.costly else shrunk(one, worst, tolerance)
+            self.findings.append(finding_of(one, worst, tolerance, smallest))
+
+    def ask_all(self, *questions: Question) -> None:
+        """Asks them in this order, in which causes come first."""
+        for question in questions:
+            self.ask(question)
+
+    def report(self, name: str) -> CheckReport:
+        """What was found."""
+        dtype = str(self.readers[0].precision).removeprefix("torch.")
+        return CheckReport(name, "", dtype, tuple(self.rows), findings=tuple(self.findings), power=self._power())
+
+    def _power(self) -> tuple[str, ...]:
+        """What would have been found, of what was asked."""
+        asked = [row for row in self.rows if row.worst is not None and row.error is None]
+        alike = [row.tolerance for row in asked if row.name == "future"]
+        sums = [row.tolerance for row in asked if row.name == SUMS.name]
+        said = [
+            f"Rounding alone fails any exact check with chance {FALSE_ALARM_EXACT:g}, luck any check of draws with "
+            f"chance {FALSE_ALARM_SAMPLED:g}.",
+            f"{self.places} places of random and given texts were asked about: a fault that shows at "
+            f"{share_found(self.places):.2g} of such places is missed with chance {MISSED:g}, a rarer one oftener.",
+        ]
+        said += [f"There it is found if a sum is off by more than {one:.2g}." for one in sums]
+        said += [f"There it is found if log-probabilities differ by {one:.2g} of the largest." for one in alike]
+        if any(row.name == "sampling" for row in asked):
+            said.append("Draws are at fault beyond 1, which is what luck explains; the row says how far they are.")
+        return (*said, *self.told)
+
+    def _add(self, one: Property, worst: float | None, tolerance: float, where: str) -> None:
+        self.rows.append(Row(one.name, one.meaning, worst, tolerance, where, one.look_at))
+
+    def _allowed(self, one: Property, reader: Any, cases: Sequence[Case]) -> float:
+        """What rounding excuses."""
+        if one.limit is not None:
+            return one.limit
+        exact = one.tolerance(reader.precision) if one.exact is None else one.exact(reader, cases[0])
+        if not one.reruns:
+            return exact
+        if reader not in self.rounding:
+            self.rounding[reader] = _rounding(reader, cases[0])
+        return min(one.most(reader.precision), exact + SHARE_OF_ROUNDING * self.rounding[reader])
+
+
+def _rounding(reader: Reader, case: Case) -> float:
+    """How far the answers about a text change when it stands beside copies of itself, which nothing but rounding does.
+
+    Where there is a fault that shows even there, the limit that no rounding excuses still finds it.
+    """
+    alone = case.sample.alone(0)
+    index = torch.zeros(3, dtype=torch.long, device=case.batch.ids.device)
+    copies = alone.batch().select(index)
+    found = reader.log_probs(copies)
+    return deviation(found[copies.row == 0], reader.log_probs(alone.batch()))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be asked about.
+
+    Args:
+        given: The caller's texts; None for random ones alone.
+        tokenizer: Turns texts into ids.
+        lengths: Of the random texts.
+        max_length: Given texts are cut to so many tokens.
+        seed: Of the random texts.
+        thorough: Whether questions that cost much memory are asked too.
+    """
+
+    given: Any
+    tokenizer: Any
+    lengths: Sequence[int]
+    max_length: int
+    seed: int
+    thorough: bool
+
+
+def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted) -> CheckReport:
+    """Audits a scorer, see ``nextword.check``.
+
+    Raises:
+        ValueError: It can be asked in no way.
+    """
+    ways = ways_of(scorer)
+    if not ways:
+        raise ValueError("check: scorer must be a function of prefixes, or have text_distributions or text_log_probs")
+    words = Words(torch.arange(vocabulary), wanted.seed, torch.device("cpu"), pad=0)
+    texts = _Texts.made(scorer, words, wanted)
+    copied = copy_of(scorer)
+    repeats = REPEATS if copied is None else (*REPEATS, UNTOUCHED)
+    readers = [ScorerReader(scorer, way, vocabulary, copied) for way in ways]
+    audit = Audit(readers, texts.places)
+    audit.ask_all(
+        Question(SUMS, [*texts.alone, *texts.together], ()),
+        Question(_KNOWN["finite"], texts.alone, ()),
+        *(Question(one, texts.alone[-1:], ()) for one in repeats),
+        Question(_KNOWN["future"], texts.alone),
+        Question(CUT, texts.alone),
+        Question(NEIGHBOURS, texts.together),
+        Question(ORDER, texts.together, (*_NOT_REPEATED, "other texts")),
+        Question(LENGTHS, texts.ragged, (*_NOT_REPEATED, "other texts")),
+        *(texts.cached(runs) if callable(getattr(scorer, "in_steps", None)) else ()),
+        _continued(texts, vocabulary, wanted.thorough),
+        Question(STEPS, texts.alone, (*_NOT_REPEATED, "future")),
+        Question(TOTALS, [*texts.alone, *texts.ragged]),
+        Question(UNSCORED, texts.alone, ()),
+        Question(SAMPLING, texts.alone[-1:], ("finite", SUMS.name, *_NOT_REPEATED)),
+        Question(BYTES, texts.alone[:1], ()),
+    )
+    return audit.report(getattr(scorer, "__name__", type(scorer).__name__))
+
+
+def _continued(texts: _Texts, vocabulary: int, thorough: bool) -> Question:
+    """Sums over all continuations: of every text, or of a few where they are many."""
+    costly = vocabulary > MANY
+    cases = texts.alone[:FEW_PREFIXES] if costly else texts.alone
+    told = f"All {vocabulary:,} continuations of {len(cases)} prefixes were asked for, none was sampled."
+    return Question(continuations(vocabulary, thorough), cases, costly=costly, told=told)
+
+
+def audit_model(model: Any, wanted: Wanted) -> CheckReport:
+    """Audits a model of transformers that has no head of ours, see ``nextword.check``."""
+    bare = BareModel(model)
+    words = Words.of_model(bare, wanted.seed)
+    texts = _Texts.made(bare, words, wanted)
+    reader = ModelReader(bare)
+    audit = Audit([reader], texts.places)
+    audit.ask_all(
+        Question(SUMS, [*texts.alone, *texts.together], ()),
+        Question(_KNOWN["finite"], texts.alone, ()),
+        Question(UNSCORED, texts.alone, ()),
+        Question(ROUNDED, texts.alone[-1:], ()),
+        *(Question(one, texts.alone[-1:], ()) for one in REPEATS),
+        Question(_KNOWN["future"], texts.alone),
+        Question(CUT, texts.alone),
+        Question(NEIGHBOURS, texts.together),
+        Question(ORDER, texts.together, (*_NOT_REPEATED, "other texts")),
+        Question(_KNOWN["padding"], texts.ragged, (*_NOT_REPEATED, "other texts", "future")),
+        Question(_KNOWN["source padding"], texts.together),
+        Question(_KNOWN["padding contents"], texts.ragged, (*_NOT_REPEATED, "other texts", "future")),
+        *texts.cached(None),
+        *(Question(one, texts.together, (*_NOT_REPEATED, "future")) for one in PLACES),
+        Question(LOSS, texts.ragged),
+        Question(replace(DOUBLE, applies=runs) if wanted.thorough else DOUBLE, texts.alone),
+        Question(GENERATING, texts.alone[:1]),
+    )
+    return audit.report(type(model).__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class _Texts:
+    """The texts of an audit.
+
+    Args:
+        alone: One to a batch: no neighbours, no padding.
+        together: Three of one length: neighbours, no padding.
+        ragged: Three of several lengths.
+    """
+
+    alone: Sequence[Case]
+    together: Sequence[Case]
+    ragged: Sequence[Case]
+
+    @classmethod
+    def made(cls, subject: Any, words: Words, wanted: Wanted) -> _Texts:
+        """Random ones, and those that were given."""
+        alone = [Case(subject, words, words.sample_of(length)) for length in wanted.lengths]
+        if wanted.given is not None:
+            sample = given_sample(words, wanted.given, wanted.tokenizer, wanted.max_length)
+            alone += [Case(subject, words, sample.alone(row)) for row in range(len(sample.rows))]
+        together = [Case(subject, words, words.sample_of(length, length, length)) for length in wanted.lengths]
+        return cls(alone, together, [Case(subject, words, words.random_sample(length)) for length in wanted.lengths])
+
+    @property
+    def places(self) -> int:
+        """How many places of texts are asked about."""
+        return sum(len(case.batch.row) for case in (*self.alone, *self.together, *self.ragged))
+
+    def cached(self, applies: Callable[[Any], str] | None) -> list[Question]:
+        """Questions about reading in steps; ``applies`` says in place of each why it is not asked."""
+        found = [one for one in _KNOWN.values() if one.of_the_cache]
+        asked = found if applies is None else [replace(one, applies=applies) for one in found]
+        needs = {"cache": (*_NOT_REPEATED, "future"), "cache-reordered": (*_NOT_REPEATED, "future", _IN_STEPS)}
+        cases = {"cache": self.alone, "cache-reordered": self.together}
+        return [Question(one, cases[one.fault], needs[one.fault]) for one in asked]
+
+
+def runs(_: Any) -> str:
+    """No reason not to ask."""
+    return ""

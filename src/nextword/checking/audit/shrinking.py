@@ -1,0 +1,76 @@
+"""The smallest input that shows a fault, found by leaving out what is not needed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from torch import Tensor
+
+from nextword.checking.judging import Worst, worst_of
+from nextword.checking.probe_texts import Sample
+from nextword.checking.property import Property
+
+_TRIES = 60
+"""Inputs that are tried."""
+
+
+def shrunk(one: Property, worst: Worst, allowed: float) -> Worst:
+    """The fault on the smallest input that was found to show it: fewer texts, then shorter ones.
+
+    Args:
+        one: The property that fails.
+        worst: What shows it.
+        allowed: The deviation that passes.
+
+    Returns:
+        What still is beyond ``allowed``; what was given where nothing can be left out, or it does not fail again.
+    """
+    tries, again = 0, True
+    while again and tries < _TRIES:
+        again = False
+        for sample in _smaller(worst.case.sample):
+            tries += 1
+            found = _shown(one, worst, sample)
+            if found is not None and found.found.value > allowed:
+                worst, again = found, True
+                break
+            if tries >= _TRIES:
+                break
+    return worst
+
+
+def _shown(one: Property, worst: Worst, sample: Sample) -> Worst | None:
+    try:
+        return worst_of(one, [worst.reader], [replace(worst.case, sample=sample)])
+    except Exception:  # of anything: what is too short to be asked about shows nothing
+        return None
+
+
+def _smaller(sample: Sample) -> Iterator[Sample]:
+    """Samples with something left out, large parts first. The first token stays: it may be a start mark."""
+    rows = sample.rows
+    for row in range(len(rows)) if len(rows) > 1 else ():
+        kept = [other for other in range(len(rows)) if other != row]
+        yield _of(sample, kept, rows)
+    if sample.auxiliary is not None:
+        return
+    longest = max(len(row) for row in rows)
+    cut = longest // 2
+    while cut:
+        yield _of(sample, range(len(rows)), [row[:-cut] if len(row) > cut else row for row in rows])
+        yield _of(sample, range(len(rows)), [_without(row, cut) for row in rows])
+        cut //= 2
+
+
+def _without(row: Tensor, cut: int) -> Tensor:
+    """The row without ``cut`` tokens after its first."""
+    return row if len(row) <= cut + 1 else row.new_tensor([int(row[0]), *row[1 + cut :].tolist()])
+
+
+def _of(sample: Sample, kept: range | list[int], rows: tuple[Tensor, ...] | list[Tensor]) -> Sample:
+    sources = None if sample.sources is None else tuple(sample.sources[row] for row in kept)
+    auxiliary = None if sample.auxiliary is None else tuple(sample.auxiliary[row] for row in kept)
+    return replace(
+        sample, name="shortened", rows=tuple(rows[row] for row in kept), sources=sources, auxiliary=auxiliary
+    )

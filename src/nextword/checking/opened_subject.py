@@ -1,0 +1,79 @@
+"""Opens what is to be checked: a model of ours, or any other as it was saved, with its adapters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nextword.model.attach import load
+from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
+from nextword.pretrained import load_tokenizer, model_location
+from nextword.registry import UnknownNameError
+
+_ADAPTER = "adapter_config.json"
+"""What a folder of peft has, and no config.json."""
+
+
+def open_subject(path: str | Path) -> Any:
+    """The model at a path or of that name.
+
+    Args:
+        path: Folder or hub name; the folder of an adapter of peft brings the model that it says it belongs to.
+
+    Returns:
+        A model of ours, or one of transformers to which nothing was attached.
+
+    Raises:
+        ValueError: There is none, or no language model.
+    """
+    if (Path(path).expanduser() / _ADAPTER).is_file() and not (Path(path).expanduser() / "config.json").is_file():
+        return _with_adapter(str(Path(path).expanduser()))
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    location = model_location(path)
+    try:
+        config = AutoConfig.from_pretrained(location)
+    except UnknownNameError as fault:
+        raise UnknownNameError(f"{path}: {fault}") from None
+    except (OSError, ValueError) as fault:
+        raise ValueError(f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)})") from fault
+    if isinstance(config, NextWordConfig | NextWordSeq2SeqConfig):
+        return load(location)
+    kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    try:
+        return kind.from_pretrained(location, dtype="auto")
+    except (OSError, ValueError) as fault:
+        raise ValueError(f"{path}: cannot be opened as a language model ({_first_line(fault)})") from fault
+
+
+_TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
+"""Files that a folder with a tokenizer has one of; without any, transformers makes up an empty one."""
+
+
+def tokenizer_of(path: str | Path) -> Any:
+    """The tokenizer that was saved with a model; None where there is none, or it cannot be read."""
+    folder = Path(path).expanduser()
+    if folder.is_dir() and not any((folder / name).is_file() for name in _TOKENIZERS):
+        return None
+    try:
+        return load_tokenizer(str(folder) if folder.is_dir() else str(path), "check")
+    except ValueError:
+        return None
+
+
+def _with_adapter(folder: str) -> Any:
+    from nextword import optional_libraries as extras
+
+    if extras.missing({"peft": "peft"}):
+        raise ValueError(f"{folder}: an adapter is read with peft, not installed here ({extras.install('lora')})")
+    from peft import PeftConfig, PeftModel
+
+    try:
+        base = PeftConfig.from_pretrained(folder).base_model_name_or_path
+        return PeftModel.from_pretrained(open_subject(base), folder)
+    except (OSError, ValueError) as fault:
+        raise ValueError(f"{folder}: the model of the adapter cannot be opened ({_first_line(fault)})") from fault
+
+
+def _first_line(fault: Exception) -> str:
+    return (str(fault).strip().splitlines() or [type(fault).__name__])[0].strip()

@@ -1,0 +1,30 @@
+"""The plugin of pytest: ``assert_distribution`` for the tests of other people's models and scorers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def assert_distribution(model: Any, *arguments: Any, **settings: Any) -> None:
+    """Fails with every fault that ``nextword.check`` finds, each with the smallest input that shows it.
+
+    Args:
+        model: A model or scorer.
+        *arguments: As of ``nextword.check``.
+        **settings: As of ``nextword.check``; a scorer needs ``vocabulary``.
+    """
+    __tracebackhide__ = True
+    from nextword.checking.checker import check
+
+    report = check(model, *arguments, **settings)
+    if not report.passed:
+        faults = [f"{one}\n    smallest input: {[list(text) for text in one.texts]}" for one in report.findings]
+        pytest.fail("\n".join([f"{report.title} is no distribution", *faults, str(report)]), pytrace=False)
+
+
+@pytest.fixture(name="assert_distribution", scope="session")
+def _fixture() -> Any:
+    """``assert_distribution`` without an import."""
+    return assert_distribution
