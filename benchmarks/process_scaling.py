@@ -15,15 +15,12 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from interleaved import beside, ratio, seconds_of
+from launched import launched
 from options import at_least, method, parser, settled
 from rows import append, surroundings
 from shapes import attached, backbone
@@ -71,14 +68,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _started(count: int, given: argparse.Namespace) -> dict[str, dict[str, float]]:
     """What the main one of so many processes has measured."""
-    with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "answer.json"
-        run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), __file__]
-        words = [f"--{name}={getattr(given, name)}" for name in ("size", "batch", "length", "rounds")]
-        words += [f"--head={head}" for head in given.head or ()]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        subprocess.run([*run, *words, f"--out={answer}"], env=environment, check=True)
-        return dict(json.loads(answer.read_text(encoding="utf-8")))
+    words = [f"--{name}={getattr(given, name)}" for name in ("size", "batch", "length", "rounds")]
+    words += [f"--head={head}" for head in given.head or ()]
+    return dict(launched(__file__, count, words))
 
 
 def _measure(given: argparse.Namespace) -> None:

@@ -17,7 +17,7 @@ from tests.helpers.recomputation import TOLERANCE
 
 
 @cache
-def results(which: str) -> dict[str, Any]:
+def results(which: str) -> Any:
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "tests.helpers.compiled_steps", which]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}  # of this checkout
@@ -35,3 +35,7 @@ def test_step_is_one_graph(which: str, case: str) -> None:
     assert "broken" not in result, result["broken"]
     assert result["graphs"] == 1
     assert result["gap"] < TOLERANCE
+
+
+def test_windows_with_a_long_memory_are_the_same_compiled() -> None:
+    assert results("windows") < TOLERANCE

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import StaticCache
 
+from nextword.memory.long_memory import LongMemory
 from tests.helpers.generating_models import headed, prompt
 
 FEW = {
@@ -21,6 +22,7 @@ FEW = {
     "gpt2 softmax+cpr:3,8+mi, left-padded": ("gpt2", "softmax+cpr:3,8+mi", [0, 2]),
     "gpt2 pg": ("gpt2", "pg", [0, 0]),
     "llama cache": ("llama", "cache", [0, 0]),
+    "gpt2 long cache, left-padded": ("gpt2", "long cache", [0, 2]),
 }
 """Family, head and padding; compiling each takes a second or two."""
 OTHERS = {
@@ -73,7 +75,24 @@ def compare(family: str, head: str, padding: list[int]) -> dict[str, Any]:
     return {"graphs": torch._dynamo.utils.counters["stats"]["unique_graphs"], "gap": gap}
 
 
+@torch.no_grad()
+def windows() -> float:
+    """Largest difference that compiling makes where three windows of a text are read with a long memory."""
+    torch._dynamo.reset()
+    model, ids = headed("gpt2", "long cache"), prompt(3, 9)
+
+    def read(call: Any) -> Tensor:
+        memory = LongMemory()
+        return torch.cat([call(input_ids=row[None], memory=memory).logits for row in ids], 1)
+
+    gap: float = (read(torch.compile(model, backend="eager")) - read(model)).abs().max().item()
+    return gap
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    if sys.argv[1] == "windows":
+        print(windows())
+        sys.exit()
     cases = {"few": FEW, "others": OTHERS}[sys.argv[1]]
     print(json.dumps({name: compare(*case) for name, case in cases.items()}))

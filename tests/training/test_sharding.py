@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,16 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
 
 import nextword as nw
 from nextword.frequency import TokenCounts
 from nextword.records import Results
 from nextword.training.settings import TrainingSettings
-from nextword.training.sharding import shard, whole_model
+from nextword.training.sharding import shard, share_vocabulary, whole_model
 from nextword.training.trainer_arguments import expect_available
-from tests.helpers import parity
+from tests.helpers import parity, start_memory
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,14 +59,22 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_losses_and_gradients_are_those_of_one_process(count: int, alone: tuple[Path, dict[str, Any]]) -> None:
-    """DDP, accumulated DDP and FSDP2, tied and untied, with texts of different lengths in each process."""
+    """DDP, accumulated DDP and FSDP2, tied and untied, with texts of different lengths in each process.
+
+    And an output embedding divided over the vocabulary, tied and untied, in double and in single precision.
+    """
     folder, expected = alone
     process = launched(count, str(Path(parity.__file__)), str(folder))
     said = output_of(process)
     assert process.returncode == 0, said[-3000:]
     found = torch.load(folder / f"{count}.pt")
-    assert set(found) == {"ddp 1", "ddp 2", "fsdp 1"}
+    whole = found.pop("logits")
+    for head, right in parity.logits("one", str(folder / "counts.npz")).items():
+        assert_close(whole[head], right, 1e-12, f"logits {head}")
+    assert set(found) == {"ddp 1", "ddp 2", "fsdp 1", "vocabulary torch.float64", "vocabulary torch.float32"}
     for way, cases in found.items():
+        if way.startswith("vocabulary"):
+            continue
         assert set(cases) == {case for case in expected if way != "ddp 2" or not case.endswith(" face")}
         for case, (loss, gradients) in cases.items():
             wanted, wanted_gradients = expected[case]
@@ -72,6 +83,22 @@ def test_losses_and_gradients_are_those_of_one_process(count: int, alone: tuple[
             for name, gradient in gradients.items():
                 right = wanted_gradients.get(name, torch.zeros_like(gradient))
                 assert_close(gradient, right, 1e-10, f"{way} {case} {name}")
+    in_single = parity.every_case("one", str(folder / "counts.npz"), dtype=torch.float32)
+    for dtype, wanted, tolerance in ((torch.float64, expected, 1e-12), (torch.float32, in_single, 1e-6)):
+        assert_shared(found[f"vocabulary {dtype}"], wanted, tolerance)
+
+
+def assert_shared(found: dict[str, Any], expected: dict[str, Any], tolerance: float) -> None:
+    """Losses and gradients of a divided output embedding: no farther off than ``tolerance`` times the largest."""
+    assert set(found) == set(expected) - {" ".join(parity.CANNOT_SHARE)}
+    for case, (loss, gradients) in found.items():
+        wanted, wanted_gradients = expected[case]
+        assert_close(loss, wanted, tolerance, case)
+        assert set(gradients) == set(wanted_gradients)
+        largest = max(float(gradient.abs().max()) for gradient in wanted_gradients.values())
+        for name, gradient in gradients.items():
+            off = float((gradient - wanted_gradients[name]).abs().max())
+            assert off <= tolerance * largest, f"{case} {name}: {off / largest:.1e}"
 
 
 TRAINING = ("training.steps=8", "training.batch_size=4", "training.save_every=3", "training.log_every=1")
@@ -152,6 +179,24 @@ def test_a_training_killed_on_two_processes_goes_on(way: tuple[str, ...], traine
     assert nw.load(out).next_word_head.config.head == "cache"
 
 
+def test_a_divided_vocabulary_trains_the_model_of_one_process(tmp_path: Path) -> None:
+    """With tied embeddings, gradients that are clipped by the norm of all processes."""
+    words = command(tmp_path, "training.max_grad_norm=0.1")
+    words[words.index("cache")] = "softmax+cpr:3,5"
+    words[words.index("histalign")] = "mle"
+    one = subprocess.run([sys.executable, *words, "--out", str(tmp_path / "one")], capture_output=True, cwd=ROOT)
+    assert one.returncode == 0, one.stderr
+    process = launched(2, *words, "--shard-vocabulary", "--out", str(tmp_path / "two"))
+    said = output_of(process)
+    assert process.returncode == 0, said[-3000:]
+    torch.testing.assert_close(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-5, atol=0)
+    weights, right = (load_file(tmp_path / name / "model.safetensors") for name in ("two", "one"))
+    assert set(weights) == set(right)
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, right[name], rtol=0, atol=1e-4)
+    assert nw.load(tmp_path / "two").next_word_head.config.head == "softmax"
+
+
 def test_a_comparison_on_two_processes_is_that_of_one(tmp_path: Path) -> None:
     """Start, runs and what is measured; one process writes and speaks."""
     command(tmp_path)  # writes the data
@@ -180,9 +225,49 @@ def test_an_error_is_printed_once_and_ends_all(tmp_path: Path) -> None:
     assert said.count("error: training.batch_size: must be a multiple of the 2 processes") == 1
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read as Linux gives it")
+def test_no_process_holds_a_whole_copy_at_the_beginning(tmp_path: Path) -> None:
+    shape = {"num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 20_000, "tie_word_embeddings": False}
+    backbone = LlamaForCausalLM(LlamaConfig(hidden_size=512, intermediate_size=1024, **shape))
+    nw.attach(backbone, "softmax+cpr:20,100").save_pretrained(tmp_path)
+    process = launched(2, str(Path(start_memory.__file__)), str(tmp_path))
+    said = output_of(process)
+    assert process.returncode == 0, said[-3000:]
+    for rank in range(2):
+        found = json.loads((tmp_path / f"memory-{rank}.json").read_text())
+        assert found["model"] > 80 * 2**20
+        assert found["peak"] < 0.7 * found["model"], "its half, and something beside it"
+
+
 def test_sharing_among_one_process_is_refused() -> None:
     with pytest.raises(ValueError, match="spreads a model over several processes, and there is one"):
         expect_available(TrainingSettings(steps=1, fsdp=True))
+
+
+def test_dividing_a_vocabulary_among_one_process_is_refused() -> None:
+    with pytest.raises(ValueError, match="shard_vocabulary: spreads a model over several processes"):
+        expect_available(TrainingSettings(steps=1, shard_vocabulary=True))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda model: model.resize_token_embeddings(5), "5 tokens are too few for 4 processes"),
+        (lambda model: model.backbone.set_output_embeddings(Unlike(8, 50)), "the output layer is a Unlike"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(
+    spoil: Callable[[Any], Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    model = nw.attach(parity.llama(), "softmax")
+    spoil(model)
+    with pytest.raises(ValueError, match=message):
+        share_vocabulary(model)
+
+
+class Unlike(nn.Linear):
+    """A layer that may hold its rows in a way of its own."""
 
 
 def test_a_model_that_does_not_name_its_layers_is_refused() -> None:

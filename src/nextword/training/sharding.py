@@ -3,6 +3,8 @@
 accelerate would do this by itself, and gives the output layer a group of its own, whose weight can be read in that
 layer's forward only. Heads read it afterwards, so here a group is a layer of the backbone, and what is left (the
 embeddings, tied or not, head, conditioner) is one group that stays gathered from the forward pass to the gradient.
+
+``share_vocabulary`` is for an output embedding that no process is to hold as a whole: it is never gathered.
 """
 
 from __future__ import annotations
@@ -10,8 +12,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 import nextword as nw
 from nextword import processes
+from nextword.devices import VOCABULARY
 from nextword.training.resume import WHOLE
 
 if TYPE_CHECKING:
@@ -36,6 +41,46 @@ def shard(model: PreTrainedModel) -> None:
     for layer in layers:
         fully_shard(layer)
     fully_shard(model)
+
+
+def share_vocabulary(model: PreTrainedModel) -> None:
+    """Divides the output embedding among all processes, in place: each holds a range of its rows, a DTensor.
+
+    Every process gives the same weights, and then reads the same batches. Input embeddings that are tied to it are
+    divided with it.
+
+    Raises:
+        ValueError: The model has a conditioner, its output layer is no plain one, or it has so few tokens that a
+            process would get none.
+    """
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    output: Any = model.get_output_embeddings()
+    _expect_divisible(model, output)
+    mesh = init_device_mesh(output.weight.device.type, (processes.count(),), mesh_dim_names=(VOCABULARY,))
+    tied = [module for module in model.modules() if isinstance(module, nn.Embedding) and module.weight is output.weight]
+    # whoever calls the layer gets all scores; the style itself would leave a collective open where nobody reads them
+    parallelize_module(output, mesh, ColwiseParallel(output_layouts=Shard(-1), use_local_output=False))
+    output.register_forward_hook(lambda layer, states, scores: scores.full_tensor())
+    for embedding in tied:
+        parallelize_module(embedding, mesh, RowwiseParallel(input_layouts=Replicate()))
+        embedding.weight = output.weight
+
+
+def _expect_divisible(model: Any, output: Any) -> None:
+    where = "training.shard_vocabulary"
+    if getattr(model, "conditioner", None) is not None:
+        raise ValueError(f"{where}: divides models without a conditioner, and this one has one; leave it out")
+    if type(output) is not nn.Linear:
+        raise ValueError(
+            f"{where}: divides the rows of a plain linear layer, and the output layer is a {type(output).__name__}; "
+            "leave it out"
+        )
+    tokens, count = len(output.weight), processes.count()
+    if (count - 1) * -(-tokens // count) >= tokens:
+        raise ValueError(f"{where}: {tokens} tokens are too few for {count} processes; start fewer")
 
 
 def save_whole(model: Any, folder: Path) -> None:
