@@ -9,10 +9,12 @@ import pytest
 from datasets import Dataset, DatasetDict, IterableDataset, load_dataset
 
 from nextword.frequency import TokenCounts, count_tokens, counting, tokenizer_fingerprint
-from nextword.frequency.partial_count import partial_path
+from nextword.frequency.partial_count import alone, partial_path
+from nextword.records import DiskFullError
 from nextword.scoring.text_tokens import token_ids
 from nextword.tasks.parts.bpe import trained_tokenizer
 from nextword.tasks.parts.word_tokenizer import word_tokenizer
+from tests.helpers.full_disk import largest_file
 
 # Line ends of all kinds, a form feed that is none, an empty line, characters of several bytes, no line end at the end.
 TEXT = "The cat sat .\nThe dög\r\nsat\fon\n\n" * 40 + "정말 좋았다\rok\n" * 10 + "the end"
@@ -58,9 +60,35 @@ def test_a_text_file_counts_as_the_task_does(span: int, text_file: Path, monkeyp
     assert (counted.source, counted.tokenizer) == ("train.txt", tokenizer_fingerprint(TOKENIZER))
 
 
-def test_two_processes_count_the_same(text_file: Path, table: Path) -> None:
-    assert count_tokens(str(text_file), TOKENIZER, processes=2).counts.tolist() == expected(TEXT)
-    assert count_tokens(table, TOKENIZER, processes=2, batch_size=7).counts.tolist() == of_rows(ROWS)
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_any_number_of_processes_counts_the_same(processes: int, text_file: Path, table: Path) -> None:
+    assert count_tokens(str(text_file), TOKENIZER, processes=processes).counts.tolist() == expected(TEXT)
+    assert count_tokens(table, TOKENIZER, processes=processes, batch_size=7).counts.tolist() == of_rows(ROWS)
+
+
+def test_two_counts_into_one_file_are_refused(text_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "c.npz"
+    with alone(out), pytest.raises(ValueError, match=r"c\.npz: must be written by one process at a time"):
+        count_tokens(text_file, TOKENIZER, out=out)
+    count_tokens(text_file, TOKENIZER, out=out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.npz", text_file.name]
+
+
+def test_a_full_disk_is_said(text_file: Path, tmp_path: Path) -> None:
+    with largest_file(1000), pytest.raises(DiskFullError, match=r"c\.npz cannot be written"):
+        count_tokens(text_file, TOKENIZER, out=tmp_path / "c.npz")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [text_file.name]
+
+
+def test_steps_grow_while_they_are_quick(text_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    count_tokens(text_file, TOKENIZER, progress=told.append)
+    monkeypatch.setattr(counting, "STEP_SECONDS", 0.0)
+    steps: list[int] = []
+    count_tokens(text_file, TOKENIZER, progress=steps.append)
+    assert told[0] == steps[0]
+    assert 1 < len(told) < len(steps)
+    assert told[-1] == steps[-1]
 
 
 def test_everything_that_holds_rows_counts_the_same(table: Path) -> None:
@@ -116,6 +144,7 @@ def test_a_killed_count_goes_on(
     saves: float, text_file: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counting, "SAVE_SECONDS", saves)
+    monkeypatch.setattr(counting, "STEP_SECONDS", 0.0)  # steps stay short
     datasets = [*streams(table), ("text", text_file), ("data set", Dataset.from_dict({"text": ROWS}))]
     for name, data in datasets:
         out = tmp_path / f"{name}.npz"
@@ -138,6 +167,7 @@ def test_a_count_killed_without_a_word_goes_on(
 ) -> None:
     """As after a power cut: the last save is older than what was counted."""
     monkeypatch.setattr(counting, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(counting, "STEP_SECONDS", 0.0)
     out = tmp_path / "c.npz"
     kept = []
 
@@ -178,7 +208,9 @@ def test_going_on_otherwise_is_refused(text_file: Path, table: Path, tmp_path: P
 
 def test_settings_of_the_process_are_left_alone(text_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "odd")
-    count_tokens(text_file, TOKENIZER)
+    environment = os.environ
+    count_tokens(text_file, TOKENIZER, processes=2)
+    assert os.environ is environment
     assert os.environ["TOKENIZERS_PARALLELISM"] == "odd"
     monkeypatch.delenv("TOKENIZERS_PARALLELISM")
     count_tokens(text_file, TOKENIZER)

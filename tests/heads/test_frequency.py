@@ -16,6 +16,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditional
 import nextword as nw
 from nextword.distribution import ClassDraw, Factorized, TokenClasses
 from nextword.frequency import TokenCounts, divide
+from nextword.functional.inverse_sampling import drawn_at
 from nextword.functional.truncate import truncated
 from nextword.heads import head_spec, parse_head
 from tests.helpers.contexts import LinearVocabulary
@@ -98,6 +99,21 @@ def test_cuts_act_within_the_class(numbers: dict[str, Any], name: str, cut: dict
     expected = numbers[name].flatten(0, 1)
     expected = expected.exp() if bool((expected < 0).any()) else expected
     torch.testing.assert_close(found, expected, rtol=0, atol=TEXTBOOK)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("sample", [False, True])
+def test_token_of_the_class_is_that_of_all_scores(numbers: dict[str, Any], sample: bool) -> None:
+    """Greedy and drawn, for every position, without the scores of other classes."""
+    distribution = factorized(numbers)
+    uniform = torch.rand(len(distribution), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    draw = ClassDraw(sample)
+    torch.manual_seed(1)
+    scores = draw(distribution)
+    expected = drawn_at(scores, uniform) if sample else scores.argmax(-1)
+    torch.manual_seed(1)
+    assert torch.equal(draw.token(distribution, uniform if sample else None), expected)
+    assert len(expected.unique()) > 3
 
 
 def gpt2(seed: int = 0, **settings: Any) -> GPT2LMHeadModel:

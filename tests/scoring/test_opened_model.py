@@ -77,3 +77,14 @@ def test_a_device_that_is_not_there(device, tmp_path):
         pytest.skip("it is there")
     with pytest.raises(ValueError, match="device: must be auto or a device of torch that is here"):
         open_model(tmp_path, device)
+
+
+def test_settings_of_a_head_may_differ_from_the_saved_ones(tmp_path) -> None:
+    saved = decoder(text_tokenizers.byte_level(), "cache")
+    saved.model.save_pretrained(tmp_path)
+    saved.tokenizer.save_pretrained(tmp_path)
+    changed = open_model(tmp_path, head={"long": 300, "decoupled": True})  # the latter is one of f2
+    assert changed.model.next_word_head.config.long == 300
+    assert open_model(tmp_path).model.next_word_head.config.long is None
+    with pytest.raises(ValueError, match=r"set: must be a setting of a head .*'lang' given.*Did you mean 'long'"):
+        open_model(tmp_path, head={"lang": 300})

@@ -8,8 +8,9 @@ from typing import Any
 
 from nextword.config import validated
 from nextword.evaluation.evaluation_settings import EvaluateConfig
+from nextword.evaluation.file_readings import FilesToRead, read_files
 from nextword.evaluation.metric_choice import chosen
-from nextword.evaluation.sample_passes import ASKED, Pass, Reading, Watch, read_file
+from nextword.evaluation.sample_passes import ASKED, Pass, Reading, Watch
 from nextword.evaluation.samples import first_sample
 from nextword.evaluation.system_statistics import recorded
 from nextword.evaluation.unit_choice import unit_for
@@ -61,16 +62,13 @@ def evaluate(
     ]
     unit = unit_for(firsts[0], config.tokenizer, config.special)
     metrics, left_out = chosen(config.metrics, firsts)
+    setup = Setup(unit, device=config.device, batch_size=config.batch_size)
+    each = [(name, path) for name, paths in files.items() for path in paths]
+    titled = [(f"{name}, {path.name}" if len(files[name]) > 1 else name, path) for name, path in each]
     readings: dict[str, list[Reading]] = {}
-    for name, paths in files.items():
-        for path in paths:
-            told = _named(watch, f"{name}, {path.name}" if len(paths) > 1 else name)
-            beside = path.with_name(path.name + ".features")
-            folder = beside if config.features is None else Path(config.features).expanduser()
-            setup = Setup(unit, folder, config.device, config.batch_size, told)
-            # The references are the same for all systems, so they are measured once.
-            human = config.human and not readings
-            readings.setdefault(name, []).append(read_file(path, metrics, setup, config, human, told))
+    found = read_files(titled, FilesToRead(tuple(metrics), setup, config), watch)
+    for (name, _), reading in zip(each, found, strict=True):
+        readings.setdefault(name, []).append(reading)
     _check_seeds(readings, config.draws)
     difference = different_prompts([one for runs in readings.values() for one in runs])
     if config.paired and difference is not None:

@@ -56,6 +56,8 @@ class EvaluateConfig(Settings):
     """Where models that a metric asks are run."""
     batch_size: int = Field(default=32, ge=1)
     """Texts that such a model sees at once."""
+    processes: int | None = Field(default=None, ge=1, le=1024)
+    """So many processes, which read and measure a samples file each at a time; none: this one, file after file."""
 
     @field_validator("systems", mode="before")
     @classmethod

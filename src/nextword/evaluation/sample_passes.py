@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from nextword.evaluation.evaluation_settings import EvaluateConfig
 from nextword.evaluation.metric_choice import lacking
 from nextword.evaluation.samples import PlainText, plain_text_of, read_samples
-from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
+from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry, silent
 from nextword.metrics.parts.all_or_none import AllOrNone
 from nextword.metrics.parts.sample import Sample
 
@@ -25,7 +26,12 @@ ASKED = (
 been given different cuts of it."""
 
 
-NOTHING_ASKED = tuple(hash(repr(None)) for _ in ASKED)
+def _digest(value: object) -> int:
+    """The same in every process, which Python's own hash of a text is not."""
+    return int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=8).digest())
+
+
+NOTHING_ASKED = tuple(_digest(None) for _ in ASKED)
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,18 @@ class Measured:
     """Keys that vote in a table of wins."""
 
 
-class Column:
+class Column(Protocol):
+    """One column of the table."""
+
+    @property
+    def samples(self) -> int:
+        """How many there are."""
+
+    def result(self, watch: Watch) -> Measured:
+        """What its metrics found."""
+
+
+class PassingColumn:
     """The metrics of one column of the table, while samples pass."""
 
     def __init__(self, configs: Sequence[MetricConfig], setup: Setup) -> None:
@@ -80,6 +97,22 @@ class Column:
 
 
 @dataclass(frozen=True)
+class MeasuredColumn:
+    """A column whose metrics have found all they can: it can be sent from one process to another."""
+
+    measured: Measured
+
+    @property
+    def samples(self) -> int:
+        """How many there were."""
+        return self.measured.samples
+
+    def result(self, watch: Watch) -> Measured:
+        """What they found."""
+        return self.measured
+
+
+@dataclass(frozen=True)
 class Reading:
     """A samples file, read."""
 
@@ -92,7 +125,12 @@ class Reading:
     human: Column
     """What people wrote in its place; empty without references."""
     prompts: list[tuple[int, ...]]
-    """What each sample was asked and compared with, as a hash of each of ``ASKED``."""
+    """What each sample was asked and compared with, as a digest of each of ``ASKED``."""
+
+    def measured(self) -> Reading:
+        """The same with both columns measured."""
+        system, human = (MeasuredColumn(one.result(silent)) for one in (self.system, self.human))
+        return replace(self, system=system, human=human)
 
 
 @dataclass(frozen=True)
@@ -113,7 +151,7 @@ def read_file(
     Raises:
         ValueError: A line is no sample, or lacks what a metric needs.
     """
-    system, references = Column(configs, setup), Column((), setup)
+    system, references = PassingColumn(configs, setup), PassingColumn((), setup)
     prompts: list[tuple[int, ...]] = []
     digest = hashlib.sha256()
     given = AllOrNone("references")
@@ -125,9 +163,9 @@ def read_file(
         if human and given.has(sample, _has_references(sample)):
             people = sample.as_human()
             if number == 0:
-                references = Column(_of_people(configs, people), setup)
+                references = PassingColumn(_of_people(configs, people), setup)
             references.add(people)
-        prompts.append(tuple(hash(repr(getattr(sample, field))) for field in ASKED))
+        prompts.append(tuple(_digest(getattr(sample, field)) for field in ASKED))
         watch("reading", number + 1, 0)
     return Reading(path, digest.hexdigest(), plain_text, system, references, prompts)
 

@@ -31,7 +31,11 @@ SAVE_SECONDS = 30.0
 """Between two saves of the unfinished counts; what a killed count loses at most, besides the batches in work."""
 
 BATCHES_AT_ONCE = 8
-"""Batches of each process between two looks at the time; a batch of a text file is a megabyte."""
+"""Batches of each process between two looks at the time, at first; a batch of a text file is a megabyte."""
+
+MOST_BATCHES_AT_ONCE = 128
+STEP_SECONDS = 5.0
+"""Where a step takes less, the next one has twice as many batches: processes are started anew for each."""
 
 MOST_PROCESSES = 1024
 
@@ -69,11 +73,15 @@ def count_tokens(
 
     Raises:
         ValueError: Nothing there, no such column, no token in it, a part asked of what has none, too many processes,
-            or unfinished counts that were begun otherwise.
+            unfinished counts that were begun otherwise, or another process that counts into ``out``.
+        DiskFullError: There is no room for the counts.
     """
     if processes is not None and not 1 <= processes <= MOST_PROCESSES:
         raise ValueError(f"processes: must be from 1 to {MOST_PROCESSES} ({processes:,} given); take one for each core")
-    with _prepared(threads=processes in (None, 1)):
+    with (
+        _prepared(threads=processes in (None, 1)),
+        contextlib.nullcontext() if out is None else partial.alone(Path(out)),
+    ):
         corpus = open_corpus(data, "data", text_column=text_column, split=split, streaming=processes is None)
         counter = _counter(corpus, tokenizer)
         fingerprint = tokenizer_fingerprint(tokenizer)
@@ -90,12 +98,12 @@ def count_tokens(
             steps = _by_row(corpus, counter, batch_size, processes or 1, _begun(out, settings, counter.size))
         with readable(corpus.source):
             tally = _followed(steps, Path(out) if out is not None else None, settings, progress)
-    if tally is None or not tally.counts.any():
-        raise ValueError(f"data: there is no token in '{corpus.source}'")
-    counted = TokenCounts(tally.counts, fingerprint, corpus.source)
-    if out is not None:
-        counted.save(out)
-        partial.partial_path(Path(out)).unlink(missing_ok=True)
+        if tally is None or not tally.counts.any():
+            raise ValueError(f"data: there is no token in '{corpus.source}'")
+        counted = TokenCounts(tally.counts, fingerprint, corpus.source)
+        if out is not None:
+            counted.save(out)
+            partial.partial_path(Path(out)).unlink(missing_ok=True)
     return counted
 
 
@@ -155,8 +163,10 @@ def _by_row(corpus: Corpus, count: _Counter, batch_size: int, processes: int, ta
     batch_size = corpus.batch_size or batch_size
     number = len(corpus.rows)
     rows = corpus.rows.with_format(None)
+    at_once = BATCHES_AT_ONCE
     while begin < number:
-        end = min(number, begin + BATCHES_AT_ONCE * processes * batch_size)
+        began = time.monotonic()
+        end = min(number, begin + at_once * processes * batch_size)
         # Of a few batches, no process should get less than one.
         workers = min(processes, -(-(end - begin) // batch_size))
         counted = rows.select(range(begin, end)).map(
@@ -173,6 +183,8 @@ def _by_row(corpus: Corpus, count: _Counter, batch_size: int, processes: int, ta
         for row in counted.with_format("numpy"):
             tally = tally.plus(row, tally.state)  # still in the middle: a part of a step is not to be gone on from
         begin = end
+        if time.monotonic() - began < STEP_SECONDS:
+            at_once = min(2 * at_once, MOST_BATCHES_AT_ONCE)
         tally = Tally(tally.counts, tally.items, begin)
         yield tally
 
@@ -189,12 +201,14 @@ def _prepared(threads: bool) -> Iterator[None]:
     import datasets
 
     name = "TOKENIZERS_PARALLELISM"
-    before, hidden = os.environ.get(name), datasets.are_progress_bars_disabled()
+    environment, before, hidden = os.environ, os.environ.get(name), datasets.are_progress_bars_disabled()
     os.environ[name] = "true" if threads else "false"
     datasets.disable_progress_bars()
     try:
         yield
     finally:
+        # datasets puts a copy in its place where it forks, and who holds the first one no longer sees what changes
+        os.environ = environment  # noqa: B003
         if before is None:
             del os.environ[name]
         else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,30 @@ class Tally:
 def partial_path(out: Path) -> Path:
     """Where the unfinished counts of ``out`` are kept."""
     return out.with_name(f"{out.name}.partial")
+
+
+@contextlib.contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Keeps other processes of this machine from counting into ``out`` inside the ``with`` block.
+
+    Raises:
+        ValueError: Another one is at it.
+    """
+    from filelock import FileLock, Timeout
+
+    path = out.with_name(f"{out.name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(path).acquire(timeout=0):
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+    except Timeout:
+        raise ValueError(
+            f"{out}: must be written by one process at a time (another one counts into it); wait until it is done, or "
+            "name another file to write"
+        ) from None
 
 
 def save(tally: Tally, out: Path, settings: Mapping[str, Any]) -> None:

@@ -9,6 +9,8 @@ In the order in which they act:
 - ``prompt_distributions.py``: the distribution after each prompt;
 - ``word_probes.py``: prompts that list words, all of which may come next, or none;
 - ``windows.py``, ``long_text.py``: a text longer than a model can see, every token scored exactly once;
+- ``remembered_windows.py``: the same for a head that looks back further than a window; ``remembered_text.py``: a text
+  that is read before another is written;
 - ``target_likelihood.py``: targets, each after its context or source;
 - ``token_facts.py``: what is said about each token: probability, rank, entropy, and where the probability came from.
 - ``breakdowns/``: tokens told apart, new from repeated ones, copied spans, frequent from rare ones;

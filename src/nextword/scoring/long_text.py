@@ -14,6 +14,7 @@ from torch import Tensor
 from nextword.metrics.likelihood import LikelihoodSum
 from nextword.scoring.minibatches import Progress, batches
 from nextword.scoring.prompt_encoding import start_id
+from nextword.scoring.remembered_windows import looks_beyond_windows, remembered_windows
 from nextword.scoring.text_tokens import ids_and_bytes
 from nextword.scoring.windows import Window
 
@@ -52,6 +53,8 @@ def window_log_probs(
 ) -> Iterator[Float[Tensor, "S"]]:
     """Log-probabilities of the tokens that each window scores, in float64 on the CPU.
 
+    A head that looks back further than a window remembers those before it.
+
     Args:
         model: An attached decoder-only model, as in evaluation.
         ids: The stream that the windows lie in.
@@ -59,6 +62,11 @@ def window_log_probs(
         batch_size: Windows at a time.
         progress: Told the share that is done.
     """
+    if looks_beyond_windows(model):
+        for some in remembered_windows(model, ids, windows, batch_size, progress=progress):
+            log_probs = some.distribution.log_prob(some.targets[:, None])[:, 0].double().cpu()
+            yield from log_probs.split(some.counts)
+        return
     for part in batches(windows, batch_size, progress):
         inputs = torch.stack([ids[w.begin : w.begin + w.size] for w in part]).to(model.device)
         targets = torch.stack([ids[w.begin + 1 : w.begin + w.size + 1] for w in part]).to(model.device)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER, AuxiliaryTokenizer
 from nextword.devices import best_device
+from nextword.heads.head import registry as heads
 from nextword.model.attach import attach, load
 from nextword.model.modeling import NextWordModel
 from nextword.pretrained import load_tokenizer, model_location
+from nextword.registry import did_you_mean
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -84,12 +88,23 @@ class OpenedModel:
     @property
     def longest(self) -> int | None:
         """Tokens that the decoder can see at once, beside the places of a prefix; None where nothing limits them."""
-        config: Any = self.model.config.get_text_config(decoder=True)
-        limit = getattr(config, "max_position_embeddings", None)  # T5's n_positions limits nothing
-        return limit - getattr(self.model.conditioner, "virtual", 0) if isinstance(limit, int) else None
+        return longest_of(self.model)
 
 
-def open_model(path: str | Path, device: str = "auto", dtype: str = "auto", name: str | None = None) -> OpenedModel:
+def longest_of(model: Any) -> int | None:
+    """Tokens that the decoder of a model can see at once; as ``OpenedModel.longest``."""
+    limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    # T5's n_positions limits nothing
+    return limit - getattr(model.conditioner, "virtual", 0) if isinstance(limit, int) else None
+
+
+def open_model(
+    path: str | Path,
+    device: str = "auto",
+    dtype: str = "auto",
+    name: str | None = None,
+    head: Mapping[str, Any] = MappingProxyType({}),
+) -> OpenedModel:
     """Opens a saved model, ours or any of transformers.
 
     Args:
@@ -97,15 +112,29 @@ def open_model(path: str | Path, device: str = "auto", dtype: str = "auto", name
         device: Where it computes; ``auto``: an accelerator where there is one.
         dtype: Of its weights; ``auto``: as saved.
         name: What tables call it; the folder's name by default.
+        head: Settings of its head that differ from the saved ones; those that it lacks are left out.
 
     Raises:
-        ValueError: No such device, no model there, or half of one, or no tokenizer beside it.
+        ValueError: No head has such a setting that may change, no such device, no model there, or half of one, or no
+            tokenizer beside it.
     """
+    _expect_adjustable(head)
     location, where = model_location(path), _device(device)
     model: Any = load(location, dtype=dtype if dtype == "auto" else getattr(torch, dtype))
+    model.configure_head(**{key: head[key] for key in head if key in model.next_word_head.adjustable})
     tokenizer = load_tokenizer(str(location), f"{location}: tokenizer")
     title = name or (Path(location).resolve().name if isinstance(location, Path) else location)
     return OpenedModel(title, model.to(where).eval(), tokenizer, _auxiliary_tokenizer(location, model, tokenizer))
+
+
+def _expect_adjustable(head: Mapping[str, Any]) -> None:
+    known = sorted({setting for name in heads.names() for setting in heads.get(name).adjustable})
+    wrong = next((key for key in head if key not in known), None)
+    if wrong is not None:
+        raise ValueError(
+            f"set: must be a setting of a head that may change after training ('{wrong}' given)."
+            f"{did_you_mean(wrong, known)} Known: {', '.join(known)}"
+        )
 
 
 def _device(name: str) -> torch.device:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -36,19 +36,31 @@ class TopTokens:
     log_prob: Float[np.ndarray, "N K"]
     shares: dict[str, Float[np.ndarray, "N K"]]
 
+    def __getitem__(self, rows: slice) -> TopTokens:
+        return TopTokens(self.ids[rows], self.log_prob[rows], _rows_of(self.shares, rows))
+
 
 @dataclass(frozen=True)
 class TopPlaces:
     """The P places of each position that most of its token's probability came from, strongest first.
 
     Attributes:
-        at: Places in the text that ``places_in`` names; -1 where
-            there are fewer.
+        at: Places in the text that ``places_in`` names, or in the documents of a store; -1 where there are fewer.
         share: The part of the token's probability that came from each; 0 where there are fewer.
+        documents: In which document of a store each lies; None: the places are in a text that the model read.
     """
 
     at: Int[np.ndarray, "N P"]
     share: Float[np.ndarray, "N P"]
+    documents: Int[np.ndarray, "N P"] | None = None
+
+    def __getitem__(self, rows: slice) -> TopPlaces:
+        documents = None if self.documents is None else self.documents[rows]
+        return TopPlaces(self.at[rows], self.share[rows], documents)
+
+    def moved(self, by: int) -> TopPlaces:
+        """Places counted from elsewhere; those that are missing stay -1."""
+        return replace(self, at=np.where(self.at < 0, self.at, self.at + by))
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,54 @@ class TokenFacts:
     shares: dict[str, Float[np.ndarray, "N"]]
     candidates: TopTokens
     places: dict[str, TopPlaces]
+
+    def __getitem__(self, rows: slice) -> TokenFacts:
+        return TokenFacts(
+            log_prob=self.log_prob[rows],
+            rank=self.rank[rows],
+            entropy=self.entropy[rows],
+            shares=_rows_of(self.shares, rows),
+            candidates=self.candidates[rows],
+            places={name: of[rows] for name, of in self.places.items()},
+        )
+
+
+def _rows_of(columns: dict[str, np.ndarray], rows: slice) -> dict[str, np.ndarray]:
+    return {name: of[rows] for name, of in columns.items()}
+
+
+def joined_facts(parts: Sequence[TokenFacts]) -> TokenFacts:
+    """Facts about one text from those about its parts in order; all name as many candidates and places.
+
+    Args:
+        parts: At least one.
+    """
+    best, names = [part.candidates for part in parts], parts[0].places
+    return TokenFacts(
+        log_prob=np.concatenate([part.log_prob for part in parts]),
+        rank=np.concatenate([part.rank for part in parts]),
+        entropy=np.concatenate([part.entropy for part in parts]),
+        shares=_joined_columns([part.shares for part in parts]),
+        candidates=TopTokens(
+            ids=np.concatenate([one.ids for one in best]),
+            log_prob=np.concatenate([one.log_prob for one in best]),
+            shares=_joined_columns([one.shares for one in best]),
+        ),
+        places={name: _joined_places([part.places[name] for part in parts]) for name in names},
+    )
+
+
+def _joined_columns(parts: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _joined_places(parts: Sequence[TopPlaces]) -> TopPlaces:
+    documents = [part.documents for part in parts if part.documents is not None]
+    return TopPlaces(
+        at=np.concatenate([part.at for part in parts]),
+        share=np.concatenate([part.share for part in parts]),
+        documents=np.concatenate(documents) if documents else None,
+    )
 
 
 @torch.no_grad()
@@ -129,12 +189,18 @@ def _facts(block: NextToken, ids: Int[Tensor, "N"], candidates: int, places: int
         share = _share(log_part, asked)
         facts[f"shares/{name}"], facts[f"candidates/{name}"] = share[:, 0], share[:, 1:]
     if places:
+        stored = block.stands_in_store()
         for name, log_part in block._log_token_places(ids).items():
             strongest = _share(log_part, at_ids).topk(min(places, log_part.shape[1]))
-            lacking = (0, places - strongest.values.shape[1])
+            at, lacking = strongest.indices, (0, places - strongest.values.shape[1])
             facts[f"places/{name}"] = torch.nn.functional.pad(strongest.values, lacking)
-            at = strongest.indices.masked_fill(strongest.values == 0, -1)
-            facts[f"at/{name}"] = torch.nn.functional.pad(at, lacking, value=-1)
+            where = {"at": at}
+            if name in stored:
+                documents, at = stored[name].gather(1, at[:, :, None].expand(-1, -1, 2)).unbind(-1)
+                where = {"at": at, "documents": documents}
+            for key, of in where.items():
+                of = of.masked_fill(strongest.values == 0, -1)
+                facts[f"{key}/{name}"] = torch.nn.functional.pad(of, lacking, value=-1)
     return facts
 
 
@@ -170,12 +236,12 @@ def _assembled(columns: dict[str, np.ndarray]) -> TokenFacts:
     def under(group: str) -> dict[str, np.ndarray]:
         return {name.removeprefix(f"{group}/"): of for name, of in columns.items() if name.startswith(f"{group}/")}
 
-    at = under("at")
+    at, documents = under("at"), under("documents")
     return TokenFacts(
         log_prob=columns["log_prob"],
         rank=columns["rank"],
         entropy=columns["entropy"],
         shares=under("shares"),
         candidates=TopTokens(columns["candidate ids"], columns["candidate log_prob"], under("candidates")),
-        places={name: TopPlaces(at[name], share) for name, share in under("places").items()},
+        places={name: TopPlaces(at[name], share, documents.get(name)) for name, share in under("places").items()},
     )

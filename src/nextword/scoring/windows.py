@@ -68,3 +68,13 @@ def windows_after(first: int, length: int, size: int, stride: int) -> list[Windo
         done += scored
         spans.append(Window(done - size, size, scored))
     return spans
+
+
+def windows_from_start(first: int, length: int, size: int, stride: int) -> list[Window]:
+    """As ``windows_after``, with those before it that read the beginning of a prompt longer than a window.
+
+    >>> [(w.begin, list(w.targets)) for w in windows_from_start(6, 8, size=4, stride=2)]
+    [(0, [1, 2, 3, 4]), (1, [5]), (3, [6, 7])]
+    """
+    before = windows_after(1, first, size, stride) if first > size else []
+    return before + windows_after(first, length, size, stride)

@@ -14,13 +14,12 @@ def test_bands_go_by_the_share_of_all_tokens() -> None:
     assert names == ["frequent", "medium", "rare", "very rare", "never counted", "never counted"]
 
 
-def test_texts_count_themselves_without_special_tokens() -> None:
+def test_special_tokens_are_a_group_of_their_own() -> None:
     row = token_row([5] * 9 + [6, 7])
     row.is_special[10] = True
-    bands = FrequencyBands.of_texts([row])
+    bands = FrequencyBands(np.bincount(row.target[:10]), "a corpus")
     names = [bands.names[code] for code in bands.codes(row)]
     assert names == ["frequent"] * 9 + ["very rare", "special tokens"]
-    assert "in the scored texts" in bands.meaning
 
 
 def test_counts_of_nothing_are_refused() -> None:

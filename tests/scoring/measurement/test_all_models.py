@@ -90,6 +90,10 @@ def test_targets_are_scored_after_their_sources(family: str) -> None:
     groups = {one.group: one.tokens for one in found.breakdowns["repetition"]}
     # the queen saw it | dog stand in the sources, a does not; two end tokens
     assert groups == {"new": 1, "repeated from the source": 5, "special tokens": 2}
+    # all six words occur once, and end tokens are not counted: 40, 70 and 90 % are reached by the third, fifth, sixth
+    groups = {one.group: one.tokens for one in found.breakdowns["frequency"]}
+    assert sum(groups.values()) == 8
+    assert groups["special tokens"] == 2
 
 
 def test_prompts_are_read_and_not_scored() -> None:

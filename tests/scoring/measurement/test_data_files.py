@@ -46,7 +46,7 @@ def test_a_folder_is_read_by_its_part_or_as_a_whole(tmp_path: Path) -> None:
 
 def test_empty_rows_are_counted(tmp_path: Path) -> None:
     found = read_texts([lines(tmp_path / "a.jsonl", {"text": "one"}, {"text": ""}, {"text": " "})])
-    assert (len(found.examples), found.empty) == (1, 2)
+    assert (len(list(found.examples)), found.texts, found.empty) == (1, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -77,3 +77,20 @@ def test_faults_are_said(tmp_path: Path, name: str, content: bytes, fields: dict
 def test_a_folder_without_texts_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must hold files of text or tables \(none found\)"):
         read_texts([str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("sample_by", "texts"),
+    [
+        ("line", [("one\r\n", 2), ("two\n", 3), ("three", 6)]),
+        ("paragraph", [("one\r\ntwo\n", 2), ("three", 6)]),
+    ],
+)
+def test_a_file_of_text_may_be_many_texts(tmp_path: Path, sample_by: str, texts: list[tuple[str, int]]) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\none\r\ntwo\n\n \nthree")
+    found = read_texts([str(path)], sample_by=sample_by)
+    assert [(one.text, one.id) for one in found.examples] == [(text, f"a.txt:{line}") for text, line in texts]
+    path.write_bytes(b"one\nt\0o")
+    with pytest.raises(ValueError, match=r"must be text \(a zero byte in line 2\)"):
+        read_texts([str(path)], sample_by=sample_by)

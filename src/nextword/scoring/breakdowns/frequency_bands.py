@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Int
 
@@ -26,18 +24,13 @@ class FrequencyBands(Breakdown):
     groups = (*NAMES, "never counted")
 
     def __init__(self, counts: Int[np.ndarray, "V"], source: str) -> None:
-        self._groups = np.where(counts > 0, frequency_groups(counts), len(NAMES))
+        # bytes: it travels to other processes with every chunk of texts
+        self._groups = np.where(counts > 0, frequency_groups(counts), len(NAMES)).astype(np.int8)
         ends = ", ".join(f"{100 * end:g}" for end in BOUNDARIES)
         self.meaning = (
             f"Tokens sorted by how often they occur in {source}, most frequent first, and cut where they make up "
             f"{ends} % of all: {', '.join(NAMES)}."
         )
-
-    @classmethod
-    def of_texts(cls, texts: Sequence[ScoredText]) -> FrequencyBands:
-        """Counted in the texts themselves."""
-        ids = np.concatenate([text.target[~text.is_special] for text in texts])
-        return cls(np.bincount(ids), "the scored texts")
 
     @classmethod
     def of_counts(cls, counts: TokenCounts) -> FrequencyBands:
@@ -46,6 +39,6 @@ class FrequencyBands(Breakdown):
 
     def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
         """The group of each token; one with an id beyond all counted was never counted."""
-        known = np.append(self._groups, len(NAMES))
+        known = np.append(self._groups, np.int8(len(NAMES)))
         found: Int[np.ndarray, "T"] = known[np.minimum(text.target, len(self._groups))]
         return found

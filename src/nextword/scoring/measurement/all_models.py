@@ -4,48 +4,37 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from jaxtyping import Float
-
-from nextword.conditioning import conditioner_spec
 from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.config import validated
-from nextword.frequency.counts import TokenCounts
-from nextword.heads import head_spec
-from nextword.model.training_modes import measuring
-from nextword.objectives import objective_spec
-from nextword.pretrained import token_label
-from nextword.records import Environment
+from nextword.records import Environment, locked
 from nextword.records.files import replacing
 from nextword.records.score_results import BreakdownMeaning, ModelScore, ScoreResults
 from nextword.scoring.breakdowns.breakdown import Breakdown
-from nextword.scoring.breakdowns.copied_spans import CopiedSpans
-from nextword.scoring.breakdowns.frequency_bands import FrequencyBands
-from nextword.scoring.breakdowns.new_and_repeated import NewAndRepeated
-from nextword.scoring.breakdowns.text_position import TextPosition
 from nextword.scoring.example_encoding import Example
-from nextword.scoring.measurement.data_files import GivenTexts
+from nextword.scoring.measurement.data_files import ChangedError, GivenTexts
 from nextword.scoring.measurement.interval_units import Units
-from nextword.scoring.measurement.model_values import TokenColumns, group_scores, values
+from nextword.scoring.measurement.model_passes import ModelPasses, Watch
+from nextword.scoring.measurement.model_tasks import Cut, Describe, ModelFacts
+from nextword.scoring.measurement.model_values import group_scores, values
 from nextword.scoring.measurement.paired_differences import differences, same_tokens
 from nextword.scoring.measurement.score_settings import ScoreSettings
-from nextword.scoring.measurement.scored_texts import ScoredText, Sight, limited, scored_text
-from nextword.scoring.measurement.token_answers import LOG_PROBS, answers, expect_numbers
-from nextword.scoring.measurement.tokens_file import facts_question, token_lines
+from nextword.scoring.measurement.text_chunks import CHUNK_BYTES, chunks
+from nextword.scoring.measurement.unfinished_score import NAME, ModelState, Unfinished
+from nextword.scoring.measurement.unit_sums import UnitSums
 from nextword.scoring.opened_model import AnyModel, OpenedModel
+from nextword.workers import Workers, workers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Watch = Callable[[str, float], None]
-"""Told a model's name and the share of its tokens that are done."""
-
+WRITING_SECONDS = 60.0
+"""How long another score may take to write into the same folder."""
 
 LONGEST_PATH = 255
 """Characters of a text that may be the name of a file."""
@@ -58,6 +47,8 @@ def score(
     *,
     auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
     tokens: str | Path | None = None,
+    out: str | Path | None = None,
+    processes: int | None = None,
     progress: Watch | None = None,
     **settings: Any,
 ) -> ScoreResults:
@@ -75,13 +66,17 @@ def score(
             prompt, a source or an auxiliary text too.
         auxiliary_tokenizer: Makes inputs of auxiliary texts, for models that follow one.
         tokens: File for what the models say of every token, one JSON object a line.
+        out: Folder for score.json. In it the sums so far are kept every half minute, and a score that was killed goes
+            on from there, to the same numbers. Not beside ``tokens``, a file that is written as a whole.
+        processes: So many processes, each with the model in its memory and one thread; None: this one, with threads.
         progress: Told how far it is.
         settings: Of ``ScoreSettings``: ``window``, ``stride``,
             ``batch_size``, ``limit``, ``counts``, ``span``, ``places``.
 
     Raises:
-        ValueError: No text, a text that a model cannot read, a setting that does not fit, or weights that are no
-            numbers.
+        ValueError: No text, a text that a model cannot read, a setting that does not fit, weights that are no
+            numbers, processes for a model in memory, or an unfinished score of something else.
+        DiskFullError: There is no room for what is written.
 
     Examples:
         >>> result = nw.score(model, tokenizer, ["The king sat.", "The queen stood."])  # doctest: +SKIP
@@ -93,16 +88,19 @@ def score(
     missing = [name for name in models if name not in tokenizers]
     if missing or not models:
         raise ValueError(f"tokenizer: must have one for each model ({', '.join(missing) or 'no model'} has none)")
-    opened = [
-        lambda name=name, one=one: OpenedModel.of(one, tokenizers[name], auxiliary_tokenizer, name)
-        for name, one in models.items()
-    ]
+    in_memory = next((type(one).__name__ for one in models.values() if not isinstance(one, str | Path)), None)
+    if processes is not None and in_memory is not None:
+        raise ValueError(
+            f"processes: must be left out for a model in memory ({in_memory} given); save it and give its folder"
+        )
+    opened = [partial(OpenedModel.of, one, tokenizers[name], auxiliary_tokenizer, name) for name, one in models.items()]
     given = [texts] if isinstance(texts, str | Example) else list(texts)
     _expect_no_path(given)
     examples = [one if isinstance(one, Example) else Example(one) for one in given]
     examples = [replace(one, id=one.id or f"text {number}") for number, one in enumerate(examples, 1)]
     made = validated(ScoreSettings, settings)
-    return score_models(opened, GivenTexts.of(examples, ["texts"]), made, tokens=tokens, progress=progress)
+    texts_given = GivenTexts.of(examples, ["texts"])
+    return score_models(opened, texts_given, made, tokens=tokens, progress=progress, out=out, processes=processes)
 
 
 def _expect_no_path(texts: Sequence[object]) -> None:
@@ -121,119 +119,118 @@ def score_models(
     settings: ScoreSettings,
     *,
     tokens: str | Path | None = None,
+    out: str | Path | None = None,
+    processes: int | None = None,
     progress: Watch | None = None,
     command: str = "",
 ) -> ScoreResults:
     """The same for models that are opened one after the other, so that only one of them is in memory.
 
     Args:
-        models: Each opens one.
+        models: Each opens one; where there are processes, each can be pickled.
         given: The texts.
         settings: How they are scored.
         tokens: File for what the models say of every token.
+        out: Folder for score.json and, until it is there, the sums so far.
+        processes: How many share the work; None: this one does it.
         progress: Told how far it is.
         command: What makes these results again.
     """
-    examples = given.examples
-    columns: dict[str, TokenColumns] = {}
+    began = {"data": given.digest, "settings": settings.model_dump(mode="json"), "chunk": CHUNK_BYTES}
+    folder = None if out is None else Path(out)
+    sums: dict[str, UnitSums] = {}
     scores: list[ModelScore] = []
-    meanings: dict[str, BreakdownMeaning] = {}
-    with replacing(tokens) if tokens is not None else nullcontext() as file:
-        for open_one in models:
-            opened = open_one()
-            if settings.limit is not None and not scores:
-                examples = limited(opened, examples, settings.limit)
-            units = Units.of(examples)
-            one = _Asked.of(opened, examples, settings)
-            columns[opened.name] = one.columns(units, file, progress)
-            scores.append(one.score(columns[opened.name]))
-            meanings = {one.key: BreakdownMeaning(title=one.title, meaning=one.meaning) for one in one.breakdowns}
-            del opened, one  # before the next model is opened
-    return ScoreResults(
-        command=command,
-        data=given.data,
-        fields=given.fields,
-        texts=len(examples),
-        bytes=sum(len(example.text.encode()) for example in examples),
-        empty=given.empty,
-        unit=units.name,
-        units=units.count,
-        models=scores,
-        same_tokens=same_tokens(columns),
-        breakdowns=meanings,
-        differences=differences(columns),
-        settings=settings.model_dump(mode="json"),
-        environment=Environment.collect(),
-    )
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """One model and the texts in its tokens."""
-
-    opened: OpenedModel
-    sight: Sight
-    texts: list[ScoredText]
-    breakdowns: tuple[Breakdown, ...]
-    settings: ScoreSettings
-
-    @classmethod
-    def of(cls, opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings) -> _Asked:
-        sight = Sight.of(opened, settings)
-        texts = [scored_text(opened, example, sight) for example in examples]
-        frequency = FrequencyBands.of_texts(texts)
-        if settings.counts is not None:
-            counts = TokenCounts.load(settings.counts, "counts")
-            counts.expect_tokenizer(opened.tokenizer, "counts")
-            frequency = FrequencyBands.of_counts(counts)
-        breakdowns = (NewAndRepeated(), CopiedSpans(settings.span), frequency, TextPosition())
-        return cls(opened, sight, texts, breakdowns, settings)
-
-    def columns(self, units: Units, file: BinaryIO | None, progress: Watch | None) -> TokenColumns:
-        """Asks the model; what it says of each token is written to a file, where there is one."""
-        found: list[Float[np.ndarray, "T"]] = []
-        with measuring(self.opened.model):
-            for text, log_probs in zip(self.texts, self._log_probs(file, progress), strict=True):
-                expect_numbers(self.opened, text, log_probs)
-                found.append(log_probs)
-        return TokenColumns.of(self.texts, found, units, self.breakdowns)
-
-    def _log_probs(self, file: BinaryIO | None, progress: Watch | None) -> Iterator[Float[np.ndarray, "T"]]:
-        name = self.opened.name
-        told = None if progress is None else lambda share: progress(name, share)
-        size = self.settings.batch_size
-        if file is None:
-            yield from answers(self.opened, self.texts, self.sight, size, LOG_PROBS, told)
-            return
-        labels = cache(partial(token_label, self.opened.tokenizer))
-        asked = answers(self.opened, self.texts, self.sight, size, facts_question(self.settings.places), told)
-        for text, facts in zip(self.texts, asked, strict=True):
-            yield facts.log_prob
-            groups = {one.key: [one.names[code] for code in one.codes(text)] for one in self.breakdowns}
-            for line in token_lines(name, text, facts, groups, labels):
-                file.write(line)
-
-    def score(self, columns: TokenColumns) -> ModelScore:
-        """What it said, in numbers."""
-        model = self.opened.model
-        found, undefined = values(columns)
-        conditioner = model.conditioner
-        has_prompt = any(len(text.prompt) for text in self.texts)
-        return ModelScore(
-            name=self.opened.name,
-            location=str(model.name_or_path or model.backbone.name_or_path),
-            head=head_spec(model.next_word_head.config),
-            objective=objective_spec(model.objective.config),
-            conditioner=None if conditioner is None else conditioner_spec(conditioner.config),
-            backbone=type(model.backbone).__name__,
-            parameters=sum(weight.numel() for weight in model.parameters()),
-            reads=[*(["prompt"] if has_prompt else []), *self.texts[0].copied_from],
-            window=self.sight.window,
-            stride=self.sight.stride,
-            tokens=len(columns.ids),
-            impossible=columns.impossible,
-            cut_sources=sum(text.source_is_cut for text in self.texts),
-            values=found,
-            undefined=undefined,
-            breakdowns=group_scores(columns),
+    breakdowns: tuple[Breakdown, ...] = ()
+    with ExitStack() as held:
+        file = None if tokens is None else held.enter_context(replacing(tokens))
+        unfinished: Unfinished | None = None
+        for place, open_one in enumerate(models):
+            asked = workers(open_one, processes)
+            (facts,) = asked.answers([Describe(settings)])
+            if unfinished is None:  # not before a model is found to fit: a mistake leaves no folder behind
+                unfinished = held.enter_context(_kept(folder, tokens is None, began, command))
+                given = given if settings.limit is None else _limited(asked, given, settings.limit)
+            state = unfinished.of_model(place, facts.identity, facts.name)
+            passes = ModelPasses(asked, facts.name, given, settings, partial(unfinished.put, place), progress)
+            state, breakdowns = passes.breakdowns(state)
+            sums[facts.name] = _sums(passes.scored(state, breakdowns, file))
+            scores.append(_model_score(facts, sums[facts.name]))
+            del asked, passes  # before the next model is opened
+        results = ScoreResults(
+            command=command,
+            data=given.data,
+            fields=given.fields,
+            texts=given.texts,
+            bytes=given.bytes,
+            empty=given.empty,
+            unit=Units.of(given).name,
+            units=Units.of(given).count,
+            models=scores,
+            same_tokens=same_tokens(sums),
+            breakdowns={one.key: BreakdownMeaning(title=one.title, meaning=one.meaning) for one in breakdowns},
+            differences=differences(sums),
+            settings=settings.model_dump(mode="json"),
+            environment=Environment.collect(),
         )
+        if folder is not None:
+            with nullcontext() if tokens is None else locked(folder, command, wait=WRITING_SECONDS):
+                results.save(folder / "score.json")
+        if unfinished is not None:
+            unfinished.remove()
+    return results
+
+
+@contextmanager
+def _kept(folder: Path | None, keeps: bool, began: Mapping[str, Any], command: str) -> Iterator[Unfinished]:
+    """Keeps other processes out of the folder, and what is done in it whenever that ends."""
+    if folder is None or not keeps:
+        yield Unfinished(None, began)
+        return
+    with locked(folder, command):
+        unfinished = Unfinished(folder / NAME, began)
+        try:
+            yield unfinished
+        except ChangedError:
+            unfinished.remove()  # some of what was added up may be of the changed text
+            raise
+        except BaseException:
+            unfinished.save()
+            raise
+
+
+def _limited(asked: Workers[OpenedModel], given: GivenTexts, limit: int) -> GivenTexts:
+    """The beginning of the texts, in memory."""
+    found: list[Example] = []
+    for chunk in chunks(given.examples):
+        ((examples, limit),) = asked.answers([Cut(chunk.examples, limit)])
+        found += examples
+        if not limit:
+            break
+    return replace(GivenTexts.of(found, given.data, given.fields), empty=given.empty)
+
+
+def _sums(state: ModelState) -> UnitSums:
+    assert state.sums is not None
+    return state.sums
+
+
+def _model_score(facts: ModelFacts, sums: UnitSums) -> ModelScore:
+    found, undefined = values(sums)
+    return ModelScore(
+        name=facts.name,
+        location=facts.location,
+        head=facts.head,
+        objective=facts.objective,
+        conditioner=facts.conditioner,
+        backbone=facts.backbone,
+        parameters=facts.parameters,
+        reads=[*["prompt"] * (sums.prompts > 0), *facts.reads],
+        window=facts.window,
+        stride=facts.stride,
+        tokens=int(sums.tokens.sum()),
+        impossible=sums.impossible_tokens,
+        cut_sources=sums.cut_sources,
+        values=found,
+        undefined=undefined,
+        breakdowns=group_scores(sums),
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from nextword.corpora import is_json_lines, is_published, json_lines, part_files, readable, table_ending
+from nextword.corpora import is_json_lines, is_published, json_lines, numbered_lines, part_files, readable, table_ending
 from nextword.corpora.open import of_files, open_corpus
 from nextword.corpora.part_names import text_files
 from nextword.registry import did_you_mean
@@ -24,39 +26,108 @@ FIELDS: dict[str, tuple[str, ...]] = {
 """What a row of a table may hold, and the columns that are taken for it unless others are named."""
 
 
+SampleBy = Literal["line", "paragraph"]
+"""What of a file of plain text is a text; the words are those of the library ``datasets``."""
+
+SIZES_KEPT = 64
+"""Texts whose sizes are remembered: where there are more, nobody asks for them."""
+
+
+class ChangedError(ValueError):
+    """Texts are not what they were when they were read before."""
+
+
 @dataclass(frozen=True)
 class GivenTexts:
-    """Texts and where they are from.
+    """Texts and where they are from. They are read anew each time, so no more than one of them is in memory.
 
     Attributes:
-        examples: Those that have something in them.
+        read: Begins to read them: all, also those that have nothing in them.
         data: Where they are from, as it was given.
         fields: Columns of tables that were named.
+        texts: How many have something in them.
         empty: How many others there are.
+        sizes: UTF-8 bytes of the first of them.
+        bytes: Of all together.
+        digest: Equal where the texts are.
     """
 
-    examples: list[Example]
+    read: Callable[[], Iterable[Example]]
     data: list[str]
     fields: dict[str, str]
-    empty: int = 0
+    texts: int
+    empty: int
+    sizes: tuple[int, ...]
+    bytes: int
+    digest: str
 
     @classmethod
     def of(
         cls, examples: Sequence[Example], data: Sequence[str], fields: Mapping[str, str] | None = None
     ) -> GivenTexts:
-        """The examples that have a text.
+        """Texts in memory.
 
         Raises:
-            ValueError: There are none.
+            ValueError: There are none, or only empty ones.
         """
-        full = [example for example in examples if example.text.strip()]
-        if not full:
-            what = f"{len(examples):,} empty ones given" if examples else "none given"
+        return cls.of_reading(lambda: examples, data, fields)
+
+    @classmethod
+    def of_reading(
+        cls, read: Callable[[], Iterable[Example]], data: Sequence[str], fields: Mapping[str, str] | None = None
+    ) -> GivenTexts:
+        """Texts that are read from somewhere; reads them once, to know how many there are and whether all is well.
+
+        Raises:
+            ValueError: There are none, or only empty ones, or one cannot be read.
+        """
+        texts = empty = total = 0
+        sizes: list[int] = []
+        digest = hashlib.sha256()
+        for example in read():
+            if not example.text.strip():
+                empty += 1
+                continue
+            size = len(example.text.encode("utf-8", "surrogatepass"))
+            if texts < SIZES_KEPT:
+                sizes.append(size)
+            texts, total = texts + 1, total + size
+            digest.update(_content(example))
+        if not texts:
+            what = f"{empty:,} empty ones given" if empty else "none given"
             raise ValueError(f"{', '.join(data) or 'texts'}: must have a text that is not empty ({what})")
-        return cls(full, list(data), dict(fields or {}), len(examples) - len(full))
+        return cls(read, list(data), dict(fields or {}), texts, empty, tuple(sizes), total, digest.hexdigest())
+
+    @property
+    def examples(self) -> Iterator[Example]:
+        """Those that have something in them, one at a time.
+
+        Raises:
+            ChangedError: At the end, where they are not what they were before.
+        """
+        digest = hashlib.sha256()
+        for example in self.read():
+            if example.text.strip():
+                digest.update(_content(example))
+                yield example
+        if digest.hexdigest() != self.digest:
+            raise ChangedError(
+                f"{', '.join(self.data)}: must stay as it is while it is scored (it was changed meanwhile); run the "
+                "same command again when it is complete"
+            )
 
 
-def read_texts(data: Sequence[str], fields: Mapping[str, str] | None = None, split: str = "test") -> GivenTexts:
+def _content(example: Example) -> bytes:
+    """What tells an example from others, as bytes."""
+    return repr((example.text, example.prompt, example.source, example.auxiliary, example.id)).encode()
+
+
+def read_texts(
+    data: Sequence[str],
+    fields: Mapping[str, str] | None = None,
+    split: str = "test",
+    sample_by: SampleBy | None = None,
+) -> GivenTexts:
     """Reads files, folders and data sets of the hub.
 
     Each file of plain text is one text, each row of a table (.jsonl, .csv, .tsv, .parquet) is one.
@@ -66,6 +137,8 @@ def read_texts(data: Sequence[str], fields: Mapping[str, str] | None = None, spl
         fields: Columns of tables: of the "text", and of a "prompt", "source" or "auxiliary" text.
         split: Part that is read of a folder or of a data set of the hub; a folder whose files name no parts is read as
             a whole.
+        sample_by: What of a file of plain text is a text: a line, or a paragraph (what stands between blank lines);
+            None: all of it.
 
     Raises:
         ValueError: Nothing there, no text in it, no such column, or a fault in a file; the message says where.
@@ -74,33 +147,57 @@ def read_texts(data: Sequence[str], fields: Mapping[str, str] | None = None, spl
     unknown = next((name for name in fields if name not in FIELDS), None)
     if unknown is not None:
         raise ValueError(f"--field {unknown}: must be one of {', '.join(FIELDS)}.{did_you_mean(unknown, list(FIELDS))}")
-    examples = [example for one in data for example in _read(one, fields, split)]
-    return GivenTexts.of(examples, data, fields)
+    reading = partial(_read_all, list(data), dict(fields), split, sample_by)
+    return GivenTexts.of_reading(reading, data, fields)
 
 
-def _read(data: str, fields: Mapping[str, str], split: str) -> Iterator[Example]:
+def _read_all(
+    data: Sequence[str], fields: Mapping[str, str], split: str, sample_by: SampleBy | None
+) -> Iterator[Example]:
+    for one in data:
+        yield from _read(one, fields, split, sample_by)
+
+
+def _read(data: str, fields: Mapping[str, str], split: str, sample_by: SampleBy | None) -> Iterator[Example]:
     path = Path(data).expanduser()
     if path.is_file():
-        yield from _of_file(path, fields)
+        yield from _of_file(path, fields, sample_by)
     elif path.is_dir() and not is_published(path):
         files = part_files(path, split, WHERE) or text_files(path)
         if not files:
             raise ValueError(f"{WHERE}: '{path}' must hold files of text or tables (none found); name the file")
         for file in files:
-            yield from _of_file(file, fields)
+            yield from _of_file(file, fields, sample_by)
     else:
         yield from _of_hub(data, fields, split)
 
 
-def _of_file(path: Path, fields: Mapping[str, str]) -> Iterator[Example]:
+def _of_file(path: Path, fields: Mapping[str, str], sample_by: SampleBy | None) -> Iterator[Example]:
     if is_json_lines(path):
         for line in json_lines(path, WHERE):
             yield _of_row(line.content, fields, line.place, f"{path.name}:{line.number}")
     elif table_ending(path) is not None:
         corpus = of_files([path], WHERE, _column(fields.get("text", "text")))
         yield from _of_rows(corpus.rows, fields, str(path), path.name)
+    elif sample_by is not None:
+        yield from _pieces(path, sample_by)
     else:
         yield Example(_plain(path), id=path.name)
+
+
+def _pieces(path: Path, sample_by: SampleBy) -> Iterator[Example]:
+    """The lines or paragraphs of a file of plain text, with their line ends; named by the line in which they begin."""
+    piece: list[str] = []
+    for number, line in numbered_lines(path, WHERE):
+        if "\0" in line:
+            raise ValueError(f"{path}: must be text (a zero byte in line {number}); is it a binary file?")
+        if line.strip():
+            piece.append(line)
+        if piece and (sample_by == "line" or not line.strip()):
+            yield Example("".join(piece), id=f"{path.name}:{number - len(piece) + bool(line.strip())}")
+            piece = []
+    if piece:
+        yield Example("".join(piece), id=f"{path.name}:{number - len(piece) + 1}")
 
 
 def _of_hub(data: str, fields: Mapping[str, str], split: str) -> Iterator[Example]:

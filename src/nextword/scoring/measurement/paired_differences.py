@@ -11,38 +11,37 @@ import numpy as np
 from nextword.metrics.parts.paired_tests import PairedTest, holm, paired_tests
 from nextword.metrics.parts.statistic import Statistic
 from nextword.records.score_results import ScoreDifference
-from nextword.scoring.measurement.model_values import TokenColumns
+from nextword.scoring.measurement.unit_sums import TOKENS, UnitSums
 
 Place = tuple[str, str] | None
 """Key of a breakdown and a group of it; None: all tokens."""
 
 
-def same_tokens(columns: Mapping[str, TokenColumns]) -> bool:
+def same_tokens(sums: Mapping[str, UnitSums]) -> bool:
     """Whether all models have the same tokens, so that numbers per token can be compared."""
-    first, *others = columns.values()
-    return all(np.array_equal(first.ids, one.ids) for one in others)
+    return len({one.digests[TOKENS] for one in sums.values()}) == 1
 
 
-def differences(columns: Mapping[str, TokenColumns]) -> list[ScoreDifference]:
+def differences(sums: Mapping[str, UnitSums]) -> list[ScoreDifference]:
     """Every two models, the later less the earlier: all tokens first, then by group.
 
     Models with the same tokens are compared by nats per token, also by group where both have the same groups. Others
     are compared by bits per byte. A model that gives a token probability 0 is compared in the other groups only.
     """
-    pairs = [(later, earlier) for earlier, later in combinations(columns, 2)]
-    found = [one for first, second in pairs for one in _of_pair(first, second, columns[first], columns[second])]
+    pairs = [(later, earlier) for earlier, later in combinations(sums, 2)]
+    found = [one for first, second in pairs for one in _of_pair(first, second, sums[first], sums[second])]
     overall = [one for one in found if one.group is None]
     return [*_corrected(overall), *_corrected([one for one in found if one.group is not None])]
 
 
-def _of_pair(first: str, second: str, a: TokenColumns, b: TokenColumns) -> Iterator[ScoreDifference]:
-    alike = np.array_equal(a.ids, b.ids)
+def _of_pair(first: str, second: str, a: UnitSums, b: UnitSums) -> Iterator[ScoreDifference]:
+    alike = a.digests[TOKENS] == b.digests[TOKENS]
     measure: Literal["nll", "bits_per_byte"] = "nll" if alike else "bits_per_byte"
     statistics: dict[Place, tuple[Statistic, Statistic]] = {None: (getattr(a, measure)(), getattr(b, measure)())}
-    for key in a.codes if alike else ():
-        if key in b.codes and np.array_equal(a.codes[key], b.codes[key]):
-            of_b = b.groups(key)
-            statistics |= {(key, name): (one, of_b[name]) for name, one in a.groups(key).items()}
+    for key in a.groups if alike else ():
+        if key in b.groups and a.digests[key] == b.digests[key]:
+            of_b = b.of_groups(key)
+            statistics |= {(key, name): (one, of_b[name]) for name, one in a.of_groups(key).items()}
     statistics = {
         place: pair for place, pair in statistics.items() if all(np.isfinite(one.parts).all() for one in pair)
     }

@@ -13,7 +13,7 @@ from nextword.scoring.example_encoding import EncodedExample, Example, encode_ex
 from nextword.scoring.measurement.score_settings import ScoreSettings
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.target_likelihood import TokenPair
-from nextword.scoring.windows import windows_after
+from nextword.scoring.windows import Window, windows_after, windows_from_start
 
 LONGEST_DEFAULT = 4096
 """Window by default where a model can see more: a longer one takes memory that nobody asked for."""
@@ -95,10 +95,12 @@ class Sight:
     Attributes:
         window: Tokens; None: each target as a whole, after its source.
         stride: New tokens that each window after the first scores.
+        long: Tokens that its head looks back over, of windows that came before too; None: those of the window.
     """
 
     window: int | None
     stride: int | None
+    long: int | None = None
 
     @classmethod
     def of(cls, opened: OpenedModel, settings: ScoreSettings) -> Sight:
@@ -116,7 +118,17 @@ class Sight:
         stride = settings.stride or max(1, window // 2)
         if stride > window:
             raise ValueError(f"stride: must be at most {window:,}, the window of '{opened.name}' ({stride:,} given)")
-        return cls(window, stride)
+        return cls(window, stride, opened.model.next_word_head.looks_back)
+
+    def windows(self, context: int, length: int) -> list[Window]:
+        """The windows of a text of so many tokens, the first of them its context; none where it is read as a whole.
+
+        Where the head looks back further than a window, those that read the context come first.
+        """
+        if self.window is None or self.stride is None:
+            return []
+        cut = windows_after if self.long is None else windows_from_start
+        return cut(context, length, self.window, self.stride)
 
 
 def scored_text(opened: OpenedModel, example: Example, sight: Sight) -> ScoredText:
@@ -152,11 +164,12 @@ def scored_text(opened: OpenedModel, example: Example, sight: Sight) -> ScoredTe
 def stretches(text: ScoredText, sight: Sight) -> Iterator[Stretch]:
     """The parts of a text that are scored in one window each, in order."""
     covered = text.text_bytes
-    if sight.window is None or sight.stride is None:
+    windows = sight.windows(len(text.context), len(text.context) + len(text.target))
+    if not windows:
         yield Stretch(text.context.tolist(), text.target.tolist(), int(covered.sum()), text.example, 0)
         return
     stream, first = np.concatenate([text.context, text.target]), len(text.context)
-    for window in windows_after(first, len(stream), sight.window, sight.stride):
+    for window in windows:
         begin, end = window.targets.start, window.targets.stop
         yield Stretch(
             context=stream[window.begin : begin].tolist(),
@@ -167,24 +180,29 @@ def stretches(text: ScoredText, sight: Sight) -> Iterator[Stretch]:
         )
 
 
-def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> list[Example]:
-    """The beginning of the texts: about as many as make ``limit`` tokens of a model, the last one cut."""
+def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tuple[list[Example], int]:
+    """The beginning of the texts: about as many as make ``limit`` tokens of a model, the last one cut.
+
+    Returns:
+        The texts, and how many tokens they lack of the limit.
+    """
     found: list[Example] = []
     for example in examples:
         encoded = encode_example(opened, example)
         if len(encoded.target) >= limit:
             end = max(max(end for _, end in encoded.spans[:limit]), 1)
-            return [*found, replace(example, text=example.text[:end])]
+            return [*found, replace(example, text=example.text[:end])], 0
         found.append(example)
         limit -= len(encoded.target)
-    return found
+    return found, limit
 
 
 def _visible(context: int, target: int, specials: int, sight: Sight) -> Int[np.ndarray, "T"]:
     found = np.zeros(target, dtype=np.int64)
-    if sight.window is not None and sight.stride is not None:
-        for window in windows_after(context, context + target, sight.window, sight.stride):
-            found[window.targets.start - context : window.targets.stop - context] = max(0, window.begin - specials)
+    if sight.long is not None:
+        return np.maximum(context - specials + np.arange(target) - sight.long, 0)
+    for window in sight.windows(context, context + target):
+        found[window.targets.start - context : window.targets.stop - context] = max(0, window.begin - specials)
     return found
 
 

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from nextword.scoring.example_encoding import auxiliary_inputs
 from nextword.scoring.measurement.scored_texts import ScoredText, Sight, Stretch, stretches
 from nextword.scoring.minibatches import Progress
 from nextword.scoring.opened_model import OpenedModel
+from nextword.scoring.remembered_windows import looks_beyond_windows, remembered_windows
 from nextword.scoring.target_likelihood import distribution_at_targets
 
 Answer = TypeVar("Answer")
@@ -65,6 +67,9 @@ def answers(
         question: What is asked.
         progress: Told the share of tokens that are done.
     """
+    if looks_beyond_windows(opened.model):
+        yield from _remembered(opened, texts, sight, batch_size, question, progress)
+        return
     total, done = sum(len(text.target) for text in texts), 0
     in_order = ((number, part) for number, text in enumerate(texts) for part in stretches(text, sight))
     parts: list[Answer] = []
@@ -86,6 +91,33 @@ def answers(
             if not missing[number]:
                 yield question.join(parts)
                 parts = []
+
+
+def _remembered(
+    opened: OpenedModel,
+    texts: Sequence[ScoredText],
+    sight: Sight,
+    batch_size: int,
+    question: Question[Answer],
+    progress: Progress | None,
+) -> Iterator[Answer]:
+    """The same where a head looks back further than a window: text by text, each with a memory of its own."""
+    for number, text in enumerate(texts):
+        ids, first = np.concatenate([text.context, text.target]), len(text.context)
+        spans = sight.windows(first, len(ids))
+        windows = remembered_windows(opened.model, torch.from_numpy(ids), spans, batch_size, first=first)
+        parts: list[Answer] = []
+        done = first
+        for some in windows:
+            if not len(some.targets):
+                continue  # of the prompt alone
+            target = ids[done : done + len(some.targets)]
+            done += len(target)
+            stretch = Stretch([], target.tolist(), 0, text.example, some.begin - first + 1)
+            parts += question.split(question.ask(some.distribution, some.targets), [stretch])
+        yield question.join(parts)
+        if progress is not None:
+            progress((number + 1) / len(texts))
 
 
 def token_ends(parts: Sequence[Stretch]) -> Int[np.ndarray, "B"]:
