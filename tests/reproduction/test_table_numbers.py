@@ -110,3 +110,8 @@ def test_duels_from_both_sides_and_the_ranking(texts):
 def test_what_texts_lack_says_why(texts, address, message):
     with pytest.raises(MissingValueError, match=message):
         found(texts, decoding="greedy", **address)
+
+
+def test_people_have_no_perplexity(texts):
+    with pytest.raises(MissingValueError, match="people have no probabilities"):
+        found(texts, method="human", decoding="", measure="perplexity")

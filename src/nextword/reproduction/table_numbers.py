@@ -63,6 +63,8 @@ def cell_value(address: Address, results: Results, settings: Mapping[str, Any]) 
     if kind in OF_THE_EXPERIMENT:
         return _scaled(_plain(OF_THE_EXPERIMENT[kind](results, settings, name), measure), address)
     runs = [run for run in results.runs if run.method == address.method]
+    if address.method == HUMAN and not address.decoding:
+        raise MissingValueError("people have no probabilities")
     if address.method == HUMAN:
         values = {NO_SEED: _value(_texts(address, results).human, measure)}
     elif not runs:

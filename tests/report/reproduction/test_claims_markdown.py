@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from nextword.report import claims_markdown
-from tests.helpers.reproduced_tables import CLAIMS, picture, table
+from nextword.report import claims_markdown, tables_markdown
+from tests.helpers.reproduced_tables import CLAIMS, HELD, ONCE, picture, table
 
 
 def rows_of(text: str) -> list[list[str]]:
@@ -32,6 +32,26 @@ def test_several_comparisons_are_told_apart() -> None:
     assert first[0] == "HistAlign puts both words on top more often. (section 6.1) Two | of &lt;three> models."
     assert first[3] == "HistAlign − TRIME, Full: Acc@2: +17<br>HistAlign − Softmax, Full: Acc@2: +13.5"
     assert first[4].endswith("HistAlign − Softmax, Full: Acc@2: +3 (one seed so far)")
+
+
+def test_many_comparisons_are_counted_and_listed_beside_the_table() -> None:
+    claim = CLAIMS[0].model_copy(update={"comparisons": [HELD] * 3 + [ONCE] * 2})
+    made = table(claims=[claim])
+    (row,) = rows_of(claims_markdown([made]))[1:]
+    assert row[3:] == ["[5 comparisons](results/papers/histalign.md#histaligntable-1)", "3 held, 2 undecided"]
+    listed = tables_markdown([made])
+    assert "## histalign/table-1\n" in listed
+    assert f"**{claim.text}** ? undecided\n\n| difference | paper | here | |" in listed
+    assert listed.count("| HistAlign − TRIME, Full: Acc@2 | +17 | +12.3 (+10.5 to +14.2, 3 seeds) | held |") == 3
+    assert listed.count("| HistAlign − Softmax, Full: Acc@2 | +13.5 | +3 (one seed so far) | undecided |") == 2
+
+
+def test_many_comparisons_without_numbers_are_not_listed() -> None:
+    untested = HELD.model_copy(update={"outcome": "not testable", "difference": None})
+    made = table(claims=[CLAIMS[0].model_copy(update={"outcome": "not testable", "comparisons": [untested] * 5})])
+    (row,) = rows_of(claims_markdown([made]))[1:]
+    assert row[3:] == ["–", "–"]
+    assert "no number here" not in tables_markdown([made])
 
 
 def test_without_a_main_claim_there_is_nothing() -> None:

@@ -2,51 +2,58 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 
 from nextword.records.reproduced_table import JudgedClaim, ReproducedTable
+from nextword.report.parts import formats
 from nextword.report.reproduction.reproduction_page import SIGNS, difference
-from nextword.report.reproduction.tables_markdown import plain
+from nextword.report.reproduction.tables_markdown import FEW, compared, plain, printed
 
 
-def claims_markdown(tables: Sequence[ReproducedTable]) -> str:
+def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "results/papers") -> str:
     """A table for each paper: every main claim, the paper's difference, ours with interval and seeds, the verdict.
+
+    Of a claim with many comparisons the outcomes are counted; each one is on the page of ``tables_markdown``.
 
     Args:
         tables: In order, those of a paper together; tables without a main claim are left out.
+        folder: Where the pages of ``tables_markdown`` lie, one a paper.
     """
     parts = []
     for paper, members in groupby(tables, key=lambda table: table.paper):
-        rows = [_row(table, claim) for table in members for claim in table.claims if claim.headline]
+        rows = [_row(table, claim, folder) for table in members for claim in table.claims if claim.headline]
         if rows:
             head = ["| claim | verdict | table | paper | here |", "| --- | --- | --- | --- | --- |"]
             parts.append("\n".join([f"## {plain(paper)}", "", *head, *rows]))
     return "\n\n".join(parts) + "\n" if parts else ""
 
 
-def _row(table: ReproducedTable, claim: JudgedClaim) -> str:
-    pairs = [f"{one.first} − {one.second}, {one.column}" for one in claim.comparisons]
-    printed = ["–" if one.printed is None else f"{one.printed:+.3g}" for one in claim.comparisons]
-    ours = [difference(one) for one in claim.comparisons]
-    several = len(pairs) > 1
-    cells = [
-        " ".join([claim.text, *([f"({claim.place})"] if claim.place else []), *([claim.note] if claim.note else [])]),
-        f"{table.name}, scale {table.scale}",
-        *(
-            _lines([f"{pair}: {one}" for pair, one in zip(pairs, column, strict=True)] if several else column)
-            for column in (printed, ours)
-        ),
-    ]
+def _row(table: ReproducedTable, claim: JudgedClaim, folder: str) -> str:
+    text = " ".join([claim.text, *([f"({claim.place})"] if claim.place else []), *([claim.note] if claim.note else [])])
     verdict = f"{SIGNS[claim.outcome]} **{claim.outcome}**"
     reason = f": {plain(claim.reason)}" if claim.outcome == "not testable" else ""
-    claim_text, *rest = map(_cell, cells)
-    return f"| {' | '.join([claim_text, verdict + reason, *rest])} |"
+    name = plain(f"{table.name}, scale {table.scale}")
+    return f"| {' | '.join([plain(text), verdict + reason, name, *_compared(table, claim, folder)])} |"
 
 
-def _lines(texts: Sequence[str]) -> str:
-    return "\n".join(texts) or "–"
-
-
-def _cell(text: str) -> str:
-    return "<br>".join(map(plain, text.splitlines()))
+def _compared(table: ReproducedTable, claim: JudgedClaim, folder: str) -> tuple[str, str]:
+    """The paper's side and ours."""
+    if len(claim.comparisons) > FEW and claim.outcome == "not testable":
+        return formats.NOTHING, formats.NOTHING
+    if len(claim.comparisons) > FEW:
+        counted = Counter(one.outcome for one in claim.comparisons)
+        paper, _, _ = table.name.partition("/")
+        page = f"{folder}/{paper}.md#{table.name.replace('/', '')}"
+        return (
+            f"[{len(claim.comparisons)} comparisons]({page})",
+            ", ".join(f"{counted[outcome]} {outcome}" for outcome in SIGNS if counted[outcome]),
+        )
+    several = len(claim.comparisons) > 1
+    before = [f"{compared(one)}: " if several else "" for one in claim.comparisons]
+    both = [[printed(one) for one in claim.comparisons], [difference(one) for one in claim.comparisons]]
+    theirs, ours = (
+        "<br>".join(plain(a + b) for a, b in zip(before, column, strict=True)) or formats.NOTHING for column in both
+    )
+    return theirs, ours

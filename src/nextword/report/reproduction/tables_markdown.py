@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nextword.records.reproduced_table import ReproducedTable
+from nextword.records.reproduced_table import JudgedClaim, JudgedComparison, ReproducedTable
+from nextword.report.parts import formats
 from nextword.report.reproduction.printed_and_ours import OurCell, numbers, seeds_in_words
+from nextword.report.reproduction.reproduction_page import SIGNS, difference
+
+FEW = 4
+"""A claim with more comparisons has a table of its own."""
 
 
 def tables_markdown(tables: Sequence[ReproducedTable]) -> str:
@@ -29,8 +34,37 @@ def _section(table: ReproducedTable) -> str:
         "\n".join(lines),
         *(f"No number here: {plain(why)} ({plain('; '.join(rows))})." for why, rows in reasons.items()),
         *([plain(table.note)] if table.note else []),
+        *map(
+            _comparisons, (one for one in table.claims if len(one.comparisons) > FEW and one.outcome != "not testable")
+        ),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _comparisons(claim: JudgedClaim) -> str:
+    """Every difference that a claim speaks of."""
+    rows = [
+        f"| {plain(compared(one))} | {printed(one)} | {difference(one)} | {one.outcome} |" for one in claim.comparisons
+    ]
+    return "\n".join(
+        [
+            f"**{plain(claim.text)}** {SIGNS[claim.outcome]} {claim.outcome}",
+            "",
+            "| difference | paper | here | |",
+            "| --- | --- | --- | --- |",
+            *rows,
+        ]
+    )
+
+
+def compared(one: JudgedComparison) -> str:
+    """The cells whose difference it is."""
+    return f"{one.first} − {one.second}, {one.column}"
+
+
+def printed(one: JudgedComparison) -> str:
+    """The difference of the paper's numbers."""
+    return formats.NOTHING if one.printed is None else f"{one.printed:+.3g}"
 
 
 def _cell(ours: OurCell, printed: str) -> str:
