@@ -18,7 +18,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-browser test-tools test-ray test-vllm test-oldest test-newest docs package bench models models-oldest mixins lint format check clean
+.PHONY: help quickstart test test-slow test-browser test-tools test-ray test-vllm test-oldest test-newest docs package bench models models-oldest audits mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ models-oldest: constraints.txt pyproject.toml  ## the same with the oldest trans
 	sed '/^transformers==/s/.*/$(OLDEST)/' constraints.txt > $(OLDEST_VENV)/constraints.txt
 	$(OLDEST_VENV)/bin/python -m pip install -qq $(PIP_FLAGS) -c $(OLDEST_VENV)/constraints.txt -e '.[dev]'
 	$(OLDEST_VENV)/bin/python benchmarks/model_sweep.py --workers $(WORKERS) --record docs/results/models-oldest.json
+
+audits: $(INSTALLED_DEV)  ## audit every language model of transformers as it is, rewrite docs/audit-models.md (ten minutes)
+	$(BIN)/python benchmarks/audit_sweep.py --workers $(WORKERS)
 
 # Fetches the tests, which no wheel has, into runs/transformers-tests. TESTS=PATH takes those of a checkout instead.
 TESTS ?=

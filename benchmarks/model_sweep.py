@@ -16,14 +16,15 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from architectures.cells import HEADS
 from architectures.names import KINDS, architectures
-from architectures.one_architecture import Row
+from architectures.one_architecture import Row, try_architecture
 from architectures.page import page, short
-from architectures.processes import context, row_of
+from architectures.processes import Trial, context, row_of
 from options import at_least
 
 from nextword.records import Environment
@@ -47,11 +48,11 @@ def newest(path: Path) -> dict[tuple[str, str], Row]:
     return found
 
 
-def rows_of(wanted: Sequence[tuple[str, str]], heads: Sequence[str], seconds: float, workers: int) -> Iterator[Row]:
+def rows_of(trial: Trial, wanted: Sequence[tuple[str, str]], seconds: float, workers: int) -> Iterator[Row]:
     """Runs architectures, so many at once; a row whenever one is done, in their order."""
     source = context()
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(lambda one: row_of(*one, heads, seconds, source), wanted)
+        yield from pool.map(lambda one: row_of(trial, *one, seconds, source), wanted)
 
 
 def record_of(rows: dict[tuple[str, str], Row]) -> dict[str, Any]:
@@ -100,7 +101,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     named = [one for one in architectures() if given.only is None or one[1] in given.only]
     wanted = [one for one in named if given.only is not None or (one not in done and not given.so_far)]
     print(f"{results}: {len(done)} of {len(architectures())} architectures are done, {len(wanted)} to do", flush=True)
-    for number, row in enumerate(rows_of(wanted, given.head or list(HEADS), given.seconds, given.workers), 1):
+    trial = partial(try_architecture, heads=given.head or list(HEADS))
+    for number, row in enumerate(rows_of(trial, wanted, given.seconds, given.workers), 1):
         if given.head is None:
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row, sort_keys=True) + "\n")

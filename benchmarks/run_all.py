@@ -50,6 +50,8 @@ QUICK = (
     ("sweeps.py", "vocabulary"),
     ("sweeps.py", "length"),
     ("throughput.py",),
+    ("text_memory.py",),
+    ("long_memory.py",),
 )
 
 

@@ -31,6 +31,7 @@ GPT2: dict[str, dict[str, Any]] = {
     "f2-paper": {"vocab_size": 30_000, "n_embd": 512, "n_layer": 12, "n_head": 8},
     "f2-lyrics": {"vocab_size": 40_000, "n_embd": 512, "n_layer": 12, "n_head": 8},
     "small": {"vocab_size": 30_000, "n_embd": 128, "n_layer": 3, "n_head": 4},
+    "four-layers": {"vocab_size": 8000, "n_layer": 4, "n_embd": 256, "n_head": 4},
     "tiny": {"vocab_size": 8000, "n_embd": 128, "n_layer": 3, "n_head": 4, "n_positions": 256},
     "toy": {"vocab_size": 300, "n_embd": 16, "n_layer": 3, "n_head": 2, "n_positions": 64},
 }

@@ -22,13 +22,29 @@ _SETTING = {
     "profile_step": ("size", "batch", "length", "device", "dtype", "model"),
     "throughput": ("part", "device", "dtype"),
     "startup": (),
+    "text_memory": (),
+    "datastore": ("data", "keys", "width"),
+    "serving_speed": ("engine", "engine_version", "size", "requests", "new", "read_before", "length"),
+    "long_memory": ("size", "batch", "length", "device", "dtype"),
 }
 """Columns that say under what conditions a row was measured, by table."""
 
 _SWEEP = ("sweep", "size", "device")
 """Columns whose rows are one table of a sweep."""
 
-_NAME = {"startup": "name", "throughput": "name", "profile_step": "operation"}
+_NAME = {
+    "startup": "name",
+    "throughput": "name",
+    "profile_step": "operation",
+    "text_memory": "tokens",
+    "serving_speed": "head",
+    "long_memory": "name",
+}
+"""Columns that name a row; elsewhere it is the model."""
+
+_ONE_RUN = {"profile_step", "datastore"}
+"""Tables whose rows belong together as they were measured: the newest run is shown."""
+
 _NOTHING = "*(not measured yet)*"
 
 
@@ -42,7 +58,7 @@ def measured(data: Path, table: str) -> list[tuple[dict[str, str], list[Row]]]:
     """The newest row of everything under every condition, grouped by condition."""
     setting = _SETTING[table]
     rows = read(data / f"{table}.csv")
-    if table == "profile_step":  # operations of one profile belong together
+    if table in _ONE_RUN:
         latest = {tuple(row[key] for key in setting): row["date"] for row in rows}
         found = [row for row in rows if latest[tuple(row[key] for key in setting)] == row["date"]]
     else:
@@ -225,6 +241,102 @@ def startup(data: Path, wanted: Goals) -> str:
     return f"{_place({}, rows)}\n\n{markdown(['', 's'], body)}"
 
 
+def text_memory(data: Path, wanted: Goals) -> str:
+    """What a text memory takes, by the size of its corpus."""
+    groups = measured(data, "text_memory")
+    if not groups:
+        return _NOTHING
+    ((_, rows),) = groups
+    said = {
+        "build_s": "building, s",
+        "build_gb": "memory while building, GB",
+        "disk_gb": "on disk, GB",
+        "alone_ms_mean": "a token alone, ms",
+        "alone_ms_p99": "the same, 99 % are faster, ms",
+        "together_ms_mean": "a token of 512 together, ms",
+        "asking_gb": "memory while asking, GB",
+    }
+    head = ["", *(f"{int(row['tokens']):,} tokens" for row in rows)]
+    body = [[name, *(at_most(row[key], wanted["text_memory"].get(key)) for row in rows)] for key, name in said.items()]
+    return f"{_place({}, rows)}\n\n{markdown(head, body)}"
+
+
+def datastore(data: Path, wanted: Goals) -> str:
+    """What a datastore takes, and how each search does beside the exact one."""
+    parts, aims = [], wanted["datastore"]
+    for where, rows in measured(data, "datastore"):
+        body = [
+            [
+                f"{row['search']} {row['parameters']}".strip(),
+                row["ms_a_query"],
+                at_most(row["over_numpy"], aims["over_numpy"]) if row["search"] == "exact" else "–",
+                f"{float(row['faster_than_exact']):,.1f}",
+                row["recall_at_10"],
+                f"{float(row['perplexity']):.2f}",
+            ]
+            for row in rows
+        ]
+        size, build = (at_most(rows[0][key], aims[key]) for key in ("bytes_over_keys", "build_over_forward"))
+        title = f"**{int(where['keys']):,} keys of width {where['width']}, {where['data']}** ({_place({}, rows)})"
+        said = f"Building over a forward pass: {build}. On disk over the bytes of its keys: {size}."
+        head = ["search", "ms a query", "over numpy", "times as fast as exact", "recall@10", "perplexity"]
+        parts.append(f"{title}\n\n{said}\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or _NOTHING
+
+
+def serving(data: Path, wanted: Goals) -> str:
+    """Throughput of many requests at once, each head beside softmax in the same engine."""
+    parts = []
+    for where, rows in measured(data, "serving_speed"):
+        if where["read_before"] == "True":
+            continue
+        body = [
+            [f"`{row['head']}`", row["tokens_per_s"], at_least(row["over_softmax"], wanted["serving"].get(row["head"]))]
+            for row in rows
+        ]
+        title = (
+            f"**{where['engine']} {where['engine_version']}: {where['requests']} requests, prompts up to "
+            f"{where['length']}, {where['new']} new tokens** ({where['size']}, {_place({}, rows)})"
+        )
+        parts.append(f"{title}\n\n{markdown(['', 'tokens a second', 'over softmax'], body)}")
+    return "\n\n".join(parts) or _NOTHING
+
+
+def context(data: Path, wanted: Goals) -> str:
+    """Milliseconds of a token by how much was read before it, and how they grow."""
+    groups = [(where, rows) for where, rows in measured(data, "serving_speed") if where["read_before"] == "True"]
+    parts = []
+    for _, several in groupby(groups, lambda group: [group[0][key] for key in ("engine", "engine_version", "size")]):
+        chosen = list(several)
+        names = list(dict.fromkeys(row["head"] for _, rows in chosen for row in rows))
+        body = []
+        for name in names:
+            at = [next((row for row in rows if row["head"] == name), None) for _, rows in chosen]
+            body.append([f"`{name}`", *("–" if row is None else f"{1000 / float(row['tokens_per_s']):.1f} / "
+                                        f"{float(row['over_softmax']):.2f}" for row in at)])  # fmt: skip
+        where = chosen[0][0]
+        title = f"**{where['engine']} {where['engine_version']}: {where['requests']} requests**"
+        head = ["ms a token / over softmax", *(f"{int(one['length']):,} read before" for one, _ in chosen)]
+        every = [row for _, rows in chosen for row in rows]
+        parts.append(f"{title} ({where['size']}, {_place({}, every)})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or _NOTHING
+
+
+def long_memory(data: Path, wanted: Goals) -> str:
+    """What a memory beyond the window takes, against the same step without."""
+    parts = []
+    for where, rows in measured(data, "long_memory"):
+        body = [
+            [row["name"], f"{int(row['places']):,}", f"{float(row['ms']):,.0f}",
+             at_most(row["ratio"], wanted["long_memory"].get(row["name"])), row["largest_mb"] or "–"]
+            for row in rows
+        ]  # fmt: skip
+        head = ["", "remembered before", "ms", "ratio", "largest tensor, MB"]
+        title = f"{where['size']}, {where['batch']} × {where['length']}"
+        parts.append(f"**{title}** ({_place(where, rows)})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or _NOTHING
+
+
 def _place(where: Mapping[str, str], rows: Sequence[Row], *, rounds: bool = True) -> str:
     """Where rows were measured, by the newest of them, and how often, unless every column says so itself."""
     row = max(rows, key=lambda one: one["date"])
@@ -247,5 +359,10 @@ TABLES: dict[str, Callable[[Path, Goals], str]] = {
     "profile": profiles,
     "throughput": throughput,
     "startup": startup,
+    "corpus": text_memory,
+    "store": datastore,
+    "serving": serving,
+    "context": context,
+    "beyond": long_memory,
 }
 """What the page has, by the name of its markers."""

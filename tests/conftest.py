@@ -5,10 +5,14 @@ import os
 from collections.abc import Iterator
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# A product is the same to the bit wherever its numbers lie; MKL promises that on every processor when it is asked to.
+os.environ.setdefault("MKL_CBWR", "COMPATIBLE")
 
 import jaxtyping
 import pytest
 import torch
+
+from nextword import plugins
 
 torch.set_num_threads(1)
 
@@ -20,6 +24,16 @@ def pytest_collection_finish() -> None:
 
 
 collect_ignore = ["helpers/dummy_package"]  # importing it registers its parts
+
+
+@pytest.fixture(autouse=True)
+def _requested_plugins() -> Iterator[None]:
+    """A module that one test asks for with --import is not asked for in those after it, nor in their processes."""
+    before = dict(plugins._requested)
+    yield
+    plugins._requested.clear()
+    plugins._requested.update(before)
+
 
 CHECKED = ("gpt2", "bart", "t5")
 

@@ -26,25 +26,13 @@ class NoScoresError(Exception):
     """A model does not score the next token of a text."""
 
 
-def try_architecture(kind: str, name: str, heads: Sequence[str], tell: Callable[[Row], None]) -> None:
+def try_architecture(kind: str, name: str, tell: Callable[[Row], None], heads: Sequence[str]) -> None:
     """Tries it, and tells after every step what is known by then: the next one may end the process."""
-    row: Row = {"kind": kind, "name": name, "not_built": "the process ended while the model was built"}
-    tell(row)
     start = time.perf_counter()
-    try:
-        model = tiny_model(kind, name)
-        probe = probe_of(model)
-    except Exception as fault:  # whatever transformers raises
-        tell(row | {"not_built": one_line(fault), "seconds": _since(start)})
+    found = built(kind, name, tell)
+    if found is None:
         return
-    row |= {"not_built": "", "model": type(model).__name__, "parameters": model.num_parameters(), "heads": {}}
-    row["bare"] = {"everything": "the process ended in it"}
-    tell(row)
-    try:
-        _expect_scores(model, probe)
-    except Exception as fault:  # whatever transformers raises: there is nothing to put a head on
-        tell(row | {"bare": {READING: one_line(fault)}, "seconds": _since(start)})
-        return
+    model, probe, row = found
     _open_ended(model)
     bare = bare_abilities(copy.deepcopy(model), probe)
     row["bare"] = bare.unable
@@ -52,8 +40,30 @@ def try_architecture(kind: str, name: str, heads: Sequence[str], tell: Callable[
         row["heads"][head] = {"outcome": "fails", "where": "process", "reason": "the process ended in it"}
         tell(row)
         row["heads"][head] = asdict(cell(copy.deepcopy(model), head, bare, probe))
-        row["seconds"] = _since(start)
+        row["seconds"] = since(start)
         tell(row)
+
+
+def built(kind: str, name: str, tell: Callable[[Row], None]) -> tuple[Any, Probe, Row] | None:
+    """The tiny model, what it is asked, and its row so far; None, and the reason is told, where it reads no text."""
+    row: Row = {"kind": kind, "name": name, "not_built": "the process ended while the model was built"}
+    tell(row)
+    start = time.perf_counter()
+    try:
+        model = tiny_model(kind, name)
+        probe = probe_of(model)
+    except Exception as fault:  # whatever transformers raises
+        tell(row | {"not_built": one_line(fault), "seconds": since(start)})
+        return None
+    row |= {"not_built": "", "model": type(model).__name__, "parameters": model.num_parameters(), "heads": {}}
+    row["bare"] = {"everything": "the process ended in it"}
+    tell(row)
+    try:
+        _expect_scores(model, probe)
+    except Exception as fault:  # whatever transformers raises: there is nothing to put a head on
+        tell(row | {"bare": {READING: one_line(fault)}, "seconds": since(start)})
+        return None
+    return model, probe, row
 
 
 @torch.no_grad()
@@ -74,5 +84,6 @@ def _open_ended(model: Any) -> None:
         settings.max_length = None
 
 
-def _since(start: float) -> float:
+def since(start: float) -> float:
+    """Seconds, as a row has them."""
     return round(time.perf_counter() - start, 1)

@@ -6,12 +6,15 @@ import multiprocessing
 import os
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from architectures.one_architecture import Row, try_architecture
+from architectures.one_architecture import Row
+
+Trial = Callable[[str, str, Callable[[Row], None]], None]
+"""Takes an architecture's kind and name, and tells after every step what is known by then."""
 
 FOLDER = Path(__file__).parents[1]
 MOST_MEMORY = 12 << 30
@@ -30,10 +33,10 @@ def context() -> Any:
     return found
 
 
-def row_of(kind: str, name: str, heads: Sequence[str], most_seconds: float, source: Any) -> Row:
+def row_of(trial: Trial, kind: str, name: str, most_seconds: float, source: Any) -> Row:
     """What becomes of an architecture in a process of its own, which is ended after ``most_seconds``."""
     here, there = source.Pipe(duplex=False)
-    process = source.Process(target=_child, args=(there, kind, name, list(heads)), daemon=True)
+    process = source.Process(target=_child, args=(there, trial, kind, name), daemon=True)
     process.start()
     there.close()
     row, end, over = {"kind": kind, "name": name}, time.monotonic() + most_seconds, False
@@ -66,7 +69,7 @@ def _ended(row: Row, how: str) -> Row:
     return changed
 
 
-def _child(there: Connection, kind: str, name: str, heads: list[str]) -> None:
+def _child(there: Connection, trial: Trial, kind: str, name: str) -> None:
     import torch
     import transformers
 
@@ -76,4 +79,4 @@ def _child(there: Connection, kind: str, name: str, heads: list[str]) -> None:
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
-    try_architecture(kind, name, heads, there.send)
+    trial(kind, name, there.send)

@@ -7,6 +7,10 @@ The picture of the README: one text, a model and the same weights with a cache, 
 python docs/images/take_picture.py page.html docs/images/two-models.png --width 1140 --height 455 --scale 1.5 \
     --hide "h1, #theme, .lead, #differences, details, .tools, #panel, footer"
 
+A page of a survey, as docs/survey.md shows it:
+
+python docs/images/take_picture.py survey/for-judges/page.html docs/images/survey-pairwise.png --begin --width 1000
+
 Parts of a page, and a figure as the SVG that the page holds; docs/gallery.md has more of these commands:
 
 python docs/images/take_picture.py report.html results.png --width 640 --scale 1.6 --only "#results .parts"
@@ -69,6 +73,7 @@ def main() -> None:
     parser.add_argument("--hide", help="CSS selectors of what to leave out")
     parser.add_argument("--only", help="CSS selectors of what the picture shows, from the first to the last of them")
     parser.add_argument("--scale", type=float, default=1, help="pixels of the picture for one of the page")
+    parser.add_argument("--begin", action="store_true", help="fill in the first page of a survey, and show an item")
     parser.add_argument("--dark", action="store_true")
     options = parser.parse_args()
     size = {"width": options.width, "height": options.height}
@@ -82,6 +87,11 @@ def main() -> None:
         )
         token = "" if options.token is None else f"#text-{options.token}"
         page.goto(options.page.resolve().as_uri() + token)
+        if options.begin:
+            page.fill("#judge", "a judge")
+            page.check("#consent")
+            page.click("button[type=submit]")
+            page.locator(".unit").last.hover()
         if options.model:
             page.locator("#models label", has_text=options.model).click()
             if token:

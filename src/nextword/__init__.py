@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nextword.inspection.trace_example import trace
     from nextword.model.attach import attach, load
     from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
+    from nextword.model.drafting.drafting import Drafting
     from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
     from nextword.scoring.measurement.all_models import score
 
@@ -32,6 +33,7 @@ __version__ = "0.2.0"
 
 _HOME = {
     "AuxiliaryTokenizer": "nextword.conditioning.parts.auxiliary_tokenizer",
+    "Drafting": "nextword.model.drafting.drafting",
     "NextToken": "nextword.distribution",
     "NextWordConfig": "nextword.model.configuration",
     "NextWordForCausalLM": "nextword.model.modeling",
@@ -52,6 +54,7 @@ _HOME = {
 
 __all__ = [
     "AuxiliaryTokenizer",
+    "Drafting",
     "NextToken",
     "NextWordConfig",
     "NextWordForCausalLM",

@@ -23,18 +23,29 @@ class Memory:
         valid: False at padding and unknown tokens.
         streams: What the head asked to keep for each place, by name: (B, S, ...) each.
         labels: Label at each place, where the whole sequence came with labels; -100 where it is masked.
+        document: Number of the document at each place, where a sequence has several that do not see each other.
     """
 
     ids: Int[Tensor, "B S"]
     valid: Bool[Tensor, "B S"]
     streams: Mapping[str, Tensor] = field(default_factory=dict)
     labels: Int[Tensor, "B S"] | None = None
+    document: Int[Tensor, "B S"] | None = None
+
+    def begins(self) -> Int[Tensor, "B S"]:
+        """Where the document at each place begins, as far as it is remembered; all at 0 where there are not several."""
+        place = torch.arange(self.ids.shape[1], device=self.ids.device).expand_as(self.ids)
+        if self.document is None:
+            return torch.zeros_like(place)
+        continues = torch.nn.functional.pad(self.document[:, 1:] == self.document[:, :-1], (1, 0), value=False)
+        return place.masked_fill(continues, 0).cummax(1).values
 
     def of(self, rows: slice) -> Memory:
         """That of some of the sequences."""
         streams = {name: stream[rows] for name, stream in self.streams.items()}
         labels = None if self.labels is None else self.labels[rows]
-        return Memory(self.ids[rows], self.valid[rows], streams, labels)
+        document = None if self.document is None else self.document[rows]
+        return Memory(self.ids[rows], self.valid[rows], streams, labels, document)
 
 
 @dataclass(frozen=True)
@@ -172,7 +183,15 @@ class Context:
         return at_least_float32(self.layout.unpack(packed))
 
     def with_label_values(self) -> Context:
-        """The same context with labels as the tokens in memory (TRIME as released); places keep their validity."""
-        assert self.memory is not None
-        assert self.memory.labels is not None
+        """The same context with labels as the tokens in memory (TRIME as released); places keep their validity.
+
+        Raises:
+            ValueError: Labels of earlier places are not known: the text began in another pass.
+        """
+        assert self.memory is not None, "objectives check that the head remembers"
+        if self.memory.labels is None:
+            raise ValueError(
+                "memory_values: 'labels' must be with whole texts (here a KV cache or a memory of earlier windows, as "
+                "in training.consecutive, holds places without labels); take 'inputs', the default, as in objective mle"
+            )
         return replace(self, memory=replace(self.memory, ids=self.memory.labels))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 
 
 def best_device() -> torch.device:
@@ -56,3 +56,24 @@ def gather_weight(layer: nn.Module) -> None:
     sharded: Any = layer
     if is_sharded(layer):
         sharded.unshard()
+
+
+VOCABULARY = "vocabulary"
+"""Name of the dimension of a device mesh whose processes hold a range of an output embedding's rows each."""
+
+
+def vocabulary_mesh(layer: nn.Module) -> Any:
+    """The processes (a ``DeviceMesh``) that share the rows of a layer's weight; None where each has the whole of it."""
+    mesh: Any = getattr(layer.weight, "device_mesh", None)
+    return mesh if mesh is not None and mesh.mesh_dim_names == (VOCABULARY,) else None
+
+
+def held_here(weight: Tensor) -> Tensor:
+    """The rows of a weight that this process holds: all, unless processes share them. Gradients go to the weight."""
+    if not hasattr(weight, "placements"):
+        return weight
+    shared: Any = weight
+    rows: Any = shared.to_local()
+    if rows.requires_grad:  # a DTensor is not sparse, and nor can its gradient be
+        rows.register_hook(lambda gradient: gradient.to_dense() if gradient.is_sparse else gradient)
+    return cast("Tensor", rows)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import datastore
 import decoding_speed
 import performance_page
 import profile_step
 import pytest
+import serving_speed
 import startup
 import sweeps
 import tables
+import text_memory
 import throughput
 import training_step
 from rows import allocator, append, newest, read
@@ -83,6 +86,8 @@ def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     throughput.main([*quick, "--part", "scoring", "--part", "evaluate", "--out", str(data / "throughput.csv")])
     monkeypatch.setattr(startup, "COMMANDS", {name: ["-c", "pass"] for name in startup.COMMANDS})
     startup.main(["--quick", "--out", str(data / "startup.csv")])
+    text_memory.main(["--quick", "--tokens", "2000", "--ask", "5", "--out", str(data / "text_memory.csv")])
+    serving_speed.main(["--engine", "transformers", "--quick", "--out", str(data / "serving_speed.csv")])
     # toy rows under the names that the page and its figures look for
     for name, column, value in (("decoding_speed", "toy", "three-layers"),):
         path = data / f"{name}.csv"
@@ -93,8 +98,9 @@ def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     places = ["--data", str(data), "--page", str(page), "--images", str(tmp_path / "images")]
     performance_page.main(places)
     written = page.read_text(encoding="utf-8")
-    assert written.count("not measured yet") == 1  # decoding at full size
-    assert written.count("| `softmax` |") == 4  # training, history, sweeps, scoring
+    assert written.count("not measured yet") == 4  # decoding at full size, a store, context, long memory
+    assert written.count("| `softmax` |") == 5  # training, history, sweeps, scoring, serving
+    assert "(≥ 0.90, " in written  # cache beside softmax in the same engine
     assert "(≤ 0.50, " in written
     assert "](images/history.svg)" in written
     assert nw.__version__ in read(data / "sweeps.csv")[0]["nextword"]
@@ -107,6 +113,31 @@ def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     page.write_text(written.replace("(≤ 0.50, ", "("), encoding="utf-8")
     with pytest.raises(SystemExit, match="older than the rows"):
         performance_page.main([*places, "--check"])
+
+
+def test_requests_whose_prompts_are_read_before_show_growth_with_the_context(tmp_path: Path) -> None:
+    where = {"engine": "vllm", "engine_version": "1", "size": "small", "requests": "2", "new": "8", "rounds": "3"}
+    about = {"processor": "one", "threads": "2", "torch": "2", "allocator": "default", "date": "2026-11-23"}
+    rows = [
+        where
+        | {"read_before": True, "length": length, "head": head, "tokens_per_s": speed, "over_softmax": over}
+        | about
+        for length, head, speed, over in ((256, "softmax", 20, 1), (256, "pg", 16, 0.8), (8192, "softmax", 10, 1))
+    ]
+    append(tmp_path / "serving_speed.csv", rows)
+    wanted = tables.goals(performance_page.GOALS)
+    assert "| `softmax` | 50.0 / 1.00 | 100.0 / 1.00 |" in tables.context(tmp_path, wanted)
+    assert "| `pg` | 62.5 / 0.80 | – |" in tables.context(tmp_path, wanted)
+    assert tables.serving(tmp_path, wanted) == tables._NOTHING
+
+
+def test_a_datastore_becomes_a_table(tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="the benchmark compares with FAISS")
+    datastore.main(["--quick", "--out", str(tmp_path / "datastore.csv")])
+    table = tables.datastore(tmp_path, tables.goals(performance_page.GOALS))
+    assert "**4,000 keys of width 16, stored.txt**" in table
+    assert "| exact |" in table
+    assert "| IVF8,Flat nprobe=4 |" in table
 
 
 def test_a_process_that_fails_is_no_measurement() -> None:

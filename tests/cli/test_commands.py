@@ -162,7 +162,7 @@ def checked(monkeypatch, *rows):
     from nextword.checking import checker
     from nextword.checking.findings import CheckReport
 
-    monkeypatch.setattr(checker, "check", lambda model: CheckReport("GPT2LMHeadModel", "cache", "float32", rows))
+    monkeypatch.setattr(checker, "check", lambda model, **_: CheckReport("GPT2LMHeadModel", "cache", "float32", rows))
 
 
 def test_check_fails_with_code_1_and_explains(compared, monkeypatch):
@@ -186,7 +186,38 @@ def test_check_keeps_a_line_a_property_on_a_usual_terminal(compared):
     begin = next(place for place, line in enumerate(lines) if line.lstrip().startswith("─")) + 1
     rows = lines[begin : lines.index("", begin)]
     assert len(rows) > 10
-    assert all("passed" in row or "not checked" in row for row in rows)
+    assert all(any(verdict in row for verdict in ("passed", "not checked", "remark")) for row in rows)
+
+
+def test_check_audits_a_plain_model_and_writes_record_and_page(tmp_path):
+    from tests.helpers.families import tiny
+
+    tiny("gpt2").save_pretrained(tmp_path / "model")
+    done = run("check", tmp_path / "model", "--out", tmp_path / "audit")
+    assert done.exit_code == 0, done.output
+    assert "is missed with chance 0.001" in " ".join(done.output.split())
+    assert {file.name for file in (tmp_path / "audit").iterdir()} == {"check.json", "check.html"}
+    assert not (tmp_path / "model" / "check.json").exists()
+
+
+def test_check_asks_the_tokenizer_that_was_saved_with_a_model(tmp_path):
+    from tests.helpers.families import tiny
+    from tests.helpers.word_tokenizer import word_tokenizer
+
+    tiny("gpt2").save_pretrained(tmp_path)
+    word_tokenizer().save_pretrained(tmp_path)
+    done = run("check", tmp_path)
+    said = " ".join(done.output.split())
+    assert done.exit_code == 0, done.output
+    assert "are the same tokens" in said
+    assert "(matters for bits per byte only)" in said
+
+
+def test_check_wants_a_model_or_arguments_of_lm_eval():
+    for words in ([], ["model", "--lm-eval", "pretrained=model"]):
+        refused = run("check", *words)
+        assert refused.exit_code == 2
+        assert "must be given a model or --lm-eval, and not both" in " ".join(refused.output.split())
 
 
 def test_check_of_a_missing_folder_is_an_error(tmp_path):

@@ -197,7 +197,10 @@ def test_other_tokens_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--text", "story.txt", "--continue", "5"], "--continue, --decoding: must be left out with --text"),
+        (["--text", "story.txt", "--continue", "5"], "--continue, --decoding, --draft: must be left out with --text"),
+        (["--text", "story.txt", "--draft", "places"], "--continue, --decoding, --draft: must be left out with --text"),
+        (["--prompt", "The", "--draft", "place"], "Did you mean 'places'"),
+        (["cache", "--prompt", "The", "--draft", "places"], r"--draft: must go with one model \(2 given\)"),
         (["story.txt"], r"MODEL: must be .* \(the file story.txt given\); give a text as --text story.txt"),
         (["--prompt", "The", "--decoding", "top-x:3"], "'top-x:3' is no decoding"),
         (["--text", "story.txt", "--out", "folder"], r"--out folder: must be a file to write \(folder is a folder\)"),

@@ -124,12 +124,12 @@ def test_what_is_wrong_is_one_line(folder: Path, tmp_path: Path, words: list[str
 def test_interrupted_it_says_that_nothing_was_written(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nextword.scoring.measurement import all_models
+    from nextword.scoring.measurement import model_tasks
 
     def interrupted(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(all_models, "answers", interrupted)
+    monkeypatch.setattr(model_tasks, "answers", interrupted)
     done = run(folder / "plain", folder / "text.txt", "--out", tmp_path / "out", "--tokens", tmp_path / "tokens.jsonl")
     assert done.exit_code == 130
     assert "nothing was written" in done.output

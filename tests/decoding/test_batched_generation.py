@@ -185,3 +185,24 @@ def test_batches_have_texts_of_like_length_the_longest_first():
     assert lengths == sorted(lengths, reverse=True)
     assert sorted(row.number for batch in batches for row in batch) == list(range(14))
     assert [len(batch) for batch in batches] == [4, 4, 4, 2]
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "sample", "top-p:0.8"])
+@pytest.mark.parametrize(("family", "head"), [("gpt2", LOUD_CACHE), ("t5", "pg"), ("bart", "ps")])
+def test_drafts_write_the_same_texts(family, head, decoding):
+    """Drawn texts too: every word has a random number of its own, however many words a pass gives."""
+    opened = opened_model(family, head)
+    prompts = PROMPTS if family == "gpt2" else SOURCES
+    asked = {"decodings": [decoding], "samples": 1 if decoding == "greedy" else 2}
+    plain = texts(opened, prompts, **asked)
+    assert texts(opened, prompts, draft="places", batch_size=3, **asked) == plain
+    assert texts(opened, prompts, draft="prompt", **asked) == plain
+
+
+def test_draft_that_cannot_be_is_refused_before_anything_is_written():
+    with pytest.raises(ValueError, match="--draft: must go with greedy search or sampling"):
+        texts(opened_model(), draft="prompt", decodings=["beam:2"])
+    with pytest.raises(ValueError, match="needs a head that copies"):
+        texts(opened_model(), draft="places")
+    with pytest.raises(ValueError, match="Did you mean 'prompt'"):
+        texts(opened_model(), draft="promt")

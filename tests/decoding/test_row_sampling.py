@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from nextword.decoding.row_sampling import RowSampler, batch_seed, inverse_cumulative, stream_key, uniform_numbers
+from nextword.decoding.row_sampling import RowSampler, batch_seed, stream_key, uniform_numbers
+from nextword.functional.inverse_sampling import inverse_cumulative
 
 SCORES = torch.tensor([[1.0, -torch.inf, 0.0, 2.0, -1.0], [0.0, 0.0, -torch.inf, -torch.inf, 3.0]])
 

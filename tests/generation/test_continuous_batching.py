@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,14 +20,18 @@ from tests.helpers.batched import (
     alone,
     assert_as_alone,
     assert_batches_as_alone,
+    assert_written,
     batching,
     counted,
     greedy,
     prompts,
     single,
+    written_alone,
 )
 from tests.helpers.doc_pages import ROOT, blocks
 from tests.helpers.generating_models import DECODERS, HEADS, PAD, WINDOW
+from tests.helpers.small_datastores import small_store, texts
+from tests.helpers.word_models import word_tokenizer
 
 EVERY_HEAD = [*DECODERS["gpt2"], "sigsoftmax", "softmax+r:3", "f2 decoupled"]
 LISTENING = ["cache", "softmax+cpr:3,8+mi"]
@@ -35,13 +40,30 @@ LISTENING = ["cache", "softmax+cpr:3,8+mi"]
 
 def test_no_decoder_only_head_is_left_out() -> None:
     tried = {nw.heads.parse_head(HEADS[head]).head for head in EVERY_HEAD}
-    assert tried == set(nw.heads.registry.names())
+    assert tried | {"knn"} == set(nw.heads.registry.names())  # knn: below, with a datastore
 
 
 @pytest.mark.parametrize("head", EVERY_HEAD)
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_every_head(family: str, head: str) -> None:
     assert_batches_as_alone(family, head)
+
+
+@pytest.mark.parametrize(
+    "settings", ["overlap=0", "overlap=1", "overlap=1,mix=gate", "overlap=1,mix=joint,below=cache"]
+)
+def test_retrieval_from_a_datastore(settings: str, tmp_path: Path) -> None:
+    """Among others after the beginnings of stored texts, whose own places are left out."""
+    path, store = small_store(tmp_path)
+    model = nw.load(path, f"knn:store={store},k=8,weight=0.5,{settings}")
+    stored = [word_tokenizer()(text)["input_ids"] for text in texts() if text]
+    asked = [*prompts()[:4], *(ids[: 3 * place + 1] for place, ids in enumerate(stored[:5]))]
+    found = 0.0
+    for prompt, result in zip(asked, model.generate_batch(asked, greedy(), batching()).values(), strict=True):
+        assert_written(result, *written_alone(model, prompt, eos_token_id=-1))
+        below = written_alone(nw.load(path), prompt, eos_token_id=-1)[1]
+        found = max(found, float((torch.tensor(result.logprobs) - below).abs().max()))
+    assert found > 0.1, "the datastore must matter"
 
 
 @pytest.mark.parametrize("head", LISTENING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -64,18 +64,25 @@ def batching(**settings: Any) -> ContinuousBatchingConfig:
 @cache
 def alone(family: str, head: str, prompt: tuple[int, ...], new: int = NEW, **settings: Any) -> tuple[list[int], Tensor]:
     """What ``generate`` writes after one prompt, and the log-probability of each of its tokens."""
+    return written_alone(single(family, head), prompt, new, **settings)
+
+
+def written_alone(model: Any, prompt: Sequence[int], new: int = NEW, **settings: Any) -> tuple[list[int], Tensor]:
+    """The same of any model."""
     ids = torch.tensor([prompt])
-    out = generated(
-        single(family, head), ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, do_sample=False, **settings
-    )
+    out = generated(model, ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, do_sample=False, **settings)
     written = out.sequences[0, len(prompt) :]
     return written.tolist(), step_log_probs(out)[0].gather(1, written[:, None])[:, 0]
 
 
 def assert_as_alone(family: str, head: str, prompt: list[int], result: Any, **settings: Any) -> None:
     """One request's tokens and their log-probabilities are those of ``generate``."""
+    assert_written(result, *alone(family, head, tuple(prompt), len(result.generated_tokens), **settings))
+
+
+def assert_written(result: Any, tokens: list[int], log_probs: Tensor) -> None:
+    """A request has these tokens and log-probabilities."""
     assert result.error is None
-    tokens, log_probs = alone(family, head, tuple(prompt), len(result.generated_tokens), **settings)
     assert result.generated_tokens == tokens
     found = torch.tensor(result.logprobs, dtype=log_probs.dtype)
     assert torch.allclose(found, log_probs, rtol=0, atol=TOLERANCE)

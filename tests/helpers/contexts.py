@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nextword.context import Context, Layout, Source
+from nextword.functional.score_columns import ALL_COLUMNS, Columns
 from nextword.heads import Dimensions, Head, parse_head, registry
 from nextword.memory.growing_history import GrowingHistory
 
@@ -23,6 +24,10 @@ class LinearVocabulary:
     @property
     def size(self) -> int:
         return len(self.weight)
+
+    @property
+    def columns(self) -> Columns:
+        return ALL_COLUMNS
 
     def __call__(self, states: Tensor, single_pass: object = None) -> Tensor:
         return torch.nn.functional.linear(states, self.weight, self.bias)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from nextword.survey.kinds import registry as surveys
+
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -18,6 +20,11 @@ _FAULTS = {
     r"a character of Markdown; take \mid, \ast, or a space after <": re.compile(r"[|*]|<\S"),
 }
 """What GitHub's Markdown reads before the formula is shown, by the reason."""
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
 def name_of(page: Path) -> str:
@@ -36,3 +43,10 @@ def formula_faults(text: str) -> Iterator[str]:
         yield from (f"{formula!r}: {fault}" for fault, pattern in _FAULTS.items() if pattern.search(formula))
     if "$" in _INLINE.sub("", rest):
         yield "a formula without its end, or broken over two lines"
+
+
+def survey_faults(line: str, kind: str, given: str) -> Iterator[str]:
+    """Of a setting of a survey of that kind, ``setting=value``."""
+    name = given.partition("=")[0].partition(".")[0]
+    if kind not in surveys.names() or name not in surveys.get(kind).Config.model_fields:
+        yield f"{line}: a survey '{kind}' has no setting {name}"

@@ -48,6 +48,7 @@ MODES = {
 HEADS: dict[str, Any] = {
     "softmax": "softmax",
     "cache": {"head": "cache", "temperature": 0.5},
+    "long cache": {"head": "cache", "temperature": 0.5, "long": 4},
     "source cache": {"head": "cache", "temperature": 0.1, "weight": 0.8},
     "softmax+mi": "softmax+mi",
     "mos:2+mi": "mos:2+mi",
@@ -69,10 +70,10 @@ HEADS: dict[str, Any] = {
 DECODERS = {
     "gpt2": [
         "softmax", "cache", "softmax+mi", "mos:2+mi", "softmax+mi:2x3", "softmax+c", "softmax+cpr:3,8+mi", "mos:2+p",
-        "copynet", "pg", "ps+mi", "f2",
+        "copynet", "pg", "ps+mi", "f2", "long cache",
     ],
     "llama": ["cache", "softmax+mi", "pg", "f2+mi"],
-    "mistral": ["cache", "softmax+mi:2x3", "softmax+cpr:3,8+mi"],
+    "mistral": ["cache", "softmax+mi:2x3", "softmax+cpr:3,8+mi", "long cache"],
     "gemma2": ["cache", "mos:2+mi"],
 }  # fmt: skip
 """Decoder-only families with the heads that every run tries on them; the other pairs are slow tests."""
@@ -312,8 +313,11 @@ def assistant(family: str, head: str | None) -> Any:
         return model
     if head.startswith("f2"):  # decoupled by itself, which an assistant must not be
         return nw.attach(model, HEADS[head] | {"decoupled": True})
-    # its cache is left blunt, or it would copy what the sharp one copies and never be wrong
-    return nw.attach(model, head.removeprefix("source "))
+    if "cache" in head:  # left blunt, or it would copy what the sharp one copies and never be wrong
+        return nw.attach(
+            model, {key: value for key, value in HEADS[head].items() if key not in ("temperature", "weight")}
+        )
+    return nw.attach(model, head)
 
 
 def prompt(rows: int = 2, length: int = 9, seed: int = 3) -> Tensor:

@@ -15,6 +15,7 @@ from nextword.finetuning.train_config import TrainConfig
 from nextword.heads import registry as heads
 from nextword.metrics.metric import registry as metrics
 from nextword.objectives import registry as objectives
+from nextword.survey.kinds import registry as surveys
 from nextword.tasks import registry as tasks
 from nextword.training.settings import TrainingSettings
 
@@ -22,6 +23,7 @@ ROOTS: dict[str, type[BaseModel]] = {
     f"{kind}:{name}": registry.get(name).Config
     for kind, registry in {
         "head": heads, "objective": objectives, "conditioner": conditioners, "metric": metrics, "task": tasks,
+        "survey": surveys,
     }.items()
     for name in registry.names()
 } | {

@@ -11,7 +11,7 @@ from tests.helpers.opened_models import POSITIONS, decoder, encoder_decoder
 SENTENCE = "The king met the queen. The queen met the dragon, and the dragon met the king. "
 
 
-@pytest.mark.parametrize("head", ["cache", "softmax+cp", "pg"])
+@pytest.mark.parametrize("head", ["cache", "cache:long=150", "softmax+cp", "pg"])
 def test_a_text_longer_than_the_model_is_read_as_score_reads_it(head, tmp_path):
     opened = decoder(text_tokenizers.byte_level(), head)
     text = SENTENCE * 8

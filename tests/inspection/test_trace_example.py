@@ -14,6 +14,7 @@ import torch
 import transformers as hf
 
 import nextword as nw
+from nextword.model.drafting.draft_length import FixedLength
 from nextword.pretrained import token_label
 from nextword.scoring.opened_model import OpenedModel
 from tests.helpers.opened_models import POSITIONS, conditioned, decoder, encoder_decoder
@@ -159,6 +160,24 @@ def test_a_text_that_the_model_writes(case: str) -> None:
     assert [row[0] for row in trace.tokens.candidates.ids] == written
     assert "".join(text.pieces[: trace.first]) == read.get("prompt", "")
     assert len(text.pieces) == len(text.ids)
+
+
+@pytest.mark.parametrize("case", ["cache", "t5"])
+def test_drafts_along_a_text_that_the_model_writes(case: str) -> None:
+    """What was accepted is what stands there; what was refused is not."""
+    opened, read = CASES[case]()
+    settings = {"max_new_tokens": 12, "min_new_tokens": 12, "do_sample": False, **read}
+    trace = nw.trace(opened, draft=nw.Drafting("prompt", FixedLength(4)), **settings)
+    ids = trace.texts["text"].ids
+    assert trace.texts == nw.trace(opened, **settings).texts
+    assert trace.drafts
+    for one in trace.drafts:
+        assert trace.first < one.begin
+        assert ids[one.begin : one.begin + one.accepted] == one.ids[: one.accepted]
+        if one.accepted < len(one.ids) and one.begin + one.accepted < len(ids):
+            assert ids[one.begin + one.accepted] != one.ids[one.accepted]
+        assert set(one.ids) <= set(trace.vocabulary)
+    assert nw.Trace.model_validate_json(trace.to_json()) == trace
 
 
 def test_the_text_of_a_sampled_continuation_is_its_decoded_tokens() -> None:

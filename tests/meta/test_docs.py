@@ -25,7 +25,7 @@ from nextword.heads.parts.partition_settings import PartitionConfig
 from nextword.registry import UnknownNameError
 from nextword.specs import ModifierEntry
 from tests.helpers.counted import counts_file
-from tests.helpers.doc_pages import FENCE, ROOT, blocks, formula_faults, name_of
+from tests.helpers.doc_pages import FENCE, ROOT, blocks, formula_faults, name_of, slug, survey_faults
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 KINDS = ("heads", "objectives", "conditioners")
@@ -41,10 +41,6 @@ SECTIONS = ("Idea", "Formula", "", "When to use it", "When not to", "Cost", "Whe
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 REFERENCE = re.compile(r"^\[\w+\]: (\S+)$", re.MULTILINE)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-
-
-def slug(heading: str) -> str:
-    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
 def broken_links(text: str, folder: Path) -> Iterator[str]:
@@ -81,18 +77,21 @@ def command_faults(line: str) -> Iterator[str]:
 
     verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     words = shlex.split(line.replace("...", ""))[1:]
-    if not words:
+    if not words or words[0].startswith("-"):
         return
-    if words[0].startswith("-"):
-        return
-    if words[0] not in verbs:
-        yield f"{line}: no command '{words[0]}'"
-        return
-    options = {option for parameter in verbs[words[0]].params for option in parameter.opts}
+    command: Any = None
+    for name in words[:2]:
+        if command is None or hasattr(command, "commands"):
+            command = (verbs if command is None else command.commands).get(name)
+            if command is None:
+                return (yield f"{line}: no command '{name}'")
+    options = {option for parameter in command.params for option in parameter.opts}
     for position, word in enumerate(words):
         if word.startswith("--") and word.split("=")[0] not in options:
             yield f"{line}: {words[0]} has no option {word}"
-        if word in ("--metrics", "--set"):
+        if word == "--set" and words[0] == "survey":
+            yield from survey_faults(line, words[2], words[position + 1])
+        elif word == "--metrics" or (word == "--set" and words[0] == "evaluate"):
             given = words[position + 1]
             for one in given.split(",") if word == "--metrics" and ":" not in given else [given]:
                 yield from metric_faults(line, word, one)
@@ -336,6 +335,10 @@ def test_planted_broken_link_is_found(tmp_path: Path) -> None:
         "evaluate x --set distinct.m=3",
         "evaluate x --set distinkt.n=3",
         "evaluate x --set hunam=false",
+        "survey make pairwise x --set nar=3",
+        "survey make pairwise x --itmes 3",
+        "text-memory sort x",
+        "text-memory build x y --weights z",
     ],
 )
 def test_planted_wrong_command_is_found(words: str) -> None:

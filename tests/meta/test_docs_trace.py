@@ -26,7 +26,7 @@ def keys() -> set[str]:
     named = set(TraceRecord.model_fields) - {"model", "texts", "tokens"}
     for prefix, record in inside.items():
         named |= {f"{prefix}.{name}" for name in record.model_fields} - {"tokens.candidates", "tokens.places"}
-    return named | {f"texts.{role}" for role in ("text", "source", "auxiliary")}
+    return named | {f"texts.{role}" for role in ("text", "source", "auxiliary", "store")}
 
 
 def test_the_table_has_every_key() -> None:

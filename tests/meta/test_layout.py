@@ -43,6 +43,7 @@ NO_ROOM_OF_SOURCE = {
 }
 """Folders of tests that hold no file of one room."""
 OF_A_WHOLE_ROOM = {
+    "checking": {"zoo"},
     "cli": {"commands"},
     "comparison": {"conditioned_methods", "several_draws", "two_stages"},
     "distribution": {"kinds"},
@@ -55,7 +56,7 @@ OF_A_WHOLE_ROOM = {
     },
     "objectives": {"training"},
     "records": {"records"},
-    "report": {"browser", "expanded", "inspection_browser", "inspection_colours", "inspection_speed"},
+    "report": {"browser", "expanded", "inspection_browser", "inspection_colours", "inspection_speed", "survey_browser"},
     "tasks": {"registry"},
     "training": {"seq2seq"},
 }  # fmt: skip

@@ -65,7 +65,7 @@ def test_each_step_is_called_once(family: str, head: str) -> None:
     trained = steps(lambda: model.train()(IDS, labels=IDS))
     assert led(without) == SIDES + RUN
     assert led(scored) == SIDES + RUN + LOSS
-    assert led(trained) == SIDES + UPDATE + RUN + LOSS
+    assert led(trained) == SIDES + RUN + LOSS
     # what a step calls itself is a room that no other step enters
     beneath = [(caller, called) for caller, called in trained if caller != LEADING]
     assert beneath == [("backbone_pass", "output_tap")]

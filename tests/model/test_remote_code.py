@@ -93,6 +93,18 @@ print(type(write.model).__name__, len(write("w5 w7", max_new_tokens=3, do_sample
     assert printed == ["NextWordForCausalLM 1"]
 
 
+def test_the_server_of_transformers_loads_it(saved: Path) -> None:
+    pytest.importorskip("transformers.cli.serving.model_manager", reason="an older transformers, or no fastapi")
+    script = """
+from transformers.cli.serving.model_manager import ModelManager
+manager = ModelManager(trust_remote_code=True, force_model=FOLDER + "causal", device="cpu")
+model, tokenizer = manager.load_model_and_processor(manager.process_model_name(FOLDER + "causal"))
+print(type(model).__module__, type(model).__name__, type(tokenizer).__name__)
+"""
+    printed, _ = run(NEVER_IMPORTED + script, saved)
+    assert printed[0].startswith("nextword.model.modeling NextWordForCausalLM ")
+
+
 def test_after_the_import_nothing_is_asked_or_warned_of(saved: Path) -> None:
     script = """
 import nextword, warnings, transformers as hf

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from nextword.records.token_trace import TraceRecord
+from nextword.records.token_trace import TracedDraft, TraceRecord
 from nextword.report import trace_page
 from tests.helpers.browser import NARROW, WIDE, Opening, OpenPage
 from tests.helpers.made_up_traces import STORY, SUMMARY, MadeUp, one_text, story
@@ -284,6 +284,22 @@ def test_colours_follow_what_is_chosen(open_page: Opening) -> None:
     assert "copies from places in the text" in view.text("#legend")
     counts = [int(count.split()[0]) for count in view.texts(".levels small")]
     assert counts == [levels(view).count(f"l{level}") for level in range(6)]
+
+
+def test_drafts_have_a_colour_and_a_line_in_the_panel(open_page: Opening) -> None:
+    ids, begin = RECORD.texts["text"].ids, RECORD.first + 4
+    right = ids[begin : begin + 2]
+    drafts = [TracedDraft(begin=begin, ids=[*right, ids[begin], ids[begin + 1]], accepted=2)]
+    view = open_page(trace_page(RECORD.model_copy(update={"drafts": drafts})))
+    view.page.click("#measures label:has-text('Drafted')")
+    assert levels(view)[begin - 1 : begin + 4] == ["l0", "l5", "l5", "l2", "l0"]
+    choose(view, begin)
+    assert "It was guessed, as one of 4 tokens, and accepted." in view.text("#panel")
+    choose(view, begin + 2)
+    refused = " ".join(RECORD.vocabulary[token] for token in drafts[0].ids[2:])
+    assert f"Guessed in its place, and refused: {refused}" in view.text("#panel")
+    choose(view, begin + 3)
+    assert "guessed" not in view.text("#panel").lower()
 
 
 @pytest.mark.parametrize("dark", [False, True])

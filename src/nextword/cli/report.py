@@ -25,12 +25,15 @@ def report(
 
     from nextword.records import EvaluationResults, Results, kind_of
     from nextword.records.reproduced_table import ReproducedTable
+    from nextword.records.survey_results import SurveyResults
     from nextword.report import (
         evaluation_tables,
         reproduced_table,
         results_table,
+        survey_tables,
         write_report,
         write_reproduced_tables,
+        write_survey_report,
     )
 
     path = folder / "results.json" if folder.is_dir() else folder
@@ -45,6 +48,11 @@ def report(
         evaluation = EvaluationResults.load(path)
         write_report(evaluation, page)
         for table in evaluation_tables(evaluation):
+            console.print(table)
+    elif kind == "survey-results":
+        survey = SurveyResults.load(path)
+        write_survey_report(survey, page)
+        for table in survey_tables(survey):
             console.print(table)
     else:
         results = Results.load(path)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -32,6 +34,19 @@ class ScoreOptions(ScoreSettings):
 
     split: str = "test"
     """Part that is read of a folder or of a data set of the hub."""
+    sample_by: Literal["line", "paragraph"] | None = None
+    """What of a file of plain text is a text, scored by itself; by default the whole file."""
+    set: list[str] | None = None
+    """KEY=VALUE, a setting of the models' heads that may change after training: long=12288, temperature=2. Models whose
+    heads lack it stay as they are. May be repeated."""
+
+
+class ProcessOptions(ComputingOptions):
+    """Where, in which precision and by how many processes texts are scored."""
+
+    processes: int | None = None
+    """Processes, each with the model in its memory, one thread, and a GPU of its own where there are as many; by
+    default one, with threads."""
 
 
 @plain_errors
@@ -64,10 +79,15 @@ def score(
     tokens: Annotated[
         Path | None, typer.Option(help="File for what the models say of every token: .jsonl, one object a token.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for score.json and score.csv.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for score.json and score.csv; with it, and without --tokens, a stopped score goes on."
+        ),
+    ] = None,
     *,
     settings: ScoreOptions,
-    computing: ComputingOptions,
+    computing: ProcessOptions,
 ) -> None:
     """Measure how likely texts are to saved models: perplexity, nats per token, bits per byte.
 
@@ -87,11 +107,12 @@ def score(
     fields = dict(_pair(one) for one in field or [])
     _expect_same(out, models, texts, fields, settings)
     console = Console()
-    with interruptible("nothing was written; the same command begins again", goes_on=False):
-        results = _measured(models, texts, fields, settings, computing, tokens, console)
+    goes_on = out is not None and tokens is None
+    kept = f"what is done is kept in {out}" if goes_on else "nothing was written; the same command begins again"
+    with interruptible(kept, goes_on):
+        results = _Asked(models, texts, fields, settings, computing).measured(tokens, out, console)
     if out is not None:
         with locked(out, this_command(), wait=WRITING_SECONDS):
-            results.save(out / "score.json")
             write_atomically(out / "score.csv", score_csv(results))
     for table in score_tables(results):
         console.print(table)
@@ -198,30 +219,38 @@ def _expect_same(
         raise ValueError(f"{path}: must be of the same score to be replaced ({said}); give another --out")
 
 
-def _measured(
-    models: dict[str, str],
-    data: list[str],
-    fields: dict[str, str],
-    settings: ScoreOptions,
-    computing: ComputingOptions,
-    tokens: Path | None,
-    console: Console,
-) -> ScoreResults:
-    from nextword.cli.parts.run_and_show import quiet_libraries, this_command
-    from nextword.scoring.measurement.data_files import read_texts
+@dataclass(frozen=True)
+class _Asked:
+    """What is scored, and how."""
 
-    quiet_libraries()
-    given = read_texts(data, fields, settings.split)
+    models: dict[str, str]
+    data: list[str]
+    fields: dict[str, str]
+    settings: ScoreOptions
+    computing: ProcessOptions
 
-    from nextword.scoring.measurement.all_models import score_models
-    from nextword.scoring.opened_model import open_model
+    def measured(self, tokens: Path | None, out: Path | None, console: Console) -> ScoreResults:
+        """Scores it."""
+        from nextword.cli.parts.run_and_show import quiet_libraries, this_command
+        from nextword.scoring.measurement.data_files import read_texts
 
-    opened = [
-        lambda name=name, path=path: open_model(path, computing.device, computing.dtype, name)
-        for name, path in models.items()
-    ]
-    with _watched(console) as watch:
-        return score_models(opened, given, settings, tokens=tokens, progress=watch, command=this_command())
+        quiet_libraries()
+        given = read_texts(self.data, self.fields, self.settings.split, self.settings.sample_by)
+
+        from nextword.overrides import overridden
+        from nextword.scoring.measurement.all_models import score_models
+        from nextword.scoring.opened_model import open_model
+
+        changes = overridden({}, self.settings.set or [])
+        opened = [
+            partial(open_model, path, self.computing.device, self.computing.dtype, name, changes)
+            for name, path in self.models.items()
+        ]
+        with _watched(console) as watch:
+            return score_models(
+                opened, given, self.settings, tokens=tokens, out=out, processes=self.computing.processes,
+                progress=watch, command=this_command(),
+            )  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -78,6 +78,13 @@ def train(
             "--fsdp", help="Spread the model over the processes that torchrun has started (FSDP2). Takes no value."
         ),
     ] = False,
+    shard_vocabulary: Annotated[
+        bool,
+        typer.Option(
+            "--shard-vocabulary",
+            help="Divide the output embedding among the processes that torchrun has started. Takes no value.",
+        ),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder of the trained model.")] = None,
 ) -> None:
     """Train one model, measure it, check it, and save it as a folder that loads.
@@ -100,6 +107,8 @@ def train(
         content["data"] = {**(table if isinstance(table, dict) else {}), "path": data}
     if fsdp:
         content["training"] = {**content.get("training", {}), "fsdp": True}
+    if shard_vocabulary:
+        content["training"] = {**content.get("training", {}), "shard_vocabulary": True}
     if report_to:
         content["training"] = {**content.get("training", {}), "report_to": list(report_to)}
     config = configured(content, overrides)

@@ -13,6 +13,8 @@ from transformers import StoppingCriteriaList, StopStringCriteria
 from nextword.decoding.generation_passes import GenerationPass, effective_config, end_ids
 from nextword.decoding.row_sampling import RowwiseLoop, batch_seed, stream_key, uniform_numbers
 from nextword.functional.padding import padded
+from nextword.model.drafting.drafted_loop import DraftedLoop
+from nextword.model.drafting.drafting import Drafting
 from nextword.model.training_modes import measuring
 from nextword.scoring.example_encoding import EncodedExample, auxiliary_inputs
 from nextword.scoring.opened_model import OpenedModel
@@ -88,6 +90,7 @@ class BatchedGeneration:
         stop: Strings that end a text.
         describe: Made of texts with their model inputs: where their tokens came from; None: not asked for.
         streamer: Is handed every token of a single row as it is chosen.
+        drafting: Who guesses words that one pass judges; None: they are written one by one.
     """
 
     opened: OpenedModel
@@ -95,6 +98,7 @@ class BatchedGeneration:
     stop: Sequence[str] = ()
     describe: Callable[[Sequence[EncodedExample], Mapping[str, Any]], list[SourceColumns]] | None = None
     streamer: Any = field(default=None, repr=False)
+    drafting: Drafting | None = field(default=None, repr=False)
 
     def batches(self, rows: Sequence[Row], one: GenerationPass) -> list[list[Row]]:
         """The batches in which the rows are written, the same each time."""
@@ -144,6 +148,8 @@ class BatchedGeneration:
         if not one.is_rowwise:
             return {}
         drawn = None if one.seed is None else uniform_numbers([row.key for row in rows], one.new_tokens)
+        if self.drafting is not None:
+            return {"custom_generate": DraftedLoop(self.drafting, drawn, self.streamer)}
         return {"custom_generate": RowwiseLoop(drawn, self.streamer)}
 
     def _ends(self, config: Any) -> dict[str, Any]:

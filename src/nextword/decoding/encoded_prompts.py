@@ -11,6 +11,7 @@ from nextword.pretrained import encoder_config
 from nextword.scoring.example_encoding import EncodedExample
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.prompt_encoding import encode_prompt
+from nextword.scoring.remembered_windows import looks_beyond_windows
 
 
 def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: bool = False) -> list[EncodedExample]:
@@ -73,7 +74,7 @@ def expect_room(opened: OpenedModel, encoded: Sequence[EncodedExample], new: int
     """Raises ValueError where a prompt and the new tokens, or a source, are more than the model has positions for."""
     if not opened.has_encoder:
         for one in encoded:
-            _expect_length(one, len(one.context), new, opened.longest)
+            _expect_length(one, new, opened)
         return
     config = opened.model.config
     limit = getattr(encoder_config(config), "max_position_embeddings", None)
@@ -91,12 +92,15 @@ def expect_room(opened: OpenedModel, encoded: Sequence[EncodedExample], new: int
         )
 
 
-def _expect_length(one: EncodedExample, length: int, new: int, limit: int | None) -> None:
+def _expect_length(one: EncodedExample, new: int, opened: OpenedModel) -> None:
+    length, limit = len(one.context), opened.longest
     # The last new token is written, not read.
     if limit is None or length + new - 1 <= limit:
         return
     room = limit - length + 1
     advice = f"set --max-new-tokens to at most {room}, or shorten it" if room > 0 else "shorten it"
+    if looks_beyond_windows(opened.model):
+        advice += ", or let nextword.scoring.remembered_text.remember read its beginning"
     raise ValueError(
         f"prompt {one.example.id}: its {length} tokens and {new} new ones are more than the {limit} that the model has "
         f"positions for; {advice}"

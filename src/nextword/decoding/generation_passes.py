@@ -12,6 +12,7 @@ from transformers.generation.configuration_utils import GenerationConfig, Genera
 from transformers.generation.utils import GENERATION_MODES_MAPPING
 
 from nextword.decoding.generation_settings import GenerationSettings
+from nextword.model.drafting.drafting import drafters
 from nextword.registry import did_you_mean
 from nextword.scoring.opened_model import OpenedModel, open_model
 
@@ -76,18 +77,46 @@ def generation_passes(opened: OpenedModel, settings: GenerationSettings) -> list
         ValueError: An argument that neither ``generate`` nor the model's head knows, or a loop that transformers no
             longer has.
     """
-    extra = _with_assistant(opened, settings.arguments)
+    extra = _with_assistant(opened, _asked(settings))
     passes: list[GenerationPass] = []
     for title, arguments in _ways(settings):
         asked = {**arguments, **extra}
         config = effective_config(opened.model, asked)
         mode = config.get_generation_mode(extra.get(ASSISTANT))
         _expect_in_library(mode)
+        _expect_draftable(opened, settings, title, mode)
         complete = {**asked, **_lengths(opened, config, settings), **_padding(config)}
         draws = bool(config.do_sample)
         for seed in settings.seeds if draws else [None]:
             passes.append(GenerationPass(title, complete, mode, seed, settings.samples if draws else 1))
     return passes
+
+
+def _asked(settings: GenerationSettings) -> dict[str, Any]:
+    """The arguments, with a model that drafts among them."""
+    if settings.draft is None or settings.draft in drafters:
+        return dict(settings.arguments)
+    if ASSISTANT in settings.arguments:
+        raise ValueError(f"--draft: must be the only model that assists (--set {ASSISTANT} given); leave out one")
+    if not Path(settings.draft).is_dir():
+        known = ", ".join(drafters.names())
+        near = did_you_mean(settings.draft, drafters.names())
+        raise ValueError(f"--draft: must be {known} or the folder of a model ('{settings.draft}' given).{near}")
+    return {**settings.arguments, ASSISTANT: settings.draft}
+
+
+def _expect_draftable(opened: OpenedModel, settings: GenerationSettings, title: str, mode: GenerationMode) -> None:
+    """Raises ValueError where a decoding cannot be drafted for, before anything is written."""
+    if settings.draft is None:
+        return
+    rowwise = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
+    if mode not in (*rowwise, GenerationMode.ASSISTED_GENERATION):
+        raise ValueError(
+            f"--draft: must go with greedy search or sampling ('{title}' given), where one word follows the other; "
+            "leave out one of the two"
+        )
+    if settings.draft in drafters:
+        drafters.get(settings.draft)().expect_fit(opened.model)
 
 
 def _ways(settings: GenerationSettings) -> list[tuple[str, dict[str, Any]]]:

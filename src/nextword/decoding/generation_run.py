@@ -23,6 +23,7 @@ from nextword.decoding.prompt_files import TextPrompt
 from nextword.decoding.sample_lines import SampleLines, reference_columns
 from nextword.decoding.source_columns import SourceColumns, source_columns
 from nextword.heads import head_spec
+from nextword.model.drafting.drafting import Drafting, drafters
 from nextword.records import locked
 from nextword.scoring.example_encoding import EncodedExample
 from nextword.scoring.minibatches import Progress
@@ -87,7 +88,9 @@ class GenerationRun:
             return source_columns(self.opened, texts, inputs, self.settings.places)
 
         describe = described if self.settings.sources else None
-        return BatchedGeneration(self.opened, self.settings.batch_size, self.settings.stop, describe, streamer)
+        settings, draft = self.settings, self.settings.draft
+        drafting = Drafting(draft) if draft is not None and draft in drafters else None
+        return BatchedGeneration(self.opened, settings.batch_size, settings.stop, describe, streamer, drafting)
 
     def identity(self, one: GenerationPass) -> dict[str, Any]:
         """What makes the texts of a pass what they are, as plain values."""
@@ -103,8 +106,9 @@ class GenerationRun:
             "decoding": one.title,
             "arguments": {
                 **one.arguments,
-                **{key: settings.arguments[ASSISTANT] for key in [ASSISTANT] if key in one.arguments},
+                **{key: settings.arguments.get(key, settings.draft) for key in [ASSISTANT] if key in one.arguments},
             },
+            **({} if settings.draft is None else {"draft": settings.draft}),
             "stop": settings.stop,
             "seed": one.seed,
             "samples": one.samples,

@@ -39,6 +39,8 @@ class GenerationSettings(Settings):
     """Texts drawn after each prompt."""
     batch_size: int = Field(default=16, ge=1)
     """Texts written at a time."""
+    draft: str | None = None
+    """Who guesses words that one pass then judges: "places", "prompt", or the folder of a model; none: word by word."""
     sources: bool = False
     """Whether each token's share by source and its strongest places are worked out and written beside it."""
     places: int = Field(default=3, ge=0)

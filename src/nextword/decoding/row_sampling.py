@@ -18,6 +18,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
 
+from nextword.functional.inverse_sampling import drawn_at
+
 KEY_BITS, SEED_BITS = 128, 63
 """Bits of a key, and of a seed of torch."""
 
@@ -57,22 +59,9 @@ class RowSampler(LogitsProcessor):
     def __call__(self, input_ids: Int[Tensor, "B L"], scores: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         """Zero at the token that is drawn, -inf elsewhere; rows in which nothing is possible stay as they are."""
         step = input_ids.shape[1] - self.begin
-        # Double precision: a sum of many small numbers in single precision would move tokens by whole probabilities.
-        cumulative = scores.double().softmax(-1).cumsum(-1)
-        drawn = inverse_cumulative(cumulative, self.uniform[:, step].to(scores.device))
+        drawn = drawn_at(scores, self.uniform[:, step])
         alone = torch.full_like(scores, -torch.inf).scatter_(1, drawn[:, None], 0.0)
         return torch.where(scores.amax(-1, keepdim=True) == -torch.inf, scores, alone)
-
-
-def inverse_cumulative(cumulative: Float[Tensor, "B V"], uniform: Float[Tensor, "B"]) -> Int[Tensor, "B"]:
-    """The first place of each row where the sum exceeds the row's share of its total: never one of probability zero.
-
-    >>> inverse_cumulative(torch.tensor([[0.0, 0.3, 0.3, 1.0]] * 3), torch.tensor([0.0, 0.29, 0.3]))
-    tensor([1, 1, 3])
-    """
-    thresholds = uniform.to(cumulative)[:, None] * cumulative[:, -1:]
-    places = torch.searchsorted(cumulative, thresholds, right=True)[:, 0]
-    return places.clamp(max=cumulative.shape[1] - 1)
 
 
 @dataclass(frozen=True)

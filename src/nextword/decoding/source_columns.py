@@ -60,6 +60,8 @@ def _of_text(facts: TokenFacts, rows: slice, specials: Mapping[str, int]) -> Sou
     shares = {name: [round(one, DIGITS) for one in share[rows].tolist()] for name, share in facts.shares.items()}
     places = {}
     for name, strongest in facts.places.items():
+        if strongest.documents is not None:  # in a store, and not in a text beside the sample
+            continue
         tokens = zip(strongest.at[rows].tolist(), strongest.share[rows].tolist(), strict=True)
         places[name] = [
             [(at - specials[name], round(share, DIGITS)) for at, share in zip(*token, strict=True) if at >= 0]

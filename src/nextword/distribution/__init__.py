@@ -12,6 +12,7 @@ from nextword.distribution.shifted_scores import Shifted
 from nextword.distribution.token_classes import TokenClasses
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.distinct_words import Words, WordScores
+from nextword.functional.retrieved_entries import Retrieved
 from nextword.functional.stored_entries import Entries
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "OnWords",
     "Replace",
     "Rerank",
+    "Retrieved",
     "Scores",
     "Shifted",
     "TokenClasses",

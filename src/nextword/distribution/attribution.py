@@ -35,9 +35,21 @@ class Attribution(ABC):
         """For each component in ``token_places``, which text its places are of.
 
         ``"text"`` is the decoder's own sequence. ``"source"`` is what the head reads beside it: the source of an
-        encoder-decoder model, else the auxiliary text in the decoder's tokens.
+        encoder-decoder model, else the auxiliary text in the decoder's tokens. ``"store"``: the places are numbers of
+        the tokens that were retrieved for each position, and ``stands_in_store`` says where each of those stands.
         """
         return {}
+
+    def _stands(self) -> dict[str, Int[Tensor, "N K 2"]]:
+        """By component that retrieves, document and place of each retrieved token."""
+        return {}
+
+    def stands_in_store(self) -> dict[str, Int[Tensor, "N K 2"]]:
+        """For each component that retrieves tokens from a store, where they stand: document, and place within it.
+
+        In the order of the K places that ``places`` and ``token_places`` give such a component.
+        """
+        return self._stands()
 
     @abstractmethod
     def __getitem__(self, rows: slice) -> Attribution: ...

@@ -31,10 +31,18 @@ class ClassDraw:
 
     def __call__(self, distribution: Factorized) -> Float[Tensor, "N V"]:
         """Log-probability of every token within the class that was drawn; ``-inf`` outside it."""
-        log_class = truncated(distribution.log_class_probs(), self.top_k, self.top_p)
-        chosen = self._drawn(log_class)
+        chosen = self._class(distribution)
         self._distribution, self._chosen, self._tried = distribution, chosen, None
         return distribution.within(chosen)
+
+    def token(self, distribution: Factorized, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
+        """The token itself, where nothing acts within its class: only that class is scored.
+
+        Args:
+            distribution: Whose.
+            uniform: A number in [0, 1) for each position that draws the token; None: the most probable one.
+        """
+        return distribution.token_within(self._class(distribution), uniform)
 
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
         """The same with another class at some positions, because nothing of the first was allowed there.
@@ -54,6 +62,9 @@ class ClassDraw:
         self._tried[rows] = self._tried[rows].scatter(1, chosen[rows][:, None], True)
         within = self._distribution.map(lambda tensor: tensor[rows.nonzero()[:, 0]]).within(chosen[rows])
         return within.new_full((len(rows), within.shape[-1]), -torch.inf).index_put((rows,), within)
+
+    def _class(self, distribution: Factorized) -> Int[Tensor, "N"]:
+        return self._drawn(truncated(distribution.log_class_probs(), self.top_k, self.top_p))
 
     def _drawn(self, log_class: Float[Tensor, "M C"]) -> Int[Tensor, "M"]:
         if not self.sample:

@@ -12,6 +12,7 @@ from nextword.distribution.next_token import NextToken
 from nextword.distribution.score_edits import Touched
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import log_add_exp
+from nextword.functional.retrieved_entries import in_store
 from nextword.functional.stored_entries import Entries, TextRead
 
 
@@ -57,6 +58,9 @@ class ComputedScores(NextToken):
         """The texts that edits and stored entries point into."""
         edited = {touched.source: touched.places.text for touched in self.touched if touched.places is not None}
         return edited | {name: entries.text for name, entries in self.stored.items()}
+
+    def _stands(self) -> dict[str, Tensor]:
+        return in_store(self.stored)
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
         log_probs = self.dense.clone() if self.stored else self.dense

@@ -12,8 +12,10 @@ from torch import Tensor
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.token_classes import TokenClasses
 from nextword.distribution.vocabulary import Vocabulary
+from nextword.functional.chunked.inplace import softmax_at_
 from nextword.functional.chunked.recompute import concatenate_chunks
 from nextword.functional.chunked.weight_gradient import SinglePass
+from nextword.functional.inverse_sampling import drawn_at
 from nextword.functional.logspace import at_least_float32
 
 
@@ -39,6 +41,7 @@ class Factorized(NextToken):
     ) -> None:
         self.vocabulary = vocabulary
         self.vocab_size = vocabulary.size
+        self.columns = vocabulary.columns
         self.states = states
         self.device = states.device
         self.class_scores = class_scores
@@ -77,9 +80,12 @@ class Factorized(NextToken):
 
     def _class_mass(self) -> Float[Tensor, "N C"]:
         """Up to a constant of each row: relative to its peak, sums of large scores keep their digits."""
-        scores = at_least_float32(self.vocabulary(self.states))
+        scores = self._dense()
         scores = scores - scores.detach().amax(-1, keepdim=True)
         return torch.stack([of_class.logsumexp(-1) for of_class in self._split(scores)], -1)
+
+    def _dense(self) -> Float[Tensor, "N V"]:
+        return self.columns.whole(at_least_float32(self.vocabulary(self.states)))
 
     def _split(self, scores: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N _"], ...]:
         """The scores of each class."""
@@ -93,11 +99,25 @@ class Factorized(NextToken):
         """
         if torch.compiler.is_compiling():  # a graph cannot let shapes depend on the classes
             outside = self.classes.token_class != chosen[:, None]
-            return at_least_float32(self.vocabulary(self.states)).masked_fill(outside, -torch.inf).log_softmax(-1)
+            return self._dense().masked_fill(outside, -torch.inf).log_softmax(-1)
         within = at_least_float32(self.states.new_empty(0)).new_full((len(self), self.vocab_size), -torch.inf)
-        for rows, members, log_probs in self._by_class(chosen):
-            within[rows[:, None], members] = log_probs
+        for rows, members, scores in self._by_class(chosen):
+            within[rows[:, None], members] = self.columns.of_group(members).whole(scores).log_softmax(-1)
         return within
+
+    def token_within(self, chosen: Int[Tensor, "N"], uniform: Float[Tensor, "N"] | None = None) -> Int[Tensor, "N"]:
+        """A token of the class at each position: what ``within`` would give, without the (N, V) tensor.
+
+        Args:
+            chosen: A class for each position.
+            uniform: A number in [0, 1) for each position that draws the token; None: the most probable one.
+        """
+        ids = torch.empty_like(chosen)
+        for rows, members, scores in self._by_class(chosen):
+            tokens, order = members.sort()
+            ordered = self.columns.of_group(members).whole(scores)[:, order].log_softmax(-1)
+            ids[rows] = tokens[ordered.argmax(-1) if uniform is None else drawn_at(ordered, uniform[rows])]
+        return ids
 
     def share_scored(self, ids: Int[Tensor, "N K"]) -> float:
         """One token a position needs the scores of its class only."""
@@ -112,7 +132,7 @@ class Factorized(NextToken):
     def _by_class(
         self, chosen: Int[Tensor, "N"], single_pass: SinglePass | None = None
     ) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """For every chosen class: its positions, its tokens, and the log-probabilities of these at those."""
+        """For every chosen class: its positions, its tokens, and the scores of these at those, in columns held here."""
         order = chosen.argsort(stable=True)
         counts = torch.bincount(chosen, minlength=self.classes.count).tolist()
         groups = [
@@ -123,17 +143,14 @@ class Factorized(NextToken):
         positions, members = [rows for rows, _ in groups], [ids for _, ids in groups]
         states = [self.states[rows] for rows in positions]
         scores = self.vocabulary.scores_of_groups(states, members, positions, single_pass)
-        return [
-            (rows, ids, at_least_float32(of_class).log_softmax(-1))
-            for (rows, ids), of_class in zip(groups, scores, strict=True)
-        ]
+        return [(rows, ids, at_least_float32(of_class)) for (rows, ids), of_class in zip(groups, scores, strict=True)]
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
         if self._computed is not None:
             return self._computed
         # within each class first, as in training: less a normaliser as large as themselves, scores would lose digits
         by_class = zip(
-            self._split(at_least_float32(self.vocabulary(self.states))),
+            self._split(self._dense()),
             torch.split(self.log_class_probs(), 1, -1),
             strict=True,
         )
@@ -149,10 +166,13 @@ class Factorized(NextToken):
         groups = self._by_class(chosen, single_pass)
         if not groups:
             return of_class
-        place = self.classes.place[tokens]
-        inside = torch.cat([log_probs.gather(1, place[rows, None]) for rows, _, log_probs in groups])
+        place, inside = self.classes.place[tokens], []
+        for rows, members, scores in groups:
+            own = self.columns.of_group(members)
+            at_ids, total, _ = softmax_at_(scores, place[rows, None], single_pass, own)
+            inside.append(at_ids - total[:, None])
         rows = torch.cat([rows for rows, _, _ in groups])
-        return of_class.index_add(0, rows, inside.to(of_class.dtype))
+        return of_class.index_add(0, rows, torch.cat(inside).to(of_class.dtype))
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         log_prob, classes = self._log_prob(ids), self.classes.token_class[ids]

@@ -11,6 +11,7 @@ from torch import Tensor
 from nextword.distribution.next_token import NextToken
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import log_add_exp
+from nextword.functional.retrieved_entries import in_store
 from nextword.functional.stored_entries import Entries, TextRead
 
 
@@ -40,6 +41,7 @@ class Interpolated(NextToken):
         self.base = base
         self.device = base.device
         self.vocab_size = base.vocab_size
+        self.columns = base.columns
         self.attention, _ = attention.relative()
         seen = attention.any_visible()
         self.log_gate = torch.where(seen, log_gate, 0.0)
@@ -69,6 +71,9 @@ class Interpolated(NextToken):
     def places_in(self) -> dict[str, TextRead]:
         """Those of the base, and that of the attention."""
         return self.base.places_in() | {self.name: self.attention.text}
+
+    def _stands(self) -> dict[str, Tensor]:
+        return self.base._stands() | in_store({self.name: self.attention})
 
     def _attended(self) -> Entries:
         """The entries with their share of the probability as their mass."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
 from nextword.functional.chunked.weight_gradient import SinglePass
+from nextword.functional.retrieved_entries import in_store
 from nextword.functional.stored_entries import Entries, TextRead
 
 
@@ -50,6 +51,9 @@ class OnMemory(NextToken):
     def places_in(self) -> dict[str, TextRead]:
         """Those of the fallback, and that of what is stored."""
         return self.fallback.places_in() | {self.name: self.entries.text}
+
+    def _stands(self) -> dict[str, Tensor]:
+        return self.fallback._stands() | in_store({self.name: self.entries})
 
     def _choose(self, stored: Float[Tensor, "N K"], otherwise: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
         seen = self.entries.any_visible()

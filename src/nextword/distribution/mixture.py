@@ -32,6 +32,10 @@ class Mixture(NextToken):
         self.log_weights = log_weights
         self.device = log_weights.device
         self.vocab_size = self.parts[0].vocab_size
+        self.columns = self.parts[0].columns
+        for part in self.parts:  # a loop, which torch.compile follows
+            if part.columns.processes > 1:
+                self.columns = part.columns
 
     def __len__(self) -> int:
         return len(self.log_weights)
@@ -55,6 +59,9 @@ class Mixture(NextToken):
     def places_in(self) -> dict[str, TextRead]:
         """Those of all parts."""
         return {name: text for part in self.parts for name, text in part.places_in().items()}
+
+    def _stands(self) -> dict[str, Tensor]:
+        return {name: stands for part in self.parts for name, stands in part._stands().items()}
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
         total: Tensor | None = None

@@ -16,6 +16,7 @@ from nextword.functional.chunked.chunked_loss import sum_with_gradient
 from nextword.functional.chunked.recompute import concatenate_chunks
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import logsumexp_finite
+from nextword.functional.score_columns import ALL_COLUMNS, Columns
 from nextword.functional.top_k import top_k
 from nextword.functional.truncate import expect_truncation, truncated
 
@@ -37,6 +38,8 @@ class NextToken(Attribution):
 
     vocab_size: int
     device: torch.device
+    columns: Columns = ALL_COLUMNS
+    """Which columns of dense scores this process makes; answers are those of whole rows."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} positions, {self.vocab_size} tokens)"
@@ -91,7 +94,7 @@ class NextToken(Attribution):
         """
         self._expect_rows(ids)
         row_bytes = max(1, int(self.row_bytes() * self.share_scored(ids)))
-        chunks = row_chunks(len(self), row_bytes, self.device) or [slice(0, 0)]
+        chunks = row_chunks(len(self), row_bytes, self.device, self.columns) or [slice(0, 0)]
         return concatenate_chunks(lambda rows: self[rows]._log_prob(ids[rows]), chunks)
 
     def log_likelihood(self, ids: Tensor, weights: Tensor | None = None) -> Float[Tensor, ""]:
@@ -121,8 +124,8 @@ class NextToken(Attribution):
 
         shared = self.shared()
         row_bytes = max(1, int(self._scores_bytes() * self.share_scored(ids[:, None])))
-        weight_bytes = max((4 * tensor.numel() for tensor in shared), default=0)
-        chunks = sum_chunks(len(self), row_bytes, weight_bytes, self.device) or [slice(0, 0)]
+        weight_bytes = self.columns.processes * max((4 * tensor.numel() for tensor in shared), default=0)
+        chunks = sum_chunks(len(self), row_bytes, weight_bytes, self.device, self.columns) or [slice(0, 0)]
         return sum_with_gradient(likelihood, chunks, row_tensors, shared)
 
     def log_complement(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
@@ -137,7 +140,7 @@ class NextToken(Attribution):
         self._expect_rows(ids)
         # the sum over the others masks a copy of the dense row and takes its exponentials
         row_bytes = self.row_bytes() + 2 * self.vocab_size * 4
-        chunks = row_chunks(len(self), row_bytes, self.device) or [slice(0, 0)]
+        chunks = row_chunks(len(self), row_bytes, self.device, self.columns) or [slice(0, 0)]
         return concatenate_chunks(lambda rows: log_complement(self[rows]._log_probs(), ids[rows]), chunks)
 
     def probs(self) -> Float[Tensor, "N V"]:
@@ -206,7 +209,7 @@ class NextToken(Attribution):
         return 1.0
 
     def _chunks(self) -> list[slice]:
-        return row_chunks(len(self), self.row_bytes(), self.device) or [slice(0, 0)]
+        return row_chunks(len(self), self.row_bytes(), self.device, self.columns) or [slice(0, 0)]
 
     def _in_chunks(self, compute: Callable[[NextToken, slice], Tensor]) -> Tensor:
         return concatenate_chunks(lambda rows: compute(self[rows], rows), self._chunks())

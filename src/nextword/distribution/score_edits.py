@@ -16,7 +16,6 @@ from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.distinct_words import WordScores
 from nextword.functional.logspace import at_least_float32
 from nextword.functional.stored_entries import Entries, TextRead
-from nextword.functional.top_k import top_k
 
 
 class Change(ABC):
@@ -222,7 +221,8 @@ class OnWords(Edit):
     ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """All words at once."""
         ids, present = self.words.ids, self.words.present
-        changed = self.change.write_(scores, ids, self.words.scores, present, single_pass)
+        written = vocabulary.columns.writable(ids, self.words.scores, present)
+        changed = self.change.write_(scores, *written, single_pass)
         return changed, [Touched(self.source, ids, present, self.places)]
 
 
@@ -254,19 +254,18 @@ class Rerank(Edit):
         self, scores: Float[Tensor, "N V"], vocabulary: Vocabulary, single_pass: SinglePass | None = None
     ) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """All steps, and one write."""
-        if self.sizes[0] > scores.shape[1]:
-            raise ValueError(
-                f"reranker: must have at most {scores.shape[1]} candidates, the vocabulary ({self.sizes[0]} given)"
-            )
-        initial, ids = top_k(scores.detach(), min(sum(self.sizes), scores.shape[1]))
+        columns, size = vocabulary.columns, vocabulary.size
+        if self.sizes[0] > size:
+            raise ValueError(f"reranker: must have at most {size} candidates, the vocabulary ({self.sizes[0]} given)")
+        initial, ids = columns.top_k(scores.detach(), min(sum(self.sizes), size))
         rescored = at_least_float32(self.change.scores_of(vocabulary, self.queries, ids, single_pass))
         values, present = torch.zeros_like(initial), torch.zeros_like(ids, dtype=torch.bool)
         touched = []
         for step, size in enumerate(self.sizes):
             standing = initial if self.from_initial else self.change.standing(initial, values.detach(), present)
-            columns = standing.topk(size).indices
-            values = self.change.gather(values, columns, rescored[:, step].gather(1, columns).to(values.dtype))
-            chosen = torch.zeros_like(present).scatter(1, columns, True)
+            best = standing.topk(size).indices
+            values = self.change.gather(values, best, rescored[:, step].gather(1, best).to(values.dtype))
+            chosen = torch.zeros_like(present).scatter(1, best, True)
             present = present | chosen
             touched.append(Touched(f"reranker {size}", ids, chosen))
-        return self.change.write_(scores, ids, values, present, single_pass), touched
+        return self.change.write_(scores, *columns.writable(ids, values, present), single_pass), touched

@@ -16,6 +16,7 @@ from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.chunked.inplace import softmax_at_
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import at_least_float32, log_add_exp
+from nextword.functional.retrieved_entries import in_store
 from nextword.functional.stored_entries import Entries, Stored, TextRead
 
 
@@ -50,6 +51,7 @@ class Scores(NextToken):
     ) -> None:
         self.vocabulary = vocabulary
         self.vocab_size = vocabulary.size
+        self.columns = vocabulary.columns
         self.states = states
         self.device = states.device
         self.nonlinearity = nonlinearity
@@ -72,13 +74,16 @@ class Scores(NextToken):
             name=self.name,
         )
 
+    def _scores_bytes(self) -> int:
+        return super()._scores_bytes() + 4 * sum(stored.visible.shape[1] for stored in self.stored.values())
+
     def shared(self) -> list[Tensor]:
         """The output embedding, and what stored entries are made of."""
         return [*self.vocabulary.shared(), *(tensor for stored in self.stored.values() for tensor in stored.shared())]
 
     def dense(self, single_pass: SinglePass | None = None) -> Float[Tensor, "N V"]:
         """Unnormalised scores after the edits, without the stored entries."""
-        return self._edited(single_pass)[0]
+        return self._whole(single_pass)[0]
 
     def with_product(self, product: Float[Tensor, "N V"]) -> Scores:
         """The same, but the first question takes ``product`` for ``vocabulary(states)``, and destroys it."""
@@ -86,8 +91,19 @@ class Scores(NextToken):
         changed._product = product
         return changed
 
-    def _edited(self, single_pass: SinglePass | None = None) -> tuple[Float[Tensor, "N V"], list[Touched]]:
+    def beside(self, stored: Mapping[str, Stored]) -> Scores:
+        """The same with further entries, normalised together with all that is there."""
+        changed = copy(self)
+        changed.stored = self.stored | dict(stored)
+        return changed
+
+    def _whole(self, single_pass: SinglePass | None = None) -> tuple[Float[Tensor, "N V"], list[Touched]]:
         """The dense scores after the edits, and which tokens each edit changed."""
+        scores, touched = self._edited(single_pass)
+        return self.columns.whole(scores), touched
+
+    def _edited(self, single_pass: SinglePass | None = None) -> tuple[Float[Tensor, "N _"], list[Touched]]:
+        """The same, in those columns that are held here."""
         # the answer to a question is written over the product, so the next question makes a new one
         product, self._product = self._product, None
         scores = at_least_float32(self.vocabulary(self.states, single_pass) if product is None else product)
@@ -127,7 +143,7 @@ class Scores(NextToken):
         return scores - total
 
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
-        at_ids, total, dense_peak = softmax_at_(self.dense(single_pass), ids, single_pass)
+        at_ids, total, dense_peak = softmax_at_(self._edited(single_pass)[0], ids, single_pass, self.columns)
         # all relative to the largest of all, for the same reason as above
         peak, stored = dense_peak, self._entries()
         for entries in stored.values():
@@ -141,11 +157,11 @@ class Scores(NextToken):
 
     def relative(self) -> ComputedScores:
         """The scores as they are, and stored entries beside them."""
-        return ComputedScores(*self._edited(), self._entries(), self.name)
+        return ComputedScores(*self._whole(), self._entries(), self.name)
 
     def computed(self) -> ComputedScores:
         """The scores as log-probabilities, before the stored entries are added, which stay beside them."""
-        scores, touched = self._edited()
+        scores, touched = self._whole()
         if not self.stored:
             return ComputedScores(scores.log_softmax(-1), touched, {}, self.name)
         scores, stored, total = self._lowered(scores)
@@ -156,6 +172,9 @@ class Scores(NextToken):
         """The texts that edits and stored entries point into."""
         edited = {name: text for edit in self.edits for name, text in edit.places_in().items()}
         return edited | {name: stored.text for name, stored in self.stored.items()}
+
+    def _stands(self) -> dict[str, Tensor]:
+        return in_store(self.stored)
 
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         return self.computed()._log_sources(ids)

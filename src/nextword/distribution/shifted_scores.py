@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.chunked.weight_gradient import SinglePass
+from nextword.functional.score_columns import Columns
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Shifted:
     def size(self) -> int:
         """V."""
         return self.vocabulary.size
+
+    @property
+    def columns(self) -> Columns:
+        """Those of the vocabulary."""
+        return self.vocabulary.columns
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Shifted:
         """With ``change`` made to the sequence of each row."""

@@ -9,11 +9,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.functional.chunked.weight_gradient import SinglePass
+from nextword.functional.score_columns import Columns
 
 
 @runtime_checkable
 class Vocabulary(Protocol):
     """What turns states into scores of tokens: an output embedding with all that belongs to it.
+
+    Dense scores have a column for each token, or for those tokens whose rows of the embedding this process holds
+    (``columns``).
 
     ``single_pass`` is handed on to the products of ``nextword.functional.products``, which then give the embedding's
     gradient to its collector. A vocabulary that makes its products otherwise leaves it alone.
@@ -22,6 +26,11 @@ class Vocabulary(Protocol):
     @property
     def size(self) -> int:
         """V."""
+        ...
+
+    @property
+    def columns(self) -> Columns:
+        """Which columns dense scores have."""
         ...
 
     def __call__(self, states: Float[Tensor, "N D"], single_pass: SinglePass | None = None) -> Float[Tensor, "N V"]:

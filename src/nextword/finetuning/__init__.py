@@ -10,4 +10,6 @@ In the order in which they act, called by ``train_model.py``:
 5. ``nextword.training`` trains it. ``training_progress.py``: who is told meanwhile. ``overfitting.py``: whether
    validation losses rise.
 6. ``trained_model.py``: the model is measured and checked, and saved as a folder.
+
+``added_head.py`` puts a head on a finished model without any of this: the verb ``attach``.
 """

@@ -61,7 +61,7 @@ class DataUse:
         """
         if not self.is_repeated or "evaluate_every" in given:
             return settings
-        keep_best = given.get("keep_best", settings.save_every is not None)
+        keep_best = given.get("keep_best", settings.checkpoint_every is not None)
         every = max(1, self.steps // VALIDATIONS)
         return settings.model_copy(update={"evaluate_every": every, "keep_best": keep_best})
 

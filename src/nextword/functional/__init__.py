@@ -17,6 +17,9 @@ How one loss is computed, from objective to gradient, without ever holding the s
  7. When autograd reaches the sum, it only scales these gradients, then goes on through the backbone.
     ``chunked/deferred.py`` holds the factors of the embedding's gradient back until then, and multiplies them last.
 
+Scores may lie in several processes, each with the columns of its own tokens. Whoever sums over a row or picks tokens of
+it asks the ``Columns`` (``score_columns.py``, ``shared_columns.py``), and everything else stays as it is.
+
 ``chunked/textbook_forms.py`` says what each of these functions computes in one line of torch; a test holds every head
 to it. What has an answer at each position (``log_prob``, ``entropy``) goes through ``chunked/recompute.py`` instead.
 

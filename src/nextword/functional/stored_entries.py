@@ -18,8 +18,12 @@ _FEW_IDS = 8
 """Up to so many ids a position, comparing them with the stored ones is cheaper than laying the entries over V."""
 
 
-TextRead = Literal["text", "source"]
-"""Which text places are of: the decoder's own sequence, or the source that a head reads."""
+_SHARE_LOOKED_UP = 0.25
+"""From so many entries for each word of the vocabulary on, sorting them costs more than a pass over the vocabulary."""
+
+
+TextRead = Literal["text", "source", "store"]
+"""Which text places are of: the decoder's own sequence, the source that a head reads, or a store of other texts."""
 
 
 @runtime_checkable
@@ -29,6 +33,11 @@ class Stored(Protocol):
     @property
     def text(self) -> TextRead:
         """Which text the tokens stand in."""
+        ...
+
+    @property
+    def visible(self) -> Bool[Tensor, "N S"]:
+        """Which entries each position may see."""
         ...
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Stored:
@@ -135,9 +144,11 @@ class Entries:
     def add_to_(self, log_mass: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
         """``log(exp(log_mass) + mass)`` of every token, with the mass of the visible entries that hold it.
 
-        Only the words that entries hold are touched: no pass over the vocabulary. Destroys ``log_mass``, in whose place
-        the result is written unless autograd may have kept its values.
+        Only the words that entries hold are touched, unless these may be most: no pass over the vocabulary. Destroys
+        ``log_mass``, in whose place the result is written unless autograd may have kept its values.
         """
+        if self.ids.shape[1] >= _SHARE_LOOKED_UP * log_mass.shape[1]:
+            return log_add_exp(log_mass, self.scatter(log_mass.shape[1]).to(log_mass.dtype))
         words, added = self._by_word(log_mass.shape[1])
         added, ids = added.to(log_mass.dtype), words.ids[self.row]
         values = log_add_exp(log_mass.gather(1, ids), added)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -33,6 +33,9 @@ class CacheConfig(HeadConfig):
     weight: float | None = Field(default=None, ge=0, le=1)
     """None normalises softmax and cache together (eq. 3). A number is the share of the cache in a linear
     interpolation of the two."""
+    long: int | None = Field(default=None, ge=1, le=100_000_000)
+    """How many of the last places are seen, of windows that came before too, where a long text is scored or written on.
+    None: those of the window."""
 
 
 @registry.register("cache")
@@ -52,10 +55,15 @@ class CacheHead(Head):
     ``weight`` gives instead ``(1 - weight) softmax + weight P_cache`` (Grave et al. 2017; TRIME's linear mode). Where
     nothing is stored yet, the softmax speaks alone, in ``cache_only`` too.
 
+    ``long`` bounds what a position sees by a number of places and not by the window: the memory may be longer than what
+    the backbone sees at once (TRIME's long-term memory), or shorter. Each place is stored once, with the state of the
+    window that predicted the token after it. A start token begins a document, which sees nothing of the one before.
+
     Source: Grave et al. 2017; TRIME, Zhong et al. 2022; HistAlign, eq. 2 and 3.
 
     Differs from the published code: masked similarities are -inf, not -10000; the memory survives cached decoding; a
-    state at padding is never stored; the joint distribution is the default (released GPT-2 code: cache only).
+    state at padding is never stored; the joint distribution is the default (released GPT-2 code: cache only); a place
+    that two windows read is stored once (TRIME's released code: twice).
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -65,7 +73,7 @@ class CacheHead(Head):
 
     Config = CacheConfig
     modes: ClassVar[tuple[str, ...]] = ("joint", "cache_only", "lm_only")
-    adjustable: ClassVar[frozenset[str]] = frozenset({"mode", "temperature", "weight"})
+    adjustable: ClassVar[frozenset[str]] = frozenset({"mode", "temperature", "weight", "long"})
 
     def __init__(self, config: CacheConfig, dimensions: Dimensions) -> None:
         super().__init__(config, dimensions)
@@ -73,6 +81,10 @@ class CacheHead(Head):
             raise ValueError(
                 f"cache: the encoder's states are {dimensions.source} wide and the output layer reads "
                 f"{dimensions.hidden}; their dot product needs equal widths"
+            )
+        if dimensions.is_encoder_decoder and config.long is not None:
+            raise ValueError(
+                f"long: must be left out with an encoder-decoder model, which reads a source ({config.long:,} given)"
             )
 
     @property
@@ -84,6 +96,11 @@ class CacheHead(Head):
     def reads_source(self) -> bool:
         """An encoder-decoder model's memory is its source."""
         return self.dimensions.is_encoder_decoder
+
+    @property
+    def looks_back(self) -> int | None:
+        """As far as it is set to."""
+        return cast(CacheConfig, self.config).long
 
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """Every state is a key once the token after it is known."""
@@ -107,6 +124,10 @@ class CacheHead(Head):
             first_place = 1  # what is stored is the token after each state
             stored = memory.valid[:, 1:] & memory.valid[:, :-1] & (ids < context.vocabulary.size)
             visible = stored[context.row] & (place <= context.position[:, None])
+            if memory.document is not None:
+                visible &= place > memory.begins()[context.row, context.position][:, None]
+            if self.config.long is not None:
+                visible &= place > context.position[:, None] - self.config.long
         queries = at_least_float32(context.states) / (math.sqrt(self.dimensions.hidden) * self.config.temperature)
         text: TextRead = "text" if context.source is None else "source"
         return StoredStates(ids, context.row, queries, at_least_float32(keys), visible, first_place, stored, text)
@@ -118,8 +139,9 @@ class CacheHead(Head):
         if mode == "lm_only":
             return softmax
         if mode == "joint" and self.config.weight is None:
-            # where gradients are made similarities are, too, a chunk of positions at a time
-            stored = self._stored(context) if torch.is_grad_enabled() else self.entries(context)
+            # where gradients are made similarities are, too, a chunk of positions at a time; and those of a long memory
+            in_chunks = torch.is_grad_enabled() or (self.config.long is not None and context.layout.width > 1)
+            stored = self._stored(context) if in_chunks else self.entries(context)
             return Scores(context.vocabulary, context.states, stored={"cache": stored})
         entries = self.entries(context)
         if mode == "cache_only":

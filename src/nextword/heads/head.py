@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
@@ -26,6 +26,10 @@ class HeadConfig(SpecSettings):
 
     def unbuilt(self) -> HeadConfig:
         """These settings without what building a head for one model has filled in."""
+        return self
+
+    def over(self, former: HeadConfig | None) -> HeadConfig:
+        """These settings for a model that has a head already; only a head over another one makes use of it."""
         return self
 
 
@@ -104,6 +108,11 @@ class Head(nn.Module, ABC):
         by_parts = any(keeper.remembers and not keeper.reads_source for keeper in self._keepers)
         return by_parts or (self.remembers and not self.reads_source and not self.inputs.before)
 
+    @property
+    def looks_back(self) -> int | None:
+        """How many places before a new one are read again, of earlier windows too; None: those of the window."""
+        return None
+
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """What to keep of each place for later steps, by name, (B, T, ...) each; the token ids are kept anyway.
 
@@ -134,6 +143,23 @@ class Head(nn.Module, ABC):
         """What the model returns as ``logits``: normalised log-probabilities."""
         return distribution.log_probs()
 
+    def take_over(self, former: Head) -> None:
+        """Called when the head is attached to a model that has one; a head over another one may go on with its parts.
+
+        Args:
+            former: The head that the model had.
+        """
+
+    def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+        """Called once when the head is attached or loaded, to refuse a model that does not go with what it reads.
+
+        Args:
+            context_of: As in ``begin``.
+
+        Raises:
+            ValueError: The model is not the one that something was made with.
+        """
+
     def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
         """Called once when the head is attached, to start new parameters by what the model does already.
 
@@ -153,6 +179,10 @@ class Head(nn.Module, ABC):
         """
         return None
 
+    def stored_texts(self) -> Mapping[str, StoredTexts]:
+        """By component whose places are in a store: where its documents can be read."""
+        return {}
+
     def facts(self) -> dict[str, Any]:
         """What building the head found out, for records: numbers and text by name."""
         return {}
@@ -166,8 +196,27 @@ class Draw(Protocol):
         """Log-probabilities of the tokens after a choice."""
         ...
 
+    def token(self, distribution: Any, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
+        """The token itself, where nothing acts on those log-probabilities: drawn by a number in [0, 1), or the best."""
+        ...
+
     def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
         """The same after another choice at some positions, whose first one left nothing allowed; None: none is left."""
+        ...
+
+
+@runtime_checkable
+class StoredTexts(Protocol):
+    """Documents of a store, numbered as ``stands_in_store`` has them."""
+
+    def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
+        """Tokens from one place of a document to another, as far as there are any, and the place of the first of them.
+
+        Args:
+            document: Its number.
+            first: Place of the first one that is asked for; may be before the document's beginning.
+            last: Of the last one; may be beyond its end.
+        """
         ...
 
 

@@ -100,5 +100,5 @@ class SoftmaxHead(Head):
     def logits(self, distribution: NextToken) -> Float[Tensor, "N V"]:
         """Log-probabilities; for plain ``softmax`` the backbone's own scores, as if nothing were attached."""
         if self.is_identity and isinstance(distribution, Scores):
-            return distribution.vocabulary(distribution.states)
+            return distribution.columns.whole(distribution.vocabulary(distribution.states))
         return distribution.log_probs()

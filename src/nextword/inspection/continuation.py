@@ -8,14 +8,15 @@ from typing import Any
 import torch
 
 from nextword.inspection.text_pieces import pieces_of_ids
+from nextword.model.drafting.drafting import JudgedDraft, drafting_of
 from nextword.scoring.example_encoding import EncodedExample, Example, encode_context
 from nextword.scoring.opened_model import OpenedModel
 
 
 def written_example(
     opened: OpenedModel, example: Example, inputs: Mapping[str, Any], generation: Mapping[str, Any]
-) -> tuple[EncodedExample, list[str]]:
-    """What the model writes, and the piece of text of each token.
+) -> tuple[EncodedExample, list[str], list[JudgedDraft]]:
+    """What the model writes, the piece of text of each token, and the drafts on the way.
 
     Args:
         opened: The model.
@@ -30,11 +31,14 @@ def written_example(
         raise ValueError("trace: num_return_sequences must be 1, one text; call trace once for each")
     context = encode_context(opened, example)
     ids = torch.tensor([context.ids], device=opened.model.device)
-    made = opened.model.generate(ids, attention_mask=torch.ones_like(ids), **inputs, **generation)
+    drafting = drafting_of(generation["draft"]) if generation.get("draft") is not None else None
+    drafts = {} if drafting is None else {"draft": drafting}
+    made = opened.model.generate(ids, attention_mask=torch.ones_like(ids), **inputs, **{**generation, **drafts})
     written = getattr(made, "sequences", made)[0].tolist()
     target = written[1 if opened.has_encoder else len(context.ids) :]
     if not target:
         raise ValueError("trace: the model wrote nothing; give a text, or max_new_tokens of 1 or more")
     pieces = pieces_of_ids(opened.tokenizer, target, () if opened.has_encoder else context.ids)
     bytes_written = len("".join(pieces).encode())
-    return EncodedExample(context.ids, target, bytes_written, example, [], 1, context.spans), pieces
+    encoded = EncodedExample(context.ids, target, bytes_written, example, [], 1, context.spans)
+    return encoded, pieces, [] if drafting is None else drafting.judged

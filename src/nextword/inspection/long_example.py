@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
+import torch
+from torch import Tensor
 
+from nextword.distribution import NextToken
 from nextword.scoring.example_encoding import EncodedExample
 from nextword.scoring.opened_model import OpenedModel
+from nextword.scoring.remembered_windows import looks_beyond_windows, remembered_windows
 from nextword.scoring.target_likelihood import distribution_at_targets
-from nextword.scoring.token_facts import TokenFacts, TopPlaces, TopTokens, token_facts
-from nextword.scoring.windows import windows_after
+from nextword.scoring.token_facts import TokenFacts, joined_facts, token_facts
+from nextword.scoring.windows import windows_after, windows_from_start
 
 
 def window_of(opened: OpenedModel, encoded: EncodedExample) -> int | None:
@@ -54,52 +57,31 @@ def facts_in_windows(
         window: Tokens that it sees at once; None: all.
         **numbers: ``candidates`` and ``places``, as of ``token_facts``.
     """
-    stream, first = [*encoded.context, *encoded.target], len(encoded.context)
-    if window is None:
-        parts = [(0, encoded)]
-    else:
-        spans = windows_after(first, len(stream), window, max(1, window // 2))
-        cuts = [(span.begin, span.targets.start, span.targets.stop) for span in spans]
-        parts = [(a, replace(encoded, context=stream[a:b], target=stream[b:c])) for a, b, c in cuts]
     found: list[TokenFacts] = []
-    texts: dict[str, str] = {}
-    for begin, part in parts:
-        distribution, targets = distribution_at_targets(opened.model, [part], inputs)
+    texts: dict[str, Any] = {}
+    for begin, distribution, targets in _in_windows(opened.model, encoded, inputs, window):
         texts = distribution.places_in()
         facts = token_facts(distribution, targets, **numbers)
-        found.append(replace(facts, places={name: _moved(of, begin, texts[name]) for name, of in facts.places.items()}))
-    return _joined(found), texts
+        # counted from the beginning of the text and not of the window; those of other texts are where they were
+        places = {name: of.moved(begin) if texts[name] == "text" else of for name, of in facts.places.items()}
+        found.append(replace(facts, places=places))
+    return joined_facts(found), texts
 
 
-def _moved(places: TopPlaces, begin: int, text: str) -> TopPlaces:
-    """Places counted from the beginning of the text and not of the window; those of a source are where they were."""
-    return places if text != "text" else replace(places, at=np.where(places.at < 0, places.at, places.at + begin))
-
-
-def _joined(parts: list[TokenFacts]) -> TokenFacts:
-    if len(parts) == 1:
-        return parts[0]
-    best = [part.candidates for part in parts]
-    return TokenFacts(
-        log_prob=np.concatenate([part.log_prob for part in parts]),
-        rank=np.concatenate([part.rank for part in parts]),
-        entropy=np.concatenate([part.entropy for part in parts]),
-        shares={name: np.concatenate([part.shares[name] for part in parts]) for name in parts[0].shares},
-        candidates=TopTokens(
-            ids=np.concatenate([one.ids for one in best]),
-            log_prob=np.concatenate([one.log_prob for one in best]),
-            shares={name: np.concatenate([one.shares[name] for one in best]) for name in best[0].shares},
-        ),
-        places={name: _all_places([part.places[name] for part in parts]) for name in parts[0].places},
-    )
-
-
-def _all_places(parts: list[TopPlaces]) -> TopPlaces:
-    """Windows of different lengths may name different numbers of places."""
-    most = max(part.at.shape[1] for part in parts)
-
-    def wide(rows: np.ndarray, fill: float) -> np.ndarray:
-        return np.pad(rows, ((0, 0), (0, most - rows.shape[1])), constant_values=fill)
-
-    at, share = [wide(part.at, -1) for part in parts], [wide(part.share, 0) for part in parts]
-    return TopPlaces(np.concatenate(at), np.concatenate(share))
+def _in_windows(
+    model: Any, encoded: EncodedExample, inputs: Mapping[str, Any], window: int | None
+) -> Iterator[tuple[int, NextToken, Tensor]]:
+    """Where each window begins, its distribution at the targets, and these."""
+    stream, first = [*encoded.context, *encoded.target], len(encoded.context)
+    if window is None:
+        yield 0, *distribution_at_targets(model, [encoded], inputs)
+    elif looks_beyond_windows(model):
+        spans = windows_from_start(first, len(stream), window, max(1, window // 2))
+        for some in remembered_windows(model, torch.tensor(stream), spans, 1, first=first):
+            if len(some.targets):
+                yield some.begin, some.distribution, some.targets
+    else:
+        for span in windows_after(first, len(stream), window, max(1, window // 2)):
+            a, b, c = span.begin, span.targets.start, span.targets.stop
+            part = replace(encoded, context=stream[a:b], target=stream[b:c])
+            yield a, *distribution_at_targets(model, [part], inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -12,12 +12,22 @@ from nextword.conditioning import conditioner_spec
 from nextword.heads import head_spec
 from nextword.inspection.continuation import written_example
 from nextword.inspection.long_example import facts_in_windows, window_of
+from nextword.inspection.store_excerpts import store_excerpts
 from nextword.inspection.text_pieces import pieces_of_spans
 from nextword.inspection.trace import Trace
+from nextword.model.drafting.drafting import JudgedDraft
 from nextword.model.training_modes import measuring
 from nextword.objectives import objective_spec
 from nextword.pretrained import token_label
-from nextword.records.token_trace import Candidates, Places, Role, TracedModel, TracedText, TracedTokens
+from nextword.records.token_trace import (
+    Candidates,
+    Places,
+    Role,
+    TracedDraft,
+    TracedModel,
+    TracedText,
+    TracedTokens,
+)
 from nextword.scoring.example_encoding import EncodedExample, Example, auxiliary_inputs, encode_example
 from nextword.scoring.opened_model import AnyModel, OpenedModel
 from nextword.scoring.token_facts import TokenFacts, TopPlaces
@@ -70,16 +80,18 @@ def trace(
     """
     opened = OpenedModel.of(model, tokenizer)
     example = Example(text or "", prompt, source, auxiliary, id="text")
+    numbers: dict[str, Any] = {"candidates": candidates, "places": places}
     with measuring(opened.model):
         if text is None:
             inputs = auxiliary_inputs(opened)([_unread(example)])
-            encoded, pieces = written_example(opened, example, inputs, generation)
+            encoded, pieces, drafts = written_example(opened, example, inputs, generation)
+            numbers["drafts"] = drafts
         else:
             _expect_none(generation)
             encoded = encode_example(opened, example)
             inputs = auxiliary_inputs(opened)([encoded])
             pieces = pieces_of_spans(example.text, encoded.spans)
-        return traced(opened, encoded, pieces, inputs, candidates=candidates, places=places)
+        return traced(opened, encoded, pieces, inputs, **numbers)
 
 
 def traced(
@@ -90,6 +102,7 @@ def traced(
     *,
     candidates: int = 10,
     places: int = 8,
+    drafts: Sequence[JudgedDraft] = (),
 ) -> Trace:
     """The trace of a text that is tokens already.
 
@@ -100,6 +113,7 @@ def traced(
         inputs: Further inputs of the model, such as its auxiliary text.
         candidates: As of ``trace``.
         places: Likewise.
+        drafts: What was guessed while the target was written.
 
     Raises:
         ValueError: As ``trace``.
@@ -110,17 +124,26 @@ def traced(
     _expect_numbers(facts)
     beside: Role = "source" if opened.has_encoder else "auxiliary"
     texts = _texts(opened, encoded, pieces, inputs)
-    tokens = _columns(facts)
+    excerpts, facts = store_excerpts(opened, facts)
+    if excerpts is not None:
+        texts["store"] = excerpts
+    tokens, first = _columns(facts), len(texts["text"].ids) - len(encoded.target)
+    guessed = [TracedDraft(begin=first + one.begin, ids=list(one.words), accepted=one.accepted) for one in drafts]
     return Trace(
         nextword=__version__,
         model=_facts_of(opened),
         texts=texts,
-        places_in={name: "text" if of == "text" else beside for name, of in places_in.items()},
-        first=len(texts["text"].ids) - len(encoded.target),
+        places_in={name: _role(of, beside) for name, of in places_in.items() if name in tokens.places},
+        first=first,
         window=window,
-        vocabulary=_labels(opened.tokenizer, texts, tokens),
+        vocabulary=_labels(opened.tokenizer, texts, [*tokens.candidates.ids, *(one.ids for one in guessed)]),
         tokens=tokens,
+        drafts=guessed,
     )
+
+
+def _role(of: str, beside: Role) -> Role:
+    return cast("Role", of) if of in ("text", "store") else beside
 
 
 def _unread(example: Example) -> EncodedExample:
@@ -209,6 +232,6 @@ def _rounded(numbers: np.ndarray) -> Any:
     return (numbers.round(DECIMALS) + 0.0).tolist()  # 0.0 for -0.0
 
 
-def _labels(tokenizer: Any, texts: Mapping[Role, TracedText], tokens: TracedTokens) -> dict[int, str]:
-    rows: Sequence[Sequence[int]] = [*(text.ids for text in texts.values()), *tokens.candidates.ids]
+def _labels(tokenizer: Any, texts: Mapping[Role, TracedText], beside: Sequence[Sequence[int]]) -> dict[int, str]:
+    rows = [*(text.ids for text in texts.values()), *beside]
     return {token: token_label(tokenizer, token) for token in sorted({token for row in rows for token in row})}

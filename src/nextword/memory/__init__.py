@@ -8,7 +8,8 @@ it computed in earlier ones.
    that rides in a KV cache starts there.
 3. ``growing_history.py`` is the home for dynamic KV caches: streams that grow with the text, each a
    ``growing_tensor.py``.
-4. ``static_history.py`` is the home for static KV caches: tensors of fixed size, for compiled steps.
-5. ``kv_cache.py`` lets a history ride in a KV cache of transformers, so that it moves with the keys and values.
-6. ``slots.py`` is the contract for serving engines, whose cache has slots: requests that join, leave and share.
+4. ``long_memory.py`` lets what is remembered outlive the KV cache: windows of a text longer than each of them.
+5. ``static_history.py`` is the home for static KV caches: tensors of fixed size, for compiled steps.
+6. ``kv_cache.py`` lets a history ride in a KV cache of transformers, so that it moves with the keys and values.
+7. ``slots.py`` is the contract for serving engines, whose cache has slots: requests that join, leave and share.
 """

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
+from nextword.functional.row_alignment import aligned_at_end
+
 _ROOM, _SHARE = 64, 4
 """Places of room behind a grown stream: at least so many, and one for every so many places that it holds."""
 
@@ -72,6 +74,11 @@ class GrowingTensor:
         self._block[:, :held] = kept
         self.places, self._end = self._block[:, :held], held
 
+    def detach(self) -> None:
+        """Lets go of the graph in which the places were made."""
+        if self.places.requires_grad:
+            self._hold(self.places.detach())
+
     def crop(self, change: int) -> None:
         """Forgets the last ``-change`` places, a negative number of them."""
         self._hold(self.places[:, :change])
@@ -85,6 +92,10 @@ class GrowingTensor:
         block = self.places.new_empty(len(index), held + max(_ROOM, held // _SHARE), *self.places.shape[2:])
         self.places = torch.index_select(self.places, 0, index, out=block[:, :held])
         self._block, self._end = block, held
+
+    def align(self, dropped: Tensor, length: int) -> None:
+        """The last ``length`` places of each sequence without its ``dropped`` last ones."""
+        self._hold(aligned_at_end(self.places, dropped, length))
 
     def repeat(self, repeats: int) -> None:
         """Every sequence ``repeats`` times, copies side by side."""

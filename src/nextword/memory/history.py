@@ -25,7 +25,7 @@ class History(PassMemory):
 
     In each pass the model calls ``preceded`` for every window of the head, then ``append`` once; and
     ``of_source`` where there is a source. Between passes whoever owns the KV cache calls the moves: ``reset``,
-    ``crop``, ``reorder`` and ``repeat``; and ``reserve`` before a long text.
+    ``crop``, ``align``, ``reorder`` and ``repeat``; and ``reserve`` before a long text.
 
     To write another home, implement ``write`` and ``read`` for the streams, ``preceded`` and ``of_source``, and the
     moves. What is stored for a place depends on the tokens up to that place only, as keys and values do. A move that
@@ -35,10 +35,14 @@ class History(PassMemory):
     virtual = 0
     """Places of the KV cache before the text that hold no words (soft prefix); they are not counted in ``length``."""
 
+    looked_back: int | None = None
+    """How many places before the new ones must be read again: a home that grows may forget those before them. None:
+    all."""
+
     @property
     @abstractmethod
     def length(self) -> int | Tensor:
-        """Places of the text so far; a tensor where the host must not wait for the number (compiled steps)."""
+        """Places of the KV cache so far, forgotten ones too; a tensor where the host must not wait for it."""
 
     # -- in a pass
 
@@ -79,6 +83,18 @@ class History(PassMemory):
     @abstractmethod
     def crop(self, change: int) -> None:
         """Forgets the last ``-change`` places (rejected candidates); 0 or more forgets none. The source stays."""
+
+    def align(self, dropped: Tensor, length: int) -> None:
+        """Sequence i forgets its last ``dropped[i]`` places (B,); all end together again, ``length`` places in all.
+
+        What a shorter sequence lacks at its beginning is padding.
+
+        Raises:
+            ValueError: This home keeps all sequences of one length.
+        """
+        raise ValueError(
+            f"{type(self).__name__}: must crop all sequences alike ({dropped.tolist()} given); use a dynamic cache"
+        )
 
     @abstractmethod
     def reorder(self, index: Tensor) -> None:

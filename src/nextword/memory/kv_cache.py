@@ -25,6 +25,7 @@ from weakref import ref
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
 
+from nextword.functional.row_alignment import aligned_at_end
 from nextword.memory.growing_history import GrowingHistory
 from nextword.memory.history import History
 from nextword.memory.static_history import StaticHistory
@@ -175,3 +176,29 @@ def _home(kv_cache: Cache, max_length: int) -> History:
         return StaticHistory(max(max_length, inner.get_max_length()))
     seen = kv_length(kv_cache)
     return GrowingHistory(unseen=seen if isinstance(seen, int) else 0)
+
+
+def can_align(kv_cache: Any) -> bool:
+    """Whether each sequence of a cache can be cut at its end by its own number of places: all its layers just grow."""
+    inner = decoder_cache(kv_cache)
+    return isinstance(inner, DynamicCache) and all(type(layer) is DynamicLayer for layer in inner.layers)
+
+
+def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
+    """Sequence i of a cache forgets its last ``dropped[i]`` places; all end together again, ``length`` places in all.
+
+    Keys hold their positions, so they may move. Places that a sequence never had must be masked from now on.
+
+    Args:
+        kv_cache: One that ``can_align``.
+        dropped: How many places each sequence forgets (B,).
+        length: Places of the cache afterwards.
+    """
+    inner: Any = decoder_cache(kv_cache)
+    for layer in inner.layers:
+        if layer.is_initialized:
+            layer.keys = aligned_at_end(layer.keys.transpose(1, 2), dropped, length).transpose(1, 2)
+            layer.values = aligned_at_end(layer.values.transpose(1, 2), dropped, length).transpose(1, 2)
+    history = history_of(kv_cache)
+    if history is not None:
+        history.align(dropped, length)

@@ -23,6 +23,9 @@ from nextword.context import Memory
 IDS, VALID = "ids", "valid"
 """Streams that every memory has: the token at each place, and whether it is a known token and no padding."""
 
+DOCUMENT = "document"
+"""Stream of a memory of several documents: the number of the one at each place."""
+
 
 class PassMemory(ABC):
     """What one forward pass does with the memory of a head.
@@ -76,5 +79,5 @@ class PassMemory(ABC):
 
 def as_memory(streams: Mapping[str, Tensor]) -> Memory:
     """All streams of some texts as a head is given them."""
-    kept = {name: stream for name, stream in streams.items() if name not in (IDS, VALID)}
-    return Memory(streams[IDS], streams[VALID], kept)
+    kept = {name: stream for name, stream in streams.items() if name not in (IDS, VALID, DOCUMENT)}
+    return Memory(streams[IDS], streams[VALID], kept, document=streams.get(DOCUMENT))

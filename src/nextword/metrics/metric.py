@@ -46,6 +46,10 @@ class UndefinedError(ValueError):
     """These samples have no such value, for example the Self-BLEU of a single text; the message says why."""
 
 
+def silent(stage: str, done: int, total: int) -> None:
+    """Tells nobody how far something is; can be sent to another process."""
+
+
 @dataclass(frozen=True)
 class Setup:
     """What a metric is given besides the samples."""
@@ -58,7 +62,7 @@ class Setup:
     """Where models that a metric asks are run."""
     batch_size: int = 32
     """Texts that such a model sees at once."""
-    progress: Callable[[str, int, int], None] = lambda stage, done, total: None
+    progress: Callable[[str, int, int], None] = silent
     """Told what is going on in a long computation: a name, how many are done, of how many."""
 
 

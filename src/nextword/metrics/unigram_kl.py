@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,7 +59,8 @@ def unigram_kl(
     many = np.append(np.ones(len(first)), size - len(first))
     p_w = (np.append(first, 0.0) + smoothing) / (first.sum() + smoothing * size)
     q_w = (np.append(second, 0.0) + smoothing) / (second.sum() + smoothing * size)
-    return float((many * p_w * np.log(p_w / q_w)).sum())
+    # an exact sum, the same in whatever order the tokens come
+    return math.fsum(many * p_w * np.log(p_w / q_w))
 
 
 class UnigramKlConfig(MetricConfig):

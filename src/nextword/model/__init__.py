@@ -7,6 +7,7 @@
   ``peft_adapters.py``: what an adapter of peft takes along.
 - ``generation.py``, ``redraw.py``: what ``generate`` hands on. ``unconstrained_generation.py``: generation without the
   constraints of a pretrained model's own settings.
+- ``drafting/``: several words a pass.
 - ``batching/``: what transformers' continuous batching hands on.
 - ``training_modes.py``: parts in training and parts in evaluation, as their owner set them.
 - ``sequence_level_batch.py``: the batch that a ``+seq`` update learns from.

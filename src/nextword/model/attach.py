@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from nextword.conditioning import Conditioner, ConditionerConfig, conditioner_sp
 from nextword.conditioning.parts.auxiliary_encoder import expect_same, identity_of, load_encoder
 from nextword.context import Context
 from nextword.devices import device_of
-from nextword.heads import HeadConfig, head_spec, parse_head
+from nextword.heads import Head, HeadConfig, head_spec, parse_head
 from nextword.model.conditioned_model import choose_trained, expect_no_encoder_of_its_own, untie
 from nextword.model.forward.output_layer import prove_output_layer
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
@@ -70,7 +70,9 @@ def attach(
         raise ValueError(f"attach: must be given a transformers model ({type(model).__name__} given)")
     if not isinstance(head, str | Mapping | HeadConfig):
         raise ValueError(f"attach: head must be a spec such as 'cache' or its settings ({type(head).__name__} given)")
-    parsed, aim = parse_head(head).unbuilt(), parse_objective(objective)
+    former: Any = model.next_word_head if isinstance(model, NextWordModel) else None
+    parsed = parse_head(head).unbuilt().over(None if former is None else former.config)
+    aim = parse_objective(objective)
     scale = prove_output_layer(backbone)
     reader, settings, kept = _conditioning(model, conditioner, encoder)
     if settings is not None and settings.unties:
@@ -90,6 +92,8 @@ def attach(
         wrapped: NextWordModel = kind(config, backbone=backbone, encoder=reader)
     if kept is not None:
         wrapped.conditioner = kept
+    if former is not None:
+        wrapped.next_word_head.take_over(former)
     device = device_of(wrapped.get_output_embeddings())
     for new in (wrapped.next_word_head, wrapped.conditioner, wrapped.auxiliary_encoder):
         if new is not None:
@@ -141,9 +145,16 @@ _BEGINNING_LENGTH = 32
 """Tokens of a row that the head may see the model on before it starts."""
 
 
-@torch.no_grad()
 def _begin(model: NextWordModel) -> None:
     """Lets the head start its new parameters by what the model does already."""
+    _shown(model, lambda head, context_of: head.prove(context_of))
+    _shown(model, lambda head, context_of: head.begin(context_of))
+    model.config.head = model.next_word_head.config.model_dump()
+
+
+@torch.no_grad()
+def _shown(model: NextWordModel, to: Callable[[Head, Callable[[Tensor], Context]], object]) -> None:
+    """Lets the head run the model, as in evaluation, on tokens of its own."""
 
     def context_of(ids: Int[Tensor, "M"]) -> Context:
         limit = getattr(model.config, "max_position_embeddings", None) or _BEGINNING_LENGTH
@@ -153,7 +164,7 @@ def _begin(model: NextWordModel) -> None:
         return model.context(inputs | ({"decoder_input_ids": rows} if model.config.is_encoder_decoder else {}))
 
     with as_in_evaluation(model):
-        model.next_word_head.begin(context_of)
+        to(model.next_word_head, context_of)
 
 
 def load(
@@ -201,6 +212,7 @@ def load(
     _expect_the_whole(path, read, "head", "next_word_head", head_spec(model.next_word_head.config))
     if objective is not None:
         model.set_objective(objective)
+    _shown(model, lambda own, context_of: own.prove(context_of))
     return model
 
 

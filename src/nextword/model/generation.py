@@ -12,7 +12,10 @@ from transformers import LogitsProcessorList
 
 from nextword.config import validated
 from nextword.heads import head_spec
+from nextword.heads.head import Draw
 from nextword.memory.kv_cache import attach_history, decoder_cache, history_of, kv_length
+from nextword.model.drafting.drafted_loop import DraftedLoop
+from nextword.model.drafting.drafting import drafting_of
 from nextword.model.forward.argument_checks import expect_ids, expect_not_empty, expect_one_text
 from nextword.model.forward.backbone_pass import too_long
 from nextword.model.forward.padding_and_targets import step_mask
@@ -214,14 +217,44 @@ class HeadGeneration:
             logger.warning("%s: beam search takes the whole distribution, so it has no effect", ", ".join(given))
         return prepared, rest
 
-    def _sample(
-        self, input_ids: Tensor, logits_processor: Any, stopping_criteria: Any, generation_config: Any, **kwargs: Any
-    ) -> Any:
+    def head_draw(self, generation_config: Any) -> Draw | None:
+        """The choice that the head makes before each word in a call of ``generate``; None: it makes none."""
         head, given = self.next_word_head, getattr(generation_config, "head_settings", {})
         config = validated(type(head.config), head.config.model_dump() | given, "generate") if given else head.config
         # an assistant's scores must be what its tokens were drawn from, so an assistant draws from the whole
         is_assistant = getattr(generation_config, "is_assistant", False)
-        draw = None if is_assistant else head.draw(config, sample=generation_config.do_sample)
+        draw: Draw | None = None if is_assistant else head.draw(config, sample=generation_config.do_sample)
+        return draw
+
+    def generate(self, inputs: Any = None, *args: Any, draft: Any = None, **kwargs: Any) -> Any:
+        """Transformers' ``generate``, and several words a pass with ``draft`` (docs/drafting.md).
+
+        Args:
+            inputs: As transformers has it.
+            *args: Likewise.
+            draft: Who guesses words that one pass then judges: "places" (what follows the place that a copying head
+                pointed at), "prompt" (transformers' prompt lookup), another model, or a ``nextword.Drafting``. The
+                texts are those without it: the same in greedy search, of the same distribution in sampling.
+            **kwargs: As transformers has them.
+
+        Raises:
+            ValueError: A draft together with beam search, or with anything else that is not one word after the other.
+        """
+        if draft is None:
+            return super().generate(inputs, *args, **kwargs)  # type: ignore[misc]
+        given = next((name for name in ("custom_generate", "assistant_model") if kwargs.get(name) is not None), None)
+        if given is not None:
+            raise ValueError(f"draft: must be the only loop of generate ({given} given); leave out one of the two")
+        drafting = drafting_of(draft)
+        if drafting is None:
+            return super().generate(inputs, *args, assistant_model=draft, **kwargs)  # type: ignore[misc]
+        loop = DraftedLoop(drafting, streamer=kwargs.get("streamer"))
+        return super().generate(inputs, *args, custom_generate=loop, **kwargs)  # type: ignore[misc]
+
+    def _sample(
+        self, input_ids: Tensor, logits_processor: Any, stopping_criteria: Any, generation_config: Any, **kwargs: Any
+    ) -> Any:
+        draw = self.head_draw(generation_config)
         if draw is not None:
             kwargs["draw"] = draw
             logits_processor = LogitsProcessorList([RedrawProcessor(draw, logits_processor)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
 
 import transformers
@@ -21,6 +21,7 @@ from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.head import Draw
 from nextword.memory.kv_cache import cache_argument, why_no_history
+from nextword.memory.long_memory import LongMemory
 from nextword.model.batching.head_batching import HeadBatching
 from nextword.model.conditioned_model import Conditioned
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
@@ -28,6 +29,7 @@ from nextword.model.delegation import Delegation
 from nextword.model.forward.argument_checks import check_arguments, expect_chosen
 from nextword.model.forward.auxiliary_side import auxiliary_side
 from nextword.model.forward.backbone_pass import BackbonePass, run_backbone
+from nextword.model.forward.graph_breaks import LOSS, SEQUENCE_UPDATE, outside_graph
 from nextword.model.forward.head_inputs import HeadInputs, head_inputs
 from nextword.model.forward.output_layer import OutputLayer, expect_layers, prove_output_layer
 from nextword.model.forward.packed_inputs import PackedInputs
@@ -39,6 +41,7 @@ from nextword.model.forward.vocabulary_check import expect_vocabulary
 from nextword.model.generation import HeadGeneration
 from nextword.model.loading import Loading
 from nextword.model.peft_adapters import Adapted
+from nextword.model.registration import name_in_transformers
 from nextword.model.saving import Saving
 from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_greedily
 from nextword.model.training_modes import as_in_evaluation
@@ -175,26 +178,31 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
         run = run_backbone(self, sides, auxiliary)
         return run, head_inputs(self, sides, auxiliary, run)
 
-    def _run_to_loss(self, sides: Sides) -> tuple[BackbonePass, HeadInputs | PackedInputs, Loss | None]:
-        """A run with the loss of its labels, None without; a sequence update runs on what the model writes instead."""
-        head, targets = self.next_word_head, sides.decoder.targets
-        if targets is None:
-            return *self._run(sides), None
+    @outside_graph(LOSS)
+    def _loss(self, for_head: Any, targets: Tensor, total_items: Any, routers: Tensor | None) -> Tensor:
+        """The loss of what each place is to predict."""
         counted = targets != IGNORED_LABEL
-        prefixes = prefixes_of(self, sides) if self.training else None
+        loss = self.objective(self.next_word_head, for_head.at(counted), targets[counted])
+        return self._divided(loss, total_items, routers)
+
+    @outside_graph(SEQUENCE_UPDATE)
+    def _sequence_update(self, sides: Sides, total_items: Any) -> tuple[BackbonePass, HeadInputs, Tensor] | None:
+        """A run on what the model writes itself, with its loss; None where this update is one of the batch's tokens."""
+        prefixes, targets = prefixes_of(self, sides), sides.decoder.targets
         if prefixes is None:
-            run, for_head = self._run(sides)
-            return run, for_head, self.objective(head, for_head.at(counted), targets[counted])
+            return None
+        assert targets is not None
         with as_in_evaluation(self):
             continuations = write_greedily(self, prefixes)
             run, for_head = self._run(self._sides(continuations.arguments))
-            context, count = for_head.at(continuations.positions), int(counted.sum())
-            return run, for_head, self.objective.sequence(head, context, continuations.written, count)
+            assert isinstance(for_head, HeadInputs), "continuous batching trains nothing"
+            context, count = for_head.at(continuations.positions), int((targets != IGNORED_LABEL).sum())
+            loss = self.objective.sequence(self.next_word_head, context, continuations.written, count)
+        return run, for_head, self._divided(loss, total_items, router_loss(self.backbone, run.outputs))
 
-    def _divided(self, loss: Loss, total_items: Any, run: BackbonePass) -> Tensor:
+    def _divided(self, loss: Loss, total_items: Any, routers: Tensor | None) -> Tensor:
         """The loss for each target, with what the routers of a backbone add to it; its parts are noted down."""
         mean = loss.total / (max(loss.tokens, 1) if total_items is None else total_items)
-        routers = router_loss(self.backbone, run.outputs)
         if routers is None:
             self.loss_parts = loss.parts
             return mean
@@ -256,10 +264,13 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
         aux_attention_mask: Tensor | None = None,
         aux_states: Tensor | None = None,
         source_places: Tensor | None = None,
+        memory: LongMemory | None = None,
+        new_places: Bool[Tensor, "B T"] | None = None,
         step_mask: Tensor | None = None,
         step_ids: Tensor | None = None,
         return_logits: bool | None = None,
         draw: Draw | None = None,
+        ask: Callable[[NextToken], Tensor] | None = None,
         **kwargs: Any,
     ) -> Any:
         """One pass of the backbone, and the head's distribution or its loss.
@@ -295,12 +306,17 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
             aux_states: Its states (B, A, E) in place of its tokens, from ``encode``.
             source_places: For each of ``source_ids`` the place among the auxiliary tokens whose state stands for it, -1
                 at padding; ``nextword.AuxiliaryTokenizer`` makes all of these.
+            memory: What is remembered of a text whose windows the rows are, in order; it goes on with them. ``logits``
+                and ``positions`` are then of all new places in one row.
+            new_places: Which places (B, T) are new to that text; all but padding by default.
             step_mask: Padding mask of the new tokens, set by generation.
             step_ids: Tokens behind ``inputs_embeds``, set by generation.
             return_logits: Whether to make the (B, T, V) logits. By default they are made except in training with
                 labels, where nobody reads them.
             draw: The head's way to draw step by step, set by generation; ``logits`` are then those of the last place
                 after its choice.
+            ask: What is asked of the distribution in place of its log-probabilities, set by generation with drafts;
+                ``logits`` are then its answer.
             **kwargs: Further arguments of the backbone. ``shift_labels`` are targets that are shifted already, the
                 target of each place at that place; they win over ``labels`` (decoder-only models).
                 ``num_items_in_batch`` divides the summed loss in place of the number of targets (gradient
@@ -332,24 +348,29 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
             "source_ids": source_ids,
             "aux_input_ids": aux_input_ids,
             "aux_attention_mask": aux_attention_mask,
-            "aux_states": aux_states,
-            "source_places": source_places,
-            "step_mask": step_mask,
-            "step_ids": step_ids,
         }
+        arguments |= {"aux_states": aux_states, "source_places": source_places}
+        arguments |= {"memory": memory, "new_places": new_places, "step_mask": step_mask, "step_ids": step_ids}
         sides = self._sides(arguments | kwargs)
-        run, for_head, loss = self._run_to_loss(sides)
-        fields = dict(run.outputs)
-        if loss is not None:
-            fields["loss"] = self._divided(loss, total_items, run)
+        targets = sides.decoder.targets
+        draws = targets is not None and self.training and self.objective.sequence is not None
+        done = self._sequence_update(sides, total_items) if draws else None
+        run, for_head = self._run(sides) if done is None else done[:2]
+        loss = None if done is None else done[2]
+        if targets is not None and loss is None:
+            loss = self._loss(for_head, targets, total_items, router_loss(self.backbone, run.outputs))
+        fields = dict(run.outputs) | ({} if loss is None else {"loss": loss})
         if (loss is None or not self.training) if return_logits is None else return_logits:
-            draw = self._draw_of_batch(kwargs) if draw is None else draw
-            chosen = draw is not None and not isinstance(logits_to_keep, Tensor)
-            distribution = self.next_word_head(for_head.last(1 if chosen else logits_to_keep))
-            logits = self.next_word_head.logits(distribution) if draw is None else draw(distribution)
-            fields["logits"] = logits.unflatten(0, (len(for_head.states), -1))
+            fields["logits"] = self._logits(for_head, draw or self._draw_of_batch(kwargs), ask, logits_to_keep)
         outputs = type(run.outputs)(**fields)
         return outputs.to_tuple() if return_dict is False else outputs
+
+    def _logits(self, for_head: Any, draw: Any, ask: Any, logits_to_keep: int | Tensor) -> Tensor:
+        """What the distribution answers to a draw, to ``ask``, or to neither: the head's logits (B, T, V)."""
+        chosen = draw is not None and not isinstance(logits_to_keep, Tensor)
+        distribution = self.next_word_head(for_head.last(1 if chosen else logits_to_keep))
+        answered: Tensor = (draw or ask or self.next_word_head.logits)(distribution)
+        return answered.unflatten(0, (len(for_head.states), -1))
 
     def extra_repr(self) -> str:
         """The head spec."""
@@ -372,3 +393,4 @@ class NextWordForSeq2SeqLM(NextWordModel, GenerationMixin):  # type: ignore[misc
 
 AutoModelForCausalLM.register(NextWordConfig, NextWordForCausalLM, exist_ok=True)
 AutoModelForSeq2SeqLM.register(NextWordSeq2SeqConfig, NextWordForSeq2SeqLM, exist_ok=True)
+name_in_transformers(NextWordForCausalLM, NextWordForSeq2SeqLM)

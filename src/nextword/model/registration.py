@@ -23,6 +23,19 @@ def register() -> None:
         sys.meta_path.insert(0, _AfterTheTable())
 
 
+def name_in_transformers(*models: type) -> None:
+    """Makes classes attributes of ``transformers``, where ``transformers serve`` looks for what config.json names.
+
+    transformers loads itself a second time when it first needs a processor, and modules that imported it before, such
+    as that server, keep the first one. So every module that is known under this name is given them.
+    """
+    holders = [vars(module).get("transformers") for module in list(sys.modules.values()) if module is not None]
+    for holder in [sys.modules["transformers"], *holders]:
+        if isinstance(holder, ModuleType) and holder.__name__ == "transformers":
+            for model in models:
+                setattr(holder, model.__name__, model)
+
+
 def _register_now() -> None:
     import nextword.model.configuration  # noqa: F401  (registers what it defines)
 

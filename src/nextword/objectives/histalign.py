@@ -256,7 +256,8 @@ class Alignment:
         found = given[self.config.embedding]
         if found is None:
             raise ValueError(
-                f"histalign: compares words by the model's {self.config.embedding} embedding, which is quantised or "
-                "offloaded and cannot be read; load the model with this layer in memory and in full"
+                f"histalign: compares words by the model's {self.config.embedding} embedding, which is quantised, "
+                "offloaded or divided among processes and cannot be read; load the model with this layer in memory and "
+                "in full"
             )
         return found

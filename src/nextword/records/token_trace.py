@@ -16,8 +16,9 @@ from nextword.records.files import Record, write_atomically
 TRACE_FORMAT = "nextword-trace/1"
 """Name and version of the format; a reader refuses others."""
 
-Role = Literal["text", "source", "auxiliary"]
-"""Which text: the decoder's own, what the encoder of an encoder-decoder model reads, what a conditioner brings in."""
+Role = Literal["text", "source", "auxiliary", "store"]
+"""Which text: the decoder's own, what the encoder of an encoder-decoder model reads, what a conditioner brings in, or
+excerpts of a datastore around the tokens that were retrieved."""
 
 
 def _null_is_zero(value: Any) -> Any:
@@ -99,6 +100,17 @@ class TracedTokens(Record):
     """By component that points at places; components that point at none are absent."""
 
 
+class TracedDraft(Record):
+    """Words that were guessed, which one pass of the model judged while it wrote the text."""
+
+    begin: int = Field(ge=0)
+    """Index in ``texts["text"]`` of the first of them."""
+    ids: list[int]
+    """The guessed words."""
+    accepted: int = Field(ge=0)
+    """How many of them, from the first on, are what the model wrote."""
+
+
 class TraceRecord(Record):
     """A whole trace, one file of JSON."""
 
@@ -109,8 +121,8 @@ class TraceRecord(Record):
     model: TracedModel
     """Which model was asked."""
     texts: dict[Role, TracedText]
-    """What it read: always ``text``, perhaps ``source`` or ``auxiliary``. Auxiliary texts are in the decoder's
-    tokens."""
+    """What it read: always ``text``, perhaps ``source``, ``auxiliary`` or ``store``. Auxiliary texts and excerpts of a
+    store are in the decoder's tokens."""
     places_in: dict[str, Role] = Field(default={})
     """Which of the texts the places of a component are of."""
     first: int = Field(ge=0)
@@ -121,6 +133,8 @@ class TraceRecord(Record):
     """How each token that occurs anywhere in the trace is shown, by id: ``␣king`` begins a word."""
     tokens: TracedTokens
     """What was said of each predicted token."""
+    drafts: list[TracedDraft] = Field(default=[])
+    """What was guessed, where the model wrote the text with ``draft``, in order."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the trace as JSON on one line, [atomically][nextword.records.write_atomically].

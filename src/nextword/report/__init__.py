@@ -16,3 +16,5 @@ from nextword.report.reproduction.reproduction_terminal import reproduced_table 
 from nextword.report.reproduction.tables_markdown import tables_markdown as tables_markdown
 from nextword.report.scores.score_csv import score_csv as score_csv
 from nextword.report.scores.score_terminal import score_tables as score_tables
+from nextword.report.survey.survey_page import write_survey_report as write_survey_report
+from nextword.report.survey.survey_terminal import survey_tables as survey_tables

@@ -7,7 +7,8 @@ In the order in which they act, called by ``one_training.py``:
    that a frozen encoder reads once.
 2. ``trainable.py``: which parameters are trained, with ``adapters.py`` (LoRA) in the backbone where they are asked for.
 3. ``resume.py``: whether the folder holds checkpoints of this very training, and which of them is whole.
-4. ``learning_rates.py``: the Trainer, with learning rates for parts of the model.
+4. ``learning_rates.py``: the Trainer, with learning rates for parts of the model; ``segments/`` one that reads the
+   rows of a text in order.
 5. ``sharding.py``: a model spread over processes, and gathered again.
 6. Its callbacks, in every step: ``epochs.py`` tells the data which epoch begins, ``cost.py`` measures time and memory,
    ``loss_curve.py`` keeps the curve, and stops what diverges or improves no more; ``resume.py`` puts their

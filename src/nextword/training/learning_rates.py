@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from transformers import Trainer
 
+from nextword.devices import vocabulary_mesh
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -82,12 +84,27 @@ class GroupedTrainer(Trainer):
             optimizer.param_groups = [part for group in optimizer.param_groups for part in _split(group, rate_of)]
         return optimizer
 
+    @property
+    def _shares_vocabulary(self) -> bool:
+        model: Any = self.model
+        return vocabulary_mesh(model.get_output_embeddings()) is not None
+
     def create_accelerator_and_postprocess(self) -> None:
-        """Trainer's own, and FSDP on a CPU too: accelerate leaves it out there without a word."""
+        """Trainer's own, and FSDP on a CPU too: accelerate leaves it out there without a word.
+
+        Processes that share a vocabulary read the same batches. For accelerate this is tensor parallelism, which it
+        refuses on a CPU where it is told of it before.
+        """
+        from accelerate import ParallelismConfig
         from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 
         super().create_accelerator_and_postprocess()
         state: Any = self.accelerator.state
+        if self._shares_vocabulary:
+            state.parallelism_config = ParallelismConfig(tp_size=self.args.world_size)
+            state.device_mesh = state.parallelism_config.build_device_mesh(self.args.device.type)
+            model: Any = self.model
+            model._tp_size = self.args.world_size  # accelerate asks for it, and leaves such a model as it is
         if self.args.fsdp and state.distributed_type == DistributedType.MULTI_CPU:
             state.distributed_type = DistributedType.FSDP
             state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)

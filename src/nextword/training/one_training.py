@@ -22,8 +22,10 @@ from nextword.training.learning_rates import GroupedTrainer, expect_trained
 from nextword.training.loss_curve import BestCheckpoint, DivergedError, EarlyStopping, LastStepLogger, RunningLoss
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.resume import BEGINNING, TrainingIdentity, claim_folder, last_complete_checkpoint
+from nextword.training.segments.alike_trainer import AlikeTrainer
+from nextword.training.segments.consecutive_trainer import ConsecutiveTrainer
 from nextword.training.settings import TrainingSettings
-from nextword.training.sharding import save_whole, shard
+from nextword.training.sharding import save_whole, shard, share_vocabulary
 from nextword.training.trainable import trainable, trained_modules
 from nextword.training.trainer_arguments import expect_available, trainer_arguments
 
@@ -105,7 +107,9 @@ def _train(
             claim_folder(folder, identity)
         if settings.fsdp:
             shard(model)
-        trainer = GroupedTrainer(
+        elif settings.shard_vocabulary:
+            share_vocabulary(model)
+        trainer = _kind_of(settings)(
             settings.learning_rates,
             model=model,
             args=trainer_arguments(settings, seed, folder),
@@ -121,7 +125,7 @@ def _train(
             best = _run(trainer, settings, folder)
         finally:
             memory.stop_recording()
-        if settings.fsdp:
+        if settings.fsdp or settings.shard_vocabulary:
             save_whole(model, folder)
     return TrainingOutcome(
         curve=curve_of(trainer.state.log_history, "loss"),
@@ -138,9 +142,15 @@ def _train(
     )
 
 
+def _kind_of(settings: TrainingSettings) -> type[GroupedTrainer]:
+    if settings.consecutive:
+        return ConsecutiveTrainer
+    return AlikeTrainer if settings.alike else GroupedTrainer
+
+
 def _run(trainer: GroupedTrainer, settings: TrainingSettings, folder: Path) -> int | None:
     """Trains to the end, from the last checkpoint on; the step of the best weights, where they are chosen."""
-    checkpoint = last_complete_checkpoint(folder) if settings.save_every else None
+    checkpoint = last_complete_checkpoint(folder) if settings.checkpoint_every else None
     if checkpoint is not None:
         logger.info("resuming from %s", checkpoint)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))

@@ -59,6 +59,12 @@ class TrainingSettings(Settings):
     """The same as a share of all steps."""
     max_grad_norm: float = Field(default=1.0, ge=0)
     """Gradients are scaled down to this norm; 0 leaves them alone."""
+    consecutive: bool = False
+    """Read the rows in the order of the text, and let a head that looks back beyond its window (``cache:long=12288``)
+    see those of the batch and of former steps, as TRIME does with its long-term memory. Rows are else shuffled."""
+    alike: bool = False
+    """Put rows that are alike by BM25 into one batch, and let a head that looks back beyond its window see those before
+    it there, as TRIME does with its external memory. Not together with ``consecutive``."""
     bf16: bool = False
     """Forward and backward passes in bfloat16 autocast, weights in float32."""
     fp16: bool = False
@@ -68,6 +74,9 @@ class TrainingSettings(Settings):
     fsdp: bool = False
     """Spread weights, gradients and optimiser states over the processes that torchrun has started (FSDP2), so that each
     holds a share. Without it, each holds all (DDP)."""
+    shard_vocabulary: bool = False
+    """Divide the rows of the output embedding among the processes that torchrun has started; all of them read the same
+    batches. Whatever ``save_every`` says, it writes no checkpoints while it trains, and begins again when killed."""
     trains: Literal["all", "head"] = "all"
     """What is trained: everything that can be, or the parameters of the head alone."""
     freeze_output_embeddings: bool = False
@@ -92,10 +101,17 @@ class TrainingSettings(Settings):
     report_to: list[str] = Field(default=[])
     """Trackers of transformers to log to, for instance ``["tensorboard"]``, ``["wandb"]`` or ``["trackio"]``."""
 
+    @property
+    def checkpoint_every(self) -> int | None:
+        """Steps between two checkpoints; None where there are none."""
+        return None if self.shard_vocabulary else self.save_every
+
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError(f"must have either steps or epochs (steps={self.steps}, epochs={self.epochs} given)")
+        if self.consecutive and self.alike:
+            raise ValueError("give either consecutive or alike, not both")
         if self.warmup_steps and self.warmup_ratio:
             raise ValueError("give either warmup_steps or warmup_ratio, not both")
         return self
@@ -107,11 +123,19 @@ class TrainingSettings(Settings):
         for name in ("keep_best", "patience"):
             if getattr(self, name) and self.evaluate_every is None:
                 raise ValueError(f"{name}: goes by the validation loss; give evaluate_every as well")
-        if self.keep_best and self.save_every is None:
-            raise ValueError("keep_best: the best weights lie in a checkpoint; give save_every as well")
+        if self.keep_best and self.checkpoint_every is None:
+            needed = (
+                "leave out shard_vocabulary, which writes none" if self.shard_vocabulary else "give save_every as well"
+            )
+            raise ValueError(f"keep_best: the best weights lie in a checkpoint; {needed}")
         if self.fsdp and self.lora is not None:
             raise ValueError(
                 "fsdp: adapters are merged into whole weights, which no process has; leave out fsdp or lora"
+            )
+        if self.shard_vocabulary and (self.fsdp or self.lora is not None):
+            raise ValueError(
+                "shard_vocabulary: cannot go with fsdp, which divides the same rows in another way, nor with lora, "
+                "which is merged into whole weights; leave out one of them"
             )
         if self.trains == "head" and (self.lora is not None or self.freeze_output_embeddings):
             raise ValueError('trains: "head" leaves all else as it is; give neither lora nor freeze_output_embeddings')

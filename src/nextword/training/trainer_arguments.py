@@ -52,8 +52,8 @@ def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> Tr
         eval_strategy="steps" if settings.evaluate_every else "no",
         eval_steps=settings.evaluate_every,
         prediction_loss_only=True,
-        save_strategy="steps" if settings.save_every else "no",
-        save_steps=settings.save_every or 500,
+        save_strategy="steps" if settings.checkpoint_every else "no",
+        save_steps=settings.checkpoint_every or 500,
         save_total_limit=2,  # one more than needed, for when the newest is cut off in the middle
         report_to=list(settings.report_to),
         disable_tqdm=True,
@@ -72,6 +72,8 @@ def rows_of_each_process(settings: TrainingSettings) -> int:
     Raises:
         ValueError: A batch cannot be shared evenly.
     """
+    if settings.shard_vocabulary:
+        return settings.batch_size
     each, rest = divmod(settings.batch_size, processes.count())
     if rest:
         raise ValueError(
@@ -84,11 +86,12 @@ def rows_of_each_process(settings: TrainingSettings) -> int:
 def expect_available(settings: TrainingSettings) -> None:
     """Raises ValueError where the settings ask for a package or a device that is not here."""
     rows_of_each_process(settings)
-    if settings.fsdp and processes.count() == 1:
-        raise ValueError(
-            "training.fsdp: spreads a model over several processes, and there is one; "
-            "start with torchrun --nproc-per-node N -m nextword ..., or leave it out"
-        )
+    for name in ("fsdp", "shard_vocabulary"):
+        if getattr(settings, name) and processes.count() == 1:
+            raise ValueError(
+                f"training.{name}: spreads a model over several processes, and there is one; "
+                "start with torchrun --nproc-per-node N -m nextword ..., or leave it out"
+            )
     if settings.lora is not None:
         expect_peft()
     if settings.fp16 and not torch.cuda.is_available():

@@ -219,7 +219,27 @@ def test_torch_still_numbers_its_backward_passes() -> None:
 def test_without_that_number_gradients_are_the_same_and_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(torch._C, "_current_graph_task_id")
     graph = Graph()
-    assert graph.alias is graph.weight  # nothing of ours stands between autograd and the weight
+    assert "Deferred" not in type(graph.alias.grad_fn).__name__  # nothing of ours between autograd and the weight
     graph.loss().backward()
     same(graph.weight.grad, graph.gradients()[0])
     same(graph.map.grad, graph.gradients()[1])
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_what_all_rows_share_may_be_made_of_the_weight(monkeypatch: pytest.MonkeyPatch, numbered: bool) -> None:
+    """A cache's keys are states, and states are made of the embedding that is tied to the output layer."""
+    if not numbered:
+        monkeypatch.delattr(torch._C, "_current_graph_task_id")
+    graph = Graph()
+    keys = graph.states.tanh()
+
+    def scores(states: Tensor, weight: Tensor) -> Tensor:
+        return (states @ keys.T).sin().sum() + (states @ weight.T).sin().sum()
+
+    total = sum_with_gradient(
+        lambda rows, leaves, _: scores(leaves[0], graph.alias), CHUNKS, [graph.states], [graph.alias, keys]
+    )
+    expected = torch.autograd.grad(scores(graph.states, graph.weight), [graph.weight, graph.map], retain_graph=True)
+    total.backward()
+    same(graph.weight.grad, expected[0])
+    same(graph.map.grad, expected[1])

@@ -11,6 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import Any
 
 import httpx
 import openai
@@ -19,6 +20,8 @@ import torch
 
 import nextword as nw
 from nextword.inspection.text_pieces import pieces_of_ids
+from nextword.serving.http.app import build_app
+from nextword.serving.http.serve_settings import ServeSettings
 from tests.helpers.running_server import POSITIONS, running, small_model
 
 PROMPT = "The king sat on the throne. The"
@@ -310,11 +313,27 @@ def test_encoder_decoders_are_refused():
     from transformers import T5Config, T5ForConditionalGeneration
 
     from nextword.scoring.opened_model import OpenedModel
-    from nextword.serving.http.app import build_app
-    from nextword.serving.http.serve_settings import ServeSettings
     from tests.helpers.text_tokenizers import byte_level
 
     config = T5Config(vocab_size=400, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, decoder_start_token_id=0)
     model = nw.attach(T5ForConditionalGeneration(config), "softmax").eval()
     with pytest.raises(ValueError, match="is for decoder-only models"):
         build_app(OpenedModel.of(model, byte_level()), ServeSettings())
+
+
+def test_what_was_said_is_retrieved_from_then_on():
+    opened = small_model({"head": "knn", "k": 4, "weight": 0.9, "temperature": 0.01})
+    with running(opened, remember=20) as served:
+
+        def said(prompt: str, **fields: Any) -> tuple[str, list[float]]:
+            [choice] = served.complete(prompt, max_tokens=8, sources=True, **fields).json()["choices"]
+            return choice["text"], [token["shares"].get("knn", 0.0) for token in choice["nextword"]["tokens"]]
+
+        first, before = said(PROMPT)
+        assert before == [0.0] * 8
+        again, shares = said(PROMPT)
+        assert again == first
+        assert min(shares) > 0.5
+        assert len(opened.model.next_word_head.recent) == 20, "the oldest are forgotten"
+    with pytest.raises(ValueError, match="must have the head knn"):
+        build_app(small_model("cache"), ServeSettings(remember=10))

@@ -16,8 +16,8 @@ from nextword.scoring.opened_model import OpenedModel
 def show_text(run: GenerationRun, screen: ColouredText) -> None:
     """Shows the prompt and the text of a run with one row.
 
-    Greedy search and sampling are shown token by token. What beams or an assistant write is shown when it is finished;
-    its tokens are then asked about in one more pass.
+    Greedy search and sampling are shown token by token. What beams, an assistant or drafts write is shown when it is
+    finished; its tokens are then asked about in one more pass.
 
     Args:
         run: Of one prompt, one decoding, one seed and one sample.
@@ -26,7 +26,7 @@ def show_text(run: GenerationRun, screen: ColouredText) -> None:
     (one,), model = run.passes, run.opened.model
     if not run.opened.has_encoder:
         screen.prompt(run.prompts[0].prompt)
-    if not one.is_rowwise:
+    if not one.is_rowwise or run.settings.draft is not None:
         _show_finished(run, screen)
         return
     latest = LatestDistribution(model.next_word_head)

@@ -14,6 +14,8 @@ from contextvars import ContextVar
 
 import torch
 
+from nextword.functional.score_columns import ALL_COLUMNS, Columns
+
 _CPU_BUDGET = 128 * 2**20
 """Bytes of dense scores alive at once on a CPU. A product with few states costs more for each (100 states of GPT-2
 small a third more than 400, measured on two cores), one with more than this saves little."""
@@ -49,22 +51,29 @@ def score_memory(mebibytes: int | float) -> Iterator[None]:
         _budget.reset(token)
 
 
-def row_chunks(rows: int, row_bytes: int, device: torch.device) -> list[slice]:
-    """Slices that cover ``rows`` rows of ``row_bytes`` bytes each, every slice within the memory budget."""
+def row_chunks(rows: int, row_bytes: int, device: torch.device, columns: Columns = ALL_COLUMNS) -> list[slice]:
+    """Slices that cover ``rows`` rows of ``row_bytes`` bytes each, every slice within the memory budget.
+
+    Processes that share the columns of scores make the same slices.
+    """
     if torch.compiler.is_compiling():
         # a graph can neither read the budget nor ask how much memory is free; a compiled step has few rows
         return [slice(0, rows)] if rows else []
-    return _equal_slices(rows, _bytes_at_once(device) // max(1, row_bytes))
+    limit = _bytes_at_once(device) // max(1, row_bytes)
+    # what memory is free differs between accelerators
+    return _equal_slices(rows, limit if device.type == "cpu" else columns.rows_at_once(limit))
 
 
-def sum_chunks(rows: int, row_bytes: int, weight_bytes: int, device: torch.device) -> list[slice]:
+def sum_chunks(
+    rows: int, row_bytes: int, weight_bytes: int, device: torch.device, columns: Columns = ALL_COLUMNS
+) -> list[slice]:
     """Slices for a sum over rows whose gradient adds up in a weight of ``weight_bytes`` bytes.
 
     Every slice reads the weight and writes its gradient, so that few rows at a time make it slow, the more so the
     larger the weight is. Rows that all together take no more than the weight go at once.
     """
     if torch.compiler.is_compiling() or _budget.get() is not None or device.type != "cpu":
-        return row_chunks(rows, row_bytes, device)
+        return row_chunks(rows, row_bytes, device, columns)
     budget = weight_bytes if rows * row_bytes <= weight_bytes else max(_SUM_BUDGET, 2 * weight_bytes // 3)
     return _equal_slices(rows, budget // max(1, row_bytes))
 

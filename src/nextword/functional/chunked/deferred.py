@@ -12,9 +12,9 @@ left is filed under the number of the backward pass, ``torch._C._current_graph_t
 torch 2.13, the oldest version that we support, tells passes apart by it itself (``torch/autograd/graph.py``,
 ``torch/utils/checkpoint.py``).
 
-Should a later torch drop it, ``defer_gradient`` returns the weight as it is. Gradients are then multiplied at once:
-the same numbers, with up to (V, D) more memory while activations are alive. A test runs that way as well, and another
-fails with what to do.
+Should a later torch drop it, ``defer_gradient`` returns a view of the weight. Gradients are then multiplied at once:
+the same numbers, with up to (V, D) more memory while activations are alive. So it is in a compiled pass, too, in whose
+graph autograd's nodes are not ours. A test runs that way as well, and another fails with what to do.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ def defer_gradient(weight: Float[Tensor, "V D"]) -> Float[Tensor, "V D"]:
 
     Autograd goes backwards through what was recorded last. So call it before the forward pass whose activations are to
     be freed first, and let the products read the alias. (Autograd also adds a dense gradient to a sparse one in place,
-    but copies where the dense one is there first.)
+    but copies where the dense one is there first.) An alias it always is: the gradient of the weight itself would lead
+    through the states, which are made of it where it is tied.
     """
-    if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and weight.requires_grad):
+    if not (torch.is_grad_enabled() and weight.requires_grad):
         return weight
-    if _backward_pass() is None:
-        return weight
+    if torch.compiler.is_compiling() or _backward_pass() is None:
+        return weight.view_as(weight)
     alias: Tensor = _Deferred.apply(weight)  # type: ignore[no-untyped-call]
     return alias
 

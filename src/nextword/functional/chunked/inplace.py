@@ -10,10 +10,14 @@ from torch import Tensor
 
 from nextword.functional.chunked.no_second_derivative import first_order
 from nextword.functional.chunked.weight_gradient import SinglePass
+from nextword.functional.score_columns import ALL_COLUMNS, Columns
 
 
 def softmax_at_(
-    scores: Float[Tensor, "N V"], ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None
+    scores: Float[Tensor, "N V"],
+    ids: Int[Tensor, "N K"],
+    single_pass: SinglePass | None = None,
+    columns: Columns = ALL_COLUMNS,
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
     """What a softmax needs: the scores of K tokens a row, and the log-sum-exp of the row. Destroys ``scores``.
 
@@ -24,6 +28,7 @@ def softmax_at_(
         ids: Tokens.
         single_pass: With one, the gradient takes the place of the exponentials; otherwise the backward pass makes one
             more (N, V) tensor.
+        columns: Which columns ``scores`` has. The results are those of whole rows.
 
     Returns:
         Scores of the tokens less the peak; log-sum-exp less the peak; the peak, which counts as a constant: whatever is
@@ -34,36 +39,38 @@ def softmax_at_(
     (tensor([[ 0., -2.]]), tensor([0.4076]), tensor([102.]))
     """
     if torch.is_grad_enabled() and scores.requires_grad:
-        at_ids, total, peak, _ = _SoftmaxAt.apply(scores, ids, single_pass is not None)  # type: ignore[no-untyped-call]
+        at_ids, total, peak, _ = _SoftmaxAt.apply(scores, ids, single_pass is not None, columns)  # type: ignore[no-untyped-call]
         return at_ids, total, peak
-    at_ids, mass, peak = _exponentials_(scores, ids)
+    at_ids, mass, peak = _exponentials_(scores, ids, columns)
     return at_ids, mass.log(), peak
 
 
-def _exponentials_(scores: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    peak = scores.amax(-1, keepdim=True)
-    at_ids = scores.gather(1, ids) - peak
-    return at_ids, scores.sub_(peak).exp_().sum(-1), peak[:, 0]
+def _exponentials_(scores: Tensor, ids: Tensor, columns: Columns) -> tuple[Tensor, Tensor, Tensor]:
+    peak = columns.peak(scores)
+    at_ids = columns.gather(scores, ids) - peak
+    return at_ids, columns.total(scores.sub_(peak).exp_().sum(-1)), peak[:, 0]
 
 
 class _SoftmaxAt(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, ids: Tensor, traversed_once: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        at_ids, mass, peak = _exponentials_(scores, ids)
+    def forward(
+        ctx: Any, scores: Tensor, ids: Tensor, traversed_once: bool, columns: Columns
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        at_ids, mass, peak = _exponentials_(scores, ids, columns)
         ctx.mark_dirty(scores)
         ctx.mark_non_differentiable(peak)
         ctx.set_materialize_grads(False)  # what is left of the scores would get (N, V) zeros
         ctx.save_for_backward(scores, ids, mass)
-        ctx.traversed_once = traversed_once
+        ctx.traversed_once, ctx.columns = traversed_once, columns
         return at_ids, mass.log(), peak, scores
 
     @staticmethod
     @first_order
-    def backward(ctx: Any, of_ids: Tensor | None, of_total: Tensor | None, *_: None) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, of_ids: Tensor | None, of_total: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         exponentials, ids, mass = ctx.saved_tensors
         share = (torch.zeros_like(mass) if of_total is None else of_total / mass)[:, None]
         gradient = exponentials.mul_(share) if ctx.traversed_once else exponentials * share
-        return gradient if of_ids is None else gradient.scatter_add_(1, ids, of_ids), None, None
+        return gradient if of_ids is None else ctx.columns.scatter_add_(gradient, ids, of_ids), None, None, None
 
 
 def overwrite_(

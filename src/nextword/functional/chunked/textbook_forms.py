@@ -57,7 +57,7 @@ def grouped_product(
 
 
 def softmax_at_(
-    scores: Float[Tensor, "N V"], ids: Int[Tensor, "N K"], single_pass: object = None
+    scores: Float[Tensor, "N V"], ids: Int[Tensor, "N K"], single_pass: object = None, columns: object = None
 ) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"], Float[Tensor, "N"]]:
     """Scores and normaliser, relative to 0 in place of the peak."""
     return scores.gather(1, ids), scores.logsumexp(-1), scores.new_zeros(len(scores))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
 
 Combine = Callable[[Float[np.ndarray, "... K"]], Float[np.ndarray, "..."]]
+Transform = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
 
 
 @dataclass(frozen=True)
@@ -40,17 +42,18 @@ class Statistic:
         cls,
         sums: Float[np.ndarray, "N"],
         counts: Float[np.ndarray, "N"],
-        transform: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]] = lambda ratio: ratio,
+        transform: Transform = np.asarray,
     ) -> Statistic:
         """``transform(sum of sums / sum of counts)``; NaN where the counts add up to 0."""
-
-        def combine(totals: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "..."]:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                return transform(np.where(totals[..., 1] > 0, totals[..., 0] / totals[..., 1], np.nan))
-
-        return cls(np.stack([np.asarray(sums, np.float64), np.asarray(counts, np.float64)], axis=1), combine)
+        parts = np.stack([np.asarray(sums, np.float64), np.asarray(counts, np.float64)], axis=1)
+        return cls(parts, partial(_ratio, transform=transform))  # no closure: it is sent between processes
 
     @property
     def value(self) -> float:
         """The value over all samples."""
         return float(self.combine(self.parts.sum(axis=0)))
+
+
+def _ratio(totals: Float[np.ndarray, "... K"], transform: Transform) -> Float[np.ndarray, "..."]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return transform(np.where(totals[..., 1] > 0, totals[..., 0] / totals[..., 1], np.nan))

@@ -9,5 +9,6 @@
 - ``backbone_pass.py``: the backbone up to its output layer (``BackbonePass``), which ``output_tap.py`` stops there.
 - ``head_inputs.py``: what the head is given (``HeadInputs``); it is asked for the contexts of some places or of all.
 - ``router_loss.py``: what a backbone with experts adds to the loss of the head.
+- ``score_adjustments.py``: what the backbone does to its scores afterwards.
 - ``output_layer.py``: from states to scores, for the head.
 """

@@ -48,6 +48,8 @@ def check_arguments(model: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
         _warn_of_unknown_words(side, head_spec(head.config))
     if seq2seq:
         _expect_source(head, given)
+    if "new_places" in given:
+        expect_chosen(given["new_places"], ids["input_ids"].shape, "new_places")
     if model.conditioner is not None:
         expect_one_text(given)
         if "aux_states" in given:
@@ -158,10 +160,10 @@ def expect_positions(position_ids: Any) -> None:
         raise ValueError(f"position_ids: must be a tensor of whole numbers ({given} given)")
 
 
-def expect_chosen(positions: Any, shape: torch.Size) -> None:
+def expect_chosen(positions: Any, shape: torch.Size, name: str = "positions") -> None:
     """Raises ValueError where positions are not chosen by a mask (B, T) of True and False."""
     given = positions.dtype if isinstance(positions, Tensor) else type(positions).__name__
     if given is not torch.bool:
-        raise ValueError(f"positions: must be a mask of torch.bool, True at those to keep ({given} given)")
+        raise ValueError(f"{name}: must be a mask of torch.bool, True at those to keep ({given} given)")
     if positions.shape != shape:
-        raise ValueError(f"positions: must be {tuple(shape)} (shape {tuple(positions.shape)} given)")
+        raise ValueError(f"{name}: must be {tuple(shape)} (shape {tuple(positions.shape)} given)")

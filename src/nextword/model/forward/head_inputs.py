@@ -11,14 +11,14 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from nextword.context import Context, Layout, Memory, Source
-from nextword.devices import is_offloaded
+from nextword.devices import is_offloaded, vocabulary_mesh
 from nextword.distribution import Vocabulary
 from nextword.memory.growing_history import GrowingHistory
 from nextword.memory.slots import PagedMemory
 from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.backbone_pass import BackbonePass
 from nextword.model.forward.packed_inputs import OutputParts, PackedInputs, PackedTokens, packed_inputs
-from nextword.model.forward.padding_and_targets import Sides
+from nextword.model.forward.padding_and_targets import DecoderSide, Sides
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class HeadInputs:
         output_layer: The backbone's output layer with all that belongs to it, a row for each sequence.
         input_embedding: Weight of the backbone's input embedding; None where it is quantised or offloaded.
         output_embedding: Weight of its output layer.
+        new_places: Where the rows of the pass were windows of one text: which of their places (B, T) the one row of
+            states has. None: the rows are as they were.
     """
 
     states: Tensor
@@ -44,9 +46,14 @@ class HeadInputs:
     output_layer: Vocabulary
     input_embedding: Tensor | None
     output_embedding: Tensor | None
+    new_places: Bool[Tensor, "B T"] | None = None
 
     def at(self, positions: Bool[Tensor, "B T"]) -> Context:
         """The context at the given positions, row after row."""
+        if self.new_places is not None:
+            if bool((positions & ~self.new_places).any()):
+                raise ValueError("positions: must be among the new_places (others given); ask for those alone")
+            positions = positions[self.new_places][None]
         row, places = positions.nonzero(as_tuple=True)
         return self._context(Layout(row, len(positions)), places, lambda of_all: of_all[row, places])
 
@@ -93,12 +100,18 @@ def head_inputs(
     head, decoder, history = model.next_word_head, sides.decoder, sides.past.history
     if sides.past.paged is not None:
         return _packed(model, sides, run, sides.past.paged)
+    new_places = None
+    if sides.inputs.memory is not None:
+        new_places = decoder.valid if sides.inputs.new_places is None else sides.inputs.new_places & decoder.valid
+        run, decoder = _as_one_text(run, decoder, new_places)
     if history is None and model.carries_history:
         history = GrowingHistory()  # for this pass alone: what it holds is not kept while the loss is computed
     inputs = head.inputs(run.states, run.layers, decoder.valid, history)
     past: int | Tensor = 0
     memory = None
     if history is not None:
+        if history.looked_back != head.looks_back:  # compiled steps must not write what does not change
+            history.looked_back = head.looks_back
         memory, past = history.append(_words(model, decoder.ids), decoder.valid, head.streams(run.states, inputs))
         if decoder.labels is not None and decoder.labels.shape == memory.ids.shape:  # the whole sequence is at hand
             memory = replace(memory, labels=decoder.labels)
@@ -114,7 +127,20 @@ def head_inputs(
         output_layer=output_layer,
         input_embedding=_vectors(model.get_input_embeddings()),
         output_embedding=_vectors(model.get_output_embeddings()),
+        new_places=new_places,
     )
+
+
+def _as_one_text(
+    run: BackbonePass, decoder: DecoderSide, new_places: Bool[Tensor, "B T"]
+) -> tuple[BackbonePass, DecoderSide]:
+    """What the backbone gave at the new places of all windows, one behind the other in one row."""
+
+    def joined(places: Tensor) -> Tensor:
+        return places[new_places][None]
+
+    run = replace(run, states=joined(run.states), layers=tuple(joined(layer) for layer in run.layers))
+    return run, replace(decoder, ids=joined(decoder.ids), valid=joined(decoder.valid), labels=None)
 
 
 def _packed(model: Any, sides: Sides, run: BackbonePass, memory: PagedMemory) -> PackedInputs:
@@ -135,7 +161,8 @@ def _words(model: Any, ids: Tensor) -> Tensor:
 def _vectors(embedding: nn.Module) -> Tensor | None:
     """The words' vectors, where they can be read off an embedding's weight."""
     weight: Any = embedding.weight
-    return weight if weight.is_floating_point() and not is_offloaded(embedding) else None
+    readable = weight.is_floating_point() and not is_offloaded(embedding) and vocabulary_mesh(embedding) is None
+    return weight if readable else None
 
 
 def _source(model: Any, sides: Sides, run: BackbonePass) -> Source | None:

@@ -9,16 +9,15 @@ else is refused rather than computed wrongly.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from nextword.devices import class_of, device_of, gather_weight, is_offloaded, is_sharded
+from nextword.devices import class_of, device_of, gather_weight, held_here, is_offloaded, is_sharded, vocabulary_mesh
 from nextword.functional.chunked.budget import row_chunks
 from nextword.functional.chunked.deferred import defer_gradient
 from nextword.functional.chunked.recompute import concatenate_chunks
@@ -26,8 +25,11 @@ from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.products.dense import dense_products
 from nextword.functional.products.grouped_rows import grouped_product
 from nextword.functional.products.picked_rows import picked_product
+from nextword.functional.score_columns import ALL_COLUMNS
+from nextword.functional.shared_columns import ColumnRange
 from nextword.model.forward.finite_weights import weights_at_fault
 from nextword.model.forward.output_tap import run_with_output_tap
+from nextword.model.forward.score_adjustments import KNOWN_ADJUSTMENTS
 from nextword.model.training_modes import as_in_evaluation
 
 
@@ -35,115 +37,27 @@ class UnsupportedBackboneError(ValueError):
     """A model whose scores cannot be reproduced from its output layer."""
 
 
-class Adjustment(ABC):
-    """Something done to the scores after the output layer."""
-
-    name: ClassVar[str]
-
-    @classmethod
-    @abstractmethod
-    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
-        """This adjustment as ``backbone`` makes it, None where it makes none."""
-
-    @abstractmethod
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
-        """The adjusted scores.
-
-        Args:
-            scores: Of every token, or of few.
-            ids: Which tokens these are; None for every token in order.
-        """
-
-
-class _ByNumber(Adjustment):
-    """An adjustment whose one number stands in the model's configuration."""
-
-    keys: ClassVar[tuple[str, ...]]
-
-    def __init__(self, number: float) -> None:
-        self.number = number
-
-    @classmethod
-    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
-        """Present where the configuration has the number."""
-        config = backbone.config.get_text_config(decoder=True)
-        numbers = (getattr(config, key, None) for key in cls.keys)
-        number = next((number for number in numbers if number is not None), None)
-        return None if number is None else cls(number)
-
-
-class SoftCap(_ByNumber):
-    """``cap * tanh(z / cap)`` (Gemma 2 and its relatives, RecurrentGemma, xLSTM)."""
-
-    name, keys = "soft_cap", ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
-
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
-        """Scores within plus or minus the cap."""
-        return torch.tanh(scores / self.number) * self.number
-
-
-class Multiply(_ByNumber):
-    """``z * scale`` (Cohere)."""
-
-    name, keys = "multiply", ("logit_scale",)
-
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
-        """Scaled scores."""
-        return scores * self.number
-
-
-class Divide(_ByNumber):
-    """``z / scale`` (Granite)."""
-
-    name, keys = "divide", ("logits_scaling",)
-
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
-        """Scaled scores."""
-        return scores / self.number
-
-
-class AddBias(Adjustment):
-    """``z + bias`` with a bias kept outside the output layer (BART, Marian)."""
-
-    name = "bias"
-
-    def __init__(self, bias: Tensor) -> None:
-        self.bias = bias
-
-    @classmethod
-    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
-        """Present where the model has a ``final_logits_bias``."""
-        bias = getattr(backbone, "final_logits_bias", None)
-        return None if bias is None else cls(bias.flatten())
-
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
-        """Scores with the bias."""
-        bias = self.bias.to(scores.device)
-        return scores + (bias if ids is None else bias[ids])
-
-
 _PICK, _PER_STATE = 3.0, 0.1
 """Cost of a picked row and of its product with one more state, where one row of the whole product costs 1: picking
 reads, writes and reads again, and a product with few states waits for memory (measured on two CPU cores)."""
-
-_KNOWN: tuple[type[Adjustment], ...] = (SoftCap, Multiply, Divide, AddBias)
 
 
 def _is_plain(layer: Any) -> bool:
     """Whether rows of a layer's weight may be picked.
 
-    Not where another class (torchao, DTensor) holds them its way, nor where accelerate brings them for each call.
+    Not where another class (torchao) holds them its way, nor where accelerate brings them for each call.
     """
-    return class_of(layer) is nn.Linear and type(layer.weight) in (Tensor, nn.Parameter) and not is_offloaded(layer)
+    known = type(layer.weight) in (Tensor, nn.Parameter) or vocabulary_mesh(layer) is not None
+    return class_of(layer) is nn.Linear and known and not is_offloaded(layer)
 
 
 def _read(layer: Any) -> Tensor:
-    """A layer's weight, its gradient deferred where that is possible.
+    """A layer's weight, its gradient deferred where that is possible; of one that processes share, the rows held here.
 
     FSDP2 takes what gradient there is when that of the states leaves the layer's group, and would lose a later one.
     """
     weight: Tensor = layer.weight
-    return weight if is_sharded(layer) else defer_gradient(weight)
+    return weight if is_sharded(layer) else defer_gradient(held_here(weight))
 
 
 class OutputLayer:
@@ -157,12 +71,15 @@ class OutputLayer:
 
     def __init__(self, backbone: PreTrainedModel) -> None:
         self.layer: Any = backbone.get_output_embeddings()
-        candidates = [kind.of(backbone) for kind in _KNOWN]
+        candidates = [kind.of(backbone) for kind in KNOWN_ADJUSTMENTS]
         self.adjustments = [adjustment for adjustment in candidates if adjustment is not None]
         gather_weight(self.layer)
+        mesh = vocabulary_mesh(self.layer)
+        self.columns = ALL_COLUMNS if mesh is None else ColumnRange(mesh, self.size)
         self._weight = _read(self.layer) if _is_plain(self.layer) else None
         """What products read where the layer is a plain one. Picked rows alone, whose gradient is sparse, read the
         layer's own weight."""
+        self._bias = None if self._weight is None or self.layer.bias is None else held_here(self.layer.bias)
 
     @property
     def size(self) -> int:
@@ -185,17 +102,18 @@ class OutputLayer:
         if self._weight is None:
             made = [self._by_layer(part) for part in states]
             # later steps write over the scores, which autograd forbids on a view (torchao's int8 layers give one)
-            return [self._adjusted(scores.clone() if scores._is_view() else scores) for scores in made]
-        products = dense_products(self._weight, self.layer.bias, states, single_pass)
-        return [self._adjusted(scores) for scores in products]
+            return [self._adjusted(scores.clone() if scores._is_view() else scores, None) for scores in made]
+        alike = [self.columns.read_by_all(part) for part in states]
+        products = dense_products(self._weight, self._bias, alike, single_pass)
+        return [self._adjusted(scores, self.columns.tokens) for scores in products]
 
     def _by_layer(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
         """What the layer makes; of no states nothing, without asking it (bitsandbytes' 4-bit product cannot be)."""
         return self.layer(states) if len(states) else states.new_zeros(0, self.size)
 
-    def _adjusted(self, scores: Float[Tensor, "*rows V"]) -> Float[Tensor, "*rows V"]:
+    def _adjusted(self, scores: Float[Tensor, "*rows _V"], ids: Tensor | None) -> Float[Tensor, "*rows _V"]:
         for adjustment in self.adjustments:
-            scores = adjustment(scores)
+            scores = adjustment(scores, ids)
         return scores
 
     def scores_of(
@@ -205,14 +123,17 @@ class OutputLayer:
         if self._weight is not None:
             # a collector is that of one tensor, so the product must read this one
             collected = single_pass is not None and single_pass.collector(self._weight) is not None
-            scores = picked_product(self._weight if collected else self.layer.weight, states, ids, single_pass)
-            if self.layer.bias is not None:
-                scores = scores + self.layer.bias[ids][:, None]
+            weight = self._weight if collected or self.columns.processes > 1 else self.layer.weight
+            alike = self.columns.read_by_all(states)
+
+            def product(rows: Tensor) -> Tensor:
+                scores = picked_product(weight, alike, rows, single_pass)
+                return scores if self._bias is None else scores + self._bias[rows][:, None]
+
+            scores = self.columns.from_holders(ids, product)
         else:
             scores = self._picked(states, ids)
-        for adjustment in self.adjustments:
-            scores = adjustment(scores, ids[:, None])
-        return scores
+        return self._adjusted(scores, ids[:, None])
 
     def map(self, change: Callable[[Tensor], Tensor]) -> OutputLayer:
         """Itself: it is the same for all rows."""
@@ -222,7 +143,7 @@ class OutputLayer:
         """The layer's parameters."""
         if self._weight is None:
             return list(self.layer.parameters())
-        return [self._weight] if self.layer.bias is None else [self._weight, self.layer.bias]
+        return [self._weight] if self._bias is None else [self._weight, self._bias]
 
     def scores_of_groups(
         self,
@@ -237,24 +158,26 @@ class OutputLayer:
         vocabulary, no gradient), the whole product is taken.
         """
         products: list[Tensor] = []
+        ids = [self.columns.held(group) for group in ids]
         if self._weight is None:
             products += [self._picked(part[None], group[None])[0] for part, group in zip(states, ids, strict=True)]
-        elif self._whole_is_cheaper(states, ids):
-            whole = dense_products(self._weight, self.layer.bias, states)
-            products += [scores[:, group] for scores, group in zip(whole, ids, strict=True)]
         else:
-            products += grouped_product(self._weight, states, ids, single_pass)
-            if self.layer.bias is not None:
-                products = [scores + self.layer.bias[group] for scores, group in zip(products, ids, strict=True)]
-        for adjustment in self.adjustments:
-            products = [adjustment(scores, group[None]) for scores, group in zip(products, ids, strict=True)]
-        return products
+            alike = [self.columns.read_by_all(part) for part in states]
+            held = [self.columns.rows(group) for group in ids]
+            if self._whole_is_cheaper(states, ids):
+                whole = dense_products(self._weight, self._bias, alike)
+                products += [scores[:, group] for scores, group in zip(whole, held, strict=True)]
+            else:
+                products += grouped_product(self._weight, alike, held, single_pass)
+                if self._bias is not None:
+                    products = [scores + self._bias[group] for scores, group in zip(products, held, strict=True)]
+        return [self._adjusted(scores, group[None]) for scores, group in zip(products, ids, strict=True)]
 
     def _whole_is_cheaper(self, states: Sequence[Tensor], ids: Sequence[Tensor]) -> bool:
         if torch.is_grad_enabled():
             return False
         picked = sum(len(group) * (_PICK + _PER_STATE * len(part)) for part, group in zip(states, ids, strict=True))
-        return picked > self.size * (1 + _PER_STATE * sum(map(len, states)))
+        return picked > self.size / self.columns.processes * (1 + _PER_STATE * sum(map(len, states)))
 
     def _picked(self, states: Float[Tensor, "B Q D"], ids: Int[Tensor, "B K"]) -> Float[Tensor, "B Q K"]:
         """Few scores out of all, in row chunks: only the layer itself knows its rows (quantised, adapted)."""

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
+from nextword.devices import vocabulary_mesh
+
 
 class OutputTap:
     """One running call of a backbone, until its output layer is reached.
@@ -69,11 +71,11 @@ def _before_output_layer(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any,
 def fewest_states(layer: nn.Module) -> Callable[[Tensor], Tensor]:
     """What takes the fewest positions that a layer can be called with: none.
 
-    One, where the layer's weight is of integers: a product of nothing with a 4-bit weight of bitsandbytes ends the
-    process.
+    One, where the layer's weight is of integers (a product of nothing with a 4-bit weight of bitsandbytes ends the
+    process) or shared by processes (DTensor divides by the number of positions).
     """
     weight: Any = layer.weight
-    fewest = 0 if weight.is_floating_point() else 1
+    fewest = 0 if weight.is_floating_point() and vocabulary_mesh(layer) is None else 1
     return lambda states: states[:, :fewest]
 
 

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from nextword.heads import head_spec
+from nextword.memory.long_memory import LongMemory
 
 NO_CONDITIONER = (
     "this model has no conditioner, so it cannot follow an auxiliary text; attach one, such as "
@@ -74,6 +77,8 @@ class PassInputs:
         auxiliary: The auxiliary text, for a conditioned model.
         kv_cache: What earlier passes left.
         use_cache: Whether a cache is asked for; None: as the model is set.
+        memory: What is remembered of the text whose windows the rows are.
+        new_places: Which places of the rows go on with that text; None: all but padding.
         further: Arguments of the backbone that mean nothing to us.
     """
 
@@ -89,6 +94,8 @@ class PassInputs:
     auxiliary: AuxiliaryInputs
     kv_cache: Any
     use_cache: bool | None
+    memory: LongMemory | None
+    new_places: Bool[Tensor, "B T"] | None
     further: Mapping[str, Any]
 
 
@@ -115,7 +122,10 @@ def inputs_of(model: Any, given: Mapping[str, Any]) -> PassInputs:
         auxiliary["source_ids"] = given.get("source_ids")
     words = given.get("source_ids", given.get("input_ids")) if seq2seq and model.next_word_head.reads_source else None
     labels, shift_labels, use_cache = given.get("labels"), given.get("shift_labels"), given.get("use_cache")
-    if use_cache is None and not (labels is None and shift_labels is None):
+    memory = given.get("memory")
+    if memory is not None:
+        _expect_windows(model, given)
+    if memory is not None or (use_cache is None and not (labels is None and shift_labels is None)):
         use_cache = False
     named = _SEQ2SEQ if seq2seq else _CAUSAL
     return PassInputs(
@@ -131,16 +141,30 @@ def inputs_of(model: Any, given: Mapping[str, Any]) -> PassInputs:
         auxiliary=AuxiliaryInputs(**auxiliary),
         kv_cache=given.get("past_key_values", given.get(model._cache_argument)),
         use_cache=use_cache,
+        memory=memory,
+        new_places=given.get("new_places"),
         further={name: value for name, value in given.items() if name not in named | {model._cache_argument}},
     )
 
 
 _CAUSAL = frozenset(
     {"input_ids", "inputs_embeds", "attention_mask", "position_ids", "past_key_values", "use_cache", "labels"}
-    | {"shift_labels", "step_mask", "step_ids", "source_ids", *AUXILIARY_ARGUMENTS}
+    | {"shift_labels", "step_mask", "step_ids", "source_ids", "memory", "new_places", *AUXILIARY_ARGUMENTS}
 )
 _SEQ2SEQ = _CAUSAL | {"decoder_input_ids", "decoder_inputs_embeds", "decoder_attention_mask", "encoder_outputs"}
 """Arguments that have a field of their own."""
+
+
+def _expect_windows(model: Any, given: Mapping[str, Any]) -> None:
+    """Raises ValueError where the rows of this pass cannot be windows of one text."""
+    head = model.next_word_head
+    if model.config.is_encoder_decoder or model.conditioner is not None or not head.remembers:
+        raise ValueError(
+            f"memory: must be that of a decoder-only model whose head looks back, without a conditioner (head "
+            f"'{head_spec(head.config)}' given); leave it out, or attach cache:long=12288"
+        )
+    if given.get("past_key_values", given.get(model._cache_argument)) is not None:
+        raise ValueError("memory: must be given without a KV cache (both given); leave out one of the two")
 
 
 def _text(given: Mapping[str, Any], side: str = "") -> TextInputs:

@@ -45,6 +45,8 @@ def past_of(model: Any, inputs: PassInputs) -> Past:
     Raises:
         ValueError: The cache was changed behind the head's back.
     """
+    if inputs.memory is not None:
+        return Past(None, inputs.memory, 0, 0)
     kv_cache = inputs.kv_cache
     if model.next_word_head.remembers and is_paged(inputs.further):
         assert inputs.decoder.ids is not None, "continuous batching gives tokens"
@@ -82,5 +84,6 @@ def _new(model: Any, use_cache: bool | None) -> Past:
         kv_cache = new_cache(config)
         return Past(kv_cache, history_of(kv_cache), 0, 0)
     config = model.get_decoder().config  # the model's own counts the encoder's layers
-    both = EncoderDecoderCache(new_cache(config), DynamicCache(config=config))
+    # cross-attention reads every place of the source, also where the decoder's own layers have windows (T5Gemma)
+    both = EncoderDecoderCache(new_cache(config), DynamicCache())
     return Past(both, history_of(both), 0, 0)

@@ -47,24 +47,24 @@ def trace_page(record: TraceRecord, other: TraceRecord | None = None) -> str:
     style = Markup(switchable_variables() + packaged("trace/trace.css"))
     script = Markup('"use strict";\n' + "\n".join(packaged(f"trace/{name}.js") for name in SCRIPTS))
     return template("trace/trace.html.j2").render(
-        policy=_policy(script, style),
+        policy=content_policy(script, style),
         style=style,
         script=script,
-        traces=_embedded([_rounded(one.model_dump(mode="json")) for one in records]),
+        traces=embedded([_rounded(one.model_dump(mode="json")) for one in records]),
         title=_title(records),
         models=[_facts(one) for one in records],
         lead=_lead(record),
         difference=None if other is None else difference(record, other),
         rows=ROWS,
         more_rows=MORE_ROWS,
-        roles=[role for role in ("source", "auxiliary") if any(role in one.texts for one in records)],
+        roles=[role for role in ("source", "auxiliary", "store") if any(role in one.texts for one in records)],
         bits=lambda nats: nats / math.log(2),
         count=lambda number: f"{number:,}",
         version=record.nextword,
     )
 
 
-def _policy(script: str, style: str) -> str:
+def content_policy(script: str, style: str) -> str:
     """The page's content security policy: its own script and style, known by their hashes, and nothing else."""
     return "; ".join(
         [
@@ -83,7 +83,7 @@ def content_hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _embedded(content: Any) -> Markup:
+def embedded(content: Any) -> Markup:
     """JSON for a ``<script>`` block: no text in it can end the block or begin another."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Markup(text.translate(_UNSAFE))

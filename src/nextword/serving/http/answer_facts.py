@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from nextword.datastore import grow_by_tokens
 from nextword.model.training_modes import measuring
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.target_likelihood import TokenPair, distribution_at_targets
@@ -40,6 +41,15 @@ class AnswerFacts:
     async def call(self, function: Any, *given: Any) -> Any:
         """Calls a function that asks the twin, in its turn."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *given)
+
+    async def remember(self, served: Any, ids: Sequence[int]) -> None:
+        """Lets the served model and its twin retrieve from a text from now on; both have the head ``knn``."""
+        await self.call(self._remember, served, list(ids))
+
+    def _remember(self, served: Any, ids: list[int]) -> None:
+        with measuring(self.opened.model):
+            grow_by_tokens(self.opened, ids)
+        served.next_word_head.recent = self.opened.model.next_word_head.recent
 
     def close(self) -> None:
         """Ends the thread."""

@@ -6,6 +6,7 @@ import socket
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from transformers.cli.serving.chat_completion import ChatCompletionHandler
 from transformers.cli.serving.utils import Modality
 
+from nextword.datastore import remember_recent
 from nextword.model.batching.batchable import expect_batchable
 from nextword.report.playground.playground_page import playground_page
 from nextword.scoring.opened_model import OpenedModel
@@ -83,10 +85,13 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
     """
     if opened.model.config.is_encoder_decoder or opened.model.conditioner is not None:
         expect_batchable(opened.model, opened.model.generation_config, None)
+    if settings.remember:
+        remember_recent(opened, settings.remember)
     meters = Meters()
     facts = AnswerFacts(opened)
     batches = SharedBatches(opened.model, settings)
-    completions = Completions(opened.name, batches, facts, meters)
+    remember = partial(facts.remember, opened.model) if settings.remember else None
+    completions = Completions(opened.name, batches, facts, meters, remember)
     pages = InspectedPages(facts)
 
     @asynccontextmanager

@@ -11,7 +11,7 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,10 +57,19 @@ class Completions:
         batches: Where tokens are written.
         facts: What is asked about them.
         meters: What is counted.
+        remember: Called with the tokens of every finished prompt and answer; None: nothing is remembered.
     """
 
-    def __init__(self, name: str, batches: SharedBatches, facts: AnswerFacts, meters: Meters) -> None:
+    def __init__(
+        self,
+        name: str,
+        batches: SharedBatches,
+        facts: AnswerFacts,
+        meters: Meters,
+        remember: Callable[[list[int]], Awaitable[None]] | None = None,
+    ) -> None:
         self.name, self._batches, self._facts, self._meters = name, batches, facts, meters
+        self._remember = remember
         self._model = facts.opened.model
         self._tokenizer: Any = facts.opened.tokenizer
 
@@ -185,6 +194,8 @@ class Completions:
                 choice["logprobs"] = self._log_probs(new, pieces, facts, request.logprobs, offset)
             if request.sources:
                 choice["nextword"] = {"tokens": self._sources(new, pieces, facts, len(before))}
+        if finished and self._remember is not None:  # not before: the answer did not have itself to retrieve from
+            await self._remember([*ids, *answer.ids])
         return choice
 
     def _log_probs(
@@ -215,6 +226,7 @@ class Completions:
                     if at >= 0
                 ]
                 for name, of in facts.places.items()
+                if of.documents is None
             }
             shares = {name: round(float(share[row]), 4) for name, share in facts.shares.items()}
             made.append(

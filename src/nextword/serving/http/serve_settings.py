@@ -26,5 +26,8 @@ class ServeSettings(Settings):
     """Tokens that the cache holds, of all requests together."""
     batch_tokens: int = Field(default=1024, ge=16)
     """Tokens that one pass reads at most; longer prompts are read in pieces."""
+    remember: int = Field(default=0, ge=0)
+    """Tokens of prompts and answers of all clients that the head knn retrieves from, the oldest forgotten first; 0:
+    none."""
     device: str = "auto"
     """cpu, cuda, cuda:1; auto: the best there is."""

@@ -39,6 +39,18 @@ const shareOf = (component, place, pointed) => ({
   of: (trace, index) => `l${above(SHARES, trace.tokens.shares[component]?.[index - first] ?? 0)}`,
 });
 
+const drafted = {
+  key: "drafted", name: "Drafted", hue: "m2",
+  note: "What became of guesses. A guessed token that was accepted took no pass of the model of its own.",
+  levels: [
+    { name: "l0", label: "not guessed" }, { name: "l2", label: "another was guessed" }, { name: "l5", label: "guessed, accepted" },
+  ],
+  of: (trace, index) => {
+    const { accepted, refused } = draftAt(trace, index);
+    return accepted ? "l5" : refused.length ? "l2" : "l0";
+  },
+};
+
 const SIDES = { false: "a", true: "b" };
 const difference = {
   key: "difference", name: "Difference", hue: "m0",
@@ -59,5 +71,5 @@ const sourceHue = place => `m${place % 8}`;
 // Those that a trace can answer; with two models, their difference is the first.
 function measuresOf(trace) {
   const shares = componentsOf(trace).map((name, place) => shareOf(name, place, trace.places_in[name]));
-  return [...(traces.length > 1 ? [difference] : []), probability, rank, uncertainty, ...shares];
+  return [...(traces.length > 1 ? [difference] : []), probability, rank, uncertainty, ...shares, ...(trace.drafts.length ? [drafted] : [])];
 }

@@ -59,6 +59,7 @@ class Panel {
         element("b", {}, ranks[at] === 1 ? "first" : ordinal(ranks[at])), ` choice, ${digits(bits(-log_prob[at]))} bits of surprise.`),
       element("p", { class: "soft" },
         `Before it, ${traces.length > 1 ? trace.model.name : "the model"} was as unsure as between ${digits(choices)} equally likely tokens (${digits(bits(entropy[at]))} bits).`),
+      this.guess(trace, index),
       element("h3", {}, `Its most probable tokens${traces.length > 1 ? `, by ${trace.model.name}` : ""}`),
       sourceKey(trace),
       candidateList(trace, index),
@@ -68,6 +69,13 @@ class Panel {
         this.rest(1 - from.reduce((sum, { share }) => sum + share, 0)),
       ] : []),
     ];
+  }
+
+  guess(trace, index) {
+    const { accepted, refused } = draftAt(trace, index);
+    if (accepted) return element("p", { class: "soft" }, accepted === 1 ? "It was guessed, and accepted." : `It was guessed, as one of ${accepted} tokens, and accepted.`);
+    const words = refused.flatMap(id => [tokenName(labelOf(trace, id)), " "]);
+    return words.length ? element("p", { class: "soft" }, "Guessed in its place, and refused: ", element("s", {}, ...words)) : null;
   }
 
   rest(share) {

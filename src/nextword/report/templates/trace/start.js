@@ -105,7 +105,7 @@ function start() {
   colour();
   wire();
   // page.html#text-150 begins with that token open.
-  const [, role, index] = /^#(text|source|auxiliary)-(\d+)$/.exec(location.hash) ?? [];
+  const [, role, index] = /^#(text|source|auxiliary|store)-(\d+)$/.exec(location.hash) ?? [];
   if (texts.get(role)?.spans[index]) page.open(role, Number(index));
   // So that the first click need not wait for it.
   (window.requestIdleCallback ?? setTimeout)(() => traces.forEach(one => tokensHelped(one, "text", 0)));

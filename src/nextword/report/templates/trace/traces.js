@@ -32,6 +32,20 @@ function placesOf(trace, index) {
   return found.sort((a, b) => b.share - a.share);
 }
 
+// What was guessed where a token stands: {accepted: of how many guessed words it is one, refused: ids guessed in its place}.
+const draftsAt = new WeakMap();
+function draftAt(trace, index) {
+  if (!draftsAt.has(trace)) {
+    const byToken = new Map();
+    for (const { begin, ids, accepted } of trace.drafts) {
+      for (let k = 0; k < accepted; k++) byToken.set(begin + k, { accepted: ids.length, refused: [] });
+      if (accepted < ids.length) byToken.set(begin + accepted, { accepted: 0, refused: ids.slice(accepted) });
+    }
+    draftsAt.set(trace, byToken);
+  }
+  return draftsAt.get(trace).get(index) ?? { accepted: 0, refused: [] };
+}
+
 // The other way round: the tokens whose probability came from a place, strongest first. Made when first asked for.
 const helpedBy = new WeakMap();
 function tokensHelped(trace, role, index) {
