@@ -161,7 +161,7 @@ PARTS = [(grammar, name) for grammar in (heads, objectives, conditioners, metric
 
 @pytest.mark.parametrize(("grammar", "name"), PARTS, ids=[f"{g.registry.kind} {name}" for g, name in PARTS])
 def test_any_settings_come_back(grammar: Grammar[Any], name: str) -> None:
-    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+    @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
     @given(settings_of(grammar.registry.get(name).Config, {grammar.registry.kind: name}))
     def come_back(config: Any) -> None:
         spec = grammar.write(config)

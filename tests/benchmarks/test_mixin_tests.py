@@ -102,6 +102,7 @@ def test_every_pair_has_a_configuration_with_its_head():
             assert wrapped["head"] == "f2"
 
 
+@pytest.mark.slow
 def test_one_class_in_a_process_of_its_own(tmp_path):
     sources = written(tmp_path)
     outcomes = mixin_tests.outcomes_of("gpt2", "softmax", sources, 300)

@@ -72,7 +72,7 @@ def test_frequency_classes(example: ModuleType, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("example", ["text_to_page"], indirect=True)
 def test_text_to_page(example: ModuleType, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    example.main(tmp_path, steps=60)
+    example.main(tmp_path, steps=12)
     printed = capsys.readouterr().out
     assert [line.split()[2] for line in printed.splitlines() if line.startswith("$ ")] == [
         "train", "train", "score", "generate", "inspect",

@@ -37,5 +37,6 @@ def test_step_is_one_graph(which: str, case: str) -> None:
     assert result["gap"] < TOLERANCE
 
 
+@pytest.mark.slow
 def test_windows_with_a_long_memory_are_the_same_compiled() -> None:
     assert results("windows") < TOLERANCE

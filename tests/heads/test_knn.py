@@ -53,10 +53,17 @@ def test_formula(made: tuple[Path, Path], distance: str) -> None:
 
 
 BELOW = ["softmax+cpr:20,10", "mos:2", "cache", "ps", "sigsoftmax", "softmax+mi:2x3"]
+QUICK = {("softmax+cpr:20,10", "fixed"), ("mos:2", "gate"), ("cache", "fixed")}
 
 
-@pytest.mark.parametrize("head", BELOW)
-@pytest.mark.parametrize("mix", ["fixed", "gate"])
+@pytest.mark.parametrize(
+    ("head", "mix"),
+    [
+        pytest.param(head, mix, marks=[] if (head, mix) in QUICK else [pytest.mark.slow])
+        for head in BELOW
+        for mix in ("fixed", "gate")
+    ],
+)
 def test_the_checker_passes_over_every_head(made: tuple[Path, Path], head: str, mix: str) -> None:
     opened = attached(made, f",mix={mix}", head)
     nw.check(opened.model, [texts()[0], STRANGER], tokenizer=word_tokenizer(), lengths=[5]).raise_if_failed()

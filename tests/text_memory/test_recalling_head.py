@@ -19,7 +19,14 @@ pytest.importorskip("pydivsufsort")
 V = 48
 
 
-@pytest.mark.parametrize("spec", ["softmax", "cache", "mos:3+c", "softmax+cpr:2,4+mi:2x3", "ps"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "softmax",
+        "mos:3+c",
+        *(pytest.param(spec, marks=pytest.mark.slow) for spec in ("cache", "softmax+cpr:2,4+mi:2x3", "ps")),
+    ],
+)
 def test_the_checker_finds_a_distribution_that_sees_no_future(tmp_path: Path, spec: str) -> None:
     model = nw.attach(word_model(n_positions=64), spec)
     with recalling(model, memory(tmp_path / "memory", V)):

@@ -197,6 +197,7 @@ def test_a_divided_vocabulary_trains_the_model_of_one_process(tmp_path: Path) ->
     assert nw.load(tmp_path / "two").next_word_head.config.head == "softmax"
 
 
+@pytest.mark.slow
 def test_a_comparison_on_two_processes_is_that_of_one(tmp_path: Path) -> None:
     """Start, runs and what is measured; one process writes and speaks."""
     command(tmp_path)  # writes the data

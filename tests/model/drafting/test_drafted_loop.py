@@ -123,9 +123,11 @@ def test_seed_gives_the_same_text_whatever_is_drafted() -> None:
 
 
 PROCESSED = {"top_k": 5, "temperature": 2.0}
-DRAWN: list[tuple[str, dict[str, Any]]] = [
-    *((head, PROCESSED) for head in ("cache", "ps+mi", "f2 decoupled")),
-    *((head, {"top_k": 0}) for head in ("cache", "f2 decoupled", "f2")),  # no processor: only what decides is asked for
+DRAWN = [
+    ("ps+mi", PROCESSED),
+    ("f2 decoupled", {"top_k": 0}),  # no processor: only what decides is asked for
+    *(pytest.param(head, PROCESSED, marks=pytest.mark.slow) for head in ("cache", "f2 decoupled")),
+    *(pytest.param(head, {"top_k": 0}, marks=pytest.mark.slow) for head in ("cache", "f2")),
 ]
 
 
