@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from functools import cache
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from nextword.model.forward.graph_breaks import LOSS, SEQUENCE_UPDATE
+from tests.helpers import compiled_losses
 from tests.helpers.compiled_losses import FEW, OTHERS
+from tests.helpers.own_process import printed
 
 LEAVES = {
     "gpt2 softmax/unlikelihood+seq, tokens": [LOSS, SEQUENCE_UPDATE],
@@ -22,22 +16,12 @@ LEAVES = {
 """Where a pass leaves its graph, once at each place; every other one does so for its loss alone."""
 
 
-@cache
-def results(which: str) -> dict[str, Any]:
-    root = Path(__file__).parents[3]
-    command = [sys.executable, "-m", "tests.helpers.compiled_losses", which]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}  # of this checkout
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 @pytest.mark.parametrize(
     ("which", "case"),
     [("few", case) for case in FEW] + [pytest.param("others", case, marks=[pytest.mark.slow]) for case in OTHERS],
 )
 def test_a_pass_with_labels_leaves_its_graph_at_the_named_places_only(which: str, case: str) -> None:
-    result = results(which)[case]
+    result = printed(compiled_losses.__name__, which)[case]
     leaves = LEAVES.get(case, [LOSS])
     assert result["breaks"] == dict.fromkeys(leaves, 1)
     # one graph before each break, none after the last; none is made anew for a batch with other padding
