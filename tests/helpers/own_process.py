@@ -1,4 +1,4 @@
-"""What a module of the tests prints as JSON in a process of its own: without the shape checks, which cannot be traced."""
+"""What a module of the tests prints as JSON in a process of its own, without shape checks: they cannot be traced."""
 
 from __future__ import annotations
 
