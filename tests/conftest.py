@@ -35,17 +35,22 @@ def _requested_plugins() -> Iterator[None]:
     plugins._requested.update(before)
 
 
-CHECKED = ("gpt2", "bart", "t5")
+ANNOTATED = {"functional", "distribution", "heads", "objectives", "memory", "oracles"}
+"""Rooms whose own code has shape annotations."""
+WITH_MODELS = {"conformance": ("gpt2", "bart", "t5"), "generation": ("gpt2",)}
+"""Rooms that bring every head together with models, and the families on which shapes are checked there."""
 
 
 @pytest.fixture(autouse=True)
 def _shapes(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Checks shape annotations, which doubles the time of a test; of a product with all families, on three of them.
+    """Checks shape annotations where they are tested themselves, and once in whole models: it doubles a test's time.
 
     What is annotated is given states and masks: it never sees which backbone they come from.
     """
+    rooms = set(request.node.path.parts)
     callspec = getattr(request.node, "callspec", None)
-    family = callspec.params.get("family", CHECKED[0]) if callspec else CHECKED[0]
-    jaxtyping.config.update("jaxtyping_disable", family not in CHECKED)
+    family = callspec.params.get("family") if callspec else None
+    checked = rooms & ANNOTATED or any(rooms & {room} and family in {None, *few} for room, few in WITH_MODELS.items())
+    jaxtyping.config.update("jaxtyping_disable", not checked)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
