@@ -176,7 +176,7 @@ _BLOCK = 2**17
 def in_blocks(*answers: Float[Tensor, "N *shape"]) -> Iterator[tuple[Float[Tensor, "n *shape"], ...]]:
     """Some rows of each, then the next ones: what is made of a block takes little beside a model's whole answer."""
     rows = max(1, _BLOCK // max(1, answers[0][:1].numel()))
-    return zip(*(answer.split(rows) for answer in answers), strict=True)
+    return zip(*(torch.split(answer, rows) for answer in answers), strict=True)
 
 
 def deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
