@@ -58,7 +58,7 @@ test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where t
 # lm-eval, trl and bitsandbytes with our models; they come into the same environment.
 test-tools: $(INSTALLED_DEV)  ## test with the tools that people train and evaluate with
 	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[tools]'
-	$(BIN)/python -m pytest -m tools -q tests/model
+	$(BIN)/python -m pytest -m tools -q tests/model tests/checking
 
 # Ray comes into the same environment.
 test-ray: $(INSTALLED_DEV)  ## test comparisons whose runs are tasks of Ray, started on this machine

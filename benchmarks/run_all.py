@@ -37,6 +37,7 @@ SHORT = (
     ("sweeps.py", "vocabulary"),
     ("sweeps.py", "length", "--rounds", "1"),
     ("throughput.py", "--rounds", "3"),
+    ("audit_cost.py",),
 )  # fmt: skip
 """Command lines; where texts are many or long, prompts are shorter or rounds fewer: they are most of the wait."""
 
@@ -52,6 +53,7 @@ QUICK = (
     ("throughput.py",),
     ("text_memory.py",),
     ("long_memory.py",),
+    ("audit_cost.py",),
 )
 
 

@@ -23,6 +23,7 @@ _SETTING = {
     "throughput": ("part", "device", "dtype"),
     "startup": (),
     "text_memory": (),
+    "audit_cost": ("size",),
     "datastore": ("data", "keys", "width"),
     "serving_speed": ("engine", "engine_version", "size", "requests", "new", "read_before", "length"),
     "long_memory": ("size", "batch", "length", "device", "dtype"),
@@ -37,6 +38,7 @@ _NAME = {
     "throughput": "name",
     "profile_step": "operation",
     "text_memory": "tokens",
+    "audit_cost": "effort",
     "serving_speed": "head",
     "long_memory": "name",
 }
@@ -261,6 +263,26 @@ def text_memory(data: Path, wanted: Goals) -> str:
     return f"{_place({}, rows)}\n\n{markdown(head, body)}"
 
 
+def audit(data: Path, wanted: Goals) -> str:
+    """What an audit takes, against one forward pass of its largest batch."""
+    parts = []
+    for where, rows in measured(data, "audit_cost"):
+        body = []
+        for row in rows:
+            aims = wanted["audit"].get(row["effort"], {})
+            pass_of = f"{row['batch']} × {row['length']}: {float(row['forward_s']):.2f} s"
+            cells = [f"`--{row['effort']}`", pass_of, at_most(row["s"], aims.get("s"))]
+            cells.append(f"{float(row['s_lowest']):.1f}–{float(row['s_highest']):.1f}")
+            for column in ("", "above_"):
+                cells.append(f"{float(row[column + 'mb']):,.0f}")
+                cells.append(at_most(row[f"{column}ratio"], aims.get(f"{column}ratio")))
+            body.append(cells)
+        head = ["", "one forward pass", "audit, s", "of single rounds", "process, MB", "over the pass"]
+        head += ["above the model, MB", "over the pass"]
+        parts.append(f"**{where['size']}** ({_place({}, rows)})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or _NOTHING
+
+
 def datastore(data: Path, wanted: Goals) -> str:
     """What a datastore takes, and how each search does beside the exact one."""
     parts, aims = [], wanted["datastore"]
@@ -360,6 +382,7 @@ TABLES: dict[str, Callable[[Path, Goals], str]] = {
     "throughput": throughput,
     "startup": startup,
     "corpus": text_memory,
+    "audit": audit,
     "store": datastore,
     "serving": serving,
     "context": context,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import audit_cost
 import datastore
 import decoding_speed
 import performance_page
@@ -87,6 +88,7 @@ def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(startup, "COMMANDS", {name: ["-c", "pass"] for name in startup.COMMANDS})
     startup.main(["--quick", "--out", str(data / "startup.csv")])
     text_memory.main(["--quick", "--tokens", "2000", "--ask", "5", "--out", str(data / "text_memory.csv")])
+    audit_cost.main(["--quick", "--out", str(data / "audit_cost.csv")])
     serving_speed.main(["--engine", "transformers", "--quick", "--out", str(data / "serving_speed.csv")])
     # toy rows under the names that the page and its figures look for
     for name, column, value in (("decoding_speed", "toy", "three-layers"),):
@@ -100,6 +102,8 @@ def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     written = page.read_text(encoding="utf-8")
     assert written.count("not measured yet") == 4  # decoding at full size, a store, context, long memory
     assert written.count("| `softmax` |") == 5  # training, history, sweeps, scoring, serving
+    assert "| `--quick` | 3 × 20: " in written
+    assert "(≤ 60.00, met)" in written
     assert "(≥ 0.90, " in written  # cache beside softmax in the same engine
     assert "(≤ 0.50, " in written
     assert "](images/history.svg)" in written

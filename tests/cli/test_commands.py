@@ -220,6 +220,39 @@ def test_check_wants_a_model_or_arguments_of_lm_eval():
         assert "must be given a model or --lm-eval, and not both" in " ".join(refused.output.split())
 
 
+@pytest.mark.parametrize(("likely", "code"), [(0.25, 0), (0.3, 1)])
+def test_check_audits_what_lm_eval_would_score(likely, code, monkeypatch):
+    """A model of lm-eval in place of the package: each of four tokens has the same probability."""
+    import math
+    import sys
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType, SimpleNamespace
+
+    opened = []
+
+    class Fake:
+        model = SimpleNamespace(config=SimpleNamespace(get_text_config=lambda decoder: SimpleNamespace(vocab_size=4)))
+
+        @classmethod
+        def create_from_arg_string(cls, given, settings):
+            opened.append((given, settings["batch_size"]))
+            return cls()
+
+        def _loglikelihood_tokens(self, requests, disable_tqdm):
+            return [(len(continuation) * math.log(likely), False) for _, _, continuation in requests]
+
+    for name in ("lm_eval", "lm_eval.api", "lm_eval.api.registry"):
+        module = ModuleType(name)
+        module.__spec__, module.get_model = ModuleSpec(name, None), {"fake": Fake}.__getitem__
+        monkeypatch.setitem(sys.modules, name, module)
+    done = run("check", "--lm-eval", "fake:pretrained=folder,dtype=float32")
+    said = " ".join(done.output.split())
+    assert done.exit_code == code, done.output
+    assert opened == [("pretrained=folder,dtype=float32", 8)]
+    assert ("assigns 1.2 in total" in said) == bool(code)
+    assert "totals passed" in said
+
+
 def test_check_of_a_missing_folder_is_an_error(tmp_path):
     refused = run("check", tmp_path / "nothing")
     assert refused.exit_code == 2

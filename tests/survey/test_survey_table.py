@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,39 @@ def test_known_shares_and_counts(pairs: MadeSurvey, tmp_path: Path) -> None:
     for one in results.duels:
         assert (one.win.value, one.tie.value, one.lose.value) == pytest.approx((2 / 3, 1 / 3, 0))
     assert [one.percent for one in results.agreement] == pytest.approx([1 / 3] * 3)
+
+
+def test_an_interval_of_a_difference_of_shares_ends_where_shares_end(tmp_path: Path) -> None:
+    """Two judges who agree on most items: how other judges would differ is hardly known, but nobody beyond 100 %."""
+    survey = made(tmp_path, items=4, items_per_form=4, judges=2)
+    write_survey(survey, tmp_path / "survey")
+    last = list(survey.key.items)[-1]
+    results = read(
+        tmp_path,
+        every_form(
+            survey,
+            lambda judge, item, *said: prefer("b" if (judge, item) == ("judge-1", last) else "a")(judge, item, *said),
+        ),
+    )
+    assert {(one.difference, one.high) for one in results.judged.tests} == {(0.75, 1.0)}
+    assert all(one.low is not None and -1 <= one.low < 0.75 for one in results.judged.tests)
+
+
+def test_the_bootstrap_of_the_paper_draws_items(tmp_path: Path) -> None:
+    """p_bootstrap against a bootstrap written out here: HistAlign's, over items, two-sided."""
+    survey = made(tmp_path, items=8, items_per_form=8, judges=1)
+    write_survey(survey, tmp_path / "survey")
+    preferred = {item: "b" if at < 2 else "a" for at, item in enumerate(survey.key.items)}
+    answers = every_form(survey, lambda judge, item, question, writers: prefer(preferred[item])("", "", "", writers))
+    results = survey_results(tmp_path / "survey", saved(answers, tmp_path), resamples=4000)
+    # eight items, a difference of 1 in six of them and of -1 in two: the sum of eight draws is 0 or less with a chance
+    # that can be counted, at most four draws of eight with probability 3/4
+    chance = sum(math.comb(8, k) * 0.75**k * 0.25 ** (8 - k) for k in range(5))
+    assert {one.difference for one in results.judged.tests} == {0.5}
+    for one in results.judged.tests:
+        # 4000 draws: the standard error of twice a share near 0.11 is 0.01
+        assert one.p_bootstrap == pytest.approx(2 * chance, abs=0.04)
+        assert one.p_permutation == pytest.approx(2 * (1 + 8 + 28) / 2**8)
 
 
 def test_points_ranks_and_agreement(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from nextword.checking.probe_texts import Batch, Sample, Words
-from nextword.checking.ways_of_reading import Reader, deviation
+from nextword.checking.ways_of_reading import Reader, deviation, in_blocks
 
 
 class Deviation(NamedTuple):
@@ -51,14 +51,22 @@ def compared(
     if value <= EXACT.get(found.dtype, 0.0):
         return Deviation(variant, value)  # passes whatever else is allowed, so nothing is to be said of it
     # probabilities, for a person: a difference of logarithms is largest where it matters least
-    moved = (found.double().exp() - expected.double().exp()).abs().nan_to_num(nan=torch.inf)
-    where, token = divmod(int(moved.argmax()), moved.shape[1])
+    moved = torch.cat([_most_moved(*block) for block in in_blocks(found, expected)])
+    where = int(moved[:, 0].argmax())
+    token = int(moved[where, 1])
     row, place = (int((part if kept is None else part[kept])[where]) for part in (batch.row, batch.place))
-    name = f"token {token}" if moved.shape[1] > 1 else "the next token"
+    name = f"token {token}" if found.shape[1] > 1 else "the next token"
     was, now = (float(part[where, token].double().exp()) for part in (expected, found))
     return Deviation(
         variant, value, f"after {place + 1} tokens of text {row}, {name} has {now:.4g} instead of {was:.4g}"
     )
+
+
+def _most_moved(found: Float[Tensor, "n K"], expected: Float[Tensor, "n K"]) -> Float[Tensor, "n 2"]:
+    """For each row the largest difference of probabilities, and the token that has it."""
+    moved = (found.double().exp() - expected.double().exp()).abs().nan_to_num(nan=torch.inf)
+    most, token = moved.max(1)
+    return torch.stack([most, token.double()], 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,6 +47,11 @@ class Reader:
             self._log_probs[batch] = self._all_log_probs(batch)
         return self._log_probs[batch]
 
+    def forget(self) -> None:
+        """Gives back the memory of all answers so far."""
+        self._distributions.clear()
+        self._log_probs.clear()
+
     def in_steps(
         self, batch: Batch, sizes: tuple[int, ...], order: Int[Tensor, "B"] | None = None
     ) -> Float[Tensor, "N V"]:
@@ -164,12 +169,26 @@ def new_kv_cache(model: Any) -> Any:
     return DynamicCache(config=config)
 
 
+_BLOCK = 2**17
+"""Numbers that are compared at once: in float64 a MiB, of which a comparison holds half a dozen."""
+
+
+def in_blocks(*answers: Float[Tensor, "N *shape"]) -> Iterator[tuple[Float[Tensor, "n *shape"], ...]]:
+    """Some rows of each, then the next ones: what is made of a block takes little beside a model's whole answer."""
+    rows = max(1, _BLOCK // max(1, answers[0][:1].numel()))
+    return zip(*(torch.split(answer, rows) for answer in answers), strict=True)
+
+
 def deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
     """Largest difference of two sets of log-probabilities, relative to the largest of its row where that is beyond 1.
 
     Relative to the row, because rounding is proportional to the spread of the scores that were normalised together.
     A value that is ``-inf`` or NaN on one side only is an infinite deviation, on both sides none.
     """
+    return max(_deviation(*block) for block in in_blocks(a, b))
+
+
+def _deviation(a: Float[Tensor, "*shape"], b: Float[Tensor, "*shape"]) -> float:
     a, b = a.double(), b.double()
     same = (a == b) | (a.isnan() & b.isnan())
     size = torch.maximum(a.abs(), b.abs())

@@ -143,9 +143,15 @@ def _judged(
 
 def _value(value: float, unit: str, n: int, interval: tuple[float, float] | None) -> MetricValue:
     low, high = (None, None) if interval is None else interval
-    if unit.startswith("share") and low is not None and high is not None:
-        low, high = max(low, 0.0), min(high, 1.0)
+    if low is not None and high is not None:
+        low, high = _possible((low, high), unit, least=0.0)
     return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
+
+
+def _possible(interval: tuple[float, float], unit: str, least: float) -> tuple[float, float]:
+    """Of shares, and with ``least`` of -1 of their differences, the part of an interval that there can be."""
+    low, high = interval
+    return (max(low, least), min(high, 1.0)) if unit.startswith("share") else interval
 
 
 def _tests(scored: list[Scored], levels: Levels, names: list[str], resamples: int) -> list[PairRecord]:
@@ -161,6 +167,11 @@ def _tests(scored: list[Scored], levels: Levels, names: list[str], resamples: in
     other = [levels[key][second] for key, _, second in pairs]
     intervals = two_level_intervals([a.less(b) for a, b in zip(one, other, strict=True)], resamples)
     tests = paired_tests([a.items for a in one], [b.items for b in other], resamples)
+    units = {each.key: each.measure.unit for each in scored}
+    intervals = [
+        None if ends is None else _possible(ends, units[key], least=-1.0)
+        for (key, _, _), ends in zip(pairs, intervals, strict=True)
+    ]
     known = [(*pair, test, ends) for pair, test, ends in zip(pairs, tests, intervals, strict=True) if test is not None]
     corrected = holm([test.p_permutation for *_, test, _ in known])
     return [

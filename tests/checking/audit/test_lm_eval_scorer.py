@@ -39,8 +39,8 @@ def test_requests_of_tokens_are_audited() -> None:
     assert found.fault == "total"
 
 
+@pytest.mark.tools
 def test_what_lm_eval_opens_is_audited(tmp_path: Path) -> None:
-    pytest.importorskip("lm_eval")
     tiny("gpt2").save_pretrained(tmp_path)
     word_tokenizer().save_pretrained(tmp_path)
     scorer, vocabulary = open_lm_eval(f"pretrained={tmp_path},device=cpu")

@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from nextword.cli import app
 from nextword.records.survey_files import Survey, SurveyKey
+from nextword.records.survey_results import SurveyResults
 from nextword.survey import MadeSurvey
 from tests.helpers.answered_surveys import every_form, prefer, samples_file, saved
 
@@ -38,6 +40,41 @@ def test_from_samples_to_a_table(files: list[str], tmp_path: Path) -> None:
     assert (tmp_path / "again.html").read_text(encoding="utf-8") == (out / "results" / "report.html").read_text(
         encoding="utf-8"
     )
+
+
+def test_automatic_measures_are_held_against_people(tmp_path: Path) -> None:
+    """From samples through evaluate and judges to a correlation, the reference being a system of its own."""
+    texts = {"dull": "word word word word", "fair": "word {n} word word", "reference": "each {n} is new{n}"}
+    points = {"dull": "1", "fair": "2", "reference": "5"}
+    files = []
+    for name in ("dull", "fair"):
+        lines = [
+            {"id": n, "prompt": f"Topic {n}", "text": texts[name].format(n=n),
+             "references": [texts["reference"].format(n=n)]}
+            for n in range(6)
+        ]  # fmt: skip
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        files.append(f"{name}={path}")
+
+    def run(*words: object) -> str:
+        done = CliRunner().invoke(app, [str(word) for word in words])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    measured, out = tmp_path / "evaluation", tmp_path / "survey"
+    run("evaluate", *files, "--metrics", "distinct:1", "--set", "resamples=100", "--out", measured)
+    run("survey", "make", "rating", *files, "--items", 6, "--judges", 2, "--out", out)
+    made = MadeSurvey(Survey.load(out / "survey.json"), SurveyKey.load(out / "key.json"), "", [])
+    answers = saved(every_form(made, lambda judge, item, question, writers: points[writers["text"]]), tmp_path)
+    command = ["survey", "results", out, *answers, "--resamples", 50, "--automatic"]
+    assert "correlations with automatic measures: see the report" in run(*command, measured / "results.json")
+    results = SurveyResults.load(out / "results" / "results.json")
+    (one,) = [one for one in results.correlations if one.people == "fluency" and one.automatic == "Distinct-1"]
+    assert (one.systems, one.spearman, one.kendall) == (3, pytest.approx(1), pytest.approx(1))
+    # distinct words of a text over its words: 1, 2 and 4 of 4
+    assert one.pearson == pytest.approx(np.corrcoef([1, 2, 5], [1, 2, 4])[0, 1])
+    assert "Distinct-1" in (out / "results" / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

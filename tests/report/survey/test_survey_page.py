@@ -43,6 +43,19 @@ def test_the_terminal_says_it_too(results: SurveyResults) -> None:
     assert "<b>[red]x" in text
 
 
+def test_no_word_is_cut_on_a_usual_terminal(tmp_path: Path) -> None:
+    survey = made(tmp_path, "faithfulness", near=20)
+    write_survey(survey, tmp_path / "survey")
+    answers = every_form(survey, lambda judge, item, question, writers: "no" if writers["text"] == "b" else "yes")
+    console = Console(file=io.StringIO(), width=80)
+    for table in survey_tables(survey_results(tmp_path / "survey", saved(answers, tmp_path), resamples=50)):
+        console.print(table)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert {"Informative", "permutation", "bootstrap", "Holm"} <= set(text.split())
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+
+
 def test_the_record_is_read_back(results: SurveyResults, tmp_path: Path) -> None:
     results.save(tmp_path / "results.json")
     assert SurveyResults.load(tmp_path / "results.json") == results

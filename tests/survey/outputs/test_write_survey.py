@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from nextword.survey import make_survey
 from nextword.survey.kinds import registry
+from nextword.survey.outputs.label_studio import label_studio_config, label_studio_tasks
 from nextword.survey.outputs.write_survey import write_survey
-from tests.helpers.answered_surveys import MARKUP, made
+from tests.helpers.answered_surveys import MARKUP, made, samples_file
 
 RECIPE = {"near": 20}
 
@@ -41,9 +43,25 @@ def test_label_studio_asks_every_question_of_every_unit(tmp_path: Path) -> None:
     assert 'Say "yes" & <go>' in [one.get("value") for one in view.iter("Header")][1]
     shown = {one.get("value") for one in view.iter("Text")}
     tasks = json.loads((folder / "tasks.json").read_text(encoding="utf-8"))
-    assert shown == {"$context", "$text"}
+    assert shown == {"$context", "$near", "$text"}
     assert len(tasks) == sum(len(item.units) for item in survey.survey.items)
     assert any(MARKUP.split()[0] in task["data"]["text"] for task in tasks)
+
+
+def test_label_studio_shows_of_a_document_what_is_nearest_to_each_sentence(tmp_path: Path) -> None:
+    """With a source of two sentences and room for both, both; the texts of other kinds have no such thing."""
+    source = "The cat sat here. The dog ran away."
+    files = {name: samples_file(tmp_path / f"{name}.jsonl", name, source=source) for name in "ab"}
+    survey = make_survey("faithfulness", files, {"items": 6, "items_per_form": 3, "near": 20}).survey
+    near = {task["data"]["near"] for task in json.loads(label_studio_tasks(survey))}
+    assert near == {"The cat sat here.\nThe dog ran away."}
+    (item, unit) = (survey.items[0], survey.items[0].units[0])
+    one = item.model_copy(update={"units": [unit.model_copy(update={"near": [1]})]})
+    (task,) = json.loads(label_studio_tasks(survey.model_copy(update={"items": [one], "digests": {one.id: "d"}})))
+    assert task["data"]["near"] == "The dog ran away."
+    pairwise = made(tmp_path).survey
+    assert "near" not in json.loads(label_studio_tasks(pairwise))[0]["data"]
+    assert "$near" not in label_studio_config(pairwise)
 
 
 def test_a_link_for_each_form(tmp_path: Path) -> None:

@@ -72,6 +72,8 @@ class Audit:
     def ask(self, question: Question) -> None:
         """Asks one question; a row is added for the answer, and a finding where it fails."""
         one = question.property
+        for reader in self.readers:
+            reader.forget()  # kept within a question, since it asks about few texts often
         failed = [row.name for row in self.rows if row.name in question.needs and not row.passed]
         reason = one.applies(self.readers[0].model) or (failed and f"'{failed[0]}' fails, so nothing follows from it")
         if reason:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -29,18 +28,24 @@ class Repetition:
     """Texts that were not asked about before, each with two answers at once after each other.
 
     Args:
-        samples: One text each.
-        answers: The two answers about each.
+        gains: What each observed token gains in nats, where both numbers are finite.
+        found: Of each text, how far the second answer is from the first.
     """
 
-    samples: tuple[Sample, ...]
-    answers: tuple[tuple[Tensor, Tensor], ...]
+    gains: Float[Tensor, "K"]
+    found: tuple[Deviation, ...]
 
-    @cached_property
-    def gains(self) -> Float[Tensor, "K"]:
-        """What each observed token gains in nats, where both numbers are finite."""
-        batches = [sample.batch() for sample in self.samples]
-        return torch.cat([_gains(*two, batch) for two, batch in zip(self.answers, batches, strict=True)])
+    @classmethod
+    def of(cls, reader: Reader, samples: Sequence[Sample]) -> Repetition:
+        """Asks twice about each text; answers, which may be large, are held for one text at a time."""
+        gains, found = [], []
+        for sample in samples:
+            batch = sample.batch()
+            # a new batch: answers about one batch are kept
+            first, second = reader.log_probs(batch), reader.log_probs(sample.batch())
+            gains.append(_gains(first, second, batch))
+            found.append(compared("", second, first, batch)._replace(sample=sample))
+        return cls(torch.cat(gains), tuple(found))
 
     @property
     def was_learned(self) -> bool:
@@ -52,9 +57,8 @@ class Repetition:
 
     def deviations(self, variant: str, said: str = "") -> Iterator[Deviation]:
         """Of the second answer from the first."""
-        for sample, (first, second) in zip(self.samples, self.answers, strict=True):
-            found = compared(variant, second, first, sample.batch())
-            yield found._replace(at=said + found.at, sample=sample)
+        for found in self.found:
+            yield found._replace(variant=variant, at=said + found.at)
 
 
 def _again(reader: Reader, case: Case) -> Iterator[Deviation]:
@@ -96,10 +100,7 @@ def _repetition(reader: Reader, case: Case) -> Repetition:
     """The same for both properties, which tell one fault from the other."""
     known = _repetitions.setdefault(case, {})
     if reader not in known:
-        samples = tuple(_fresh(case) for _ in range(_TEXTS))
-        # new batches: answers about one batch are kept
-        answers = tuple((reader.log_probs(one.batch()), reader.log_probs(one.batch())) for one in samples)
-        known[reader] = Repetition(samples, answers)
+        known[reader] = Repetition.of(reader, [_fresh(case) for _ in range(_TEXTS)])
     return known[reader]
 
 

@@ -23,6 +23,9 @@ DRAWS = 4000
 _AT_ONCE = 250
 """Texts that a model continues side by side; each keeps a cache or states of its own."""
 
+_SCORES = 1_000_000
+"""Scores of next tokens side by side: ``generate`` copies them, and a vocabulary may be large."""
+
 PREFIXES = 8
 """After so many prefixes of one text."""
 
@@ -121,7 +124,8 @@ def _of_a_model(reader: Any, case: Case) -> Iterator[Deviation]:
     settings = {"do_sample": True, "num_beams": 1, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 1}
     # a model may force the last token that there is room for, which here would be the only one
     inputs = _inputs(case) | settings | {"pad_token_id": case.words.pad, "forced_eos_token_id": None}
-    pieces = [min(_AT_ONCE, draws - start) for start in range(0, draws, _AT_ONCE)]
+    at_once = max(1, min(_AT_ONCE, _SCORES // told.numel()))
+    pieces = [min(at_once, draws - start) for start in range(0, draws, at_once)]
     with torch.random.fork_rng():
         torch.manual_seed(0)
         written = [model.generate(**inputs, num_return_sequences=piece) for piece in pieces]

@@ -15,7 +15,7 @@ from torch import Tensor
 from nextword.checking.audit.scorer_reading import OBSERVED, ways_of
 from nextword.checking.audit.statistics import FALSE_ALARM_EXACT
 from nextword.checking.property import Case, Deviation, Property, at_least_single
-from nextword.checking.ways_of_reading import Reader
+from nextword.checking.ways_of_reading import Reader, in_blocks
 
 _SUMS = 10_000
 """Sums that one audit makes at most."""
@@ -90,7 +90,7 @@ def _sums(reader: Reader, case: Case) -> Iterator[Deviation]:
     if reader.mode == OBSERVED:
         return
     log_probs = reader.log_probs(case.batch)
-    totals = torch.cat([compensated_sum(rows.double().exp()) for rows in torch.split(log_probs, 64)])
+    totals = torch.cat([compensated_sum(rows.double().exp()) for (rows,) in in_blocks(log_probs)])
     off = (totals - 1).abs().nan_to_num(nan=0.0)  # "finite" says what is to be said of NaN
     where = int(off.argmax())
     row, place = int(case.batch.row[where]), int(case.batch.place[where])

@@ -243,7 +243,7 @@ def note_on_tests(results: EvaluationResults) -> str:
     count = len(results.tests)
     expected = SIGNIFICANT * count
     return (
-        f"{count} tests: of so many, about {expected:.0f} would fall below {SIGNIFICANT} by chance alone, so read the "
+        f"{count} tests: of so many, about {expected:.2g} would fall below {SIGNIFICANT} by chance alone, so read the "
         f"column p (Holm), which is corrected for their number. They ask whether other prompts like these would show "
         "the difference, not whether training again would: for that, compare seeds."
     )

@@ -64,12 +64,20 @@ def _duels(results: SurveyResults) -> Table:
 
 def _tests(results: SurveyResults) -> Table:
     table = _table("Differences")
-    for heading in ("measure", "systems", "difference", "interval", "p bootstrap", "p permutation", "p Holm"):
-        table.add_column(heading, justify="left" if heading in ("measure", "systems") else "right")
-    for row in paired_rows(results.judged):
+    rows = list(paired_rows(results.judged))
+    # no word is cut where there is room for all of them
+    table.add_column("measure", overflow="fold", min_width=min(12, _longest_word(*(row.title for row in rows))))
+    table.add_column("systems", overflow="fold")
+    for heading in ("value", "interval", "p bootstrap", "p permutation", "p Holm"):
+        table.add_column(heading, justify="right", min_width=_longest_word(heading))
+    for row in rows:
         names = Text(f"{row.first} \N{MINUS SIGN} {row.second}")
         table.add_row(row.title, names, row.difference, row.interval, row.p_bootstrap, row.p_permutation, row.p_holm)
     return table
+
+
+def _longest_word(*texts: str) -> int:
+    return max(len(word) for text in texts for word in text.split())
 
 
 def _agreement(results: SurveyResults) -> Table:

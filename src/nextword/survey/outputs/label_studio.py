@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 from xml.sax.saxutils import quoteattr
 
-from nextword.records.survey_files import Passage, Survey
+from nextword.records.survey_files import Passage, Survey, SurveyItem, SurveyUnit
 
 MARKS = "marks"
 """Name of the control with which words are marked."""
 TEXT = "text"
 """Name of the text that is judged."""
+NEAR = "near"
+"""Name of the sentences of a document that are nearest to it."""
 
 
 def label_studio_tasks(survey: Survey) -> str:
-    """Tasks to import: JSON, one a unit, with what is read as ``context`` and what is judged as ``text``."""
+    """Tasks to import: JSON, one a unit, with what is read as ``context`` and what is judged as ``text``.
+
+    Where sentences of a document belong to a unit, they stand in ``near``.
+    """
+    near = _has_near(survey)
     tasks = [
         {
             "data": {
@@ -25,6 +31,7 @@ def label_studio_tasks(survey: Survey) -> str:
                 "context": _written(item.passages),
                 TEXT: _written(unit.texts),
             }
+            | ({NEAR: _near(item, unit)} if near else {})
         }
         for item in survey.items
         for unit in item.units
@@ -40,6 +47,9 @@ def label_studio_config(survey: Survey) -> str:
         f'  <Header size="5" value={quoteattr(instructions)} />',
         '  <Text name="context" value="$context" />',
     ]
+    if _has_near(survey):
+        parts.append('  <Header size="4" value="Nearest to the text below:" />')
+        parts.append(f'  <Text name="{NEAR}" value="${NEAR}" />')
     if survey.marking is not None:
         label = quoteattr(survey.marking.text)
         parts.append(f'  <Labels name="{MARKS}" toName="{TEXT}"><Label value={label} /></Labels>')
@@ -53,6 +63,15 @@ def label_studio_config(survey: Survey) -> str:
         ]
         parts.append("  </Choices>")
     return "\n".join(["<View>", *parts, "</View>", ""])
+
+
+def _has_near(survey: Survey) -> bool:
+    return any(unit.near for item in survey.items for unit in item.units)
+
+
+def _near(item: SurveyItem, unit: SurveyUnit) -> str:
+    """A line for each sentence, in the order of the document."""
+    return "\n".join(item.passages[0].lines[place] for place in sorted(unit.near))
 
 
 def _written(passages: list[Passage]) -> str:
