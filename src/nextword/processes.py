@@ -29,6 +29,11 @@ def count() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def launched() -> bool:
+    """Whether a launcher has started this process, perhaps as the only one; accelerate goes by the same sign."""
+    return "LOCAL_RANK" in os.environ
+
+
 def is_main() -> bool:
     """Whether this is the process that reads, measures, writes and speaks."""
     return int(os.environ.get("RANK", "0")) == 0
@@ -116,12 +121,19 @@ def let_main_speak() -> None:
         time.sleep(_SPEAKS_FIRST)
 
 
-def _broadcast(sent: Any) -> Any:
-    """What the main process sends; the group of all processes is made at the first call."""
+def connect() -> None:
+    """Makes the group of all processes, where it is not there yet."""
     import torch
     from accelerate import PartialState
 
     PartialState(cpu=not torch.accelerator.is_available(), timeout=_PATIENCE)
+
+
+def _broadcast(sent: Any) -> Any:
+    """What the main process sends."""
+    import torch
+
+    connect()
     held = [sent]
     torch.distributed.broadcast_object_list(held)
     return held[0]
