@@ -121,6 +121,15 @@ def let_main_speak() -> None:
         time.sleep(_SPEAKS_FIRST)
 
 
+def let_others_speak() -> None:
+    """Returns after a while, where there are others: one of them may have ended, and this one only lost its connection.
+
+    The launcher ends it meanwhile, so that the error of that other one is all that is printed.
+    """
+    if count() > 1:
+        time.sleep(_SPEAKS_FIRST if is_main() else 2 * _SPEAKS_FIRST)
+
+
 def connect() -> None:
     """Makes the group of all processes, where it is not there yet."""
     import torch
