@@ -55,7 +55,7 @@ test-slow: $(INSTALLED_DEV)  ## run the tests that take minutes
 test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where there is one
 	$(BIN)/python -m pytest -m browser -q -rs tests/report
 
-# lm-eval, trl and bitsandbytes with our models; they come into the same environment.
+# lm-eval, trl, bitsandbytes and torchao with our models; they come into the same environment.
 test-tools: $(INSTALLED_DEV)  ## test with the tools that people train and evaluate with
 	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[tools]'
 	$(BIN)/python -m pytest -m tools -q tests/model tests/checking

@@ -86,3 +86,16 @@ def test_the_main_process_speaks_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setenv("RANK", rank)
         processes.let_main_speak()
     assert len(waited) == 1
+
+
+def test_who_lost_a_connection_waits_for_its_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    processes.let_others_speak()
+    assert not waited
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        processes.let_others_speak()
+    assert 0 < waited[0] < waited[1]

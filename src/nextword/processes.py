@@ -29,6 +29,11 @@ def count() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def launched() -> bool:
+    """Whether a launcher has started this process, perhaps as the only one; accelerate goes by the same sign."""
+    return "LOCAL_RANK" in os.environ
+
+
 def is_main() -> bool:
     """Whether this is the process that reads, measures, writes and speaks."""
     return int(os.environ.get("RANK", "0")) == 0
@@ -116,12 +121,28 @@ def let_main_speak() -> None:
         time.sleep(_SPEAKS_FIRST)
 
 
-def _broadcast(sent: Any) -> Any:
-    """What the main process sends; the group of all processes is made at the first call."""
+def let_others_speak() -> None:
+    """Returns after a while, where there are others: one of them may have ended, and this one only lost its connection.
+
+    The launcher ends it meanwhile, so that the error of that other one is all that is printed.
+    """
+    if count() > 1:
+        time.sleep(_SPEAKS_FIRST if is_main() else 2 * _SPEAKS_FIRST)
+
+
+def connect() -> None:
+    """Makes the group of all processes, where it is not there yet."""
     import torch
     from accelerate import PartialState
 
     PartialState(cpu=not torch.accelerator.is_available(), timeout=_PATIENCE)
+
+
+def _broadcast(sent: Any) -> Any:
+    """What the main process sends."""
+    import torch
+
+    connect()
     held = [sent]
     torch.distributed.broadcast_object_list(held)
     return held[0]

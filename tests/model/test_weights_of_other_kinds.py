@@ -130,6 +130,32 @@ def test_bitsandbytes(bits: int, of_output_layer: bool, head: str, tmp_path: Pat
     model.train()(input_ids=IDS, labels=IDS).loss.backward()
 
 
+@pytest.mark.tools
+@pytest.mark.parametrize("of_output_layer", [False, True])
+@pytest.mark.parametrize("head", ["softmax", "cache", "softmax+cpr:3,5+mi:2x3", "mos:2", "pg"])
+def test_torchao(of_output_layer: bool, head: str, tmp_path: Path) -> None:
+    """Weights of 8 bits: those of the head are not reduced, and a saved model can be reduced when it is loaded."""
+    quantization = pytest.importorskip("torchao.quantization", reason="torchao is not installed")
+    tiny_llama().save_pretrained(tmp_path / "bare")
+    kept = {"modules_to_not_convert": ["none"]} if of_output_layer else {}
+    reduced = hf.TorchAoConfig(quantization.Int8WeightOnlyConfig(), **kept)
+    bare = hf.AutoModelForCausalLM.from_pretrained(tmp_path / "bare", quantization_config=reduced)
+    with torch.no_grad():
+        expected = bare(IDS).logits[0].log_softmax(-1)
+        model = nw.attach(bare, head)
+        if head == "softmax":
+            assert torch.equal(model.distribution(IDS).log_probs(), expected)
+    nw.attach(tiny_llama(), head).save_pretrained(tmp_path / "whole")
+    for each in (model, nw.load(tmp_path / "whole", quantization_config=reduced)):
+        assert "Int8" in type(each.backbone.model.layers[0].mlp.up_proj.weight).__name__
+        assert ("Int8" in type(each.backbone.lm_head.weight).__name__) == of_output_layer
+        assert {(type(weight), weight.dtype) for weight in each.next_word_head.parameters()} <= {
+            (torch.nn.Parameter, torch.float32)
+        }
+        nw.check(each, lengths=(6,)).raise_if_failed()
+    model.train()(input_ids=IDS, labels=IDS).loss.backward()
+
+
 @pytest.mark.parametrize("head", ["softmax", "cache", "softmax+cpr:3,5+mi:2x3", "mos:2", "pg"])
 @pytest.mark.parametrize("where", ["cpu", "disk"])
 def test_weights_that_are_brought_for_each_layer(head: str, where: str, tmp_path: Path) -> None:

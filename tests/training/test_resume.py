@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import json
 import logging
+import random
+import signal
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from nextword.training.resume import last_complete_checkpoint
+from tests.helpers import shared_trainings
+from tests.helpers.ranks import ranks
+from tests.helpers.shared_trainings import SAVED, STEPS
 
 
 def write_checkpoint(folder, step):
@@ -49,3 +54,37 @@ def test_a_missing_shard_counts(tmp_path):
 
 def test_nothing_there(tmp_path):
     assert last_complete_checkpoint(tmp_path) is None
+
+
+def trained(count, folder, texts=4 * STEPS, dropout=0.0, killed=None):
+    """The first step that was made, and the losses of all; None where it was killed."""
+    codes = ranks(count, shared_trainings.losses, str(folder), texts, dropout, killed)
+    if killed is not None:
+        assert codes[0] == -signal.SIGKILL
+        return None
+    assert codes == [0] * count
+    return torch.load(folder / "losses.pt")
+
+
+def test_shares_of_a_killed_training_go_on_to_the_same_losses_bit_for_bit(tmp_path):
+    """FSDP2 on two processes, dropout, epochs that are no whole number of steps; killed after any step."""
+    asked = {"texts": 13, "dropout": 0.1}
+    _, expected = trained(2, tmp_path / "whole", **asked)
+    step = random.randint(SAVED + 1, STEPS - 1)
+    trained(2, tmp_path / "killed", **asked, killed=step)
+    first, found = trained(2, tmp_path / "killed", **asked)
+    assert first == (step - 1) // SAVED * SAVED + 1  # a step is told before its checkpoint is written
+    assert found == expected, f"killed after step {step}"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(2, 1), pytest.param(2, 4, marks=pytest.mark.slow), pytest.param(4, 2, marks=pytest.mark.slow)],
+)
+def test_shares_are_gone_on_with_by_another_number_of_processes(before, after, tmp_path):
+    """The order of the rows and the losses are those of a training that was not stopped."""
+    trained(before, tmp_path / "killed", killed=SAVED + 1)
+    first, found = trained(after, tmp_path / "killed")
+    assert first == SAVED + 1
+    _, expected = trained(2, tmp_path / "whole")
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)  # sums of float32 in another order

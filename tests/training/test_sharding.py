@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from nextword.training.settings import TrainingSettings
 from nextword.training.sharding import shard, share_vocabulary, whole_model
 from nextword.training.trainer_arguments import expect_available
 from tests.helpers import parity, start_memory
+from tests.helpers.killed_trainings import SMALL, sentences, train
+from tests.helpers.ranks import ranks
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,60 +48,56 @@ def output_of(process: subprocess.Popen[str], seconds: float = 300) -> str:
     return said
 
 
-def assert_close(found: torch.Tensor, right: torch.Tensor, rtol: float, what: str) -> None:
-    torch.testing.assert_close(found, right, rtol=rtol, atol=1e-12, msg=lambda message: f"{what}: {message}")
+@pytest.mark.parametrize(
+    ("count", "cases"),
+    [
+        pytest.param(2, parity.FEW, id="2"),
+        pytest.param(4, parity.FEW, id="4", marks=pytest.mark.slow),
+        pytest.param(2, parity.every_case(), id="2-all", marks=pytest.mark.slow),
+    ],
+)
+def test_losses_and_gradients_are_those_of_one_process(
+    count: int, cases: tuple[parity.Case, ...], tmp_path: Path
+) -> None:
+    """DDP and FSDP2, in one pass and in two, tied and untied, with texts of different lengths in each process.
 
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """What one process finds, and a folder with the counts."""
-    folder = tmp_path_factory.mktemp("parity")
-    TokenCounts(np.array([100 // (rank + 1) + 1 for rank in range(50)]), None, "made up").save(folder / "counts.npz")
-    return folder, parity.every_case("one", str(folder / "counts.npz"))
-
-
-@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_losses_and_gradients_are_those_of_one_process(count: int, alone: tuple[Path, dict[str, Any]]) -> None:
-    """DDP, accumulated DDP and FSDP2, tied and untied, with texts of different lengths in each process.
-
-    And an output embedding divided over the vocabulary, tied and untied, in double and in single precision.
+    And an output embedding divided over the vocabulary.
     """
-    folder, expected = alone
-    process = launched(count, str(Path(parity.__file__)), str(folder))
-    said = output_of(process)
-    assert process.returncode == 0, said[-3000:]
-    found = torch.load(folder / f"{count}.pt")
-    whole = found.pop("logits")
-    for head, right in parity.logits("one", str(folder / "counts.npz")).items():
-        assert_close(whole[head], right, 1e-12, f"logits {head}")
-    assert set(found) == {"ddp 1", "ddp 2", "fsdp 1", "vocabulary torch.float64", "vocabulary torch.float32"}
-    for way, cases in found.items():
-        if way.startswith("vocabulary"):
-            continue
-        assert set(cases) == {case for case in expected if way != "ddp 2" or not case.endswith(" face")}
-        for case, (loss, gradients) in cases.items():
-            wanted, wanted_gradients = expected[case]
-            assert_close(loss, wanted, 1e-12, f"{way} {case}")
-            assert set(wanted_gradients) <= set(gradients)
-            for name, gradient in gradients.items():
-                right = wanted_gradients.get(name, torch.zeros_like(gradient))
-                assert_close(gradient, right, 1e-10, f"{way} {case} {name}")
-    in_single = parity.every_case("one", str(folder / "counts.npz"), dtype=torch.float32)
-    for dtype, wanted, tolerance in ((torch.float64, expected, 1e-12), (torch.float32, in_single, 1e-6)):
-        assert_shared(found[f"vocabulary {dtype}"], wanted, tolerance)
+    counts = tmp_path / "counts.npz"
+    TokenCounts(np.array([100 // (rank + 1) + 1 for rank in range(50)]), None, "made up").save(counts)
+    assert ranks(count, parity.found_together, str(tmp_path), cases, seconds=450) == [0] * count
+    together = torch.load(tmp_path / "together.pt", weights_only=False)
+    expected = {
+        dtype: {case: parity.gradients(case, "one", str(counts), dtype=dtype) for case in cases}
+        for dtype in (torch.float64, torch.float32)
+    }
+    different = []
+    for way, dtype, found in together["losses"]:
+        assert len(found) > len(cases) / 2
+        for case, pair in found.items():
+            said = differences(*pair, *expected[dtype][case], {torch.float64: 1e-12, torch.float32: 1e-6}[dtype])
+            different += [f"{way} {dtype} {case}: {one}" for one in said]
+    assert not different, "\n".join(different)
+    for head, right in parity.logits("one", str(counts)).items():
+        torch.testing.assert_close(together["logits"][head], right, rtol=1e-12, atol=1e-12)
 
 
-def assert_shared(found: dict[str, Any], expected: dict[str, Any], tolerance: float) -> None:
-    """Losses and gradients of a divided output embedding: no farther off than ``tolerance`` times the largest."""
-    assert set(found) == set(expected) - {" ".join(parity.CANNOT_SHARE)}
-    for case, (loss, gradients) in found.items():
-        wanted, wanted_gradients = expected[case]
-        assert_close(loss, wanted, tolerance, case)
-        assert set(gradients) == set(wanted_gradients)
-        largest = max(float(gradient.abs().max()) for gradient in wanted_gradients.values())
-        for name, gradient in gradients.items():
-            off = float((gradient - wanted_gradients[name]).abs().max())
-            assert off <= tolerance * largest, f"{case} {name}: {off / largest:.1e}"
+def differences(
+    loss: torch.Tensor,
+    gradients: dict[str, torch.Tensor],
+    right_loss: torch.Tensor,
+    right: dict[str, torch.Tensor],
+    tolerance: float,
+) -> Iterator[str]:
+    """Loss and gradients farther off than ``tolerance`` times the largest one; who has none has zeros under FSDP2."""
+    assert set(right) <= set(gradients)
+    if not abs(loss - right_loss) <= tolerance * right_loss:
+        yield f"loss {loss} instead of {right_loss}"
+    largest = max(float(gradient.abs().max()) for gradient in right.values())
+    for name, gradient in gradients.items():
+        off = float((gradient - right.get(name, torch.zeros_like(gradient))).abs().max())
+        if not off <= tolerance * largest:
+            yield f"{name} off by {off / largest:.1e}"
 
 
 TRAINING = ("training.steps=8", "training.batch_size=4", "training.save_every=3", "training.log_every=1")
@@ -179,16 +178,19 @@ def test_a_training_killed_on_two_processes_goes_on(way: tuple[str, ...], traine
     assert nw.load(out).next_word_head.config.head == "cache"
 
 
+def small(folder: Path, head: str) -> tuple[dict[str, Any], list[str]]:
+    """A training of seconds that gives the same on any number of processes: what is trained, and how."""
+    (folder / "text.txt").write_text("\n".join(sentences(60)), encoding="utf-8")
+    recipe = {"model": "small", "data": str(folder / "text.txt"), "head": head}
+    return recipe, [*SMALL, "data.start.dropout=0", "training.log_every=1"]
+
+
 def test_a_divided_vocabulary_trains_the_model_of_one_process(tmp_path: Path) -> None:
     """With tied embeddings, gradients that are clipped by the norm of all processes."""
-    words = command(tmp_path, "training.max_grad_norm=0.1")
-    words[words.index("cache")] = "softmax+cpr:3,5"
-    words[words.index("histalign")] = "mle"
-    one = subprocess.run([sys.executable, *words, "--out", str(tmp_path / "one")], capture_output=True, cwd=ROOT)
-    assert one.returncode == 0, one.stderr
-    process = launched(2, *words, "--shard-vocabulary", "--out", str(tmp_path / "two"))
-    said = output_of(process)
-    assert process.returncode == 0, said[-3000:]
+    recipe, asked = small(tmp_path, "softmax+cpr:3,5")
+    asked += ["training.steps=8", "training.max_grad_norm=0.1"]
+    train(recipe, asked, tmp_path / "one")
+    assert ranks(2, train, recipe, [*asked, "training.shard_vocabulary=true"], tmp_path / "two") == [0, 0]
     torch.testing.assert_close(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-5, atol=0)
     weights, right = (load_file(tmp_path / name / "model.safetensors") for name in ("two", "one"))
     assert set(weights) == set(right)
@@ -224,6 +226,71 @@ def test_an_error_is_printed_once_and_ends_all(tmp_path: Path) -> None:
     said = output_of(process)
     assert process.returncode != 0
     assert said.count("error: training.batch_size: must be a multiple of the 2 processes") == 1
+
+
+FAILING = """
+import os
+
+from nextword.cli import app
+from nextword.training.learning_rates import GroupedTrainer
+
+step, made = GroupedTrainer.training_step, []
+
+
+def failing(*given, **named):
+    made.append(None)
+    if os.environ["RANK"] == "1" and len(made) == 3:
+        raise ValueError("a row of this process cannot be read")
+    return step(*given, **named)
+
+
+GroupedTrainer.training_step = failing
+app()
+"""
+
+
+@pytest.mark.slow
+def test_one_process_that_fails_in_the_middle_ends_all_with_its_message(tmp_path: Path) -> None:
+    """The main process, which loses the connection to it, says nothing."""
+    (tmp_path / "failing.py").write_text(FAILING, encoding="utf-8")
+    words = command(tmp_path, "--out", str(tmp_path / "out"))[2:]
+    process = launched(2, str(tmp_path / "failing.py"), *words)
+    said = output_of(process, seconds=120)
+    assert process.returncode != 0
+    assert said.count("error:") == said.count("error: a row of this process cannot be read") == 1, said
+    assert "]: Traceback" not in said, "so torch marks what a process says"
+    assert not (tmp_path / "out" / "config.json").exists()
+
+
+@pytest.mark.slow
+def test_accelerate_starts_processes_as_well(trained_alone: Path) -> None:
+    """Without ``--multi_gpu`` it starts one process where there is no GPU."""
+    out = trained_alone / "accelerated"
+    run = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    done = subprocess.run(
+        [*run, *command(trained_alone, "--out", str(out))],
+        capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.stdout.count("perplexity:") == 1, "one process speaks"
+    torch.testing.assert_close(losses(out), losses(trained_alone / "one"), rtol=1e-4, atol=1e-4)
+    assert losses(out) != losses(trained_alone / "one"), "two processes round in their own way"
+
+
+def test_a_model_in_bfloat16_begins_shared_as_it_begins_alone(tmp_path: Path) -> None:
+    """Its weights are trained in single precision, each process with its share of them (FSDP2)."""
+    recipe, asked = small(tmp_path, "cache")
+    asked += ["training.batch_size=2", "training.steps=2"]
+    train(recipe, asked, tmp_path / "small")
+    halved = shutil.copytree(tmp_path / "small", tmp_path / "halved")
+    nw.load(halved, dtype=torch.bfloat16).save_pretrained(halved)
+    assert {weight.dtype for weight in load_file(halved / "model.safetensors").values()} == {torch.bfloat16}
+    recipe["model"] = str(halved)
+    asked = [word for word in asked if not word.startswith(("data.vocabulary", "data.start"))]
+    train(recipe, asked, tmp_path / "one")
+    assert ranks(2, train, recipe, [*asked, "training.fsdp=true"], tmp_path / "two") == [0, 0]
+    torch.testing.assert_close(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-6, atol=0)
+    assert {weight.dtype for weight in load_file(tmp_path / "two" / "model.safetensors").values()} == {torch.float32}
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read as Linux gives it")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def shard(model: PreTrainedModel) -> None:
-    """Spreads a model over all processes, in place; every process gives the same weights.
+    """Spreads a model over all processes that a launcher has started, in place; every process gives the same weights.
 
     Raises:
         ValueError: The model does not say which of its modules are its layers.
@@ -38,6 +38,7 @@ def shard(model: PreTrainedModel) -> None:
             f"training.fsdp: {type(model).__name__} does not name its layers (_no_split_modules), so there is nothing "
             "to share; leave it out"
         )
+    processes.connect()  # one process alone, which goes on where several were stopped, is in no group yet
     for layer in layers:
         fully_shard(layer)
     fully_shard(model)

@@ -86,8 +86,9 @@ def rows_of_each_process(settings: TrainingSettings) -> int:
 def expect_available(settings: TrainingSettings) -> None:
     """Raises ValueError where the settings ask for a package or a device that is not here."""
     rows_of_each_process(settings)
-    for name in ("fsdp", "shard_vocabulary"):
-        if getattr(settings, name) and processes.count() == 1:
+    lacking = {"fsdp": not processes.launched(), "shard_vocabulary": processes.count() == 1}
+    for name, lacks in lacking.items():
+        if getattr(settings, name) and lacks:
             raise ValueError(
                 f"training.{name}: spreads a model over several processes, and there is one; "
                 "start with torchrun --nproc-per-node N -m nextword ..., or leave it out"

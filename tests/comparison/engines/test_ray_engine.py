@@ -13,13 +13,18 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
 from nextword import plugins
+from nextword.cli import app
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
 from nextword.comparison.engines.engine import Resources
 from nextword.comparison.engines.ray_engine import RayEngine
+from nextword.comparison.engines.sequential import Sequential
 from nextword.comparison.recipe import configured
 from nextword.records import Results
+from nextword.records.reproduced_table import ReproducedTable
+from tests.helpers import made_up_paper
 from tests.helpers.counting_task import Heard
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("counting", "quick_report", "importable", "one_thread")]
@@ -135,6 +140,50 @@ def test_what_is_finished_stays_when_the_rest_is_interrupted(tmp_path):
     assert (runs, kept >= len(finished)) == (4, True)
     assert not finished & {name for name, *_ in again.events}
     expect_same(results, compare(configured(RECIPE), tmp_path / "alone"))
+
+
+@pytest.mark.parametrize(("first", "second"), [(Sequential, RayEngine), (RayEngine, Sequential)])
+def test_what_one_engine_has_begun_the_other_finishes(first, second, tmp_path):
+    """To the numbers of a comparison that was not stopped; what is finished is not done again."""
+
+    class Stopping(Anywhere):
+        def finished(self, record):
+            super().finished(record)
+            raise KeyboardInterrupt
+
+    config = configured({**RECIPE, "training": {"steps": 200}})  # so long that something is left to do
+    before, after = Stopping(), Anywhere()
+    with pytest.raises(ComparisonInterrupted):
+        compare(config, tmp_path / "both", before, engine=first())
+    assert len(before.done) == 1
+    results = compare(config, tmp_path / "both", after, engine=second())
+    assert after.done
+    assert not set(before.done) & set(after.done)
+    expect_same(results, compare(config, tmp_path / "alone"))
+    one, two = weights(tmp_path / "alone"), weights(tmp_path / "both")
+    assert one.keys() == two.keys()
+    for name, tensors in one.items():
+        assert all(torch.equal(tensor, two[name][key]) for key, tensor in tensors.items())
+
+
+@pytest.fixture
+def paper(tmp_path_factory, monkeypatch):
+    """A made-up paper in place of the real ones."""
+    made_up_paper.install(monkeypatch, tmp_path_factory.mktemp("paper"))
+    yield
+    made_up_paper.forget()
+
+
+def test_a_paper_is_reproduced_with_the_numbers_of_one_process(paper, tmp_path):
+    numbers = {}
+    for engine in ("sequential", "ray"):
+        words = ["reproduce", "counting/table-1", "--engine", engine, "--out", str(tmp_path / engine)]
+        done = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+        assert done.exit_code == 0, done.output
+        written = tmp_path / engine / "tables" / "small" / "counting" / "table-1.json"
+        numbers[engine] = [[cell.by_seed for cell in row.cells] for row in ReproducedTable.load(written).rows]
+    assert numbers["ray"] == numbers["sequential"]
+    assert numbers["ray"][1][0].keys() == {"0", "1"}
 
 
 def test_a_run_that_fails_and_one_whose_process_is_ended(tmp_path, cluster):

@@ -37,6 +37,9 @@ def plain_errors(command: Callable[Parameters, Returned]) -> Callable[Parameters
             processes.let_main_speak()
             complain(str(problem))
             raise typer.Exit(USER_ERROR) from None
+        except RuntimeError:
+            processes.let_others_speak()
+            raise
 
     return guarded
 
