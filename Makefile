@@ -30,13 +30,13 @@ test: $(INSTALLED_DEV)  ## install, then run the fast tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
 
 # The lower end of what pyproject.toml allows, in an environment of its own: what touches transformers is tested.
-OLDEST      := transformers==5.18.0
+OLDEST      := s/^transformers==.*/transformers==5.18.0/; s/^numpy==.*/numpy==2.3.0/
 OLDEST_VENV := $(VENV)-oldest
 OLDEST_TESTS := tests/model tests/conformance tests/generation tests/conditioning tests/training/test_one_training.py
 
-test-oldest: constraints.txt pyproject.toml  ## test the models with the oldest transformers that is allowed
+test-oldest: constraints.txt pyproject.toml  ## test the models with the oldest transformers and numpy that are allowed
 	@test -x $(OLDEST_VENV)/bin/python || $(PYTHON) -m venv $(OLDEST_VENV)
-	sed '/^transformers==/s/.*/$(OLDEST)/' constraints.txt > $(OLDEST_VENV)/constraints.txt
+	sed '$(OLDEST)' constraints.txt > $(OLDEST_VENV)/constraints.txt
 	$(OLDEST_VENV)/bin/python -m pip install -qq $(PIP_FLAGS) -c $(OLDEST_VENV)/constraints.txt -e '.[dev]'
 	$(OLDEST_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -q $(OLDEST_TESTS)
 
@@ -91,7 +91,7 @@ models: $(INSTALLED_DEV)  ## try every language model of transformers under ever
 
 models-oldest: constraints.txt pyproject.toml  ## the same with the oldest transformers that is allowed
 	@test -x $(OLDEST_VENV)/bin/python || $(PYTHON) -m venv $(OLDEST_VENV)
-	sed '/^transformers==/s/.*/$(OLDEST)/' constraints.txt > $(OLDEST_VENV)/constraints.txt
+	sed '$(OLDEST)' constraints.txt > $(OLDEST_VENV)/constraints.txt
 	$(OLDEST_VENV)/bin/python -m pip install -qq $(PIP_FLAGS) -c $(OLDEST_VENV)/constraints.txt -e '.[dev]'
 	$(OLDEST_VENV)/bin/python benchmarks/model_sweep.py --workers $(WORKERS) --record docs/results/models-oldest.json
 

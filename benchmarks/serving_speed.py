@@ -46,6 +46,8 @@ HEADS = (
     "softmax+r:20",
     "softmax+cpr:20,100+mi",
 )
+DECOUPLED = "f2 decoupled"
+"""``f2`` that chooses a class before each token, which vLLM's sampler cannot do."""
 RIVAL = "softmax"
 _SIZES = {
     "toy": {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 500},
@@ -75,7 +77,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _measured(given: Any, length: int) -> list[dict[str, Any]]:
-    names = [RIVAL, *(head for head in given.head or HEADS if head != RIVAL)]
+    every = HEADS if given.engine == "vllm" else (*HEADS, DECOUPLED)
+    names = [RIVAL, *(head for head in given.head or every if head != RIVAL)]
     generator = torch.Generator().manual_seed(0)
     lengths = [
         length // 4 + (3 * length // 4) * number // max(given.requests - 1, 1) for number in range(given.requests)
@@ -125,11 +128,11 @@ def _save(folder: Path, head: str, given: Any, positions: int) -> None:
         eos_token_id=None,
     )  # fmt: skip
     spec: Any = head
-    if head == "f2":
+    if head in ("f2", DECOUPLED):
         folder.mkdir(parents=True)
         numbers = (1e6 / (1 + torch.arange(config.vocab_size))).long().numpy()
         TokenCounts(numbers, None, "made up").save(folder / "counts.npz")
-        spec = {"head": "f2", "counts": str(folder / "counts.npz"), "decoupled": False}
+        spec = {"head": "f2", "counts": str(folder / "counts.npz"), "decoupled": head == DECOUPLED}
     nw.attach(LlamaForCausalLM(config), spec).save_pretrained(folder)
 
 

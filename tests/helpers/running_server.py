@@ -61,18 +61,38 @@ class Running:
         content = {"prompt": prompt, "temperature": 0, **fields}
         return self.client.post("/v1/completions", json=content)
 
+    def expect_idle(self) -> None:
+        """Waits until the batches have no request, and sees that all of the cache is free again."""
+        deadline = time.monotonic() + 10
+        while self.metric("nextword_requests_batched") or self.metric("nextword_requests_active"):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert self.metric("nextword_cache_free_ratio") == 1
+
     def metric(self, name: str) -> float:
         """A number of ``/metrics``, 0 where there is none yet."""
         lines = self.client.get("/metrics").text.splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.split(" ")[0].startswith(name))
 
 
+def slowed(opened: OpenedModel, seconds: float) -> OpenedModel:
+    """A model each of whose passes takes so long at least."""
+    opened.model.backbone.register_forward_pre_hook(lambda *_: time.sleep(seconds))
+    return opened
+
+
 @contextlib.contextmanager
-def running(opened: OpenedModel, **settings: Any) -> Iterator[Running]:
-    """Serves a model until the block ends."""
+def running(opened: OpenedModel, grace: int = 5, **settings: Any) -> Iterator[Running]:
+    """Serves a model until the block ends.
+
+    Args:
+        opened: The model.
+        grace: Seconds that requests at work have when the server is to stop.
+        **settings: Others than those of a small server.
+    """
     app = build_app(opened, ServeSettings(**{"cache_tokens": 4096, "batch_tokens": 256, "device": "cpu", **settings}))
     server = uvicorn.Server(
-        uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=5, lifespan="on")
+        uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=grace, lifespan="on")
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -58,11 +58,15 @@ def test_every_python_that_is_named_is_tested() -> None:
     assert PROJECT["project"]["requires-python"] == f">={named[0]}"
 
 
-def test_both_ends_of_transformers_are_tested() -> None:
-    bounds = next(one for one in requirements() if one.name == "transformers").specifier
-    oldest = re.search(r"^OLDEST\s*:= transformers==(\S+)", MAKEFILE, re.MULTILINE)
+@pytest.mark.parametrize(("name", "above"), [("transformers", {"<6"}), ("numpy", set())])
+def test_lower_bounds_are_tested(name: str, above: set[str]) -> None:
+    bounds = next(one for one in requirements() if one.name == name).specifier
+    oldest = re.search(rf"^OLDEST\s*:=.*/{name}==([0-9.]+)/", MAKEFILE, re.MULTILINE)
     assert oldest is not None
-    assert {str(bound) for bound in bounds} == {f">={Version(oldest[1]).major}.{Version(oldest[1]).minor}", "<6"}
+    assert {str(bound) for bound in bounds} == {f">={Version(oldest[1]).major}.{Version(oldest[1]).minor}", *above}
+
+
+def test_both_ends_of_transformers_are_tested() -> None:
     assert WORKFLOW["jobs"]["transformers"]["strategy"]["matrix"]["target"] == ["test-oldest", "test-newest"]
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
 
 import nextword as nw
 from tests.helpers.conditioned_models import conditioned
 from tests.helpers.families import inputs, tiny
+from tests.helpers.running_server import small_model
 from tests.helpers.word_tokenizer import word_tokenizer
 
 NEVER_IMPORTED = "import sys, transformers as hf\nassert 'nextword' not in sys.modules\n"
@@ -167,3 +171,56 @@ def test_a_configuration_saved_alone_has_the_file_that_it_names(tmp_path: Path) 
     nw.attach(tiny("gpt2"), "cache").config.save_pretrained(tmp_path)
     named = json.loads((tmp_path / "config.json").read_text())["auto_map"]["AutoConfig"]
     assert (tmp_path / f"{named.partition('.')[0]}.py").is_file()
+
+
+SERVER = "import sys; sys.argv[0] = 'transformers'; from transformers.cli.transformers import main; main()"
+"""``transformers`` as it is typed: it knows nothing of nextword."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--continuous-batching", "--cb-num-blocks", "16"]], ids=["alone", "batched"])
+def test_the_server_of_transformers_answers(tmp_path: Path, options: list[str]) -> None:
+    pytest.importorskip("transformers.cli.serve", reason="an older transformers, or no fastapi")
+    opened = small_model()
+    opened.model.save_pretrained(tmp_path)
+    opened.tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    opened.tokenizer.save_pretrained(tmp_path)
+    opened.tokenizer.chat_template = None
+    ids = opened.tokenizer("The king sat. The", return_tensors="pt").input_ids
+    how = {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
+    written = opened.model.generate(ids, attention_mask=torch.ones_like(ids), **how)[0, ids.shape[1] :]
+
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    words = ["serve", str(tmp_path), "--trust-remote-code", "--device", "cpu", "--port", str(port), *options]
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as run:
+        try:
+            address = f"http://localhost:{port}"
+            wait_for(address, run)
+            asked = {
+                "model": str(tmp_path), "messages": [{"role": "user", "content": "The king sat. The"}], "max_tokens": 8,
+                "temperature": 0,
+            }  # fmt: skip
+            answer = httpx.post(f"{address}/v1/chat/completions", json=asked, timeout=120)
+            assert answer.status_code == 200, answer.text
+            found = answer.json()["choices"][0]["message"]["content"]
+        finally:
+            run.kill()
+    assert found == opened.tokenizer.decode(written)
+
+
+def wait_for(address: str, run: subprocess.Popen[bytes]) -> None:
+    """Until the server answers."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            httpx.get(f"{address}/health").raise_for_status()
+        except httpx.HTTPError:
+            assert run.poll() is None, "the server has ended"
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        else:
+            return

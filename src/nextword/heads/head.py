@@ -160,6 +160,13 @@ class Head(nn.Module, ABC):
             ValueError: The model is not the one that something was made with.
         """
 
+    def open_stored(self) -> None:
+        """Opens what lies on the disk beside the model; an engine calls it at its start, not at the first request.
+
+        Raises:
+            ValueError: It is not there, or not for a model of this size.
+        """
+
     def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
         """Called once when the head is attached, to start new parameters by what the model does already.
 

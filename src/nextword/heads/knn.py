@@ -105,6 +105,11 @@ class KnnHead(OverHead):
             store = opened[0]
             store.expect_states(context_of(torch.tensor(store.manifest.probe)).states)
 
+    def open_stored(self) -> None:
+        """The store, and what the head below has."""
+        self._store()
+        super().open_stored()
+
     def _store(self) -> tuple[StoredKeys, Search] | None:
         """The store and how it is searched, opened at the first call."""
         config = self.config

@@ -15,6 +15,7 @@ from transformers.initialization import no_tie_weights
 
 from nextword.conditioning import Conditioner, ConditionerConfig, conditioner_spec, parse_conditioner
 from nextword.conditioning.parts.auxiliary_encoder import expect_same, identity_of, load_encoder
+from nextword.config import SettingsError
 from nextword.context import Context
 from nextword.devices import device_of
 from nextword.heads import Head, HeadConfig, head_spec, parse_head
@@ -193,8 +194,8 @@ def load(
         config = AutoConfig.from_pretrained(path)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
         loaded: Any = kind.from_pretrained(path, output_loading_info=True, **kwargs)
-    except UnknownNameError as fault:
-        raise UnknownNameError(f"{path}: {fault}") from None
+    except (UnknownNameError, SettingsError) as fault:
+        raise type(fault)(f"{path}: {fault}") from None
     except OSError as fault:
         raise ValueError(f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)})") from fault
     except Exception as fault:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from transformers import AutoConfig, PreTrainedConfig
+import transformers
+from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
+from nextword import __version__
 from nextword.model.remote_code import auto_map, write_remote_code
+from nextword.registry import UnknownNameError
 
 _OWN = frozenset({"text_config", "backbone_class", "head", "objective", "conditioner", "auxiliary_encoder", "auto_map"})
-_ONLY_IN_FILES = ("spec", "auto_map")
+_VERSION = "nextword_version"
+_ONLY_IN_FILES = ("spec", "auto_map", _VERSION)
 """Made anew whenever a configuration is written; what a file says of them is not read."""
 _FROM_BACKBONE = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
@@ -29,6 +35,24 @@ def _of_backbone(name: str) -> property:
             everywhere.fset(self, value)
 
     return property(get, set_)
+
+
+@contextmanager
+def _naming_version(library: str, saved: Mapping[str, Any]) -> Iterator[None]:
+    """A ValueError raised within names the version of a library that saved the configuration, where it is another."""
+    key, here = {
+        "nextword": (_VERSION, __version__),
+        "transformers": ("transformers_version", transformers.__version__),
+    }[library]
+    try:
+        yield
+    except ValueError as fault:
+        wrote = saved.get(key)
+        if wrote in (None, here):
+            raise
+        raise type(fault)(
+            f"{fault} (saved with {library} {wrote}, {here} is installed; install the one that it was saved with)"
+        ) from None
 
 
 def _is_factor(value: Any) -> bool:
@@ -78,22 +102,31 @@ class NextWordConfig(PreTrainedConfig):
         from nextword.objectives import parse_objective
 
         if not isinstance(self.text_config, PreTrainedConfig):
-            self.text_config = AutoConfig.for_model(**{"model_type": self._backbone_type} | (self.text_config or {}))
+            self.text_config = self._backbone_config(self.text_config or {})
         super().__post_init__(**{name: value for name, value in kwargs.items() if name not in _ONLY_IN_FILES})
         backbone: Any = self.text_config
         if self.state_scale is not None and not _is_factor(self.state_scale):
             raise ValueError(
                 f"state_scale: must be a positive number or null ({self.state_scale!r} in the configuration)"
             )
-        self.head = parse_head("softmax" if self.head is None else self.head).model_dump()
-        self.objective = parse_objective("mle" if self.objective is None else self.objective).model_dump()
-        if self.conditioner is not None:
-            self.conditioner = parse_conditioner(self.conditioner).model_dump()
+        with _naming_version("nextword", kwargs):
+            self.head = parse_head("softmax" if self.head is None else self.head).model_dump()
+            self.objective = parse_objective("mle" if self.objective is None else self.objective).model_dump()
+            if self.conditioner is not None:
+                self.conditioner = parse_conditioner(self.conditioner).model_dump()
         self.is_encoder_decoder = backbone.is_encoder_decoder
         self.tie_word_embeddings = getattr(backbone, "tie_word_embeddings", True)
         for key in _FROM_BACKBONE:
             if getattr(self, key, None) is None:
                 setattr(self, key, getattr(backbone, key, None))
+
+    def _backbone_config(self, settings: dict[str, Any]) -> PreTrainedConfig:
+        kind = settings.get("model_type", self._backbone_type)
+        with _naming_version("transformers", {"transformers_version": self.transformers_version}):
+            if kind not in CONFIG_MAPPING:
+                raise UnknownNameError(f"text_config.model_type: transformers has no model '{kind}'")
+        made: PreTrainedConfig = AutoConfig.for_model(**settings | {"model_type": kind})
+        return made
 
     _attn_implementation = _of_backbone("_attn_implementation")
     _experts_implementation = _of_backbone("_experts_implementation")
@@ -141,7 +174,11 @@ class NextWordConfig(PreTrainedConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """As in transformers, with a line for readers (``spec``) and what the Auto classes need to know."""
-        return super().to_dict() | {"spec": self.spec, "auto_map": dict(self._auto_map)}
+        return super().to_dict() | {
+            "spec": self.spec,
+            "auto_map": dict(self._auto_map),
+            _VERSION: __version__,
+        }
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """As in transformers, with the file that ``auto_map`` names."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import subprocess
@@ -173,80 +172,6 @@ def test_an_answer_ends_where_the_model_does(served):
     assert answer["choices"][0]["finish_reason"] == "length"
 
 
-def test_chat_without_a_template_is_refused(served):
-    answer = served.client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "x"}]})
-    assert answer.status_code == 400
-    assert "chat template" in answer.json()["error"]["message"]
-
-
-def test_chat_with_a_template(served):
-    opened = small_model()
-    opened.tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
-    try:
-        with running(opened) as found:
-            asked = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 6, "temperature": 0}
-            answer = found.client.post("/v1/chat/completions", json=asked)
-            assert answer.status_code == 200, answer.text
-            ids, _ = written_alone(opened, PROMPT, 6)
-            assert answer.json()["choices"][0]["message"]["content"] == opened.tokenizer.decode(ids)
-    finally:
-        opened.tokenizer.chat_template = None
-
-
-def test_a_key_is_asked_for():
-    with running(small_model("softmax"), api_key="secret") as found:
-        assert found.complete("x").status_code == 401
-        assert found.client.get("/v1/models").status_code == 401
-        assert found.client.get("/metrics").status_code == 401
-        assert found.client.get("/health").status_code == 200
-        given = {"Authorization": "Bearer secret"}
-        assert (
-            found.client.post("/v1/completions", json={"prompt": "x", "max_tokens": 2}, headers=given).status_code
-            == 200
-        )
-
-
-def test_a_full_queue_and_a_thousand_requests():
-    async def ask_all(address):
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-        async with httpx.AsyncClient(base_url=address, timeout=120, limits=limits) as client:
-            content = {"prompt": "x", "max_tokens": 3, "temperature": 0}
-            return await asyncio.gather(*(client.post("/v1/completions", json=content) for _ in range(1000)))
-
-    with running(small_model(), queue=100) as found:
-        answers = asyncio.run(ask_all(found.address))
-        statuses = [answer.status_code for answer in answers]
-        assert set(statuses) == {200, 429}
-        assert statuses.count(200) >= 100
-        assert len({answer.json()["choices"][0]["text"] for answer in answers if answer.status_code == 200}) == 1
-        assert {answer.headers.get("retry-after") for answer in answers if answer.status_code == 429} == {"1"}
-        assert found.metric("nextword_requests_active") == 0
-        assert found.complete("x", max_tokens=3).status_code == 200
-
-
-def test_a_client_that_hangs_up_frees_its_place(served):
-    before = served.metric('nextword_tokens_total{of="answer"}')
-    content = {"prompt": "x", "max_tokens": 80, "temperature": 0, "stream": True}
-    with served.client.stream("POST", "/v1/completions", json=content) as response:
-        next(response.iter_lines())
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{served.address}/v1/completions", json=content | {"stream": False}, timeout=0.05)
-    deadline = time.monotonic() + 10
-    while served.metric("nextword_requests_active") > 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    assert served.metric('nextword_tokens_total{of="answer"}') - before < 160
-    assert served.complete("x", max_tokens=2).status_code == 200
-
-
-def test_a_request_that_takes_too_long():
-    with running(small_model(), seconds=0.05) as found:
-        answer = found.complete("x", max_tokens=90)
-        assert answer.status_code == 504
-        assert "longer than 0.05 seconds" in answer.json()["error"]["message"]
-        assert found.metric("nextword_requests_active") == 0
-
-
 def test_a_server_that_is_stopped_ends_its_answers(tmp_path):
     opened = small_model()
     opened.model.save_pretrained(tmp_path / "model")
@@ -277,20 +202,6 @@ def wait_for(address):
         except httpx.HTTPError:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-
-
-def test_two_thousand_requests_leave_no_memory_behind(served):
-    import psutil
-
-    def ask(_):
-        return served.complete(PROMPT, max_tokens=2).status_code
-
-    with ThreadPoolExecutor(16) as pool:
-        assert set(pool.map(ask, range(400))) == {200}
-        process = psutil.Process()
-        before = process.memory_info().rss
-        assert set(pool.map(ask, range(1600))) == {200}
-    assert process.memory_info().rss - before < 48 * 2**20
 
 
 def test_the_batches_do_not_see_the_questions_about_their_tokens(served):

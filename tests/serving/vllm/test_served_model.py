@@ -2,137 +2,36 @@
 
 from __future__ import annotations
 
-import gc
-import math
-import os
-from typing import Any
-
+import openai
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
+from typer.testing import CliRunner
 
 import nextword as nw
-from tests.helpers.counted import counts_file
+from nextword.cli import app
+from nextword.datastore import build_datastore
+from nextword.scoring.opened_model import open_model
+from tests.helpers.killed_trainings import SMALL, sentences
+from tests.helpers.running_server import running
+from tests.helpers.served_by_vllm import (
+    HEADS,
+    NEW,
+    VOCABULARY,
+    answers,
+    expect_as_alone,
+    expect_log_probs,
+    prompts,
+    saved,
+    written_alone,
+)
+from tests.helpers.small_datastores import SETTINGS, saved_model, texts, written
+from tests.helpers.word_models import word_tokenizer
 
 pytestmark = pytest.mark.vllm
 
-VOCABULARY, NEW, LONGEST = 90, 8, 256
-_ROTARY = {
-    "vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3,
-    "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": LONGEST,
-    "pad_token_id": None, "bos_token_id": 1, "eos_token_id": None,
-}  # fmt: skip
-CONFIGS: dict[str, Any] = {
-    "llama": lambda: LlamaConfig(**_ROTARY),
-    "qwen2": lambda: Qwen2Config(**_ROTARY, tie_word_embeddings=True),
-    "qwen3": lambda: Qwen3Config(**_ROTARY, head_dim=32),
-    "gpt2": lambda: GPT2Config(
-        vocab_size=VOCABULARY, n_embd=64, n_layer=3, n_head=2, n_positions=LONGEST, bos_token_id=1, eos_token_id=None
-    ),
-}
-HEADS: dict[str, Any] = {
-    "softmax": "softmax",
-    "softmax+proj": "softmax+proj",
-    "softmax+mi:2x3": "softmax+mi:2x3",
-    "mos:2": "mos:2",
-    "sigsoftmax": "sigsoftmax",
-    "softmax+r:5": "softmax+r:5",
-    "softmax+c": "softmax+c",
-    "softmax+p": "softmax+p",
-    "softmax+cpr:3,8+mi": "softmax+cpr:3,8+mi",
-    "cache": {"head": "cache", "temperature": 0.5},
-    "pg": "pg",
-    "ps+mi": "ps+mi",
-    "copynet": "copynet",
-    "f2": {"head": "f2", "counts": counts_file(), "decoupled": False},
-}
 PAIRS = [("llama", head) for head in HEADS] + [
     ("gpt2", "cache"), ("gpt2", "softmax+cpr:3,8+mi"), ("qwen2", "pg"), ("qwen3", "softmax+cpr:3,8+mi"),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def vllm():
-    """vLLM on the CPU, in this process."""
-    found = pytest.importorskip("vllm", reason="vLLM is not installed: make test-vllm makes an environment with it")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1",
-            "VLLM_LOGGING_LEVEL": "ERROR", "HF_HUB_OFFLINE": "1",
-        }.items():  # fmt: skip
-            patch.setenv(name, value)
-        yield found
-
-
-def saved(folder, family, head):
-    """A random model whose weights are so wide that its distributions differ, saved; and the model."""
-    torch.manual_seed(3)
-    backbone = AutoModelForCausalLM.from_config(CONFIGS[family]())
-    model = nw.attach(backbone, HEADS.get(head, head)).eval()
-    generator = torch.Generator().manual_seed(5)
-    for name, weight in model.named_parameters():
-        if weight.dim() > 1:
-            # a score of local embeddings is a product of two projections
-            scale = 0.2 if "local" in name else 0.6 if "next_word_head" in name else 2.0
-            weight.data.normal_(std=scale / math.sqrt(weight.shape[-1]), generator=generator)
-    model.save_pretrained(folder)
-    return model
-
-
-@pytest.fixture
-def engine(vllm):
-    """Makes an engine, and ends it after the test."""
-    made = []
-
-    def make(folder, **settings):
-        defaults = {"enforce_eager": True, "dtype": "float32", "max_model_len": LONGEST, "skip_tokenizer_init": True}
-        made.append(vllm.LLM(str(folder), **defaults | settings))
-        return made[-1]
-
-    yield make
-    made.clear()
-    gc.collect()
-    from vllm.distributed import cleanup_dist_env_and_memory
-
-    cleanup_dist_env_and_memory()
-
-
-def prompts(count, longest=100, seed=0):
-    """Prompts of mixed lengths, a third of which begin alike."""
-    generator = torch.Generator().manual_seed(seed)
-    shared = torch.randint(2, VOCABULARY, (longest // 2,), generator=generator).tolist()
-    made = []
-    for number in range(count):
-        length = int(torch.randint(1, longest // 2, (), generator=generator))
-        own = torch.randint(2, VOCABULARY, (length,), generator=generator).tolist()
-        made.append(shared + own if number % 3 == 0 else own)
-    return made
-
-
-def answers(vllm, engine, asked, **settings):
-    """What the engine gives to greedy requests."""
-    defaults = {
-        "temperature": 0.0, "max_tokens": NEW, "logprobs": 3, "prompt_logprobs": 1, "detokenize": False,
-        "ignore_eos": True,
-    }  # fmt: skip
-    sampling = vllm.SamplingParams(**defaults | settings)
-    return engine.generate([{"prompt_token_ids": ids} for ids in asked], sampling, use_tqdm=False)
-
-
-@torch.no_grad()
-def expect_as_alone(model, asked, given):
-    """Greedy tokens are those of ``generate``; log-probabilities of prompt and tokens those of a forward pass."""
-    for ids, answer in zip(asked, given, strict=True):
-        [output] = answer.outputs
-        text = torch.tensor([ids])
-        alone = model.generate(
-            text, attention_mask=torch.ones_like(text), max_new_tokens=NEW, do_sample=False, pad_token_id=0
-        )
-        assert list(output.token_ids) == alone[0, len(ids) :].tolist()
-        expected = model(input_ids=torch.tensor([ids + list(output.token_ids)])).logits[0].log_softmax(-1)
-        for place, listed in enumerate([*(answer.prompt_logprobs or [None] * len(ids)), *output.logprobs]):
-            for token, one in (listed or {}).items():
-                assert one.logprob == pytest.approx(expected[place - 1, token].item(), abs=1e-4)
 
 
 @pytest.mark.parametrize(("family", "head"), PAIRS)
@@ -172,21 +71,70 @@ def test_samples_are_drawn_from_the_head(vllm, engine, tmp_path):
     assert ((drawn - expected).abs() / (expected * (1 - probabilities)).sqrt())[often].max() < 4
 
 
-@pytest.mark.parametrize(
-    ("head", "settings", "message"),
-    [
-        ("cache", {"enable_prompt_embeds": True}, "enable_prompt_embeds: must be off with head 'cache"),
-    ],
-)
-def test_what_cannot_be_served_is_refused(vllm, engine, tmp_path, head, settings, message):
-    saved(tmp_path, "llama", head)
-    with pytest.raises(Exception, match=message):
-        engine(tmp_path, **settings)
+@pytest.mark.parametrize("head", ["cache", "softmax+cpr:3,8+mi"])
+def test_several_answers_to_a_prompt(vllm, engine, tmp_path, head):
+    """They share the memory of the prompt and go on in different ways."""
+    model = saved(tmp_path, "llama", head)
+    own = engine(tmp_path, block_size=32, enable_prefix_caching=True)
+    asked = [ids for ids in prompts(6) if len(ids) > 40]
+    for answer in answers(vllm, own, asked, temperature=1.0, n=4, seed=0, prompt_logprobs=None):
+        assert len({tuple(output.token_ids) for output in answer.outputs}) > 1
+        for output in answer.outputs:
+            assert len(output.token_ids) == NEW
+            expect_log_probs(model, answer.prompt_token_ids, [None] * len(answer.prompt_token_ids), output)
+    # several greedy answers, which vLLM refuses at temperature 0
+    for ids, answer in zip(asked, answers(vllm, own, asked, temperature=1.0, top_k=1, n=3), strict=True):
+        assert [list(output.token_ids) for output in answer.outputs] == 3 * [written_alone(model, ids)]
 
 
-def test_the_plug_in_may_be_called_twice():
-    from nextword.serving.vllm.plugin import register
+@pytest.mark.parametrize("settings", ["overlap=1", "overlap=1,mix=joint,below=cache"])
+def test_retrieval_from_a_datastore(vllm, engine, tmp_path, settings):
+    """Among others after the beginnings of stored texts, whose own places are left out."""
+    path, store = saved_model(tmp_path / "model", n_embd=64), tmp_path / "store"
+    build_datastore(path, written(tmp_path / "data.jsonl", texts()), store, SETTINGS)
+    model = nw.load(path, f"knn:store={store},k=8,weight=0.5,{settings}")
+    model.save_pretrained(tmp_path / "knn")
+    stored = [word_tokenizer()(text)["input_ids"] for text in texts() if text]
+    asked = [ids[: 3 * place + 1] for place, ids in enumerate(stored[:5])]
+    given = answers(vllm, engine(tmp_path / "knn", max_model_len=64), asked)
+    expect_as_alone(model, asked, given)
+    below = nw.load(path)
+    with pytest.raises(AssertionError):
+        expect_as_alone(below, asked, given)  # the datastore matters
 
-    register()
-    register()
-    assert os.environ["HF_HUB_OFFLINE"] == "1"
+
+TEXTS = ["The king", "the queen saw the king and the queen"]
+LARGER = ["data.start.n_embd=64", "data.block=64", "data.window=64", "training.steps=20", "training.learning_rate=0.01"]
+"""vLLM's attention has no narrower heads on a CPU."""
+
+
+@pytest.mark.parametrize("head", ["cache", "softmax+cpr:3,8"])
+def test_a_trained_folder_gives_what_nextword_serve_gives(vllm, engine, tmp_path, head):
+    text, out = tmp_path / "text.txt", tmp_path / "book"
+    text.write_text("\n".join(sentences(160)), encoding="utf-8")
+    words = ["train", "--data", text, "--model", "small", "--head", head, "--out", out, *SMALL, *LARGER]
+    done = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+
+    served = []
+    with running(open_model(out, "cpu")) as server:
+        client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none")
+        for prompt in TEXTS:
+            answer = client.completions.create(
+                model="book", prompt=prompt, max_tokens=8, temperature=0, logprobs=3, extra_body={"sources": True}
+            )
+            served.append(answer.choices[0])
+
+    asked = vllm.SamplingParams(max_tokens=8, temperature=0, logprobs=3)
+    own = engine(out, skip_tokenizer_init=False, max_model_len=64)
+    for theirs, answer in zip(served, own.generate(TEXTS, asked, use_tqdm=False), strict=True):
+        [ours] = answer.outputs
+        tokens = theirs.model_extra["nextword"]["tokens"]
+        assert len(tokens) > 1
+        assert list(ours.token_ids) == [token["id"] for token in tokens]
+        assert ours.text == theirs.text
+        chosen = [listed[token].logprob for listed, token in zip(ours.logprobs, ours.token_ids, strict=True)]
+        assert chosen == pytest.approx(theirs.logprobs.token_logprobs, abs=1e-4)
+        for listed, rivals in zip(ours.logprobs, theirs.logprobs.top_logprobs, strict=True):
+            best = sorted((one.logprob for one in listed.values()), reverse=True)[:3]
+            assert best == pytest.approx(sorted(rivals.values(), reverse=True), abs=1e-4)

@@ -108,6 +108,10 @@ class OverHead(Head):
             self.below, self._taken_over = own, True
             self._know_below()
 
+    def open_stored(self) -> None:
+        """What the head below has."""
+        self.below.open_stored()
+
     def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
         """Starts the head below, unless it was at work already."""
         if not self._taken_over:

@@ -5,6 +5,7 @@
 - ``batches.py``: one manager of continuous batching for all requests, each with its own sampling.
 - ``completions.py``: ``/v1/completions``, with log-probabilities and, when asked for, sources and places.
 - ``completion_request.py``: what such a request may hold.
+- ``chat.py``: ``/v1/chat/completions``.
 - ``answer_facts.py``: what the model says of the tokens of an answer.
 - ``admission.py``: key, queue, time, clients that hang up, numbers for Prometheus; around all of it.
 - ``pages.py``: the page to play with, and the pages of inspected answers.

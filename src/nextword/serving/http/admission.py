@@ -45,7 +45,7 @@ class Admission:
         path = scope["path"] if scope["path"] in KNOWN else "other"
         try:
             if (refusal := self._refusal(scope)) is not None:
-                if refusal[0] != 413:
+                if refusal[0] not in (411, 413):
                     await _read(receive)  # what is left unread would break the connection before the answer arrives
                 await reply.error(*refusal)
             elif scope["method"] == "GET":
@@ -64,6 +64,8 @@ class Admission:
         keyless = scope["path"] in _OPEN or scope["path"].startswith("/inspected/")
         if key and not keyless and not hmac.compare_digest(given, f"Bearer {key}".encode()):
             return 401, "a key is needed: send it as 'Authorization: Bearer KEY'"
+        if b"transfer-encoding" in headers:
+            return 411, "the request must say how long it is: send Content-Length"
         if int(headers.get(b"content-length", b"0") or 0) > _LARGEST:
             return 413, f"the request must have at most {_LARGEST:,} bytes"
         if scope["method"] == "POST" and self._active >= self._settings.queue:
@@ -87,6 +89,7 @@ class Admission:
                 return
             work.result()
         finally:
+            work.cancel()  # not done where the server stops before the answer has ended
             gone.cancel()
             self._active -= 1
             self._meters.active.set(self._active)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,8 +13,6 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
-from transformers.cli.serving.chat_completion import ChatCompletionHandler
-from transformers.cli.serving.utils import Modality
 
 from nextword.datastore import remember_recent
 from nextword.model.batching.batchable import expect_batchable
@@ -23,45 +21,12 @@ from nextword.scoring.opened_model import OpenedModel
 from nextword.serving.http.admission import Admission, error_body
 from nextword.serving.http.answer_facts import AnswerFacts
 from nextword.serving.http.batches import SharedBatches
+from nextword.serving.http.chat import Chat
 from nextword.serving.http.completion_request import CompletionRequest
 from nextword.serving.http.completions import Completions
 from nextword.serving.http.meters import Meters
 from nextword.serving.http.pages import InspectedPages
 from nextword.serving.http.serve_settings import ServeSettings
-
-
-class OneModel:
-    """The part of transformers' manager of models that its handlers ask: there is one, and it is loaded.
-
-    Args:
-        opened: The model.
-    """
-
-    def __init__(self, opened: OpenedModel) -> None:
-        self._opened, self.force_model = opened, opened.name
-
-    @staticmethod
-    def process_model_name(model_id: str) -> str:
-        """The name, as it is."""
-        return model_id
-
-    def load_model_and_processor(self, model_id: str, gguf_file: str | None = None) -> tuple[Any, Any]:
-        """Model and tokenizer."""
-        return self._opened.model, self._opened.tokenizer
-
-    def get_model_modality(self, model: Any, processor: Any = None) -> Modality:
-        """Text."""
-        return Modality.LLM
-
-
-class ChatHandler(ChatCompletionHandler):
-    """transformers' chat, in which a temperature draws tokens."""
-
-    def _build_generation_config(self, body: dict[str, Any], base: Any, use_cb: bool = False) -> Any:
-        made = super()._build_generation_config(body, base, use_cb=use_cb)
-        if body.get("temperature") is not None:
-            made.do_sample = body["temperature"] > 0
-        return made
 
 
 class InspectRequest(BaseModel):
@@ -87,9 +52,9 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
         expect_batchable(opened.model, opened.model.generation_config, None)
     if settings.remember:
         remember_recent(opened, settings.remember)
-    meters = Meters()
     facts = AnswerFacts(opened)
     batches = SharedBatches(opened.model, settings)
+    meters, talk = Meters(batches), Chat(opened, batches)
     remember = partial(facts.remember, opened.model) if settings.remember else None
     completions = Completions(opened.name, batches, facts, meters, remember)
     pages = InspectedPages(facts)
@@ -97,7 +62,8 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        batches.shutdown()
+        # in a thread, so that requests whose time to end is over can be given up meanwhile
+        await asyncio.to_thread(batches.shutdown)
         facts.close()
 
     app = FastAPI(title="nextword", lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -127,10 +93,7 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
 
     @app.post("/v1/chat/completions")
     async def chat(body: dict[str, Any]) -> Any:
-        if getattr(opened.tokenizer, "chat_template", None) is None:
-            raise ValueError("messages: must not be sent to a model without a chat template; use /v1/completions")
-        handler = ChatHandler(OneModel(opened), batches)  # type: ignore[arg-type]
-        return await handler.handle_request({**body, "model": opened.name}, uuid.uuid4().hex)
+        return await talk.answer(body)
 
     @app.post("/inspect")
     async def inspect(request: InspectRequest) -> dict[str, Any]:

@@ -54,6 +54,18 @@ class SharedBatches(GenerationState):
         """Whether requests are worked on."""
         return self.manager.background_thread_status.fatal_error is None
 
+    @property
+    def requests(self) -> int:
+        """Requests that it has, at work and waiting."""
+        worker = self.manager.batch_processor
+        return 0 if worker is None else len(worker.scheduler.active_requests) + len(worker.scheduler.waiting_requests)
+
+    @property
+    def free(self) -> float:
+        """Share of the cache that no request occupies, between 0 and 1."""
+        worker = self.manager.batch_processor
+        return 1.0 if worker is None else float(worker.cache.compute_free_capacity())
+
     def shutdown(self) -> None:
         """Ends the manager."""
         self.manager.stop(block=True, timeout=5)

@@ -27,7 +27,7 @@ def backbone_architecture(config: Any) -> str:
     kind = config.text_config.model_type
     name = config.backbone_class or MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind)
     if name not in ModelRegistry.get_supported_archs():
-        raise ValueError(f"vLLM has no model of its own for the backbone '{kind}'; serve it with 'transformers serve'")
+        raise ValueError(f"vLLM has no model of its own for the backbone '{kind}'; serve it with 'nextword serve'")
     return str(name)
 
 
@@ -38,6 +38,7 @@ def expect_servable(config: Any, vllm_config: Any) -> None:
         config: A ``NextWordConfig``.
         vllm_config: All settings of vLLM.
     """
+    backbone_architecture(config)
     if config.conditioner is not None:
         raise ValueError("a conditioned model: vLLM brings no auxiliary text to it; use generate")
     parallel = vllm_config.parallel_config
@@ -49,17 +50,17 @@ def expect_servable(config: Any, vllm_config: Any) -> None:
             )
     if vllm_config.speculative_config is not None:
         raise ValueError("speculative_config: must not be given; drafts are not checked against a head yet")
-    if vllm_config.quant_config is not None:
+    if vllm_config.quant_config is not None or vllm_config.model_config.quantization is not None:
         raise ValueError("quantization: must not be given; a head reads the output embedding as it is")
 
 
 def expect_head_fits(head: Head, vllm_config: Any) -> None:
-    """Raises ValueError where a head does not go with settings of vLLM, or with how it decodes."""
+    """Raises ValueError where a head does not go with settings of vLLM; warns where it decodes otherwise than there."""
     spec = head_spec(head.config)
     if head.draw(head.config, sample=True) is not None:
         logger.warning(
-            "head '%s' draws a class before each token in generate (decoupled decoding); vLLM draws the token at once, "
-            "from the same distribution",
+            "head '%s': generate chooses a class before each token (decoupled decoding). vLLM takes the token from the "
+            "whole distribution, as generate does with decoupled=False; class_top_k and class_top_p have no effect",
             spec,
         )
     if not head.remembers:

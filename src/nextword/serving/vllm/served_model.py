@@ -120,6 +120,7 @@ class ServedModel(nn.Module):
 
         loaded: set[str] = AutoWeightsLoader(self).load_weights(of_backbone())
         self.next_word_head.load_state_dict(own)
+        self.next_word_head.open_stored()
         return loaded | {f"{_HEAD}.{name}" for name, _ in self.next_word_head.named_parameters()}
 
 
