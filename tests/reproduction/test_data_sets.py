@@ -90,6 +90,7 @@ def test_plain_texts_that_are_half_there_are_told_by_their_size(folder):
 def test_what_a_reader_said_comes_with_where_the_data_is_from(folder):
     data = DataFolder(folder)
     said = data.explained(f"{folder / 'wikitext-2' / 'train.txt'}: broken", ["wikitext-2", "xsum/pairs.jsonl"])
+    assert data.mentioned(said[0], ["wikitext-2", "xsum/pairs.jsonl"]) == ["wikitext-2"]
     assert len(said) == 1
     assert said[0].endswith("word_language_model/data/wikitext-2)")
     assert "XSum" in data.explained("nothing fits", ["xsum/pairs.jsonl"])[0]
