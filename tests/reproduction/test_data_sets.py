@@ -44,6 +44,11 @@ def test_what_is_missing_or_empty_is_named_with_where_to_get_it(folder):
         DataFolder(folder).resolved("xsum/pairs.jsonl")
 
 
+def test_what_is_missing_is_said_in_one_sentence(folder):
+    with pytest.raises(ValueError, match=r"by Mikolov et al\.$"):
+        DataFolder(folder).resolved("google-analogies/questions-words.txt")
+
+
 def test_all_that_is_missing_is_listed_once(folder):
     lines = DataFolder(folder).missing(["wikitext-2", "xsum/pairs.jsonl", ["xsum/pairs.jsonl"]])
     assert len(lines) == 1

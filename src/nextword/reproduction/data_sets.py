@@ -173,4 +173,4 @@ def named(wanted: Iterable[Any]) -> list[str]:
 
 def _where(name: str) -> str:
     data_set = known_data_sets()[name]
-    return f"{data_set.title}: {data_set.source}"
+    return f"{data_set.title}: {data_set.source}".removesuffix(".")  # a sentence ends with it
