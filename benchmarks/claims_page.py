@@ -41,8 +41,8 @@ def add(folder: Path, records: Path) -> list[str]:
     """Takes the tables in that were filled in a folder: their names. Paths and links to pages, which stay there, go."""
     added = []
     for table in records_in(folder / "tables"):
-        if not table.experiments:
-            continue  # settings and what people said: nothing was run
+        if all(cell.value is None for row in table.rows for cell in row.cells) and not table.experiments:
+            continue  # drawings and what people said: nothing is ours
         command = f"nextword reproduce {table.name} --scale {table.scale} --data DATA"
         ran = [one.model_copy(update={"report": None, "command": command}) for one in table.experiments]
         table.model_copy(update={"experiments": ran, "shown_in": None, "command": command}).save(

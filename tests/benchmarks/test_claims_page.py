@@ -37,7 +37,8 @@ def test_the_pages_are_those_of_the_committed_records():
 
 def test_tables_are_taken_in_without_links_to_pages_that_are_not_here(docs, tmp_path):
     made_up_record().save(tmp_path / "out" / "tables" / "small" / f"{TABLE}.json")
-    made_up_record(name="histalign/table-8", experiments=[]).save(tmp_path / "out" / "tables" / "small" / "x.json")
+    nothing_of_ours = made_up_record(name="histalign/table-4", experiments=[], rows=[])
+    nothing_of_ours.save(tmp_path / "out" / "tables" / "small" / "x.json")
     claims_page.main(["--docs", str(docs), "--add", str(tmp_path / "out")])
     (record,) = claims_page.records_in(docs / "results" / "papers")
     assert (record.name, record.experiments[0].report, record.shown_in) == (TABLE, None, None)
@@ -46,6 +47,13 @@ def test_tables_are_taken_in_without_links_to_pages_that_are_not_here(docs, tmp_
     assert "## histalign/table-1" in page
     assert "`quickstart`, 3 seeds, 4 minutes" in page
     claims_page.main(["--docs", str(docs), "--check"])
+
+
+def test_settings_are_taken_in_although_nothing_was_run_for_them(docs, tmp_path):
+    made_up_record(name="histalign/table-8", experiments=[]).save(tmp_path / "out" / "tables" / "small" / "x.json")
+    claims_page.main(["--docs", str(docs), "--add", str(tmp_path / "out")])
+    page = (docs / "results" / "papers" / "histalign.md").read_text()
+    assert "In bold ours, below it the paper's." in page
 
 
 def test_a_claim_is_waiting_until_its_table_was_run(docs, tmp_path):

@@ -209,4 +209,12 @@ def test_a_ruler_keeps_the_components_before_it(tmp_path: Path) -> None:
 
 def test_config_of_the_folder_is_the_one_read(pipeline: str) -> None:
     meta = json.loads((Path(pipeline) / "meta.json").read_text(encoding="utf-8"))
-    assert Recogniser(pipeline).name == f"{meta['lang']}_{meta['name']} {meta['version']}"
+    named = f"spaCy {meta['lang']}_{meta['name']} {meta['version']}"
+    assert Recogniser(pipeline, ("GPE", "ORG")).found_by == f"{named}; GPE, ORG"
+
+
+def test_capital_letters_stand_in_for_a_pipeline() -> None:
+    samples = [Sample(text="Yesterday Bob left Rome for Oslo.", source="Bob left Rome.")]
+    found = measured(samples, "capitals")["entity-precision-pooled"]
+    assert (found.value, found.n) == (2 / 3, 3)
+    assert found.measure.unit == "fraction of entities (runs of capitalised words)"

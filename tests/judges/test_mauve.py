@@ -14,6 +14,7 @@ import transformers
 from nextword.judges.mauve import MauveConfig, mauve_of
 from nextword.judges.parts.last_token_features import LastTokenFeatures
 from nextword.metrics import Sample, Setup, UndefinedError, parse_metric
+from nextword.tasks.parts.word_tokenizer import word_tokenizer
 from tests.helpers.tiny_judges import ENGLISH, KOREAN, metric, sample, scores
 
 TEXTS = [*ENGLISH, *KOREAN, "x", "a much longer text " * 20]
@@ -43,6 +44,21 @@ def test_features_of_padded_batches_are_those_of_single_texts(
     wanted = np.stack([by_hand(gpt2_folder, text, limit) for text in TEXTS])
     np.testing.assert_allclose(found, wanted, atol=2e-5)
     assert np.ptp(wanted, axis=0).max() > 0.1
+
+
+def test_of_an_encoder_decoder_the_encoder_reads(tmp_path: Path) -> None:
+    texts = ["She left.", "The dog that she had found left."]
+    tokenizer = word_tokenizer(texts)
+    tokenizer.save_pretrained(tmp_path)
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": len(tokenizer)}
+    transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes)).save_pretrained(tmp_path)
+    found = LastTokenFeatures(str(tmp_path), 48, Setup()).of(texts)
+    encoder = transformers.T5EncoderModel.from_pretrained(tmp_path).eval()
+    for row, text in zip(found, texts, strict=True):
+        with torch.no_grad():
+            states = encoder(tokenizer(text, return_tensors="pt")["input_ids"]).last_hidden_state
+        np.testing.assert_allclose(row, states[0, -1].numpy(), atol=2e-5)
 
 
 def test_second_run_reads_nothing(gpt2_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,11 @@ def test_what_is_missing_or_empty_is_named_with_where_to_get_it(folder):
         DataFolder(folder).resolved("xsum/pairs.jsonl")
 
 
+def test_what_is_missing_is_said_in_one_sentence(folder):
+    with pytest.raises(ValueError, match=r"by Mikolov et al\.$"):
+        DataFolder(folder).resolved("google-analogies/questions-words.txt")
+
+
 def test_all_that_is_missing_is_listed_once(folder):
     lines = DataFolder(folder).missing(["wikitext-2", "xsum/pairs.jsonl", ["xsum/pairs.jsonl"]])
     assert len(lines) == 1
@@ -90,6 +95,7 @@ def test_plain_texts_that_are_half_there_are_told_by_their_size(folder):
 def test_what_a_reader_said_comes_with_where_the_data_is_from(folder):
     data = DataFolder(folder)
     said = data.explained(f"{folder / 'wikitext-2' / 'train.txt'}: broken", ["wikitext-2", "xsum/pairs.jsonl"])
+    assert data.mentioned(said[0], ["wikitext-2", "xsum/pairs.jsonl"]) == ["wikitext-2"]
     assert len(said) == 1
     assert said[0].endswith("word_language_model/data/wikitext-2)")
     assert "XSum" in data.explained("nothing fits", ["xsum/pairs.jsonl"])[0]

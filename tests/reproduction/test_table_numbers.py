@@ -52,8 +52,25 @@ def test_costs_data_and_settings(results):
 
 
 @pytest.mark.parametrize(
+    ("training", "length"),
+    [({"epochs": None, "steps": 15000}, "15,000 steps"), ({"epochs": 3.0, "steps": None}, "3 epochs")],
+)
+def test_the_length_of_a_training_as_its_recipe_counts_it(training, length):
+    assert setting_value(Address(measure="length.training"), {"training": training}).text == length
+
+
+def test_the_first_words_after_an_example_prompt(results):
+    run = next(run for run in results.runs if run.method == "HistAlign")
+    joint = [one for one in run.evaluation.examples if one.setting == "joint"]
+    cell = found(results, method="HistAlign", measure="words.joint.2")
+    assert cell.text == " and ".join(joint[1].expected) + ": " + ", ".join(word.word for word in joint[1].top)
+    assert cell.text != found(results, method="HistAlign", measure="words.joint.1").text
+
+
+@pytest.mark.parametrize(
     ("address", "message"),
     [
+        ({"method": "MoS", "measure": "words.cache_only.1"}, "no first words of 'cache_only' were kept"),
         ({"method": "HistAlin", "measure": "acc@2"}, "no method 'HistAlin'. Did you mean 'HistAlign'"),
         ({"method": "MoS", "measure": "acc@3"}, "acc@3 was not measured. Did you mean"),
         ({"method": "MoS", "measure": "cost.hours"}, "cost.hours was not measured"),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
 
+from nextword.judges.parts.capitalised_names import CapitalisedNames
 from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, registry
 from nextword.metrics.parts import groups
 from nextword.metrics.parts.sample import Sample
@@ -58,6 +59,21 @@ def entity_precision(
     return np.array(rows, dtype=np.float64).reshape(-1, 2)
 
 
+class Names(Protocol):
+    """What finds the named entities of texts."""
+
+    @property
+    def found_by(self) -> str:
+        """What it goes by, for the unit of the measure."""
+
+    @property
+    def stop_words(self) -> Collection[str]:
+        """Words that are no name by themselves."""
+
+    def entities(self, texts: Sequence[str], batch_size: int = 64) -> Iterator[list[str]]:
+        """The entities of each text, as often as they are mentioned."""
+
+
 class Recogniser:
     """A spaCy pipeline that finds named entities.
 
@@ -87,12 +103,12 @@ class Recogniser:
             )
         if set(made_by.values()) <= {*_NO_ENTITIES, "ner"}:
             self._nlp.select_pipes(disable=[name for name, factory in made_by.items() if factory in _UNREAD])
-        self._types = frozenset(types)
+        self._types = tuple(types)
 
     @property
-    def name(self) -> str:
-        """Language, name and version, as the pipeline states them."""
-        return "{lang}_{name} {version}".format_map(self._nlp.meta)
+    def found_by(self) -> str:
+        """Language, name and version, as the pipeline states them, and what counts."""
+        return f"spaCy {'{lang}_{name} {version}'.format_map(self._nlp.meta)}; {', '.join(self._types)}"
 
     @property
     def stop_words(self) -> Collection[str]:
@@ -106,17 +122,21 @@ class Recogniser:
             yield [entity.text for entity in found.ents if entity.label_ in self._types]
 
 
+BUILT_IN: Mapping[str, Callable[[], Names]] = {"capitals": CapitalisedNames}
+"""What needs no pipeline, by what ``entities.pipeline`` calls it."""
+
+
 @lru_cache(maxsize=1)
-def _recogniser(pipeline: str, types: tuple[str, ...]) -> Recogniser:
+def _recogniser(pipeline: str, types: tuple[str, ...]) -> Names:
     """Kept, since all systems of an evaluation are judged by the same one, and reading its vectors takes seconds."""
-    return Recogniser(pipeline, types)
+    return BUILT_IN[pipeline]() if pipeline in BUILT_IN else Recogniser(pipeline, types)
 
 
 class EntitiesConfig(MetricConfig):
     """Settings of entity precision."""
 
     pipeline: str = "en_core_web_lg"
-    """Name of an installed spaCy pipeline, or path of one."""
+    """Name of an installed spaCy pipeline, or path of one; "capitals": runs of capitalised words, without a model."""
     types: tuple[str, ...] = TYPES
     """Labels of the entities that count."""
 
@@ -177,11 +197,10 @@ class EntityPrecision(Metric):
         return found
 
     def _measure(self, form: str, how: str) -> Measure:
-        config: EntitiesConfig = self.config
         return Measure(
             title=f"Entity precision{form}",
             group=groups.FAITHFULNESS,
-            unit=f"fraction of entities (spaCy {self._recogniser.name}; {', '.join(config.types)})",
+            unit=f"fraction of entities ({self._recogniser.found_by})",
             goal="higher",
             decimals=1,
             meaning=f"Share of the named entities of a text that its document has, in full or in part, {how}.",

@@ -136,9 +136,14 @@ class DataFolder:
             wanted: All data that was read, as experiments name it.
         """
         names = dict.fromkeys(path.partition("/")[0] for path in named(wanted))
-        meant = [name for name in names if str(self._root(name)) in problem] or list(names)
+        meant = self.mentioned(problem, wanted) or list(names)
         where = "; ".join(map(_where, meant))
         return problem.splitlines() if not meant else f"{problem} (the data is {where})".splitlines()
+
+    def mentioned(self, problem: str, wanted: Iterable[Any]) -> list[str]:
+        """The data sets among these whose folder a message names."""
+        names = dict.fromkeys(path.partition("/")[0] for path in named(wanted))
+        return [name for name in names if str(self._root(name)) in problem]
 
     def _root(self, name: str) -> Path:
         if name in self._places:
@@ -168,4 +173,4 @@ def named(wanted: Iterable[Any]) -> list[str]:
 
 def _where(name: str) -> str:
     data_set = known_data_sets()[name]
-    return f"{data_set.title}: {data_set.source}"
+    return f"{data_set.title}: {data_set.source}".removesuffix(".")  # a sentence ends with it

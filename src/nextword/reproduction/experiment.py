@@ -38,9 +38,9 @@ class AtScale(Settings):
     start: str | None = None
     """Another experiment whose start this one begins from too; None: its recipe's own."""
     minutes: float | None = None
-    """Measured on two cores: training, measuring and writing."""
+    """Measured with one thread: training, measuring and writing."""
     start_minutes: float | None = None
-    """Measured on two cores: making the start."""
+    """Measured with one thread: making the start."""
 
 
 class Experiment(Settings):

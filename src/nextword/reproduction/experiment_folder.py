@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,10 @@ class ExperimentFolders:
         config = comparison_of(one, self._data, start, self._changes)
         return with_judges(config, find_experiment(name), self._judges)
 
+    def doubts(self, name: str) -> list[str]:
+        """What an experiment reads that seems to be half there: a line for each file."""
+        return self._data.too_small(self._expected(name).data.values())
+
     def run(self, name: str, progress: ComparisonWatcher, command: str) -> ExperimentResults:
         """Does what is missing of an experiment, after the start that it shares with another.
 
@@ -87,10 +92,23 @@ class ExperimentFolders:
         one, folder = self._expected(name), self.folder(name)
         if one.start is not None:
             origin = self.folder(one.start)
-            make_start(self.config(one.start), origin, TimingWatcher(progress, origin), command)
+            with self._saying_where_from(self._expected(one.start)):
+                make_start(self.config(one.start), origin, TimingWatcher(progress, origin), command)
         config = self.config(name)
-        results = compare(config, folder, TimingWatcher(progress, folder), command, self._engine)
+        with self._saying_where_from(one):
+            results = compare(config, folder, TimingWatcher(progress, folder), command, self._engine)
         return ExperimentResults(settings_of(config), results, self._record(name, one, results))
+
+    @contextmanager
+    def _saying_where_from(self, one: AtScale) -> Iterator[None]:
+        """What a reader says of a file that is broken comes with where the data is to be had."""
+        try:
+            yield
+        except ValueError as problem:
+            wanted = list(one.data.values())
+            if not self._data.mentioned(str(problem), wanted):
+                raise
+            raise ValueError("\n".join(self._data.explained(str(problem), wanted))) from problem
 
     def settings(self, name: str) -> ExperimentResults:
         """The settings and the data of an experiment that need not be run; the data is read once it is asked for."""

@@ -62,7 +62,9 @@ class Address(Settings):
     - "cost.NAME": what the method cost (parameters, ms_per_step, train_seconds).
     - "data.NAME": how the task describes its data.
     - "setting.PATH": a setting as a recipe has it (training.learning_rate, task.start.n_layer).
+    - "length.training": how long a training is, in steps or epochs as the recipe counts it.
     - "duel.METHOD": measures that are better than that method's, as "won-lost".
+    - "words.joint.N", "words.cache_only.N": the first words of the first seed after the N-th example prompt.
     - "ranking.wins", "ranking.losses": duels that the method wins or loses against all others.
     """
     factor: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from nextword.reproduction.experiment_folder import ExperimentFolders, failures
 from nextword.reproduction.paper import Table, find_table, load_paper, names
 from nextword.reproduction.table_record import ExperimentResults, table_record
 
+logger = logging.getLogger(__name__)
 ALL_TABLES = "index.html"
 
 
@@ -118,6 +120,8 @@ def reproduce(
     needed = needed_experiments(request.tables, folders)
     for name in needed:
         folders.config(name)  # data that is missing is said before anything is trained
+    for doubt in dict.fromkeys(line for name in needed for line in folders.doubts(name)):
+        logger.warning("%s", doubt)
     experiments: dict[str, ExperimentResults] = {}
     for number, name in enumerate(needed, 1):
         announce(name, number, len(needed))

@@ -60,8 +60,10 @@ def cell_value(address: Address, results: Results, settings: Mapping[str, Any]) 
     """
     measure = address.measure or ""
     kind, _, name = measure.partition(".")
-    if kind in OF_THE_EXPERIMENT:
-        return _scaled(_plain(OF_THE_EXPERIMENT[kind](results, settings, name), measure), address)
+    if is_of_settings(address):
+        return setting_value(address, settings)
+    if is_of_data(address):
+        return data_value(address, results.data)
     runs = [run for run in results.runs if run.method == address.method]
     if address.method == HUMAN and not address.decoding:
         raise MissingValueError("people have no probabilities")
@@ -71,6 +73,8 @@ def cell_value(address: Address, results: Results, settings: Mapping[str, Any]) 
         raise MissingValueError(_no_method(address, results))
     elif kind == "cost":
         values = {str(run.seed): _cost(run, name) for run in runs}
+    elif kind == "words":
+        return CellValue(text=_first_words(runs[0], name))
     elif kind in ("duel", "ranking"):
         return _won(_texts(address, results), str(address.method), kind, name)
     elif not address.decoding:
@@ -80,16 +84,14 @@ def cell_value(address: Address, results: Results, settings: Mapping[str, Any]) 
     return _over_seeds(values, address.factor or 1.0)
 
 
-def _data(results: Results, settings: Mapping[str, Any], name: str) -> Any:
-    return results.data.get(name)
+def _length(settings: Mapping[str, Any], name: str) -> str:
+    """How long a training is, in words, since a recipe counts epochs or steps."""
+    epochs, steps = (setting(settings, f"{name}.{unit}") for unit in ("epochs", "steps"))
+    return f"{steps:,} steps" if epochs is None else f"{epochs:g} epochs"
 
 
-def _setting(results: Results, settings: Mapping[str, Any], name: str) -> Any:
-    return setting(settings, name)
-
-
-OF_THE_EXPERIMENT: Mapping[str, Callable[[Results, Mapping[str, Any], str], Any]] = {"data": _data, "setting": _setting}
-"""Kinds of addresses that ask for no method: what they are called, and what reads them."""
+OF_SETTINGS: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = {"setting": setting, "length": _length}
+"""Kinds of addresses that ask for no method and no run: what they are called, and what reads them."""
 
 
 def added(first: CellValue, second: CellValue) -> CellValue:
@@ -108,7 +110,7 @@ def added(first: CellValue, second: CellValue) -> CellValue:
 
 def is_of_settings(address: Address) -> bool:
     """Whether the number is a setting, so that nothing must be run for it."""
-    return (address.measure or "").startswith("setting.")
+    return (address.measure or "").partition(".")[0] in OF_SETTINGS
 
 
 def is_of_data(address: Address) -> bool:
@@ -133,7 +135,8 @@ def setting_value(address: Address, settings: Mapping[str, Any]) -> CellValue:
         MissingValueError: There is none.
     """
     measure = address.measure or ""
-    return _scaled(_plain(setting(settings, measure.partition(".")[2]), measure), address)
+    kind, _, name = measure.partition(".")
+    return _scaled(_plain(OF_SETTINGS[kind](settings, name), measure), address)
 
 
 def _plain(value: Any, measure: str) -> float | str:
@@ -154,6 +157,16 @@ def _cost(run: RunRecord, name: str) -> MetricValue:
     if value is None:
         raise MissingValueError(f"cost.{name} was not measured")
     return MetricValue(value=float(value), unit=name, n=1)
+
+
+def _first_words(run: RunRecord, name: str) -> str:
+    """The words that are right after a prompt, and those that the method has first: "Paris and Italy: Paris, Rome"."""
+    distribution, _, number = name.partition(".")
+    shown = [one for one in run.evaluation.examples if one.setting == distribution]
+    if not shown:
+        raise MissingValueError(f"no first words of '{distribution}' were kept")
+    example = shown[int(number) - 1]
+    return f"{' and '.join(example.expected)}: {', '.join(word.word for word in example.top)}"
 
 
 def _measured(run: RunRecord, measure: str) -> MetricValue:

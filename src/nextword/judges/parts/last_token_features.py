@@ -19,7 +19,7 @@ class LastTokenFeatures:
     """Turns texts into the state of their last token, with a cache.
 
     Args:
-        name: Folder or hub name of a causal language model.
+        name: Folder or hub name of a causal language model; of an encoder-decoder its encoder reads the texts.
         max_length: Tokens of a text that are read, from its beginning; the model's own limit where that is lower.
         setup: Device, batch size, cache.
         setting: Name of the setting that names the model, for messages.
@@ -61,7 +61,8 @@ class LastTokenFeatures:
 
         tokenizer = self._tokenizer
         model = load_part(transformers.AutoModel.from_pretrained, self._found, self._setting, dtype=torch.float32)
-        model.to(self._setup.device).eval()
+        reader = model.get_encoder() if model.config.is_encoder_decoder else model
+        reader.to(self._setup.device).eval()
         limit = token_limit(model, tokenizer, self._max_length)
         encoded = []
         for place, text in zip(places, texts, strict=True):
@@ -72,7 +73,7 @@ class LastTokenFeatures:
         for batch in by_length([len(text["input_ids"]) for text in encoded], self._setup.batch_size):
             fields = as_tensors(padded([encoded[one] for one in batch], pad_id_of(tokenizer)), self._setup.device)
             with torch.inference_mode():
-                states = model(**fields).last_hidden_state
+                states = reader(**fields).last_hidden_state
             last = fields["attention_mask"].sum(dim=1) - 1
             rows = states[torch.arange(len(batch), device=states.device), last]
             yield [places[one] for one in batch], rows.float().cpu().numpy()

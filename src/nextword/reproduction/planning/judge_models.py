@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword.comparison.measured_texts import START
+from nextword.judges.entities import BUILT_IN
 from nextword.judges.sp import find_parser
 from nextword.metrics.metric import parse_metric
 from nextword.pretrained import encoder_named, packaged_encoder
@@ -66,8 +67,8 @@ def _find_encoder(name: str | None, where: str, findings: Findings) -> None:
 
 def _find_pipeline(name: str, where: str, findings: Findings) -> None:
     """A pipeline of spaCy: a package, or a folder."""
-    if importlib.util.find_spec("spacy") is None:
-        return  # said with the metric's packages
+    if name in BUILT_IN or importlib.util.find_spec("spacy") is None:
+        return  # that spaCy is missing is said with the metric's packages
     if not Path(name).is_dir() and importlib.util.find_spec(name) is None:
         findings.problems.append(f"{where}: '{name}' is not installed (python -m spacy download {name})")
 
