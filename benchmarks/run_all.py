@@ -37,6 +37,7 @@ SHORT = (
     ("sweeps.py", "vocabulary"),
     ("sweeps.py", "length", "--rounds", "1"),
     ("throughput.py", "--rounds", "3"),
+    ("long_memory.py",),
 )  # fmt: skip
 """Command lines; where texts are many or long, prompts are shorter or rounds fewer: they are most of the wait."""
 
@@ -52,7 +53,9 @@ QUICK = (
     ("throughput.py",),
     ("text_memory.py",),
     ("long_memory.py",),
+    ("datastore.py",),
 )
+"""With made-up text also those that need text, or a model, of yours: ``docs/performance.md`` has their commands."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
