@@ -42,12 +42,8 @@ def test_fewer_keys_than_asked_for() -> None:
 
 @pytest.mark.parametrize("count", [1, 5, 40, 200])
 @pytest.mark.parametrize("euclidean", [True, False])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_finds_them_all_in_blocks_of_whole_groups(
-    threads: int, euclidean: bool, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finds_them_all_in_blocks_of_whole_groups(euclidean: bool, count: int) -> None:
     """The nearest of a query lie close together, as in a document; other blocks have none, or a few."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     torch.manual_seed(0)
     keys, queries = torch.randn(320, 6), torch.randn(9, 6)
     keys[100:164] = queries[0] + 0.1 * torch.randn(64, 6)

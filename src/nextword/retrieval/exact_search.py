@@ -61,7 +61,7 @@ class ExactSearch:
         numbers = torch.full((len(queries), count), -1, dtype=torch.long, device=queries.device)
         for first, block in self.keys.blocks(_BLOCK):
             keys = block.to(queries.device)
-            found = _products(queries, keys)
+            found = queries @ keys.T
             if self.euclidean:  # |q|² is the same for all keys
                 found = found.sub_(torch.linalg.vector_norm(keys, dim=1).square_().div_(2))
             best, at = _best(found, count, scores[:, -1:])
@@ -71,14 +71,6 @@ class ExactSearch:
             scores, chosen = both.topk(count)
             numbers = of_both.gather(1, chosen)
         return numbers
-
-
-def _products(queries: Float[Tensor, "N D"], keys: Float[Tensor, "B D"]) -> Float[Tensor, "N B"]:
-    # numpy's OpenBLAS is fast on every processor, torch's MKL on those of one maker. One of several processes that
-    # share the cores has one thread of torch, and keeps to it.
-    if queries.device.type == "cpu" and torch.get_num_threads() > 1:
-        return torch.from_numpy(queries.numpy() @ keys.numpy().T)
-    return queries @ keys.T
 
 
 def _best(

@@ -105,7 +105,7 @@ class Shard:
 
     def keys_at(self, rows: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M D"]:
         """Some of the keys, as float32."""
-        keys = self.keys[rows].astype(np.float32)
+        keys: np.ndarray = self.keys[rows].astype(np.float32)
         return keys if self.scales is None else keys * self.scales[rows][:, None]
 
 
