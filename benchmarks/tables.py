@@ -276,20 +276,30 @@ def datastore(data: Path, wanted: Goals) -> str:
             f"{float(rows[0]['build_over_states']):.2f}. On disk over the bytes of its keys: {size}. "
             f"All three goals of an index at once: {', '.join(reached) or '**none**'}."
         )
-        head = ["search", "ms a query", "over numpy", "times as fast as exact", "recall@10", "perplexity", "off, %"]
+        head = [
+            "search",
+            "ms a query",
+            "over numpy",
+            "over numpy in memory",
+            "times as fast as exact",
+            "recall@10",
+            "perplexity",
+            "off, %",
+        ]
         parts.append(f"{title}\n\n{said}\n\n{markdown(head, body)}")
     return "\n\n".join(parts) or _NOTHING
 
 
 def _exact(row: Row, aims: Goals) -> list[str]:
     over = at_most(row["over_numpy"], aims["over_numpy"])
-    return [_search(row), row["ms_a_query"], over, "1", "1", f"{float(row['perplexity']):.2f}", "–"]
+    memory, perplexity = (f"{float(row[key]):.2f}" for key in ("over_in_memory", "perplexity"))
+    return [_search(row), row["ms_a_query"], over, memory, "1", "1", perplexity, "–"]
 
 
 def _approximate(row: Row, aims: Mapping[str, float]) -> list[str]:
     faster, recall = (at_least(row[key], aims[key]) for key in ("faster_than_exact", "recall_at_10"))
     off = at_most(row["perplexity_off_percent"], aims["perplexity_off_percent"])
-    return [_search(row), row["ms_a_query"], "–", faster, recall, f"{float(row['perplexity']):.2f}", off]
+    return [_search(row), row["ms_a_query"], "–", "–", faster, recall, f"{float(row['perplexity']):.2f}", off]
 
 
 def _search(row: Row) -> str:
