@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-_BLOCK = 16_384
+_BLOCK = 8_192
 """Keys that are compared at once."""
 
 _QUERIES = 1024
