@@ -1,11 +1,15 @@
 """Datastores: what building takes beside a forward pass, their size, and how fast and how well they are searched.
 
-``--model`` is a saved model, ``--data`` the text that is stored and ``--asked`` other text, whose states are looked up
-(``--queries`` of them at once) and whose perplexity is measured. In turns: a build and a plain forward pass over the
-same windows; exact search, numpy's product of the same blocks of keys with the same queries, and FAISS. Recall is that
-of FAISS's ten nearest among the exact ten. Rows are appended to ``benchmarks/data/datastore.csv``.
+``--model`` is a saved model, ``--data`` the text that is stored, as much of its beginning as gives ``--keys`` keys, and
+``--asked`` other text: ``--queries`` of its states are looked up at once, and the perplexity of its first ``--scored``
+tokens is measured, with temperature and weight of the store that ``--held`` likes best under exact search. In turns: a
+build of the first ``--built`` keys and a plain forward pass over the same windows in the same batches, once with the
+output layer, as transformers' model computes it, and once without, which the build does not need either; exact search,
+numpy's product of the same keys with the same queries, read from the store as float16 or held in memory as float32, and
+FAISS. Recall is that of FAISS's ten nearest among the exact ten. Rows are appended to
+``benchmarks/data/datastore.csv``; with a model of yours that is ``--out``.
 
-    python benchmarks/datastore.py --model runs/book --data wikitext-2/train.txt --asked wikitext-2/test.txt
+    python benchmarks/datastore.py --model runs/wide --data wikitext-2/train.txt --asked wikitext-2/test.txt
     python benchmarks/datastore.py --quick    # made-up text, a random model
 """
 
@@ -14,8 +18,9 @@ from __future__ import annotations
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +32,7 @@ from rows import append, surroundings
 
 import nextword as nw
 from nextword.corpora import open_corpus
-from nextword.datastore import BuildSettings, build_datastore, tuned_weight
+from nextword.datastore import BuildSettings, build_datastore, tuned_retrieval
 from nextword.datastore.documents import Documents, DocumentWindow
 from nextword.datastore.shard_task import states_of
 from nextword.retrieval import StoredKeys
@@ -37,7 +42,9 @@ from nextword.retrieval.store_manifest import StoreManifest
 from nextword.scoring.opened_model import OpenedModel
 
 BLOCK = 16_384
-"""Keys that numpy multiplies at once, as many as exact search."""
+"""Keys that numpy multiplies at once."""
+
+SETTINGS = BuildSettings()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -46,12 +53,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--model", type=folder, help="folder of a saved decoder-only model")
     options.add_argument("--data", type=Path, help="text that is stored")
     options.add_argument("--asked", type=Path, help="text whose states are looked up and whose perplexity is measured")
-    options.add_argument("--held", type=Path, help="text that the weight of the store is tuned on; none: weight 0.25")
+    options.add_argument("--held", type=Path, help="text that weight and temperature are tuned on; none: 0.25 and 1")
+    options.add_argument("--keys", type=at_least(1000), default=1_000_000, help="keys of the store")
+    options.add_argument("--built", type=at_least(100), default=50_000, help="keys of the builds that are timed")
     options.add_argument("--queries", type=at_least(1), default=512)
     options.add_argument("--count", type=at_least(10), default=32, help="keys found for each query")
-    options.add_argument("--factory", default="IVF1024,SQ8", help="FAISS's words for the index")
-    options.add_argument("--nprobe", type=at_least(1), nargs="+", default=[8, 32, 128])
-    given = settled(options, argv, queries=16, count=10, factory="IVF8,Flat", nprobe=[4])
+    options.add_argument("--scored", type=at_least(10), default=8000, help="tokens whose perplexity is measured")
+    options.add_argument("--factory", nargs="+", default=["IVF4096,SQ8"], help="FAISS's words for each index")
+    options.add_argument("--nprobe", type=at_least(1), nargs="+", default=[4, 8, 16, 32])
+    toy = {"keys": 4000, "built": 1000, "queries": 16, "count": 10, "scored": 200, "factory": ["IVF8,Flat"]}
+    given = settled(options, argv, nprobe=[4], **toy)
     scratch = Path(tempfile.mkdtemp(prefix="datastore-"))
     try:
         if given.quick:
@@ -82,22 +93,72 @@ def _made_up(scratch: Path) -> tuple[str, Path, Path]:
 
 def _measured(given: Any, scratch: Path) -> list[dict[str, Any]]:
     opened = OpenedModel.of(given.model)
+    stored = _beginning(opened, given.data, given.keys, scratch / given.data.name)
+    about = {"data": given.data.name, **_building(opened, given, scratch)}
     store = scratch / "store"
-    about = {"data": given.data.name, **_building(opened, given, store)}
+    build_datastore(given.model, stored, store, SETTINGS)
     keys = StoredKeys(store)
-    about |= {
-        "keys": len(keys),
-        "width": keys.width,
-        "bytes_over_keys": round(_bytes(store) / (len(keys) * keys.width * 2), 3),
-    }
+    about |= {"keys": len(keys), "width": keys.width}
+    about["bytes_over_keys"] = round(_bytes(store) / (len(keys) * keys.width * 2), 3)
     print(about, flush=True)
-    build_index(keys, given.factory)
-    rows = [about | row for row in _searches(opened, given, keys)]
-    for row, perplexity in zip(rows, _perplexities(given, store), strict=True):
-        row["perplexity"] = perplexity
-        print({name: row[name] for name in row if name not in about}, flush=True)
-    measured_in = surroundings()
-    return [row | measured_in for row in rows]
+    setting = _tuned(opened, given, store, scratch)
+    exact = _perplexity(opened, given, setting, scratch)
+    rows: list[dict[str, Any]] = []
+    for factory in given.factory:
+        build_index(keys, factory)
+        for row in _searches(opened, given, keys, factory):
+            found = exact
+            if row["parameters"]:
+                found = _perplexity(opened, given, setting | {"index": row["parameters"]}, scratch)
+            elif rows:
+                continue  # exact search is one row, whatever is beside it
+            row |= {"perplexity": round(found, 4), "perplexity_off_percent": round(100 * abs(found / exact - 1), 4)}
+            print(row, flush=True)
+            rows.append(about | row)
+    asked = {"queries": given.queries, "count": given.count, "scored": given.scored, "rounds": given.rounds}
+    tuned = {"temperature": setting.get("temperature", 1.0), "weight": round(setting.get("weight", 0.25), 4)}
+    same = asked | tuned | surroundings()  # one date: the rows of a run belong together
+    return [row | same for row in rows]
+
+
+def _beginning(opened: OpenedModel, text: Path, tokens: int, out: Path) -> Path:
+    """The beginning of a text that has so many tokens, as a file."""
+    whole = text.read_text(encoding="utf-8")
+    spans = opened.tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    ends = [end for _, end in spans["offset_mapping"]]
+    if len(ends) < tokens:
+        raise SystemExit(f"{text}: has {len(ends):,} tokens, {tokens:,} are needed; name more text or ask for fewer")
+    out.write_text(whole[: ends[tokens - 1]], encoding="utf-8")
+    return out
+
+
+def _building(opened: OpenedModel, given: Any, scratch: Path) -> dict[str, float]:
+    """Seconds of a build of part of the text, and how many times those of a forward pass."""
+    part, store = _beginning(opened, given.data, given.built, scratch / "built.txt"), scratch / "built"
+    windows = _windows(opened, part, build_datastore(given.model, part, store, SETTINGS))
+
+    def build() -> object:
+        shutil.rmtree(store)
+        return build_datastore(opened, part, store, SETTINGS)
+
+    def forward(model: Any) -> None:
+        with torch.inference_mode():
+            for begin in range(0, len(windows), SETTINGS.batch_size):
+                ids = [torch.tensor(one.ids[:-1]) for one in windows[begin : begin + SETTINGS.batch_size]]
+                model(torch.nn.utils.rnn.pad_sequence(ids, batch_first=True), use_cache=False)
+
+    whole = opened.model.backbone
+    ways = {"build": build, "forward": partial(forward, whole), "states": partial(forward, whole.base_model)}
+    timed = interleaved({name: partial(seconds_of, way) for name, way in ways.items()}, given.rounds)
+    found = {
+        "built": sum(one.stored for one in windows),
+        "build_s": round(statistics.median(timed["build"]), 1),
+        "forward_s": round(statistics.median(timed["forward"]), 1),
+        "build_over_forward": round(ratio(timed["build"], timed["forward"]), 3),
+        "build_over_states": round(ratio(timed["build"], timed["states"]), 3),
+    }
+    shutil.rmtree(store)
+    return found
 
 
 def _windows(opened: OpenedModel, data: Path, manifest: StoreManifest) -> list[DocumentWindow]:
@@ -106,56 +167,37 @@ def _windows(opened: OpenedModel, data: Path, manifest: StoreManifest) -> list[D
     return list(Documents(open_corpus(data, "data")).windows(opened.tokenizer, of.start, of.window, of.stride))
 
 
-def _building(opened: OpenedModel, given: Any, store: Path) -> dict[str, float]:
-    """Seconds of a build, and how many times those of the forward pass it takes."""
-    settings = BuildSettings()
-    windows = _windows(opened, given.data, build_datastore(given.model, given.data, store, settings))
-
-    def build() -> object:
-        shutil.rmtree(store, ignore_errors=True)
-        return build_datastore(given.model, given.data, store, settings)
-
-    def forward() -> None:
-        model = opened.model
-        with torch.inference_mode():
-            for begin in range(0, len(windows), settings.batch_size):
-                ids = [torch.tensor(one.ids[:-1]) for one in windows[begin : begin + settings.batch_size]]
-                model(torch.nn.utils.rnn.pad_sequence(ids, batch_first=True), use_cache=False)
-
-    timed = interleaved({"build": lambda: seconds_of(build), "forward": lambda: seconds_of(forward)}, 1)
-    return {
-        "build_s": round(statistics.median(timed["build"]), 1),
-        "build_over_forward": round(ratio(timed["build"], timed["forward"]), 3),
-    }
-
-
 def _bytes(store: Path) -> int:
     return sum(path.stat().st_size for path in store.iterdir() if path.is_file())
 
 
-def _searches(opened: OpenedModel, given: Any, keys: StoredKeys) -> list[dict[str, Any]]:
+def _searches(opened: OpenedModel, given: Any, keys: StoredKeys, factory: str) -> list[dict[str, Any]]:
     """Exact search, then FAISS with each number of lists that are looked through."""
     queries = _queries(opened, given, keys)
+    in_memory, asked = keys.keys_at(np.arange(len(keys))), queries.numpy()
     exact = ExactSearch(keys)
     faiss = {probes: FaissSearch(keys, f"nprobe={probes}") for probes in given.nprobe}
     ways: dict[str, Callable[[], object]] = {
         "exact": lambda: exact.nearest(queries, given.count),
-        "numpy": lambda: _products(keys, queries.numpy()),
+        "numpy": lambda: _products(_read(keys), asked),
+        "in memory": lambda: _products(_parts(in_memory), asked),
         **{str(probes): lambda search=search: search.nearest(queries, given.count) for probes, search in faiss.items()},
     }
     timed = interleaved({name: lambda way=way: seconds_of(way) for name, way in ways.items()}, given.rounds)
     true = exact.nearest(queries, 10)
     rows = [
         {"search": "exact", "parameters": "", "recall_at_10": 1.0, "ms_a_query": _milliseconds(timed["exact"], given),
-         "over_numpy": round(ratio(timed["exact"], timed["numpy"]), 3), "faster_than_exact": 1.0}
+         "over_numpy": round(ratio(timed["exact"], timed["numpy"]), 3),
+         "over_in_memory": round(ratio(timed["exact"], timed["in memory"]), 3), "faster_than_exact": 1.0}
     ]  # fmt: skip
     for probes, search in faiss.items():
         found = search.nearest(queries, 10)
         recall = (found[:, :, None] == true[:, None, :]).any(1).float().mean().item()
         own = timed[str(probes)]
         rows.append(
-            {"search": given.factory, "parameters": f"nprobe={probes}", "recall_at_10": round(recall, 4),
+            {"search": factory, "parameters": f"nprobe={probes}", "recall_at_10": round(recall, 4),
              "ms_a_query": _milliseconds(own, given), "over_numpy": round(ratio(own, timed["numpy"]), 4),
+             "over_in_memory": round(ratio(own, timed["in memory"]), 4),
              "faster_than_exact": round(ratio(timed["exact"], own), 1)}
         )  # fmt: skip
     return rows
@@ -166,30 +208,44 @@ def _milliseconds(seconds: Sequence[float], given: Any) -> float:
 
 
 def _queries(opened: OpenedModel, given: Any, keys: StoredKeys) -> torch.Tensor:
-    """States of the other text, drawn from all of it."""
+    """States of the other text, drawn from its first windows."""
     windows = _windows(opened, given.asked, keys.manifest)
     states = np.concatenate(states_of(opened, windows[:40], 8))
     drawn = np.random.default_rng(0).choice(len(states), min(given.queries, len(states)), replace=False)
     return torch.from_numpy(states[drawn])
 
 
-def _products(keys: StoredKeys, queries: np.ndarray) -> None:
-    for _, block in keys.blocks(BLOCK):
-        queries @ block.numpy().T
+def _products(parts: Iterable[np.ndarray], queries: np.ndarray) -> None:
+    """Block by block, as the scores of all keys at once would not fit."""
+    for part in parts:
+        queries @ part.T
 
 
-def _perplexities(given: Any, store: Path) -> list[float]:
-    """Of the other text, with each search."""
-    found = []
-    for index in ("", *(f"nprobe={probes}" for probes in given.nprobe)):
-        opened = OpenedModel.of(given.model)
-        spec = {"head": "knn", "store": str(store), **({"index": index} if index else {})}
-        retrieving = replace(opened, model=nw.attach(opened.model, spec))
-        weight = tuned_weight(retrieving, given.held.read_text(encoding="utf-8")) if given.held else 0.25
-        retrieving.model.configure_head(weight=weight)
-        scored = nw.score(retrieving.model, opened.tokenizer, [given.asked.read_text(encoding="utf-8")])
-        found.append(round(scored.models[0].perplexity, 4))
-    return found
+def _read(keys: StoredKeys) -> Iterator[np.ndarray]:
+    """The keys as they lie in the store, made float32 by numpy."""
+    for shard in keys.shards:
+        for part in _parts(shard.keys):
+            yield part.astype(np.float32)
+
+
+def _parts(keys: np.ndarray) -> Iterator[np.ndarray]:
+    for begin in range(0, len(keys), BLOCK):
+        yield keys[begin : begin + BLOCK]
+
+
+def _tuned(opened: OpenedModel, given: Any, store: Path, scratch: Path) -> dict[str, Any]:
+    """The head with exact search, and temperature and weight that the held-out text likes best."""
+    setting: dict[str, Any] = {"head": "knn", "store": str(store), "k": given.count}
+    if given.held is None:
+        return setting
+    held = _beginning(opened, given.held, given.scored // 2, scratch / "held.txt").read_text(encoding="utf-8")
+    return setting | tuned_retrieval(replace(opened, model=nw.attach(opened.model, setting)), [held])
+
+
+def _perplexity(opened: OpenedModel, given: Any, setting: dict[str, Any], scratch: Path) -> float:
+    """Of the first tokens of the other text."""
+    asked = _beginning(opened, given.asked, given.scored, scratch / "asked-first.txt").read_text(encoding="utf-8")
+    return nw.score(nw.attach(opened.model, setting), opened.tokenizer, [asked]).models[0].perplexity
 
 
 if __name__ == "__main__":

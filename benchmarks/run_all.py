@@ -38,6 +38,7 @@ SHORT = (
     ("sweeps.py", "length", "--rounds", "1"),
     ("throughput.py", "--rounds", "3"),
     ("audit_cost.py",),
+    ("long_memory.py",),
 )  # fmt: skip
 """Command lines; where texts are many or long, prompts are shorter or rounds fewer: they are most of the wait."""
 
@@ -54,7 +55,9 @@ QUICK = (
     ("text_memory.py",),
     ("long_memory.py",),
     ("audit_cost.py",),
+    ("datastore.py",),
 )
+"""With made-up text also those that need text, or a model, of yours: ``docs/performance.md`` has their commands."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

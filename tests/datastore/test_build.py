@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from nextword.datastore import build_datastore
 from nextword.records.disk import DiskFullError
 from nextword.retrieval import StoredKeys
 from nextword.scoring.opened_model import open_model
-from tests.helpers.full_disk import largest_file
+from tests.helpers.full_disk import make_larger, room_for, small_disk
 from tests.helpers.small_datastores import DOCUMENTS, EMPTY, SETTINGS, saved_model, small_store, texts, written
 from tests.helpers.word_models import word_tokenizer
 
@@ -65,24 +66,29 @@ def files(store: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(store.iterdir()) if path.suffix in (".npy", ".json")}
 
 
-def test_processes_and_a_build_on_from_a_kill_make_the_same_files(tmp_path: Path) -> None:
-    """Killed in the middle: the shards that are there stay as they are."""
+@pytest.mark.parametrize(("processes", "afterwards"), [pytest.param(None, 2, marks=pytest.mark.slow), (2, None)])
+def test_a_build_on_from_a_kill_makes_the_same_files(
+    tmp_path: Path, processes: int | None, afterwards: int | None
+) -> None:
+    """Killed in the middle, alone or while others work for it: the shards that are there stay as they are."""
     folder, store = small_store(tmp_path)
     whole, again = files(store), tmp_path / "again"
-    code = (
+    script = tmp_path / "killed.py"
+    script.write_text(
         "import os, signal\n"
         "from nextword.datastore import build_datastore, BuildSettings\n"
-        f"settings = BuildSettings(window=16, shard_keys=50, batch_size=3)\n"
+        f"settings = BuildSettings(window=16, shard_keys=50, batch_size=3, processes={processes})\n"
         "def die(keys):\n    if keys > 100: os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"build_datastore({str(folder)!r}, {str(tmp_path / 'data.jsonl')!r}, {str(again)!r}, settings, die)\n"
+        "if __name__ == '__main__':\n"
+        f"    build_datastore({str(folder)!r}, {str(tmp_path / 'data.jsonl')!r}, {str(again)!r}, settings, die)\n"
     )
-    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, env=os.environ)
-    assert killed.returncode == -signal.SIGKILL
+    killed = subprocess.run([sys.executable, str(script)], capture_output=True, check=False, env=os.environ)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
     with pytest.raises(ValueError, match=r"was begun and not finished\); run the same"):
         StoredKeys(again)
     first = again / "shard-00000.keys.npy"
     before = first.stat().st_mtime_ns
-    build_datastore(folder, tmp_path / "data.jsonl", again, replace(SETTINGS, processes=2))
+    build_datastore(folder, tmp_path / "data.jsonl", again, replace(SETTINGS, processes=afterwards))
     assert files(again) == whole
     assert first.stat().st_mtime_ns == before
 
@@ -107,16 +113,38 @@ def test_nothing_to_store_is_refused(tmp_path: Path) -> None:
         build_datastore(folder, written(tmp_path / "empty.jsonl", ["", ""]), tmp_path / "store", SETTINGS)
 
 
-def test_a_full_disk_keeps_finished_shards(tmp_path: Path) -> None:
-    folder = saved_model(tmp_path / "model")
-    data = written(tmp_path / "data.jsonl", [*texts()[:4], " ".join(texts())])
-    open_model(folder)  # transformers writes caches of its own
-    large = replace(SETTINGS, shard_keys=20)
-    with largest_file(1_000), pytest.raises(DiskFullError, match="Make room and run the same command again"):
-        build_datastore(folder, data, tmp_path / "store", large)
-    done = sorted(path.name for path in (tmp_path / "store").glob("shard-*.json"))
-    build_datastore(folder, data, tmp_path / "store", large)
-    assert len(StoredKeys(tmp_path / "store").shards) > len(done)
+def expect_a_build_that_goes_on(tmp_path: Path, store: Path, full: contextlib.AbstractContextManager[None]) -> None:
+    """A build that finds the disk full keeps its finished shards as they are, and ends with the files of one that did
+    not."""
+    folder, data = saved_model(tmp_path / "model"), written(tmp_path / "data.jsonl", texts())
+    build_datastore(folder, data, tmp_path / "whole", SETTINGS)
+    with full, pytest.raises(DiskFullError, match="Make room and run the same command again; what is finished is kept"):
+        build_datastore(folder, data, store, SETTINGS)
+    done = sorted(path.name for path in store.glob("shard-*.json"))
+    assert 0 < len(done) < len(StoredKeys(tmp_path / "whole").shards)
+    kept = {name: (content, (store / name).stat().st_mtime_ns) for name, content in files(store).items()}
+    assert not list(store.glob(".*.tmp")), "nothing half written is left"
+    with pytest.raises(ValueError, match="was begun and not finished"):
+        StoredKeys(store)
+    if os.path.ismount(store.parent):
+        make_larger(store.parent, 1 << 20)
+    build_datastore(folder, data, store, SETTINGS)
+    assert files(store) == files(tmp_path / "whole")
+    of_shards = {name for name in kept if name.split(".")[0] + ".json" in done}
+    assert len(of_shards) == 4 * len(done)
+    for name in of_shards:
+        assert ((store / name).read_bytes(), (store / name).stat().st_mtime_ns) == kept[name]
+
+
+@pytest.mark.parametrize("written_before", [6, 7, 8, 9])
+def test_a_full_disk_keeps_finished_shards(tmp_path: Path, written_before: int) -> None:
+    """Wherever in a shard of four files it is noticed; the first file says what is built."""
+    expect_a_build_that_goes_on(tmp_path, tmp_path / "store", room_for(written_before))
+
+
+def test_a_real_full_disk_keeps_finished_shards(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 12 * 4096) as disk:
+        expect_a_build_that_goes_on(tmp_path, disk / "store", contextlib.nullcontext())
 
 
 @pytest.mark.parametrize("part", ["keys", "tokens", "places"])

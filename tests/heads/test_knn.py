@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import nextword as nw
 from nextword.datastore import grow, remember_recent, tuned_weight
+from nextword.datastore.tuning import best_weight
 from nextword.retrieval import StoredKeys
 from nextword.scoring.opened_model import OpenedModel, open_model
 from tests.helpers.small_datastores import saved_model, small_store, texts
-from tests.helpers.word_models import word_model, word_tokenizer
+from tests.helpers.word_models import WORDS, word_model, word_tokenizer
+from tests.oracles.textbook import memory as textbook
 
 STRANGER = "it ran far and the queen saw the old dog on a horse the dog ran the king far"
 """A text that is not in the store."""
@@ -50,6 +53,35 @@ def test_formula(made: tuple[Path, Path], distance: str) -> None:
         for number, weight in zip(best.indices[position].numpy(), weights[position], strict=True):
             expected[position, keys.tokens_at(number.reshape(1))[0]] += 0.4 * weight
     torch.testing.assert_close(opened.model.distribution(ids).probs(), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "dot"])
+@pytest.mark.parametrize("below", ["softmax", "cache"])
+def test_one_normaliser_is_that_of_the_textbook(made: tuple[Path, Path], below: str, distance: str) -> None:
+    """TRIME's external memory, in double precision and with gradients: what is found beside a cache of the text."""
+    folder, store = made
+    model = nw.attach(nw.load(folder).backbone.double(), below)
+    model = nw.attach(model, f'knn:store="{store}",k=8,mix=joint,overlap=0,temperature=0.7,distance={distance}').eval()
+    ids, embeddings = ids_of(STRANGER), model.get_input_embeddings().weight
+    states = model.backbone.transformer(ids).last_hidden_state
+    keys = StoredKeys(store)
+    stored = torch.from_numpy(keys.keys_at(np.arange(len(keys)))).double()
+    similar = states @ stored.T if distance == "dot" else -(states[:, :, None] - stored).square().sum(-1)
+    visible = torch.zeros_like(similar, dtype=torch.bool).scatter_(2, similar.topk(8).indices, True)
+    values = torch.from_numpy(keys.tokens_at(np.arange(len(keys))))[None]
+    memory = textbook.Memory(similar / (0.7 * math.sqrt(16)), values, visible)
+    if below == "cache":
+        own = textbook.decoder_memory(states, ids)
+        parts = zip(*((one.scores, one.values, one.visible) for one in (own, memory)), strict=True)
+        memory = textbook.Memory(*(torch.cat(part, -1) for part in parts))
+    expected = textbook.log_joint(model.backbone(ids).logits, memory)[0]
+    found = model.distribution(ids).log_probs()
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+    targets = torch.arange(len(found)) % found.shape[1]
+    gradients = [
+        torch.autograd.grad(one[torch.arange(len(one)), targets].sum(), embeddings)[0] for one in (found, expected)
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-8, atol=1e-10)
 
 
 BELOW = ["softmax+cpr:20,10", "mos:2", "cache", "ps", "sigsoftmax", "softmax+mi:2x3"]
@@ -151,17 +183,34 @@ def test_sources_and_places_name_document_and_offset(made: tuple[Path, Path]) ->
         assert keys.stretch(document, place, place) == ([int(targets[position])], place)
 
 
-def test_the_gate_learns(made: tuple[Path, Path]) -> None:
-    """Only on what was retrieved: it closes on a text that the store says nothing true of."""
-    opened, ids = attached(made, ",mix=gate"), ids_of(STRANGER)
-    model = opened.model.train()
-    gate = model.next_word_head.mixing.linear
-    before = model.distribution(ids).log_prob(ids[0, :, None]).sum()
-    loss = model(input_ids=ids, labels=ids).loss
-    loss.backward()
-    assert gate.bias.grad.abs() > 0
-    assert gate.weight.grad.abs().max() > 0
-    assert before.isfinite()
+def test_the_gate_learns_when_to_trust_the_store(made: tuple[Path, Path]) -> None:
+    """Half of the text stands in the store and finds itself, after half the store knows nothing true: no one weight
+    serves both. The gate, which sees the distance and how far what is found agrees, ends below the best weight."""
+    opened = attached(made, ",mix=gate,overlap=0,temperature=0.1")
+    ids = ids_of(texts()[-1])
+    strangers = ids_of(" ".join(reversed(STRANGER.split() * 2)))[:, : ids.shape[1]]
+    rows = torch.cat([ids, strangers])
+    model = opened.model.eval().requires_grad_(False)
+    gate = model.next_word_head.mixing.linear.requires_grad_(True)
+    at = torch.arange(rows.numel()).view(rows.shape)[:, :-1].flatten()
+    distribution, targets = model.distribution(rows)[at], rows[:, 1:].reshape(-1, 1)
+    with torch.no_grad():
+        below = distribution.base.log_prob(targets).exp()[:, 0].double().numpy()
+        entries = distribution.attention
+        shares = entries.scores.masked_fill(~entries.visible, -torch.inf).softmax(1)
+        found = (shares * (entries.ids == targets)).sum(1).double().numpy()
+    best = best_weight(below, found)
+    fixed = -float(np.log((1 - best) * below + best * found).mean())
+    assert 0.05 < best < 0.95, "neither alone is the answer"
+    optimizer = torch.optim.Adam(gate.parameters(), lr=0.3)
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss = -model.distribution(rows)[at].log_prob(targets).mean()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < fixed - 0.1
+    trust = model.distribution(rows)[at].log_rest.exp().view(2, -1).mean(1)
+    assert trust[0] > 2 * trust[1]
 
 
 @torch.no_grad()
@@ -217,3 +266,66 @@ def test_what_does_not_fit_is_refused(made: tuple[Path, Path], tmp_path: Path) -
         nw.attach(nw.load(folder), f'knn:store="{store}",k=500')
     with pytest.raises(ValueError, match=r"store: must be a finished datastore \('.*' given\)"):
         nw.attach(nw.load(folder), f'knn:store="{tmp_path}"')
+
+
+def test_another_tokenizer_is_refused_wherever_it_is_known(made: tuple[Path, Path], tmp_path: Path) -> None:
+    """The same weights, and words under other numbers: when opened, loaded, attached by hand, and set afterwards."""
+    folder, store = made
+    message = r"store: must be made with the model's tokenizer \('.*' was made with \w{12}, the model's is \w{12}\)"
+    other = word_tokenizer([*WORDS[1:], WORDS[0]])
+    retrieving = nw.attach(nw.load(folder), f'knn:store="{store}",k=4')
+    with pytest.raises(ValueError, match=message):
+        OpenedModel.of(retrieving, other)
+    retrieving.save_pretrained(tmp_path / "saved")
+    nw.load(tmp_path / "saved")  # without a tokenizer there is nothing to compare
+    other.save_pretrained(tmp_path / "saved")
+    with pytest.raises(ValueError, match=message):
+        nw.load(tmp_path / "saved")
+    word_tokenizer().save_pretrained(tmp_path / "saved")
+    open_model(tmp_path / "saved")
+    without = nw.attach(nw.load(folder), "knn:k=4")
+    OpenedModel.of(without, other)
+    without.configure_head(store=str(store))
+    with pytest.raises(ValueError, match=message):
+        without.distribution(ids_of(STRANGER))
+
+
+def slightly_trained(folder: Path, halvings: int = 3) -> nw.NextWordModel:
+    """The model with all weights larger by a part of themselves."""
+    model = nw.load(folder)
+    with torch.no_grad():
+        for weight in model.backbone.parameters():
+            weight.mul_(1 + 2.0**-halvings)
+    return model
+
+
+def test_a_store_of_weights_that_are_near_is_used_with_a_warning(
+    made: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Said once; the same weights in bfloat16 are the same weights."""
+    folder, store = made
+    spec = f'knn:store="{store}",k=4'
+    nw.attach(nw.load(folder, dtype=torch.bfloat16), spec)
+    assert not caplog.records
+    model = slightly_trained(folder, 7)
+    over = nw.attach(model, spec)
+    assert [one.getMessage() for one in caplog.records] == [
+        f"store: '{store}' was made with other weights of this model; their states are near, so it is used. After a "
+        "training build it again."
+    ]
+    over.configure_head(k=2, distance="dot")
+    over.distribution(ids_of(STRANGER))
+    assert len(caplog.records) == 1
+    with pytest.raises(ValueError, match="store: must be made with this very model"):
+        nw.attach(slightly_trained(folder), spec)
+
+
+def test_a_store_set_afterwards_must_be_of_these_weights(made: tuple[Path, Path]) -> None:
+    folder, store = made
+    other = nw.attach(slightly_trained(folder, 7), "knn:k=4")
+    other.configure_head(store=str(store))
+    with pytest.raises(ValueError, match=r"whose weights are others\); build a store .*, or attach knn anew"):
+        other.distribution(ids_of(STRANGER))
+    same = nw.attach(nw.load(folder), "knn:k=4")
+    same.configure_head(store=str(store))
+    same.distribution(ids_of(STRANGER))

@@ -41,7 +41,9 @@ class FakeModel(nn.Module):
     def __init__(self, scores: Callable[[Tensor, str], Tensor], modes: tuple[str, ...] = ("joint",)) -> None:
         super().__init__()
         self.scores = scores
-        self.next_word_head = SimpleNamespace(modes=modes, config=NoSettings(), looks_back=None)
+        self.next_word_head = SimpleNamespace(
+            modes=modes, config=NoSettings(), looks_back=None, expect_tokenizer=lambda fingerprint_of: None
+        )
         self.conditioner = None
         self.config = SimpleNamespace(is_encoder_decoder=False)
         self.generation_config = GenerationConfig()

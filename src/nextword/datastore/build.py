@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from nextword import __version__
-from nextword.conditioning.parts.auxiliary_encoder import fingerprint
+from nextword.conditioning.parts.auxiliary_encoder import comparable_fingerprint
 from nextword.corpora import open_corpus
 from nextword.datastore.documents import Documents, DocumentWindow, in_shards
 from nextword.datastore.shard_task import ShardTask, states_of
@@ -129,6 +129,8 @@ def _expect_decoder(opened: OpenedModel, settings: BuildSettings, model: AnyMode
 
 
 def _origin(opened: OpenedModel, data: str, settings: BuildSettings) -> StoreOrigin:
+    if settings.window is not None and settings.window < 1:
+        raise ValueError(f"window: must be at least 1 ({settings.window} given)")
     window = min(settings.window or _LONGEST, opened.longest or _LONGEST)
     stride = window if settings.stride is None else settings.stride
     if not 1 <= stride <= window:
@@ -136,7 +138,7 @@ def _origin(opened: OpenedModel, data: str, settings: BuildSettings) -> StoreOri
     dimensions = opened.model.next_word_head.dimensions
     return StoreOrigin(
         model=opened.name,
-        model_fingerprint=fingerprint(opened.model.backbone),
+        model_fingerprint=comparable_fingerprint(opened.model.backbone),
         tokenizer=tokenizer_fingerprint(opened.tokenizer),
         data=data,
         width=dimensions.hidden,

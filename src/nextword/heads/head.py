@@ -150,11 +150,12 @@ class Head(nn.Module, ABC):
             former: The head that the model had.
         """
 
-    def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+    def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context], weights_of: Callable[[], str | None]) -> None:
         """Called once when the head is attached or loaded, to refuse a model that does not go with what it reads.
 
         Args:
             context_of: As in ``begin``.
+            weights_of: Fingerprint of the backbone's weights; None where they cannot be compared.
 
         Raises:
             ValueError: The model is not the one that something was made with.
@@ -165,6 +166,16 @@ class Head(nn.Module, ABC):
 
         Raises:
             ValueError: It is not there, or not for a model of this size.
+        """
+
+    def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
+        """Called where the model's tokenizer may be known, to refuse one that does not go with what the head reads.
+
+        Args:
+            fingerprint_of: What it is known by; None where there is none.
+
+        Raises:
+            ValueError: Something was made with another tokenizer.
         """
 
     def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
@@ -21,6 +22,9 @@ from nextword.heads.parts.over_head import OverHead, OverHeadConfig
 from nextword.heads.parts.retrieval_mixing import MIXINGS, Mixing
 from nextword.retrieval import ExactSearch, FaissSearch, RecentKeys, StoredKeys
 from nextword.retrieval.exact_search import Search
+from nextword.retrieval.store_manifest import StoreOrigin
+
+logger = logging.getLogger(__name__)
 
 _NAME = "knn"
 _ROWS = 256
@@ -92,18 +96,41 @@ class KnnHead(OverHead):
         self.recent: RecentKeys | None = None
         """What is appended while somebody talks; none unless it is set."""
         self._opened: tuple[Any, StoredKeys, Search] | None = None
+        self._weights: set[str] = set()
+        self._tokenizer: str | None = None
 
     @property
     def reads_past(self) -> bool:  # type: ignore[override]
         """Whether keys of the text that is read are to be left out."""
         return self.config.store is not None and self.config.overlap > 0
 
-    def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
-        """Refuses a store that was made with another model."""
+    def prove(self, context_of: Callable[[Int[Tensor, "M"]], Context], weights_of: Callable[[], str | None]) -> None:
+        """Refuses a store that was made with another model, and warns of one that was made with weights like these."""
+        opened = self._store()
+        own = weights_of()
+        self._weights = set() if own is None else {own}
+        if opened is None:
+            return
+        store = opened[0]
+        store.expect_states(context_of(torch.tensor(store.manifest.probe)).states)
+        if not self._known(store.manifest.origin):
+            logger.warning(
+                "store: '%s' was made with other weights of this model; their states are near, so it is used. After a "
+                "training build it again.",
+                store.folder,
+            )
+            self._weights.add(str(store.manifest.origin.model_fingerprint))
+
+    def _known(self, origin: StoreOrigin) -> bool:
+        """Whether a store was made with weights that are known to go with these, as far as they can be compared."""
+        return not self._weights or origin.model_fingerprint in {None, *self._weights}
+
+    def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
+        """Refuses a store that was made with another tokenizer, now and when another store is set."""
+        self._tokenizer = fingerprint_of() or self._tokenizer
         opened = self._store()
         if opened is not None:
-            store = opened[0]
-            store.expect_states(context_of(torch.tensor(store.manifest.probe)).states)
+            self._expect_own_tokenizer(opened[0])
 
     def open_stored(self) -> None:
         """The store, and what the head below has."""
@@ -119,6 +146,7 @@ class KnnHead(OverHead):
         if self._opened is None or self._opened[0] != asked:
             keys, euclidean = StoredKeys(config.store), config.distance == "euclidean"
             self._expect_fits(keys)
+            self._expect_own_tokenizer(keys)
             search: Search = ExactSearch(keys, euclidean)
             if config.index is not None:
                 search = FaissSearch(keys, "" if config.index == "default" else config.index, euclidean)
@@ -136,9 +164,23 @@ class KnnHead(OverHead):
                     f"store: must have the model's {name} of {ours:,} ('{keys.folder}' has {theirs:,}, of "
                     f"'{origin.model}'); build a store with this model"
                 )
+        if not self._known(origin):
+            raise ValueError(
+                f"store: must be made with this very model ('{keys.folder}' was made with '{origin.model}', whose "
+                "weights are others); build a store with this one, or attach knn anew, which tries whether states are "
+                "near"
+            )
         if self.config.k > len(keys):
             raise ValueError(
                 f"k: must be at most the {len(keys):,} keys of '{keys.folder}' ({self.config.k:,} given); take fewer"
+            )
+
+    def _expect_own_tokenizer(self, keys: StoredKeys) -> None:
+        theirs = keys.manifest.origin.tokenizer
+        if self._tokenizer is not None and self._tokenizer != theirs:
+            raise ValueError(
+                f"store: must be made with the model's tokenizer ('{keys.folder}' was made with {theirs[:12]}, the "
+                f"model's is {self._tokenizer[:12]}); build a store with this model and its tokenizer"
             )
 
     def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
@@ -159,8 +201,8 @@ class KnnHead(OverHead):
         below: NextToken = self.below(context)
         if mode == "below":
             return below
-        every = torch.arange(len(context.states))
-        parts = [self._found(context, rows) for rows in torch.split(every, _ROWS)]
+        every, searched = torch.arange(len(context.states)), self._searched(context)
+        parts = [self._found(context, rows, searched) for rows in torch.split(every, _ROWS)]
         found = Retrieved.of(*map(torch.cat, zip(*parts, strict=True))) if parts else self._nothing(context)
         mixed: NextToken = self.mixing(below, found, _NAME, self.config.weight)
         return mixed
@@ -170,15 +212,23 @@ class KnnHead(OverHead):
         scores = at_least_float32(context.states).new_zeros(ids.shape)
         return Retrieved.of(ids, scores, ids.bool(), ids.new_zeros(*ids.shape, 2))
 
-    def _found(self, context: Context, rows: Int[Tensor, "M"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _searched(self, context: Context) -> tuple[StoredKeys, Int[np.ndarray, "N K"]] | None:
+        """The store, and the numbers of its keys nearest to each position: the store is gone through once for all."""
+        opened = self._store()
+        if opened is None:
+            return None
+        keys, search = opened
+        return keys, search.nearest(at_least_float32(context.states.detach()), self.config.k).cpu().numpy()
+
+    def _found(
+        self, context: Context, rows: Int[Tensor, "M"], searched: tuple[StoredKeys, Int[np.ndarray, "N K"]] | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Ids, scores, visibility and places of what is found for some positions."""
         queries = at_least_float32(context.states[rows.to(context.states.device)])
-        found = []
-        opened, before = self._store(), 0
-        if opened is not None:
-            keys, search = opened
+        found, before = [], 0
+        if searched is not None:
+            keys, numbers = searched[0], searched[1][rows.numpy()]
             before = keys.manifest.documents
-            numbers = search.nearest(queries.detach(), self.config.k).cpu().numpy()
             own = (
                 self._of_the_text_itself(context, rows, keys, numbers)
                 if self.reads_past
@@ -210,7 +260,7 @@ class KnnHead(OverHead):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """What stands at the keys with these numbers, with scores of the keys themselves."""
         flat, device = numbers.clip(0).ravel(), queries.device
-        vectors = torch.from_numpy(keys.keys_at(flat)).to(device).view(*numbers.shape, -1)
+        vectors = torch.from_numpy(keys.keys_at(flat)).to(device, queries.dtype).view(*numbers.shape, keys.width)
         if self.config.distance == "euclidean":
             scores = -(queries[:, None] - vectors).square().sum(-1)
         else:

@@ -14,17 +14,23 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 from transformers.initialization import no_tie_weights
 
 from nextword.conditioning import Conditioner, ConditionerConfig, conditioner_spec, parse_conditioner
-from nextword.conditioning.parts.auxiliary_encoder import expect_same, identity_of, load_encoder
+from nextword.conditioning.parts.auxiliary_encoder import (
+    comparable_fingerprint,
+    expect_same,
+    identity_of,
+    load_encoder,
+)
 from nextword.config import SettingsError
 from nextword.context import Context
 from nextword.devices import device_of
+from nextword.frequency.counts import tokenizer_fingerprint
 from nextword.heads import Head, HeadConfig, head_spec, parse_head
 from nextword.model.conditioned_model import choose_trained, expect_no_encoder_of_its_own, untie
 from nextword.model.forward.output_layer import prove_output_layer
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
 from nextword.model.training_modes import as_in_evaluation, modes_kept
 from nextword.objectives import ObjectiveConfig, parse_objective
-from nextword.pretrained import model_location
+from nextword.pretrained import model_location, saved_tokenizer
 from nextword.registry import UnknownNameError
 
 HeadSpec = str | Mapping[str, Any] | HeadConfig
@@ -148,9 +154,14 @@ _BEGINNING_LENGTH = 32
 
 def _begin(model: NextWordModel) -> None:
     """Lets the head start its new parameters by what the model does already."""
-    _shown(model, lambda head, context_of: head.prove(context_of))
+    _prove(model)
     _shown(model, lambda head, context_of: head.begin(context_of))
     model.config.head = model.next_word_head.config.model_dump()
+
+
+def _prove(model: NextWordModel) -> None:
+    """Lets the head refuse the model."""
+    _shown(model, lambda head, context_of: head.prove(context_of, lambda: comparable_fingerprint(model.backbone)))
 
 
 @torch.no_grad()
@@ -213,8 +224,15 @@ def load(
     _expect_the_whole(path, read, "head", "next_word_head", head_spec(model.next_word_head.config))
     if objective is not None:
         model.set_objective(objective)
-    _shown(model, lambda own, context_of: own.prove(context_of))
+    _prove(model)
+    model.next_word_head.expect_tokenizer(lambda: _saved_tokenizer(path))
     return model
+
+
+def _saved_tokenizer(path: str | Path) -> str | None:
+    """Fingerprint of the tokenizer in the folder; None where there is none."""
+    tokenizer = saved_tokenizer(path)
+    return None if tokenizer is None else tokenizer_fingerprint(tokenizer)
 
 
 def _expect_the_whole(path: str | Path, read: dict[str, Any], part: str, module: str, spec: str) -> None:

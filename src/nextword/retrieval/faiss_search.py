@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.optional_libraries import install, missing
-from nextword.records.disk import disk_full_explained
+from nextword.records.files import replacing
 from nextword.retrieval.stored_keys import StoredKeys
 
 _BLOCK = 65_536
@@ -59,16 +59,28 @@ def build_index(keys: StoredKeys, factory: str, *, euclidean: bool = True, seed:
             f"{said}); such as IVF64,SQ8"
         ) from None
     path = index_path(keys.folder, euclidean)
-    temporary = path.with_name(f".{path.name}.tmp")
-    with disk_full_explained(path):
-        try:
-            faiss.write_index(index, str(temporary))
-            temporary.replace(path)
-        except RuntimeError as fault:
-            raise OSError(28, str(fault)) if "No space" in str(fault) else fault from None
-        finally:
-            temporary.unlink(missing_ok=True)
+    _write(index, path)
     return path
+
+
+def _write(index: Any, path: Path) -> None:
+    """Writes an index, whole or not at all.
+
+    Not by its name: FAISS would not notice a disk that is full when the last bytes are written.
+    """
+    problems: list[OSError] = []
+    with replacing(path) as file:
+
+        def put(part: bytes) -> None:
+            try:
+                if not problems:
+                    file.write(part)
+            except OSError as problem:  # FAISS would lose it
+                problems.append(problem)
+
+        _faiss().write_index(index, _faiss().PyCallbackIOWriter(put))
+        if problems:
+            raise problems[0]
 
 
 class FaissSearch:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from nextword.records.files import replacing
 from nextword.retrieval.store_manifest import ShardFacts
@@ -77,6 +80,8 @@ class Shard:
     tokens: Int[np.ndarray, "K"]
     places: Int[np.ndarray, "K 2"]
     scales: Float[np.ndarray, "K"] | None
+    view: Tensor
+    """The keys as torch sees them; nobody writes to it."""
 
     @classmethod
     def open(cls, folder: Path, number: int, keys: int, width: int, precision: str) -> Shard:
@@ -88,11 +93,19 @@ class Shard:
         shapes = {"keys": (keys, width), "tokens": (keys,), "places": (keys, 2)}
         shapes |= {"scales": (keys,)} if precision == "int8" else {}
         arrays = {part: _mapped(_name(folder, number, f"{part}.npy"), shape) for part, shape in shapes.items()}
-        return cls(arrays["keys"], arrays["tokens"], arrays["places"], arrays.get("scales"))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            view = torch.from_numpy(arrays["keys"])
+        return cls(arrays["keys"], arrays["tokens"], arrays["places"], arrays.get("scales"), view)
 
-    def keys_at(self, rows: slice | Int[np.ndarray, "M"]) -> Float[np.ndarray, "M D"]:
+    def block(self, rows: slice) -> Float[Tensor, "M D"]:
+        """Keys that stand together, as float32; torch takes all threads to read them, numpy one."""
+        keys = self.view[rows].float()
+        return keys if self.scales is None else keys.mul_(torch.from_numpy(self.scales[rows][:, None].copy()))
+
+    def keys_at(self, rows: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M D"]:
         """Some of the keys, as float32."""
-        keys = self.keys[rows].astype(np.float32)
+        keys: np.ndarray = self.keys[rows].astype(np.float32)
         return keys if self.scales is None else keys * self.scales[rows][:, None]
 
 

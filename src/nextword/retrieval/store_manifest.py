@@ -18,8 +18,8 @@ class StoreOrigin(Record):
     """Name and version of the format; a reader refuses others."""
     model: str
     """Name of the model."""
-    model_fingerprint: str
-    """Of its weights."""
+    model_fingerprint: str | None
+    """Of its weights; None where they were in float16, or not all in memory."""
     tokenizer: str
     """Fingerprint of its tokenizer."""
     data: str

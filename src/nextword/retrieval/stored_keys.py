@@ -50,7 +50,7 @@ class StoredKeys:
         """All keys in pieces of at most ``size``, each with the number of its first."""
         for first, shard in zip(self._firsts.tolist(), self.shards, strict=False):
             for begin in range(0, len(shard.tokens), size):
-                yield first + begin, torch.from_numpy(shard.keys_at(slice(begin, begin + size)))
+                yield first + begin, shard.block(slice(begin, begin + size))
 
     def keys_at(self, numbers: Int[np.ndarray, "M"]) -> Float[np.ndarray, "M D"]:
         """Some keys, as float32."""

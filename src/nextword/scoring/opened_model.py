@@ -12,6 +12,7 @@ import torch
 
 from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER, AuxiliaryTokenizer
 from nextword.devices import best_device
+from nextword.frequency.counts import tokenizer_fingerprint
 from nextword.heads.head import registry as heads
 from nextword.model.attach import attach, load
 from nextword.model.modeling import NextWordModel
@@ -41,6 +42,10 @@ class OpenedModel:
     model: Any
     tokenizer: PreTrainedTokenizerBase
     auxiliary_tokenizer: AuxiliaryTokenizer | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where the head reads what was made with another tokenizer."""
+        self.model.next_word_head.expect_tokenizer(lambda: tokenizer_fingerprint(self.tokenizer))
 
     @classmethod
     def of(

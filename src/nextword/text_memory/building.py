@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ import numpy as np
 from jaxtyping import Int, UInt
 
 from nextword.records.disk import disk_full_explained
+from nextword.records.files import write_atomically
 from nextword.records.lock import locked
+from nextword.retrieval.shard import write_array
 from nextword.text_memory.manifest import MANIFEST, NAMES, ORDER, STARTS, STREAM, TextManifest
 from nextword.text_memory.suffix_order import expect_sorter, sorted_places, token_bytes
 
@@ -142,8 +145,8 @@ def _write_stream(documents: Iterable[Document], folder: Path, vocab_size: int) 
         )
     _reverse(forward, folder / STREAM, stored, length)
     forward.unlink()
-    np.save(folder / STARTS, np.array(starts, dtype=np.int64))
-    (folder / NAMES).write_text(json.dumps(names, ensure_ascii=False), encoding="utf-8")
+    write_array(folder / STARTS, np.array(starts, dtype=np.int64))
+    write_atomically(folder / NAMES, json.dumps(names, ensure_ascii=False))
     return _Corpus(length - 1 - len(starts), len(starts), empty)
 
 
@@ -162,18 +165,27 @@ def _expect_tokens(ids: Int[np.ndarray, "T"], vocab_size: int, name: str) -> Non
 
 def _reverse(source: Path, target: Path, stored: np.dtype, length: int) -> None:
     forward = np.memmap(source, dtype=stored, mode="r", shape=(length,))
-    backward = np.lib.format.open_memmap(target, mode="w+", dtype=stored, shape=(length,))
+    backward = _on_disk(target, stored, length)
     for begin in range(0, length, _AT_ONCE):
         part = forward[begin : begin + _AT_ONCE]
         backward[length - begin - len(part) : length - begin] = part[::-1]
     backward.flush()
 
 
+def _on_disk(path: Path, stored: np.dtype, length: int) -> np.memmap:
+    """A new file as an array, with room taken on the disk: where a mapped file finds none, the process is killed."""
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=stored, shape=(length,))
+    if hasattr(os, "posix_fallocate"):  # not on macOS
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
+
+
 def _write_order(folder: Path, corpus: _Corpus, width: int) -> None:
     """The places that have a token there and one after it, sorted."""
     stream = np.load(folder / STREAM, mmap_mode="r")
     places = corpus.tokens - corpus.documents
-    order = np.lib.format.open_memmap(folder / ORDER, mode="w+", dtype=np.uint32, shape=(places,))
+    order = _on_disk(folder / ORDER, np.dtype(np.uint32), places)
     done = 0
     for part in sorted_places(stream, width):
         # what comes next in a document comes before in the stream, which runs backwards

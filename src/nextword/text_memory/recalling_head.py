@@ -96,6 +96,10 @@ class RecallingHead(Head):
         """As the head below."""
         self.below.begin(context_of)
 
+    def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
+        """As the head below."""
+        self.below.expect_tokenizer(fingerprint_of)
+
     def resized(self, vocab_size: int) -> None:
         """As the head below."""
         self.below.resized(vocab_size)

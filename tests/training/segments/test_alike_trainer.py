@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
+from datasets import Dataset
 
 import nextword as nw
+from nextword.datastore import build_datastore
+from nextword.scoring.opened_model import OpenedModel
 from nextword.training.one_training import train
 from nextword.training.segments.alike_rows import alike_rows
 from nextword.training.segments.alike_trainer import AlikeTrainer
 from tests.helpers.segmented_text import LENGTH, data, model, text
-from tests.helpers.tiny_trainings import killed_at, settings, tiny_gpt2, weights
+from tests.helpers.small_datastores import written
+from tests.helpers.tiny_trainings import VOCABULARY, killed_at, settings, tiny_gpt2, weights
+from tests.helpers.word_models import SPECIAL, word_tokenizer
 
 pytest.importorskip("bm25s")
+
+WORDS = [f"w{number}" for number in range(VOCABULARY - len(SPECIAL))]
 
 
 def test_each_batch_is_seen_whole_and_alone(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,3 +99,41 @@ def test_a_head_that_sees_its_window_alone_is_refused(tmp_path, head: str) -> No
 def test_not_with_consecutive() -> None:
     with pytest.raises(ValueError, match="either consecutive or alike"):
         settings(alike=True, consecutive=True)
+
+
+def pairs_of(chance: random.Random, count: int) -> list[str]:
+    """Words of which the second always follows the first, and each stands in one pair."""
+    words = chance.sample(WORDS, 2 * count)
+    return [f"{first} {second}" for first, second in zip(words[::2], words[1::2], strict=True)]
+
+
+def groups(count: int, chance: random.Random) -> list[str]:
+    """Rows of three pairs; those of a group of four rows share their pairs, which hold in no other group."""
+    of_groups = [pairs_of(chance, 4) for _ in range(count)]
+    return [" ".join(chance.sample(pairs, 3)) for pairs in of_groups for _ in range(4)]
+
+
+def test_what_learned_to_copy_from_rows_that_are_alike_copies_from_a_store(tmp_path) -> None:
+    """Training on batches by BM25, a store of texts with pairs that are new, and both under one normaliser."""
+    tokenizer, chance = word_tokenizer(WORDS), random.Random(0)
+    learned = [tokenizer("<s> " + row)["input_ids"] for row in groups(60, chance)]
+    rows = Dataset.from_dict({"input_ids": learned, "labels": learned})
+    new = pairs_of(chance, 12)
+    stored = written(tmp_path / "stored.jsonl", [" ".join(new[begin : begin + 3]) for begin in range(0, 12, 3)])
+    asked = torch.tensor([tokenizer("<s> " + " ".join(chance.sample(new, 3)))["input_ids"] for _ in range(20)])
+    losses = {}
+    for alike in (True, False):
+        ours = model("cache:long=40")
+        train(ours, rows, settings(alike=alike, steps=150), seed=1, folder=tmp_path / f"alike-{alike}")
+        opened, store = OpenedModel.of(ours, tokenizer), tmp_path / f"store-{alike}"
+        build_datastore(opened, stored, store)
+        over = nw.attach(ours, f'knn:store="{store}",k=8,mix=joint,distance=dot').eval()
+        nw.check(over, [new[0][1]], tokenizer=tokenizer, lengths=[5]).raise_if_failed()
+        with torch.no_grad():
+            of_facts = torch.arange(asked.numel()).view(asked.shape)[:, [2, 5]].flatten()  # before the third words
+            targets = asked[:, [3, 6]].reshape(-1, 1)
+            for mode in ("joint", "below"):
+                distribution = over.distribution(asked, mode=mode)[of_facts]
+                losses[alike, mode] = -distribution.log_prob(targets).mean().item()
+    assert losses[True, "joint"] < losses[True, "below"] - 0.3, "the pairs are in the store alone"
+    assert losses[True, "joint"] < losses[False, "joint"] - 0.1, "it learned to look them up"

@@ -149,6 +149,15 @@ def fingerprint(encoder: torch.nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
+def comparable_fingerprint(model: torch.nn.Module) -> str | None:
+    """The same checksum; None where no other can be held against it: in float16, or of weights that lie elsewhere."""
+    weights = list(model.parameters())
+    # half precision has other digits than bfloat16
+    if any(weight.dtype == torch.float16 or weight.is_meta for weight in weights):
+        return None
+    return fingerprint(model)
+
+
 def expect_same(identity: dict[str, Any], encoder: PreTrainedModel, where: str) -> None:
     """Raises ValueError where an encoder is another one than a model was trained with.
 
