@@ -17,7 +17,7 @@ _WITHOUT_EFFECT = (
     "stop", "functions", "function_call", "prediction", "web_search_options",
 )  # fmt: skip
 """Fields of OpenAI that transformers' chat, or the batches below it, leave unread."""
-_NOTHING = (None, False, 0, [], {})
+_NOTHING: tuple[object, ...] = (None, False, 0, [], {})
 """Values of theirs that ask for nothing."""
 
 
