@@ -148,6 +148,7 @@ def test_import_after_the_command_says_where_it_stands(command: list[str], tmp_p
 LOADS = "import sys, dummy_parts, nextword as nw; nw.load(sys.argv[1]).save_pretrained(sys.argv[2])"
 
 
+@pytest.mark.slow
 def test_a_card_says_what_brings_the_head(compared: Path, installed: Path, tmp_path: Path) -> None:
     model = next(compared.glob("trained/*/model"))
     for name, path in {"package": installed, "module": PACKAGE}.items():

@@ -135,11 +135,8 @@ FSDP = ("training.fsdp=true",)
 REDUCED = ("training.bf16=true", "training.activation_checkpointing=true")
 
 
-@pytest.mark.parametrize(
-    "way",
-    [(), pytest.param(FSDP, marks=pytest.mark.slow), pytest.param((*FSDP, *REDUCED), marks=pytest.mark.slow)],
-    ids=["ddp", "fsdp", "fsdp-bf16"],
-)
+@pytest.mark.slow  # test_resume.py kills smaller ones
+@pytest.mark.parametrize("way", [(), FSDP, (*FSDP, *REDUCED)], ids=["ddp", "fsdp", "fsdp-bf16"])
 def test_a_training_killed_on_two_processes_goes_on(way: tuple[str, ...], trained_alone: Path) -> None:
     """To the model of one process: on one (DDP) or two (FSDP2), after a kill in the middle."""
     out, one = trained_alone / f"several{len(way)}", trained_alone / "one"
@@ -294,6 +291,7 @@ def test_a_model_in_bfloat16_begins_shared_as_it_begins_alone(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read as Linux gives it")
+@pytest.mark.slow
 def test_no_process_holds_a_whole_copy_at_the_beginning(tmp_path: Path) -> None:
     shape = {"num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 20_000, "tie_word_embeddings": False}
     backbone = LlamaForCausalLM(LlamaConfig(hidden_size=512, intermediate_size=1024, **shape))
