@@ -151,7 +151,8 @@ def test_what_one_engine_has_begun_the_other_finishes(first, second, tmp_path):
             super().finished(record)
             raise KeyboardInterrupt
 
-    config = configured({**RECIPE, "training": {"steps": 200}})  # so long that something is left to do
+    many = list(range(6))  # so that some are left to do
+    config = configured({**RECIPE, "training": {"steps": 200}, "seeds": many})
     before, after = Stopping(), Anywhere()
     with pytest.raises(ComparisonInterrupted):
         compare(config, tmp_path / "both", before, engine=first())
