@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib import ticker
-from tables import Goals, Row, measured
+from table_parts import Goals, Row, measured
 
 from nextword.report.parts import svg
 

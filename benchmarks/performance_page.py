@@ -16,7 +16,8 @@ from pathlib import Path
 
 from figures import write
 from options import DATA
-from tables import TABLES, Goals, goals
+from table_parts import Goals, goals
+from tables import TABLES
 
 DOCS = Path(__file__).parents[1] / "docs"
 GOALS = Path(__file__).parent / "goals.toml"

@@ -3,99 +3,15 @@
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from statistics import linear_regression
-from typing import Any
 
-from rows import newest, read
-
-Row = dict[str, str]
-Goals = Mapping[str, Any]
-
-_SETTING = {
-    "training_cost": ("suite", "size", "batch", "length", "device", "dtype"),
-    "decoding_speed": ("size", "batch", "beams", "prompt", "new", "device", "dtype"),
-    "sweeps": ("sweep", "size", "vocabulary", "batch", "length", "device", "dtype"),
-    "profile_step": ("size", "batch", "length", "device", "dtype", "model"),
-    "throughput": ("part", "device", "dtype"),
-    "startup": (),
-    "text_memory": (),
-    "audit_cost": ("size",),
-    "datastore": ("data", "keys", "width"),
-    "serving_speed": ("engine", "engine_version", "size", "requests", "new", "read_before", "length"),
-    "long_memory": ("size", "batch", "length", "device", "dtype"),
-}
-"""Columns that say under what conditions a row was measured, by table."""
+from table_parts import NOTHING, Goals, Row, at_least, at_most, markdown, measured, measured_on, rounds_of
 
 _SWEEP = ("sweep", "size", "device")
 """Columns whose rows are one table of a sweep."""
-
-_NAME = {
-    "startup": "name",
-    "throughput": "name",
-    "profile_step": "operation",
-    "text_memory": "tokens",
-    "audit_cost": "effort",
-    "serving_speed": "head",
-    "long_memory": "name",
-}
-"""Columns that name a row; elsewhere it is the model."""
-
-_ONE_RUN = {"profile_step", "datastore"}
-"""Tables whose rows belong together as they were measured: the newest run is shown."""
-
-_NOTHING = "*(not measured yet)*"
-
-
-def goals(path: Path) -> Goals:
-    """What is to be reached, by part."""
-    with path.open("rb") as file:
-        return tomllib.load(file)
-
-
-def measured(data: Path, table: str) -> list[tuple[dict[str, str], list[Row]]]:
-    """The newest row of everything under every condition, grouped by condition."""
-    setting = _SETTING[table]
-    rows = read(data / f"{table}.csv")
-    if table in _ONE_RUN:
-        latest = {tuple(row[key] for key in setting): row["date"] for row in rows}
-        found = [row for row in rows if latest[tuple(row[key] for key in setting)] == row["date"]]
-    else:
-        found = newest(rows, (*setting, _NAME.get(table, "model")))
-
-    def condition(row: Row) -> tuple[str, ...]:
-        return tuple(row[key] for key in setting)
-
-    order = list(dict.fromkeys(condition(row) for row in found))
-    found.sort(key=lambda row: order.index(condition(row)))
-    return [(dict(zip(setting, key, strict=True)), list(group)) for key, group in groupby(found, condition)]
-
-
-def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """A table."""
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-def at_most(value: str, goal: float | None) -> str:
-    """A measured number beside its goal, which it must not exceed."""
-    return _against(value, goal, goal is not None and float(value) <= goal, "≤")
-
-
-def at_least(value: str, goal: float | None) -> str:
-    """A measured number beside its goal, which it must reach."""
-    return _against(value, goal, goal is not None and float(value) >= goal, "≥")
-
-
-def _against(value: str, goal: float | None, met: bool, sign: str) -> str:
-    if goal is None:
-        return f"{float(value):.2f}"
-    # a number that misses by less than is printed is shown with the digit that tells
-    shown = f"{float(value):.2f}" if met or float(f"{float(value):.2f}") != goal else f"{float(value):.3f}"
-    return f"{shown} ({sign} {goal:.2f}, {'met' if met else '**missed**'})"
 
 
 def training(data: Path, wanted: Goals) -> str:
@@ -121,20 +37,20 @@ def training(data: Path, wanted: Goals) -> str:
             )
         head = ["", "ms", "time", "of single rounds", "peak, MB", "peak", "head and loss, MB", "head and loss"]
         title = f"{where['suite']}: batch {where['batch']} × {where['length']}, against {rows[0]['rival']}"
-        parts.append(f"**{title}** ({_place(where, rows)})\n\n{markdown(head, body)}")
-    return "\n\n".join(parts) or _NOTHING
+        parts.append(f"**{title}** ({measured_on(where, rows)})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or NOTHING
 
 
 def decoding(data: Path, wanted: Goals) -> str:
     """Tokens a second, a row for each head and a column for each way of decoding."""
     groups = [(where, rows) for where, rows in measured(data, "decoding_speed") if where["size"] == "gpt2-small"]
-    return _decoded(groups, wanted["decoding"], lambda row, goal: at_least(row["ratio"], goal)) or _NOTHING
+    return _decoded(groups, wanted["decoding"], lambda row, goal: at_least(row["ratio"], goal)) or NOTHING
 
 
 def history(data: Path, wanted: Goals) -> str:
     """Milliseconds of a step and the largest tensor, by length of the prompt, on the small backbone."""
     groups = [(where, rows) for where, rows in measured(data, "decoding_speed") if where["size"] == "three-layers"]
-    return _decoded(groups, {}, lambda row, _: f"{row['ms_per_step']} / {row['largest_mb'] or '–'}") or _NOTHING
+    return _decoded(groups, {}, lambda row, _: f"{row['ms_per_step']} / {row['largest_mb'] or '–'}") or NOTHING
 
 
 def _decoded(
@@ -159,13 +75,13 @@ def _decoded(
             body.append(cells)
         head = ["", *(_decoding_title(where, rows) for where, rows in chosen)]
         every = [row for _, rows in chosen for row in rows]
-        parts.append(f"{key[0]} ({_place(chosen[0][0], every, rounds=False)})\n\n{markdown(head, body)}")
+        parts.append(f"{key[0]} ({measured_on(chosen[0][0], every, rounds=False)})\n\n{markdown(head, body)}")
     return "\n\n".join(parts)
 
 
 def _decoding_title(where: Mapping[str, str], rows: Sequence[Row]) -> str:
     way = "greedy" if where["beams"] == "1" else f"beam {where['beams']}"
-    return f"{way}, batch {where['batch']}, {where['prompt']} + {where['new']}, {_rounds(rows)}"
+    return f"{way}, batch {where['batch']}, {where['prompt']} + {where['new']}, {rounds_of(rows)}"
 
 
 def sweeps(data: Path, wanted: Goals) -> str:
@@ -188,8 +104,8 @@ def sweeps(data: Path, wanted: Goals) -> str:
         head = ["ms / peak MB", *(f"{column} {int(where[column]):,}" for where, _ in chosen)]
         head += [f"over {chosen[-1][1][0]['rival']}, {column} {largest}", "growth"]
         every = [row for _, rows in chosen for row in rows]
-        parts.append(f"**By {column}, {size}** ({_place(chosen[0][0], every)})\n\n{markdown(head, body)}")
-    return "\n\n".join(parts) or _NOTHING
+        parts.append(f"**By {column}, {size}** ({measured_on(chosen[0][0], every)})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or NOTHING
 
 
 def _growth(points: Sequence[tuple[float, float]]) -> str:
@@ -216,8 +132,8 @@ def profiles(data: Path, wanted: Goals) -> str:
         ]
         head = ["operation", "calls", "self, ms", "share", "MB taken less given back"]
         title = f"{where['model']}, {where['size']}, batch {where['batch']} × {where['length']}"
-        parts.append(f"**{title}** ({_place(where, rows)})\n\n{markdown(head, body)}")
-    return "\n\n".join(parts) or _NOTHING
+        parts.append(f"**{title}** ({measured_on(where, rows)})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or NOTHING
 
 
 def throughput(data: Path, wanted: Goals) -> str:
@@ -229,25 +145,27 @@ def throughput(data: Path, wanted: Goals) -> str:
              else f"{float(row['value']):,.0f}", f"{float(row['ratio']):.2f}" if row["ratio"] else "–"]
             for row in rows
         ]  # fmt: skip
-        parts.append(f"**{where['part']}** ({_place(where, rows)})\n\n{markdown(['', rows[0]['unit'], 'ratio'], body)}")
-    return "\n\n".join(parts) or _NOTHING
+        parts.append(
+            f"**{where['part']}** ({measured_on(where, rows)})\n\n{markdown(['', rows[0]['unit'], 'ratio'], body)}"
+        )
+    return "\n\n".join(parts) or NOTHING
 
 
 def startup(data: Path, wanted: Goals) -> str:
     """Seconds until something happens."""
     groups = measured(data, "startup")
     if not groups:
-        return _NOTHING
+        return NOTHING
     ((_, rows),) = groups
     body = [[row["name"], at_most(row["seconds"], wanted["startup"].get(row["name"]))] for row in rows]
-    return f"{_place({}, rows)}\n\n{markdown(['', 's'], body)}"
+    return f"{measured_on({}, rows)}\n\n{markdown(['', 's'], body)}"
 
 
 def text_memory(data: Path, wanted: Goals) -> str:
     """What a text memory takes, by the size of its corpus."""
     groups = measured(data, "text_memory")
     if not groups:
-        return _NOTHING
+        return NOTHING
     ((_, rows),) = groups
     said = {
         "build_s": "building, s",
@@ -260,7 +178,7 @@ def text_memory(data: Path, wanted: Goals) -> str:
     }
     head = ["", *(f"{int(row['tokens']):,} tokens" for row in rows)]
     body = [[name, *(at_most(row[key], wanted["text_memory"].get(key)) for row in rows)] for key, name in said.items()]
-    return f"{_place({}, rows)}\n\n{markdown(head, body)}"
+    return f"{measured_on({}, rows)}\n\n{markdown(head, body)}"
 
 
 def audit(data: Path, wanted: Goals) -> str:
@@ -279,8 +197,8 @@ def audit(data: Path, wanted: Goals) -> str:
             body.append(cells)
         head = ["", "one forward pass", "audit, s", "of single rounds", "process, MB", "over the pass"]
         head += ["above the model, MB", "over the pass"]
-        parts.append(f"**{where['size']}** ({_place({}, rows)})\n\n{markdown(head, body)}")
-    return "\n\n".join(parts) or _NOTHING
+        parts.append(f"**{where['size']}** ({measured_on({}, rows)})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or NOTHING
 
 
 def datastore(data: Path, wanted: Goals) -> str:
@@ -292,7 +210,7 @@ def datastore(data: Path, wanted: Goals) -> str:
         body += [_approximate(row, aims["approximate"]) for row in further]
         size, build = (at_most(rows[0][key], aims[key]) for key in ("bytes_over_keys", "build_over_forward"))
         reached = [_search(row) for row in further if _reaches(row, aims["approximate"])]
-        title = f"**{int(where['keys']):,} keys of width {where['width']}, {where['data']}** ({_place({}, rows)})"
+        title = f"**{int(where['keys']):,} keys of width {where['width']}, {where['data']}** ({measured_on({}, rows)})"
         said = (
             f"Building over a forward pass: {build}; over one without the output layer: "
             f"{float(rows[0]['build_over_states']):.2f}. On disk over the bytes of its keys: {size}. "
@@ -309,7 +227,7 @@ def datastore(data: Path, wanted: Goals) -> str:
             "off, %",
         ]
         parts.append(f"{title}\n\n{said}\n\n{markdown(head, body)}")
-    return "\n\n".join(parts) or _NOTHING
+    return "\n\n".join(parts) or NOTHING
 
 
 def _exact(row: Row, aims: Goals) -> list[str]:
@@ -345,10 +263,10 @@ def serving(data: Path, wanted: Goals) -> str:
         ]
         title = (
             f"**{where['engine']} {where['engine_version']}: {where['requests']} requests, prompts up to "
-            f"{where['length']}, {where['new']} new tokens** ({where['size']}, {_place({}, rows)})"
+            f"{where['length']}, {where['new']} new tokens** ({where['size']}, {measured_on({}, rows)})"
         )
         parts.append(f"{title}\n\n{markdown(['', 'tokens a second', 'over softmax'], body)}")
-    return "\n\n".join(parts) or _NOTHING
+    return "\n\n".join(parts) or NOTHING
 
 
 def context(data: Path, wanted: Goals) -> str:
@@ -367,8 +285,8 @@ def context(data: Path, wanted: Goals) -> str:
         title = f"**{where['engine']} {where['engine_version']}: {where['requests']} requests**"
         head = ["ms a token / over softmax", *(f"{int(one['length']):,} read before" for one, _ in chosen)]
         every = [row for _, rows in chosen for row in rows]
-        parts.append(f"{title} ({where['size']}, {_place({}, every)})\n\n{markdown(head, body)}")
-    return "\n\n".join(parts) or _NOTHING
+        parts.append(f"{title} ({where['size']}, {measured_on({}, every)})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or NOTHING
 
 
 def long_memory(data: Path, wanted: Goals) -> str:
@@ -383,22 +301,8 @@ def long_memory(data: Path, wanted: Goals) -> str:
         ]  # fmt: skip
         head = ["", "remembered before", "ms", "rival, ms", "ratio", "of single rounds", "largest tensor, MB"]
         title = f"{where['size']}, {where['batch']} × {where['length']}"
-        parts.append(f"**{title}** ({_place(where, rows)})\n\n{markdown(head, body)}")
-    return "\n\n".join(parts) or _NOTHING
-
-
-def _place(where: Mapping[str, str], rows: Sequence[Row], *, rounds: bool = True) -> str:
-    """Where rows were measured, by the newest of them, and how often, unless every column says so itself."""
-    row = max(rows, key=lambda one: one["date"])
-    said = [row["processor"], f"{row['threads']} threads", f"torch {row['torch']}", where.get("dtype", "")]
-    said += [_rounds(rows) if rounds and "rounds" in row else "", f"allocator {row['allocator']}", row["date"][:10]]
-    return ", ".join(part for part in said if part)
-
-
-def _rounds(rows: Sequence[Row]) -> str:
-    """How often each was measured; the least and the most where rows differ."""
-    found = sorted({int(row["rounds"]) for row in rows})
-    return f"{'–'.join(map(str, dict.fromkeys((found[0], found[-1]))))} round{'s' * (found != [1])}"
+        parts.append(f"**{title}** ({measured_on(where, rows)})\n\n{markdown(head, body)}")
+    return "\n\n".join(parts) or NOTHING
 
 
 TABLES: dict[str, Callable[[Path, Goals], str]] = {

@@ -14,6 +14,7 @@ import pytest
 import serving_speed
 import startup
 import sweeps
+import table_parts
 import tables
 import text_memory
 import throughput
@@ -130,16 +131,16 @@ def test_requests_whose_prompts_are_read_before_show_growth_with_the_context(tmp
         for length, head, speed, over in ((256, "softmax", 20, 1), (256, "pg", 16, 0.8), (8192, "softmax", 10, 1))
     ]
     append(tmp_path / "serving_speed.csv", rows)
-    wanted = tables.goals(performance_page.GOALS)
+    wanted = table_parts.goals(performance_page.GOALS)
     assert "| `softmax` | 50.0 / 1.00 | 100.0 / 1.00 |" in tables.context(tmp_path, wanted)
     assert "| `pg` | 62.5 / 0.80 | – |" in tables.context(tmp_path, wanted)
-    assert tables.serving(tmp_path, wanted) == tables._NOTHING
+    assert tables.serving(tmp_path, wanted) == table_parts.NOTHING
 
 
 def test_a_datastore_becomes_a_table(tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="the benchmark compares with FAISS")
     datastore.main(["--quick", "--out", str(tmp_path / "datastore.csv")])
-    table = tables.datastore(tmp_path, tables.goals(performance_page.GOALS))
+    table = tables.datastore(tmp_path, table_parts.goals(performance_page.GOALS))
     assert "**4,000 keys of width 16, stored.txt**" in table
     assert "| exact |" in table
     assert "| IVF8,Flat nprobe=4 |" in table
@@ -168,7 +169,7 @@ def test_an_index_is_to_reach_all_its_goals_at_once(
              "over_numpy": 0.1, "faster_than_exact": faster, "perplexity": 90.0,
              "perplexity_off_percent": off}  # fmt: skip
     append(tmp_path / "datastore.csv", [about | row | place for row in (exact, index)])
-    table = tables.datastore(tmp_path, tables.goals(performance_page.GOALS))
+    table = tables.datastore(tmp_path, table_parts.goals(performance_page.GOALS))
     assert said in table
     assert "Building over a forward pass: 1.20 (≤ 1.15, **missed**); over one without the output layer: 1.30." in table
     assert "| exact | 5.0 | 1.40 (≤ 1.50, met) | 1.70 |" in table
@@ -180,7 +181,7 @@ def test_a_long_memory_has_times_that_agree_with_its_ratio(tmp_path: Path) -> No
     assert (row["ms"], row["rival_ms"], row["ratio"]) == ("4400.0", "4000.0", "1.100")
     assert (row["lowest"], row["highest"]) == ("1.091", "1.200")
     long_memory.main(["--quick", "--out", str(tmp_path / "long_memory.csv")])
-    table = tables.long_memory(tmp_path, tables.goals(performance_page.GOALS))
+    table = tables.long_memory(tmp_path, table_parts.goals(performance_page.GOALS))
     assert "| decoding, softmax | 0 |" in table
     assert "(≤ 1.10, " in table
 

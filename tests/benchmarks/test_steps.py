@@ -95,7 +95,7 @@ def test_a_heads_share_grows_with_the_vocabulary() -> None:
 
 def test_suites_hold_every_method_with_a_goal() -> None:
     from performance_page import GOALS
-    from tables import goals
+    from table_parts import goals
 
     wanted = goals(GOALS)
     for name, aims in wanted["training"].items():

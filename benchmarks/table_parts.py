@@ -1,0 +1,107 @@
+"""What the tables of ``docs/performance.md`` are made of: rows by condition, values beside goals, their origin."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from rows import newest, read
+
+Row = dict[str, str]
+Goals = Mapping[str, Any]
+
+_SETTING = {
+    "training_cost": ("suite", "size", "batch", "length", "device", "dtype"),
+    "decoding_speed": ("size", "batch", "beams", "prompt", "new", "device", "dtype"),
+    "sweeps": ("sweep", "size", "vocabulary", "batch", "length", "device", "dtype"),
+    "profile_step": ("size", "batch", "length", "device", "dtype", "model"),
+    "throughput": ("part", "device", "dtype"),
+    "startup": (),
+    "text_memory": (),
+    "audit_cost": ("size",),
+    "datastore": ("data", "keys", "width"),
+    "serving_speed": ("engine", "engine_version", "size", "requests", "new", "read_before", "length"),
+    "long_memory": ("size", "batch", "length", "device", "dtype"),
+}
+"""Columns that say under what conditions a row was measured, by table."""
+
+_NAME = {
+    "startup": "name",
+    "throughput": "name",
+    "profile_step": "operation",
+    "text_memory": "tokens",
+    "audit_cost": "effort",
+    "serving_speed": "head",
+    "long_memory": "name",
+}
+"""Columns that name a row; elsewhere it is the model."""
+
+_ONE_RUN = {"profile_step", "datastore"}
+"""Tables whose rows belong together as they were measured: the newest run is shown."""
+
+NOTHING = "*(not measured yet)*"
+
+
+def goals(path: Path) -> Goals:
+    """What is to be reached, by part."""
+    with path.open("rb") as file:
+        return tomllib.load(file)
+
+
+def measured(data: Path, table: str) -> list[tuple[dict[str, str], list[Row]]]:
+    """The newest row of everything under every condition, grouped by condition."""
+    setting = _SETTING[table]
+    rows = read(data / f"{table}.csv")
+    if table in _ONE_RUN:
+        latest = {tuple(row[key] for key in setting): row["date"] for row in rows}
+        found = [row for row in rows if latest[tuple(row[key] for key in setting)] == row["date"]]
+    else:
+        found = newest(rows, (*setting, _NAME.get(table, "model")))
+
+    def condition(row: Row) -> tuple[str, ...]:
+        return tuple(row[key] for key in setting)
+
+    order = list(dict.fromkeys(condition(row) for row in found))
+    found.sort(key=lambda row: order.index(condition(row)))
+    return [(dict(zip(setting, key, strict=True)), list(group)) for key, group in groupby(found, condition)]
+
+
+def markdown(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """A table."""
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def at_most(value: str, goal: float | None) -> str:
+    """A measured number beside its goal, which it must not exceed."""
+    return _against(value, goal, goal is not None and float(value) <= goal, "≤")
+
+
+def at_least(value: str, goal: float | None) -> str:
+    """A measured number beside its goal, which it must reach."""
+    return _against(value, goal, goal is not None and float(value) >= goal, "≥")
+
+
+def _against(value: str, goal: float | None, met: bool, sign: str) -> str:
+    if goal is None:
+        return f"{float(value):.2f}"
+    # a number that misses by less than is printed is shown with the digit that tells
+    shown = f"{float(value):.2f}" if met or float(f"{float(value):.2f}") != goal else f"{float(value):.3f}"
+    return f"{shown} ({sign} {goal:.2f}, {'met' if met else '**missed**'})"
+
+
+def measured_on(where: Mapping[str, str], rows: Sequence[Row], *, rounds: bool = True) -> str:
+    """Where rows were measured, by the newest of them, and how often, unless every column says so itself."""
+    row = max(rows, key=lambda one: one["date"])
+    said = [row["processor"], f"{row['threads']} threads", f"torch {row['torch']}", where.get("dtype", "")]
+    said += [rounds_of(rows) if rounds and "rounds" in row else "", f"allocator {row['allocator']}", row["date"][:10]]
+    return ", ".join(part for part in said if part)
+
+
+def rounds_of(rows: Sequence[Row]) -> str:
+    """How often each was measured; the least and the most where rows differ."""
+    found = sorted({int(row["rounds"]) for row in rows})
+    return f"{'–'.join(map(str, dict.fromkeys((found[0], found[-1]))))} round{'s' * (found != [1])}"
