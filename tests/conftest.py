@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 # A product is the same to the bit wherever its numbers lie; MKL promises that on every processor when it is asked to.
 os.environ.setdefault("MKL_CBWR", "COMPATIBLE")
 
@@ -37,8 +38,9 @@ def _requested_plugins() -> Iterator[None]:
 
 ANNOTATED = {"functional", "distribution", "heads", "objectives", "memory", "oracles"}
 """Rooms whose own code has shape annotations."""
-WITH_MODELS = {"conformance": ("gpt2", "bart", "t5"), "generation": ("gpt2",)}
-"""Rooms that bring every head together with models, and the families on which shapes are checked there."""
+WITH_MODELS = {"test_distributions_pass_the_checker", "test_pair_trains_or_is_refused", "test_mode"}
+"""Tests that bring every head and objective together with whole models; shapes are checked there on three families."""
+FAMILIES = {None, "gpt2", "bart", "t5"}
 
 
 @pytest.fixture(autouse=True)
@@ -47,10 +49,9 @@ def _shapes(request: pytest.FixtureRequest) -> Iterator[None]:
 
     What is annotated is given states and masks: it never sees which backbone they come from.
     """
-    rooms = set(request.node.path.parts)
     callspec = getattr(request.node, "callspec", None)
     family = callspec.params.get("family") if callspec else None
-    checked = rooms & ANNOTATED or any(rooms & {room} and family in {None, *few} for room, few in WITH_MODELS.items())
-    jaxtyping.config.update("jaxtyping_disable", not checked)
+    whole = getattr(request.node, "originalname", None) in WITH_MODELS and family in FAMILIES
+    jaxtyping.config.update("jaxtyping_disable", not (whole or ANNOTATED & set(request.node.path.parts)))
     yield
     jaxtyping.config.update("jaxtyping_disable", False)

@@ -16,6 +16,7 @@ import importlib
 import logging
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path, PurePath
 
@@ -69,6 +70,13 @@ def request(module: str) -> None:
 
 def plugins() -> list[Plugin]:
     """All plug-ins, each module once: what ``--import`` names, then the entry points by package."""
+    named = _installed(tuple(sys.path))
+    return list({plugin.module: plugin for plugin in [*reversed(named), *_requested.values()]}.values())[::-1]
+
+
+@lru_cache(maxsize=1)
+def _installed(_path: tuple[str, ...]) -> list[Plugin]:
+    """The entry points on this ``sys.path``, read once: every name that is looked up asks for them."""
     from importlib.metadata import entry_points
 
     named = [
@@ -76,8 +84,7 @@ def plugins() -> list[Plugin]:
         for entry in entry_points(group=GROUP)
         if entry.dist is not None
     ]
-    named.sort(key=lambda plugin: (plugin.package or "", plugin.module))
-    return list({plugin.module: plugin for plugin in [*reversed(named), *_requested.values()]}.values())[::-1]
+    return sorted(named, key=lambda plugin: (plugin.package or "", plugin.module))
 
 
 def brought_by(module: str) -> Plugin | None:
