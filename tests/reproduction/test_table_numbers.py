@@ -59,6 +59,15 @@ def test_the_length_of_a_training_as_its_recipe_counts_it(training, length):
     assert setting_value(Address(measure="length.training"), {"training": training}).text == length
 
 
+def test_a_setting_over_another_and_what_is_always_the_same():
+    start = {"task": {"start": {"n_embd": 128, "n_head": 4}}}
+    ratio = Address(measure="ratio.task.start.n_embd/task.start.n_head")
+    assert setting_value(ratio, start).value == 32
+    with pytest.raises(MissingValueError, match="nothing is called ratio"):
+        setting_value(ratio, {})
+    assert setting_value(Address(measure="always.AdamW"), {}).text == "AdamW"
+
+
 def test_the_first_words_after_an_example_prompt(results):
     run = next(run for run in results.runs if run.method == "HistAlign")
     joint = [one for one in run.evaluation.examples if one.setting == "joint"]

@@ -63,6 +63,8 @@ class Address(Settings):
     - "data.NAME": how the task describes its data.
     - "setting.PATH": a setting as a recipe has it (training.learning_rate, task.start.n_layer).
     - "length.training": how long a training is, in steps or epochs as the recipe counts it.
+    - "ratio.PATH/PATH": one setting over another.
+    - "always.WORDS": these words, for what is the same in every recipe and therefore no setting.
     - "duel.METHOD": measures that are better than that method's, as "won-lost".
     - "words.joint.N", "words.cache_only.N": the first words of the first seed after the N-th example prompt.
     - "ranking.wins", "ranking.losses": duels that the method wins or loses against all others.

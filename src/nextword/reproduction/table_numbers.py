@@ -90,7 +90,23 @@ def _length(settings: Mapping[str, Any], name: str) -> str:
     return f"{steps:,} steps" if epochs is None else f"{epochs:g} epochs"
 
 
-OF_SETTINGS: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = {"setting": setting, "length": _length}
+def _ratio(settings: Mapping[str, Any], names: str) -> float | None:
+    """One setting over another: "task.start.n_embd/task.start.n_head"."""
+    above, below = (setting(settings, name) for name in names.split("/"))
+    return None if above is None or below is None else above / below
+
+
+def _words(_settings: Mapping[str, Any], words: str) -> str:
+    """What no setting says, since it is never anything else: "AdamW"."""
+    return words
+
+
+OF_SETTINGS: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = {
+    "setting": setting,
+    "length": _length,
+    "ratio": _ratio,
+    "always": _words,
+}
 """Kinds of addresses that ask for no method and no run: what they are called, and what reads them."""
 
 
