@@ -176,6 +176,7 @@ def test_flash_attention_parts_one_row_only() -> None:
         model(**packed())
     model._parts_texts["flash_attention_2"] = True  # it cannot be tried on a CPU
     found = text_rows_of(model, packed(ROWS[:1]))
-    assert found is not None and found.row.tolist() == [[0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2]]
+    assert found is not None
+    assert found.row.tolist() == [[0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 2]]
     jump = {"input_ids": torch.tensor([[3, 4, 5, 6]]), "position_ids": torch.tensor([[0, 1, 5, 6]])}
     assert text_rows_of(model, jump) is None
