@@ -19,7 +19,7 @@ def row(report: CheckReport, name: str) -> Row:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "gemma2"])
-@pytest.mark.parametrize("head", [None, "softmax", "mos:2"])
+@pytest.mark.parametrize("head", [None, "softmax", "cache", "softmax+cpr:3+mi"])
 def test_texts_packed_into_a_row_are_checked(name: str, head: str | None) -> None:
     model = tiny(name) if head is None else nw.attach(tiny(name), head)
     report = nw.check(model, lengths=[6])
@@ -27,11 +27,27 @@ def test_texts_packed_into_a_row_are_checked(name: str, head: str | None) -> Non
         assert row(report, one).verdict == "passed", row(report, one)
 
 
+class Leaking:
+    """Attention is parted, but what is added to the embeddings goes on along the row."""
+
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor | None = None, past_key_values: Any = None, **inputs: Any
+    ) -> Any:
+        inputs["past_key_values"] = past_key_values
+        embeds = self.transformer.wte(input_ids)  # type: ignore[attr-defined]
+        if position_ids is not None and inputs.get("attention_mask") is None:
+            embeds = embeds + embeds.cumsum(1) * (position_ids == 0).cumsum(1)[..., None].sub(1)
+        return super().forward(inputs_embeds=embeds, position_ids=position_ids, **inputs)  # type: ignore[misc]
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
         (lambda: tiny("t5"), "an encoder-decoder model has one source for a row"),
-        (lambda: nw.attach(tiny("gpt2"), "cache"), "the head remembers a row, and refuses to read two texts in one"),
+        (
+            lambda: nw.attach(changed(tiny("gpt2"), Leaking), "cache"),
+            "the head refuses texts that the backbone lets see each other",
+        ),
     ],
 )
 def test_who_cannot_be_asked_says_why(model: Any, reason: str) -> None:

@@ -5,8 +5,7 @@ Padding is filled with other tokens of the vocabulary, labels included: what sta
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,14 +14,9 @@ from torch import Tensor
 
 import nextword as nw
 from tests.helpers.head_specs import ON_EVERY_FAMILY, pairs, specs, with_head
+from tests.helpers.losses_of_texts import FEW, OBJECTIVES, loss_of, taken, texts
 
 HEADS = specs()
-OBJECTIVES: dict[str, Any] = {name: name for name in nw.objectives.registry.names()} | {
-    "mle:labels": "mle:labels",
-    "histalign,labels": {"objective": "histalign", "memory_values": "labels", "ranks": "valid"},
-    "histalign,pair_sum": {"objective": "histalign", "reduction": "pair_sum", "ranks": "valid"},
-    "unlikelihood+seq": "unlikelihood+seq:1,3x4",
-}
 LAYOUTS = {(6,): [("right", 3), ("left", 3)], (3, 8): [("left", 0)]}
 """Lengths of the texts of a batch, and paddings (side, and how much more than needed) that must not change its loss."""
 
@@ -31,12 +25,6 @@ def test_every_objective_stands_here() -> None:
     assert {nw.objectives.parse_objective(spec).objective for spec in OBJECTIVES.values()} == set(
         nw.objectives.registry.names()
     )
-
-
-def texts(lengths: Sequence[int], seed: int) -> list[Tensor]:
-    """Texts of few tokens, so that they come again."""
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randint(3, 9, (length,), generator=generator) for length in lengths]
 
 
 def laid_out(rows: list[Tensor], side: str, extra: int) -> tuple[Tensor, Tensor]:
@@ -68,29 +56,6 @@ def arguments(model: Any, lengths: Sequence[int], side: str, extra: int) -> dict
         "decoder_attention_mask": mask,
         "labels": laid_out(texts(lengths, 3), side, extra)[0],
     }
-
-
-def loss_of(model: Any, objective: Any, given: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """The loss of the first update of a training without dropout, and the gradient of the output embedding."""
-    model.set_objective(objective)
-    model.zero_grad()
-    loss = model(**given).loss
-    loss.backward()
-    return loss.detach(), model.get_output_embeddings().weight.grad.clone()
-
-
-FEW = ("mle", "unlikelihood", "face")
-"""One that asks for the targets' probabilities, one for other tokens' too, one for the distribution's best token."""
-
-
-def taken(model: Any, names: Iterable[str]) -> list[str]:
-    """Names of the objectives that make sense with the model's head."""
-    found = []
-    for name in names:
-        with contextlib.suppress(ValueError):
-            model.set_objective(OBJECTIVES[name])
-            found.append(name)
-    return found
 
 
 def pairs_and_objectives() -> list[Any]:

@@ -68,11 +68,11 @@ def test_row_of_padding_only(family: str, head: str) -> None:
 
 @pytest.mark.parametrize("head", ["cache", "softmax+mi"])
 def test_layouts_that_a_memory_cannot_follow(head: str) -> None:
-    """Several texts in one row, or a mask that says who sees whom."""
+    """Several texts in one row that a mask makes one, or a mask that says who sees whom."""
     ids = prompt()
     packed = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3, 4]] * 2)
     causal = torch.ones(2, 1, 9, 9, dtype=torch.bool).tril()
-    for inputs in ({"position_ids": packed}, {"attention_mask": causal}):
+    for inputs in ({"position_ids": packed, "attention_mask": torch.ones(2, 9)}, {"attention_mask": causal}):
         with pytest.raises(ValueError, match=r"packed into one row|cannot follow a custom attention mask"):
             headed("gpt2", head)(ids, **inputs)
         headed("gpt2", "softmax")(ids, **inputs)

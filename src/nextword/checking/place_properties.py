@@ -7,24 +7,28 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from jaxtyping import Float
+from torch import Tensor
 
 from nextword.checking.probe_texts import Sample
 from nextword.checking.property import EXACT, EXACT_IN_HALF, Case, Deviation, Property, compared
-from nextword.checking.ways_of_reading import BackboneReader, Reader, accepts, deviation
+from nextword.checking.ways_of_reading import Reader, accepts, deviation
+from nextword.model.forward.packing.parting_backbones import (
+    carries_over,
+    first_position,
+    packed_row,
+    parts_texts,
+    readings,
+)
 
 _SEPARATED = 0.01
 """Of what keeping texts apart changes, a model that tries to do so changes at least this share."""
-
-_NO_ATTENTION = {"conv", "hybrid", "hybrid_sliding", "linear_attention"}
-"""Kinds of layers, by the names that transformers gives them, that have no mask."""
 
 
 def _places_said(reader: Reader, case: Case) -> Iterator[Deviation]:
     batch, inputs = case.batch, reader.inputs(case.batch)
     places = inputs.pop("position_ids")
-    said = reader.answer(inputs | {"position_ids": places + _first_place(case.model)}, batch.mask)
+    said = reader.answer(inputs | {"position_ids": places + first_position(case.model)}, batch.mask)
     yield compared("given instead of left out", said, reader.answer(inputs, batch.mask), batch)
 
 
@@ -45,25 +49,10 @@ def _as_many_as_fit(case: Case) -> Sample:
     return replace(case.sample, rows=tuple(rows))
 
 
-def _in_one_row(reader: Reader, rows: tuple[Tensor, ...], **more: Any) -> Float[Tensor, "N V"]:
+def _in_one_row(reader: Reader, rows: tuple[Tensor, ...]) -> Float[Tensor, "N V"]:
     """Answers about texts that stand in one row one after the other, and whose places say where each begins."""
-    ids = torch.cat(rows)[None]
-    inputs = {"input_ids": ids, "position_ids": _restarting(rows) + _first_place(reader.model), **more}
-    if accepts(reader.model, "use_cache"):
-        inputs["use_cache"] = False  # with a cache, transformers looks for no second text
-    return reader.answer(inputs, torch.ones_like(ids, dtype=torch.bool))
-
-
-def _restarting(rows: tuple[Tensor, ...]) -> Int[Tensor, "1 T"]:
-    return torch.cat([torch.arange(len(row), device=row.device) for row in rows])[None]
-
-
-def _first_place(model: Any) -> int:
-    """The place of a first token: 0, or what follows the place that RoBERTa and its kin keep for padding."""
-    named = model.backbone.named_modules()
-    tables = [part for name, part in named if isinstance(part, nn.Embedding) and "position" in name.rpartition(".")[2]]
-    kept = [table.padding_idx for table in tables if table.padding_idx is not None]
-    return max(kept) + 1 if kept else 0
+    inputs = packed_row(reader.model, rows)
+    return reader.answer(inputs, torch.ones_like(inputs["input_ids"], dtype=torch.bool))
 
 
 def _takes_no_places(model: Any) -> str:
@@ -81,37 +70,24 @@ def _keeps_no_texts_apart(model: Any) -> str:
         return "a conditioned model has one auxiliary text for a row"
     if reason := _takes_no_places(model):
         return f"{reason}, which would say where a text begins"
-    if getattr(getattr(model, "next_word_head", None), "remembers", False):
-        return "the head remembers a row, and refuses to read two texts in one"
-    if _carries_over(model):
+    if carries_over(model):
         return f"{name} has recurrent layers or convolutions, which no position_ids begin anew"
-    return "" if _tries_to(model) else f"{name} does not support packing: it looks past the beginning of a text"
-
-
-def _carries_over(model: Any) -> bool:
-    """Whether layers that are no attention hand something on from place to place."""
-    kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or [])
-    return getattr(model.backbone, "_is_stateful", False) or bool(kinds & _NO_ATTENTION)
+    if not _tries_to(model):
+        return f"{name} does not support packing: it looks past the beginning of a text"
+    remembers = getattr(getattr(model, "next_word_head", None), "remembers", False)
+    return (
+        "the head refuses texts that the backbone lets see each other" if remembers and not parts_texts(model) else ""
+    )
 
 
 def _tries_to(model: Any) -> bool:
-    """Whether places that begin anew change what is looked at.
-
-    Transformers parts the texts of a row by their places where there is no mask and no cache. With a mask of ones the
-    same places are read and nothing is parted: who answers alike both times knows of no second text.
-    """
-    reader = BackboneReader(model)
-    device, known = model.get_input_embeddings().weight.device, model.get_input_embeddings().weight.shape[0]
-    rows = tuple(torch.arange(start, start + 4, device=device) % known for start in (3, 5, 9))
-    last = slice(-len(rows[-1]), None)
-    try:
-        parted = _in_one_row(reader, rows)[last]
-        whole = _in_one_row(reader, rows, attention_mask=torch.ones(1, 12, dtype=torch.long, device=device))[last]
-    except Exception:  # of anything: it cannot read a row without a mask, so it cannot be given two texts
+    """Whether places that begin anew change what is looked at; who answers alike both times knows of no second text."""
+    found = readings(model)
+    if found is None:
         return False
-    alone = _in_one_row(reader, rows[-1:])
-    smallest = EXACT.get(alone.dtype, EXACT_IN_HALF)
-    return deviation(parted, whole) > max(smallest, _SEPARATED * deviation(alone, whole))
+    smallest = EXACT.get(found.alone.dtype, EXACT_IN_HALF)
+    kept_apart = deviation(found.apart, found.together)
+    return kept_apart > max(smallest, _SEPARATED * deviation(found.alone, found.together))
 
 
 PLACES = (

@@ -85,6 +85,7 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
             self._accepts |= {"use_cache", "inputs_embeds", "attention_mask"}
         self._cache_argument = cache_argument(self.backbone) or "past_key_values"
         self._why_no_history = why_no_history(self.backbone)
+        self._parts_texts: dict[str, bool] = {}
         self._wordless = wordless_tokens(config.text_config)
         self._is_stateful = self.backbone._is_stateful
         self.loss_type = "ForCausalLM"  # Trainer counts shifted labels by it
@@ -288,6 +289,8 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
             attention_mask: 1 for tokens, 0 for padding; a 2-D one covers the places in the KV cache too.
             position_ids: As in the backbone. Give them with padding on the left where the backbone counts its places
                 from the left end (GPT-2): there the text alone has other scores, in transformers' own model too.
+                Without a mask and a KV cache, each place where they do not go on by one begins another text, and no
+                text sees or predicts one beside it.
             past_key_values: KV cache; the head's memory rides in it.
             inputs_embeds: Embeddings instead of ids. Heads that remember tokens know nothing of such places.
             decoder_input_ids: Decoder's tokens (B, T); made from the labels where they are missing.
@@ -370,7 +373,7 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
         chosen = draw is not None and not isinstance(logits_to_keep, Tensor)
         distribution = self.next_word_head(for_head.last(1 if chosen else logits_to_keep))
         answered: Tensor = (draw or ask or self.next_word_head.logits)(distribution)
-        return answered.unflatten(0, (len(for_head.states), -1))
+        return answered.unflatten(0, (for_head.rows, -1))
 
     def extra_repr(self) -> str:
         """The head spec."""

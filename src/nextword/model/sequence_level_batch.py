@@ -58,12 +58,14 @@ def prefixes_of(model: Any, sides: Sides) -> Prefixes | None:
     updates, inputs = model.objective.sequence, sides.inputs
     if updates is None or not updates.advance():
         return None
-    begun = inputs.decoder if inputs.source is None else inputs.source
+    begun = inputs.decoder.ids if inputs.source is None else inputs.source.ids
     valid = sides.decoder.valid if sides.source is None else sides.source.valid
+    if inputs.texts is not None and begun is not None and valid is not None:
+        begun, valid = inputs.texts.laid_out(begun), inputs.texts.laid_out(valid)
     rows: list[Tensor] = []
     owners: list[int] = []
-    if begun.ids is not None and valid is not None and inputs.kv_cache is None:
-        for owner, (ids, counts) in enumerate(zip(begun.ids, valid, strict=True)):
+    if begun is not None and valid is not None and inputs.kv_cache is None:
+        for owner, (ids, counts) in enumerate(zip(begun, valid, strict=True)):
             tokens = ids[counts]
             prefixes = [tokens] if model.config.is_encoder_decoder else cut_prefixes(tokens, updates.config)
             rows += prefixes if len(tokens) else []

@@ -2,6 +2,7 @@
 
 - ``argument_checks.py``: every argument by itself; ids as int64.
 - ``pass_inputs.py``: the arguments split by whom they concern (``PassInputs``).
+- ``packing/``: several texts in one row, each laid out in a row of its own (``TextRows``).
 - ``past.py``: what earlier passes left, the KV cache and the head's history (``Past``).
 - ``padding_and_targets.py``: what is padding, which positions count, what is to be predicted (``Sides``).
 - ``vocabulary_check.py``: every token and label is in the vocabulary.

@@ -1,4 +1,4 @@
-"""Where a compiled pass leaves its graph, and why: two places, one for each reason below.
+"""Where a compiled pass leaves its graph, and why: three places, one for each reason below.
 
 What is left out would lose by being traced. A graph has one size, so the loss would be made of every place, padding
 and all, and of whole (N, V) tensors that are kept for the backward pass. Outside, nothing about it changes.
@@ -13,6 +13,7 @@ import torch
 
 LOSS = "nextword: the loss is made chunk by chunk, each with its gradient, and of the places that count alone"
 SEQUENCE_UPDATE = "nextword: +seq draws whether the model continues the batch itself, which is generate"
+PACKED = "nextword: positions without a mask may tell several texts of a row apart, so they are looked at"
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

@@ -18,6 +18,7 @@ from nextword.memory.slots import PagedMemory
 from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.backbone_pass import BackbonePass
 from nextword.model.forward.packed_inputs import OutputParts, PackedInputs, PackedTokens, packed_inputs
+from nextword.model.forward.packing.text_rows import TextRows
 from nextword.model.forward.padding_and_targets import DecoderSide, Sides
 
 
@@ -36,6 +37,8 @@ class HeadInputs:
         output_embedding: Weight of its output layer.
         new_places: Where the rows of the pass were windows of one text: which of their places (B, T) the one row of
             states has. None: the rows are as they were.
+        texts: Where rows of the pass held several texts: where their places lie in the rows of states, one for each
+            text. None: the rows are as they were.
     """
 
     states: Tensor
@@ -47,6 +50,12 @@ class HeadInputs:
     input_embedding: Tensor | None
     output_embedding: Tensor | None
     new_places: Bool[Tensor, "B T"] | None = None
+    texts: TextRows | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows the answers have that ``last`` leads to."""
+        return len(self.states if self.texts is None else self.texts.row)
 
     def at(self, positions: Bool[Tensor, "B T"]) -> Context:
         """The context at the given positions, row after row."""
@@ -54,11 +63,15 @@ class HeadInputs:
             if bool((positions & ~self.new_places).any()):
                 raise ValueError("positions: must be among the new_places (others given); ask for those alone")
             positions = positions[self.new_places][None]
+        if self.texts is not None:
+            positions = self.texts.laid_out(positions)
         row, places = positions.nonzero(as_tuple=True)
         return self._context(Layout(row, len(positions)), places, lambda of_all: of_all[row, places])
 
     def last(self, keep: int | Tensor) -> Context:
         """The context at the last places of every sequence (or which), as ``logits_to_keep`` has them; 0 for all."""
+        if self.texts is not None:
+            return self._last_of_texts(self.texts, keep)
         batch, length, _ = self.states.shape
         places = torch.arange(length, device=self.states.device)
         if isinstance(keep, Tensor):
@@ -69,6 +82,14 @@ class HeadInputs:
         last = slice(-keep, None)
         layout = Layout.full(batch, len(places[last]), places.device)
         return self._context(layout, places[last].repeat(batch), lambda of_all: of_all[:, last].flatten(0, 1))
+
+    def _last_of_texts(self, texts: TextRows, keep: int | Tensor) -> Context:
+        """The same places, each within its text."""
+        kept = keep if isinstance(keep, Tensor) else slice(-keep, None)
+        row, places = (of_places[:, kept].flatten() for of_places in (texts.row, texts.place))
+        if bool((row.diff() < 0).any()):
+            raise ValueError("logits_to_keep: must ascend where a row has several texts (other numbers given); sort it")
+        return self._context(Layout(row, texts.count), places, lambda of_all: of_all[row, places])
 
     def _context(self, layout: Layout, places: Tensor, of: Callable[[Tensor], Tensor]) -> Context:
         """The context at some places, with what gives their rows of (B, T, ...)."""
@@ -104,6 +125,9 @@ def head_inputs(
     if sides.inputs.memory is not None:
         new_places = decoder.valid if sides.inputs.new_places is None else sides.inputs.new_places & decoder.valid
         run, decoder = _as_one_text(run, decoder, new_places)
+    texts = sides.inputs.texts
+    if texts is not None:
+        run, decoder = _as_texts_apart(run, decoder, texts)
     if history is None and model.carries_history:
         history = GrowingHistory()  # for this pass alone: what it holds is not kept while the loss is computed
     inputs = head.inputs(run.states, run.layers, decoder.valid, history)
@@ -128,6 +152,7 @@ def head_inputs(
         input_embedding=_vectors(model.get_input_embeddings()),
         output_embedding=_vectors(model.get_output_embeddings()),
         new_places=new_places,
+        texts=texts,
     )
 
 
@@ -141,6 +166,14 @@ def _as_one_text(
 
     run = replace(run, states=joined(run.states), layers=tuple(joined(layer) for layer in run.layers))
     return run, replace(decoder, ids=joined(decoder.ids), valid=joined(decoder.valid), labels=None)
+
+
+def _as_texts_apart(run: BackbonePass, decoder: DecoderSide, texts: TextRows) -> tuple[BackbonePass, DecoderSide]:
+    """What the backbone gave, with a row for each text."""
+    states, layers = texts.laid_out(run.states), tuple(texts.laid_out(layer) for layer in run.layers)
+    labels = None if decoder.labels is None else texts.laid_out(decoder.labels)
+    ids, valid = texts.laid_out(decoder.ids), texts.laid_out(decoder.valid)
+    return replace(run, states=states, layers=layers), replace(decoder, ids=ids, valid=valid, labels=labels)
 
 
 def _packed(model: Any, sides: Sides, run: BackbonePass, memory: PagedMemory) -> PackedInputs:

@@ -66,6 +66,9 @@ class PackedInputs:
     remembers: bool
     parts: OutputParts
 
+    rows = 1
+    """How many rows the answers have that ``last`` leads to."""
+
     def last(self, keep: int | Tensor) -> Context:
         """The context at the tokens that an engine asks for: which ones, the last ``keep``, or all where it is 0.
 

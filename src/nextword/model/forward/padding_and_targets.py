@@ -86,9 +86,8 @@ def sides_of(model: Any, inputs: PassInputs, past: Past) -> Sides:
     """
     decoder = _decoder_side(model, inputs, past)
     source = None if inputs.source is None else _source_side(inputs, len(decoder.ids))
-    if model.next_word_head.remembers and past.paged is None:
-        mask = None if inputs.step_mask is not None else inputs.decoder.mask
-        _expect_one_text_a_row(mask, inputs.position_ids, decoder.valid)
+    if model.next_word_head.remembers and past.paged is None and inputs.step_mask is None:
+        _expect_padding_mask(inputs.decoder.mask)
     text, mask = inputs.auxiliary.text, inputs.auxiliary.aux_attention_mask
     auxiliary = None if text is None else valid_places("aux_attention_mask", mask, text)
     return Sides(inputs, past, decoder, source, auxiliary)
@@ -168,8 +167,10 @@ def _labels_and_targets(
     if model.config.is_encoder_decoder:
         return labels, labels
     if targets is None:
-        # the state at a place predicts the token after it; at padding there is no such state
-        targets = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL).masked_fill(~valid, IGNORED_LABEL)
+        # the state at a place predicts the token after it; at padding there is no such state, and nothing predicts the
+        # first token of a text
+        counts = valid if inputs.texts is None else valid & ~inputs.texts.ends
+        targets = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL).masked_fill(~counts, IGNORED_LABEL)
     return labels, targets
 
 
@@ -216,18 +217,10 @@ def _source_side(inputs: PassInputs, rows: int) -> SourceSide:
     return SourceSide(words, valid)
 
 
-def _expect_one_text_a_row(mask: Any, positions: Tensor | None, valid: Tensor) -> None:
-    """Raises ValueError where a row is laid out in a way that a head's memory does not follow."""
+def _expect_padding_mask(mask: Any) -> None:
+    """Raises ValueError where a mask says who sees whom, which a head's memory does not follow."""
     if mask is not None and getattr(mask, "ndim", None) != 2:
         raise ValueError(
             "this head remembers earlier places and cannot follow a custom attention mask: pass the 2-D padding mask "
             "(batch, places)"
-        )
-    if positions is None or positions.ndim != 2 or positions.shape[1] == 1 or is_torchdynamo_compiling():
-        return
-    inside = valid[:, 1:] & valid[:, :-1]
-    if ((positions[:, 1:] < positions[:, :-1]) & inside).any():
-        raise ValueError(
-            "position_ids start again within a row: several texts packed into one row would remember each other; give "
-            "each text a row of its own"
         )

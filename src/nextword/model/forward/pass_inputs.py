@@ -11,6 +11,8 @@ from torch import Tensor
 
 from nextword.heads import head_spec
 from nextword.memory.long_memory import LongMemory
+from nextword.model.forward.packing.packed_texts import text_rows_of
+from nextword.model.forward.packing.text_rows import TextRows
 
 NO_CONDITIONER = (
     "this model has no conditioner, so it cannot follow an auxiliary text; attach one, such as "
@@ -79,6 +81,7 @@ class PassInputs:
         use_cache: Whether a cache is asked for; None: as the model is set.
         memory: What is remembered of the text whose windows the rows are.
         new_places: Which places of the rows go on with that text; None: all but padding.
+        texts: The rows of the texts, where a row holds several.
         further: Arguments of the backbone that mean nothing to us.
     """
 
@@ -96,6 +99,7 @@ class PassInputs:
     use_cache: bool | None
     memory: LongMemory | None
     new_places: Bool[Tensor, "B T"] | None
+    texts: TextRows | None
     further: Mapping[str, Any]
 
 
@@ -125,7 +129,8 @@ def inputs_of(model: Any, given: Mapping[str, Any]) -> PassInputs:
     memory = given.get("memory")
     if memory is not None:
         _expect_windows(model, given)
-    if memory is not None or (use_cache is None and not (labels is None and shift_labels is None)):
+    texts = text_rows_of(model, given)
+    if memory is not None or texts is not None or (use_cache is None and not (labels is None and shift_labels is None)):
         use_cache = False
     named = _SEQ2SEQ if seq2seq else _CAUSAL
     return PassInputs(
@@ -143,6 +148,7 @@ def inputs_of(model: Any, given: Mapping[str, Any]) -> PassInputs:
         use_cache=use_cache,
         memory=memory,
         new_places=given.get("new_places"),
+        texts=texts,
         further={name: value for name, value in given.items() if name not in named | {model._cache_argument}},
     )
 
