@@ -138,6 +138,15 @@ def test_what_texts_lack_says_why(texts, address, message):
         found(texts, decoding="greedy", **address)
 
 
+def test_a_measure_of_a_metric_that_is_undefined_says_why(texts):
+    greedy = texts.texts["greedy"].model_copy(deep=True)
+    for file in next(one for one in greedy.systems if one.name == "MLE").files:
+        file.undefined["entities"] = "Entity precision: no sample has a value"
+    told = texts.model_copy(update={"texts": {"greedy": greedy}})
+    with pytest.raises(MissingValueError, match="no sample has a value"):
+        found(told, method="MLE", decoding="greedy", measure="entity-precision")
+
+
 def test_people_have_no_perplexity(texts):
     with pytest.raises(MissingValueError, match="people have no probabilities"):
         found(texts, method="human", decoding="", measure="perplexity")

@@ -147,6 +147,7 @@ class EntityPrecision(Metric):
 
     Config = EntitiesConfig
     needs = ("text",)
+    votes = ("entity-precision",)
     packages = ("spacy",)
 
     def __init__(self, config: MetricConfig, setup: Setup) -> None:

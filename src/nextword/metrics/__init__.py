@@ -7,7 +7,16 @@ Each states its formula, unit and source. Importing this package registers all. 
 import importlib
 import pkgutil
 
-from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, parse_metric, registry
+from nextword.metrics.metric import (
+    Metric,
+    MetricConfig,
+    Score,
+    Setup,
+    UndefinedError,
+    metric_of,
+    parse_metric,
+    registry,
+)
 from nextword.metrics.parts.sample import MissingFieldError, Sample, Table
 
 for _module in pkgutil.iter_modules(__path__):
@@ -22,6 +31,7 @@ __all__ = [
     "Setup",
     "Table",
     "UndefinedError",
+    "metric_of",
     "parse_metric",
     "registry",
 ]

@@ -169,6 +169,13 @@ class OfAllTexts(Metric):
 registry: Registry[type[Metric]] = Registry("metric", Metric, also="nextword.judges")
 
 
+def metric_of(measure: str) -> str | None:
+    """The name of the metric that gives a measure, such as ``rouge`` for ``rouge-l``; None where none says so."""
+    owners = [known for known in registry.names() if measure in registry.get(known).votes]
+    owners += [known for known in registry.names() if measure == known or measure.startswith(f"{known}-")]
+    return owners[0] if owners else None
+
+
 class _MetricGrammar(Grammar[MetricConfig]):
     """Specs of metrics. Several are measured at once, so a message names the one whose setting it is about."""
 
@@ -178,11 +185,8 @@ class _MetricGrammar(Grammar[MetricConfig]):
 
     def expect_known(self, name: str) -> None:
         """Where there is no such metric but a measure of one is called so, the error says which."""
-        if name not in registry:
-            owners = [known for known in registry.names() if name in registry.get(known).votes]
-            owners += [known for known in registry.names() if name.startswith(f"{known}-")]
-            if owners:
-                raise ValueError(f"unknown metric '{name}': it is measured by '{owners[0]}'")
+        if name not in registry and (owner := metric_of(name)) is not None:
+            raise ValueError(f"unknown metric '{name}': it is measured by '{owner}'")
         super().expect_known(name)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nextword.metrics import metric_of
 from nextword.metrics.parts.intervals import over_seeds
 from nextword.records import EvaluationResults, MetricValue, Results, RunRecord, SampleFile
 from nextword.registry import did_you_mean
@@ -206,7 +207,8 @@ def _value(file: SampleFile | None, measure: str) -> MetricValue:
         raise MissingValueError("there is no row of people's texts")
     if measure in file.values:
         return file.values[measure]
-    undefined = next((why for name, why in file.undefined.items() if measure.startswith(name)), None)
+    owner = metric_of(measure)
+    undefined = next((why for name, why in file.undefined.items() if name == owner or measure.startswith(name)), None)
     raise MissingValueError(undefined or f"{measure} was not measured of these texts")
 
 
