@@ -13,7 +13,7 @@ import torch
 
 LOSS = "nextword: the loss is made chunk by chunk, each with its gradient, and of the places that count alone"
 SEQUENCE_UPDATE = "nextword: +seq draws whether the model continues the batch itself, which is generate"
-PACKED = "nextword: positions without a mask may tell several texts of a row apart, so they are looked at"
+PACKED = "nextword: positions without a mask tell the texts of a row apart, whose number and length always change"
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

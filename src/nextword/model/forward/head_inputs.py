@@ -17,6 +17,7 @@ from nextword.memory.growing_history import GrowingHistory
 from nextword.memory.slots import PagedMemory
 from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.backbone_pass import BackbonePass
+from nextword.model.forward.graph_breaks import PACKED, outside_graph
 from nextword.model.forward.packed_inputs import OutputParts, PackedInputs, PackedTokens, packed_inputs
 from nextword.model.forward.packing.text_rows import TextRows
 from nextword.model.forward.padding_and_targets import DecoderSide, Sides
@@ -118,9 +119,14 @@ def head_inputs(
         auxiliary: What was made of the auxiliary text.
         run: What the backbone gave.
     """
-    head, decoder, history = model.next_word_head, sides.decoder, sides.past.history
     if sides.past.paged is not None:
         return _packed(model, sides, run, sides.past.paged)
+    return (_of_rows if sides.inputs.texts is None else _of_texts)(model, sides, auxiliary, run)
+
+
+def _of_rows(model: Any, sides: Sides, auxiliary: AuxiliarySide | None, run: BackbonePass) -> HeadInputs:
+    """The same for rows of texts, which may be windows of one text or hold several."""
+    head, decoder, history = model.next_word_head, sides.decoder, sides.past.history
     new_places = None
     if sides.inputs.memory is not None:
         new_places = decoder.valid if sides.inputs.new_places is None else sides.inputs.new_places & decoder.valid
@@ -154,6 +160,10 @@ def head_inputs(
         new_places=new_places,
         texts=texts,
     )
+
+
+_of_texts = outside_graph(PACKED)(_of_rows)
+"""The same where a row holds several texts: a graph would be made anew for every length of the longest one."""
 
 
 def _as_one_text(
