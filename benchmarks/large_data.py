@@ -5,7 +5,8 @@ tokenizer knows the words; the model is a random GPT-2 of one layer, so that rea
 of the time as they can be. ``mib_peak`` is the most memory that the command and all its processes hold together and
 cannot give back (anonymous and shared pages; files that are mapped are left out), looked at ten times a second.
 ``efficiency`` is the speed over that of one process with the same text, divided by their number; the start of the
-command is in it. Every process computes in one thread, the tokenizer's included. Nothing else should run meanwhile. Rows: ``benchmarks/data/large_data.csv``.
+command is in it. Every process computes in one thread, the tokenizer's included. Nothing else should run meanwhile.
+Rows: ``benchmarks/data/large_data.csv``.
 
     python benchmarks/large_data.py
     python benchmarks/large_data.py --verb score --megabytes 100 1000 --processes 2

@@ -1,10 +1,10 @@
 """Memory that a training spread over processes (FSDP2) takes in each of them, by how it begins.
 
-``nextword train --fsdp`` trains one step. Of its start a small model is ``made``, or a folder with weights in float32 or
-bfloat16 is loaded; ``weights`` says in which precision it is trained. ``start_mib`` is the most that a process takes
-until it has its share, ``train_mib`` until the model is saved, both above what a process holds that has trained a toy
-before; of several processes the one with the most is told. Pages of files are not counted: processes share them, and the system takes them
-back when it needs room. Linux only. Rows: ``benchmarks/data/start_memory.csv``.
+``nextword train --fsdp`` trains one step. A small model is ``made``, or a folder with weights in float32 or bfloat16 is
+loaded; ``weights`` says in which precision it is trained. ``start_mib`` is the most that a process takes until it has
+its share, ``train_mib`` until the model is saved, both above what a process holds that has trained a toy before; of
+several processes the one with the most is told. Pages of files are not counted: processes share them, and the system
+takes them back when it needs room. Linux only. Rows: ``benchmarks/data/start_memory.csv``.
 
     python benchmarks/start_memory.py
     python benchmarks/start_memory.py --width 1024 --layers 8 --processes 1 2 4

@@ -64,7 +64,8 @@ class MadeOnDisk(TorchFunctionMode):
     ) -> Any:
         """``torch.empty`` is what modules make their weights with, before they fill them in place."""
         named = kwargs or {}
-        if func is torch.empty and str(named.get("device") or torch.get_default_device()) == "cpu":
+        on_cpu = str(named.get("device") or torch.get_default_device()) == "cpu"
+        if func is torch.empty and on_cpu and named.keys() <= {"size", "dtype", "device"}:
             planned = torch.empty(*args, **{**named, "device": "meta"})
             return empty_on_disk(planned.shape, planned.dtype, self._folder)
         return func(*args, **named)

@@ -76,17 +76,27 @@ def starting_model(
     """The model with its head, as training begins; what is new in it depends on the seed only.
 
     A model of ours goes on with the head that it has, where the same is asked for. What is to be spread over processes
-    lies in files until then.
+    lies in files until it is.
 
     Raises:
         ValueError: The model does not fit the data, or the head, objective or conditioner does not fit the model.
     """
     expect_tokenizer(config.head, tokenizer, "head")
+    with MadeOnDisk(folder.training) if settings.fsdp else nullcontext():
+        return _made(config, settings, task, tokenizer, folder)
+
+
+def _made(
+    config: TrainConfig,
+    settings: TrainingSettings,
+    task: Task,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: RunFolder,
+) -> Any:
     set_seed(config.seed)
     if config.is_small:
         assert isinstance(task.start, SmallStart)
-        with MadeOnDisk(folder.training) if settings.fsdp else nullcontext():
-            plain: Any = task.architecture.new(task.start.architecture(tokenizer))
+        plain: Any = task.architecture.new(task.start.architecture(tokenizer))
         _check(task, plain.config, tokenizer)
     else:
         saved: Any = saved_configuration(config.model)
