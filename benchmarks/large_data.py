@@ -5,7 +5,8 @@ tokenizer knows the words; the model is a random GPT-2 of one layer, so that rea
 of the time as they can be. ``mib_peak`` is the most memory that the command and all its processes hold together and
 cannot give back (anonymous and shared pages; files that are mapped are left out), looked at ten times a second.
 ``efficiency`` is the speed over that of one process with the same text, divided by their number; the start of the
-command is in it. Nothing else should run meanwhile. Rows: ``benchmarks/data/large_data.csv``.
+command is in it. Every process computes in one thread, the tokenizer's included. Nothing else should run meanwhile.
+Rows: ``benchmarks/data/large_data.csv``.
 
     python benchmarks/large_data.py
     python benchmarks/large_data.py --verb score --megabytes 100 1000 --processes 2
@@ -13,6 +14,7 @@ command is in it. Nothing else should run meanwhile. Rows: ``benchmarks/data/lar
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -85,7 +87,9 @@ def _measured(verb: str, data: Path, folder: Path, processes: int) -> dict[str, 
                   "--out", str(out)],
     }[verb]  # fmt: skip
     began, peak = time.perf_counter(), 0
-    with subprocess.Popen([sys.executable, "-m", "nextword", *words], stdout=subprocess.DEVNULL) as running:
+    command = [sys.executable, "-m", "nextword", *words]
+    threads = {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **threads}) as running:
         while running.poll() is None:
             peak = max(peak, _held(running.pid))
             time.sleep(EVERY)

@@ -30,7 +30,8 @@ from torch import Tensor, distributed, nn
 from nextword import processes
 from nextword.training.sharding import shard
 
-HEADS = ("softmax", "cache", "softmax+cpr:20,100", "mos:3", "pg", "f2")
+HEADS = ("softmax", "cache", "softmax+cpr:20,100", "softmax+mi", "softmax+proj", "mos:3", "sigsoftmax", "pg", "ps")
+HEADS += ("copynet", "f2")
 RIVAL = "softmax"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from nextword import held_weights
 from nextword.finetuning import train_model
 from nextword.finetuning.train_config import configured
 
@@ -38,6 +39,13 @@ def train(recipe: dict[str, Any], overrides: list[str], out: Path) -> None:
     """One call, silent."""
     torch.set_num_threads(1)
     train_model.train(configured(recipe, overrides), out)
+
+
+def train_with_files(trainings: list[tuple[dict[str, Any], list[str], Path]]) -> None:
+    """Several calls; what is made on the way to a share of a model lies in files, however small it is."""
+    held_weights.LEAST = 1
+    for recipe, overrides, out in trainings:
+        train(recipe, overrides, out)
 
 
 @dataclass(frozen=True)

@@ -45,14 +45,15 @@ FEW = (
 """Every part once: what the ordinary suite has time for."""
 
 
-def every_case() -> tuple[Case, ...]:
-    """Every head on every backbone with every objective that it can have, and conditioners."""
+def every_case(*backbones: str) -> tuple[Case, ...]:
+    """Every head with every objective that it can have, and conditioners; on every backbone, or on these."""
     found = []
-    for backbone in BACKBONES:
+    for backbone in backbones or BACKBONES:
         heads = (*HEADS, *OF_SOURCE) if backbone == "t5" else HEADS
         found += [Case(backbone, head, objective) for objective in ("mle", "unlikelihood", "face") for head in heads]
         found += [Case(backbone, "cache", objective) for objective in ("histalign", "histalign:paper")]
-    found += [Case("gpt2", "softmax", "mle", name) for name in ("lmh", "dau", "bergpt", "prefix:3")]
+        if backbone == "gpt2":
+            found += [Case(backbone, "softmax", "mle", name) for name in ("lmh", "dau", "bergpt", "prefix:3")]
     return tuple(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
@@ -19,7 +20,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM
 
 import nextword as nw
 from nextword.frequency import TokenCounts
@@ -27,8 +27,8 @@ from nextword.records import Results
 from nextword.training.settings import TrainingSettings
 from nextword.training.sharding import shard, share_vocabulary, whole_model
 from nextword.training.trainer_arguments import expect_available
-from tests.helpers import parity, start_memory
-from tests.helpers.killed_trainings import SMALL, sentences, train
+from tests.helpers import parity
+from tests.helpers.killed_trainings import SMALL, sentences, train, train_with_files
 from tests.helpers.ranks import ranks
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +54,10 @@ def output_of(process: subprocess.Popen[str], seconds: float = 300) -> str:
         pytest.param(2, parity.FEW, id="2"),
         pytest.param(4, parity.FEW, id="4", marks=pytest.mark.slow),
         pytest.param(2, parity.every_case(), id="2-all", marks=pytest.mark.slow),
+        *(
+            pytest.param(4, parity.every_case(backbone), id=f"4-{backbone}", marks=pytest.mark.slow)
+            for backbone in parity.BACKBONES
+        ),
     ],
 )
 def test_losses_and_gradients_are_those_of_one_process(
@@ -65,7 +69,7 @@ def test_losses_and_gradients_are_those_of_one_process(
     """
     counts = tmp_path / "counts.npz"
     TokenCounts(np.array([100 // (rank + 1) + 1 for rank in range(50)]), None, "made up").save(counts)
-    assert ranks(count, parity.found_together, str(tmp_path), cases, seconds=450) == [0] * count
+    assert ranks(count, parity.found_together, str(tmp_path), cases, seconds=1000) == [0] * count
     together = torch.load(tmp_path / "together.pt", weights_only=False)
     expected = {
         dtype: {case: parity.gradients(case, "one", str(counts), dtype=dtype) for case in cases}
@@ -133,17 +137,20 @@ def trained_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 FSDP = ("training.fsdp=true",)
 REDUCED = ("training.bf16=true", "training.activation_checkpointing=true")
+HELD = ("training.weights=bfloat16",)
 
 
 @pytest.mark.slow  # test_resume.py kills smaller ones
-@pytest.mark.parametrize("way", [(), FSDP, (*FSDP, *REDUCED)], ids=["ddp", "fsdp", "fsdp-bf16"])
+@pytest.mark.parametrize(
+    "way", [(), FSDP, (*FSDP, *REDUCED), (*FSDP, *HELD)], ids=["ddp", "fsdp", "fsdp-bf16", "fsdp-held"]
+)
 def test_a_training_killed_on_two_processes_goes_on(way: tuple[str, ...], trained_alone: Path) -> None:
     """To the model of one process: on one (DDP) or two (FSDP2), after a kill in the middle."""
-    out, one = trained_alone / f"several{len(way)}", trained_alone / "one"
-    reduced = set(REDUCED) <= set(way)
+    out, one = trained_alone / f"several-{len(way)}-{way[-1:] == HELD}", trained_alone / "one"
+    reduced = [word for word in way if word not in FSDP]
     if reduced:
-        one = trained_alone / "reduced"
-        alone = [sys.executable, *command(trained_alone, *REDUCED, "--out", str(one))]
+        one = trained_alone / f"reduced-{len(reduced)}"
+        alone = [sys.executable, *command(trained_alone, *reduced, "--out", str(one))]
         assert subprocess.run(alone, capture_output=True, check=False, cwd=ROOT).returncode == 0
     words = command(trained_alone, *way, "--out", str(out))
     process = launched(2, *words)
@@ -274,35 +281,63 @@ def test_accelerate_starts_processes_as_well(trained_alone: Path) -> None:
     assert losses(out) != losses(trained_alone / "one"), "two processes round in their own way"
 
 
-def test_a_model_in_bfloat16_begins_shared_as_it_begins_alone(tmp_path: Path) -> None:
-    """Its weights are trained in single precision, each process with its share of them (FSDP2)."""
-    recipe, asked = small(tmp_path, "cache")
-    asked += ["training.batch_size=2", "training.steps=2"]
-    train(recipe, asked, tmp_path / "small")
-    halved = shutil.copytree(tmp_path / "small", tmp_path / "halved")
+STILL = ("training.steps=1", "training.batch_size=2", "training.learning_rate=1e-60")
+"""A training that leaves every weight as it is: in single precision this rate is zero."""
+
+STARTS = {
+    "bfloat16-to-float32": ("bfloat16", "float32"),
+    "bfloat16": ("bfloat16", "bfloat16"),
+    "float32-to-bfloat16": ("float32", "bfloat16"),
+    "made": ("small", "float32"),
+    "made-to-bfloat16": ("small", "bfloat16"),
+}
+"""What a training begins with, and the precision of its weights."""
+
+
+@pytest.mark.parametrize(
+    "names", [list(STARTS)[:1], pytest.param(list(STARTS)[1:], marks=pytest.mark.slow)], ids=["one", "others"]
+)
+def test_processes_that_share_a_model_begin_with_the_weights_of_one(names: list[str], tmp_path: Path) -> None:
+    """Bit for bit, whatever the main process made, converted or read (FSDP2)."""
+    recipe, asked = small(tmp_path, "mos:2")
+    asked += STILL
+    train(recipe, asked, tmp_path / "float32")
+    halved = shutil.copytree(tmp_path / "float32", tmp_path / "bfloat16")
     nw.load(halved, dtype=torch.bfloat16).save_pretrained(halved)
     assert {weight.dtype for weight in load_file(halved / "model.safetensors").values()} == {torch.bfloat16}
-    recipe["model"] = str(halved)
-    asked = [word for word in asked if not word.startswith(("data.vocabulary", "data.start"))]
-    train(recipe, asked, tmp_path / "one")
-    assert ranks(2, train, recipe, [*asked, "training.fsdp=true"], tmp_path / "two") == [0, 0]
-    torch.testing.assert_close(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-6, atol=0)
-    assert {weight.dtype for weight in load_file(tmp_path / "two" / "model.safetensors").values()} == {torch.float32}
+    loaded = [word for word in asked if not word.startswith(("data.vocabulary", "data.start"))]
+    together = []
+    for name in names:
+        start, weights = STARTS[name]
+        words = [*(asked if start == "small" else loaded), f"training.weights={weights}"]
+        begun = recipe | {"model": start if start == "small" else str(tmp_path / start)}
+        train(begun, words, tmp_path / f"{name}-one")
+        together.append((begun, [*words, *FSDP], tmp_path / f"{name}-two"))
+    assert ranks(2, train_with_files, together) == [0, 0]
+    for name in names:
+        found, right = (load_file(tmp_path / f"{name}-{count}" / "model.safetensors") for count in ("two", "one"))
+        assert set(found) == set(right)
+        for key, weight in found.items():
+            assert weight.dtype == getattr(torch, STARTS[name][1])
+            assert torch.equal(weight, right[key]), (name, key)
+        torch.testing.assert_close(
+            losses(tmp_path / f"{name}-two"), losses(tmp_path / f"{name}-one"), rtol=1e-6, atol=0
+        )
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read as Linux gives it")
 @pytest.mark.slow
 def test_no_process_holds_a_whole_copy_at_the_beginning(tmp_path: Path) -> None:
-    shape = {"num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 20_000, "tie_word_embeddings": False}
-    backbone = LlamaForCausalLM(LlamaConfig(hidden_size=512, intermediate_size=1024, **shape))
-    nw.attach(backbone, "softmax+cpr:20,100").save_pretrained(tmp_path)
-    process = launched(2, str(Path(start_memory.__file__)), str(tmp_path))
-    said = output_of(process)
-    assert process.returncode == 0, said[-3000:]
-    for rank in range(2):
-        found = json.loads((tmp_path / f"memory-{rank}.json").read_text())
-        assert found["model"] > 80 * 2**20
-        assert found["peak"] < 0.7 * found["model"], "its half, and something beside it"
+    """Nor the main one, whatever it begins with."""
+    table = tmp_path / "rows.csv"
+    measured = [sys.executable, "benchmarks/start_memory.py", "--width=512", "--layers=8", "--processes", "2"]
+    done = subprocess.run([*measured, "--out", str(table)], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    assert len(rows) == 4
+    for row in rows:
+        assert float(row["model_mib"]) > 45
+        assert float(row["start_mib"]) < 0.75 * float(row["model_mib"]), "its half, and something beside it"
 
 
 def test_sharing_among_one_process_is_refused() -> None:
@@ -340,6 +375,13 @@ def test_a_model_that_does_not_name_its_layers_is_refused() -> None:
     model = nw.attach(parity.llama(), "softmax")
     model._no_split_modules = None
     with pytest.raises(ValueError, match="does not name its layers"):
+        shard(model)
+
+
+def test_a_model_of_two_precisions_is_refused() -> None:
+    model = nw.attach(parity.llama(), "softmax")
+    model.get_output_embeddings().to(torch.bfloat16)
+    with pytest.raises(ValueError, match=r"weights must have one precision .*; leave out training\.weights"):
         shard(model)
 
 

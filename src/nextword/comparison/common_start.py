@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from nextword.comparison.corpus_counts import (
 from nextword.comparison.method import Method
 from nextword.comparison.preflight import build_method, check_methods, needed_encoder
 from nextword.comparison.progress import StageReporter
+from nextword.held_weights import MadeOnDisk
 from nextword.records import MetricValue, Record
 from nextword.tasks.parts.added_tokens import add_tokens
 from nextword.tasks.parts.architecture import Architecture, architecture_of
@@ -186,7 +188,9 @@ def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageRe
         tokenizer = task.start.tokenizer()
         pretraining = task.start.pretraining(tokenizer, config.start.seed)
         set_seed(config.start.seed)
-        backbone = task.architecture.new(pretraining.model_config)
+        spread = {**pretraining.settings, **config.start.training}.get("fsdp")
+        with MadeOnDisk(folder / "training") if spread else nullcontext():
+            backbone = task.architecture.new(pretraining.model_config)
         task.check(backbone.config, tokenizer)
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
     check_methods(backbone, config, task, counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,14 @@ from nextword.finetuning.data_kinds import told_as_data
 from nextword.finetuning.run_folder import RunFolder
 from nextword.finetuning.train_config import SMALL_T5, TrainConfig
 from nextword.heads import parse_head
+from nextword.held_weights import MadeOnDisk, convert, saved_precision
 from nextword.model.configuration import NextWordConfig
 from nextword.pretrained import load_tokenizer, model_location
 from nextword.tasks import Task
 from nextword.tasks.parts.architecture import architecture_of
 from nextword.tasks.parts.head_counts import HeadSpec, expect_tokenizer, training_counts, wants_counts, with_counts
 from nextword.tasks.parts.small_start import SmallStart
+from nextword.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -63,15 +66,33 @@ def starting_tokenizer(config: TrainConfig, task: Task, folder: RunFolder) -> Pr
     return found
 
 
-def starting_model(config: TrainConfig, task: Task, tokenizer: PreTrainedTokenizerBase, folder: RunFolder) -> Any:
+def starting_model(
+    config: TrainConfig,
+    settings: TrainingSettings,
+    task: Task,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: RunFolder,
+) -> Any:
     """The model with its head, as training begins; what is new in it depends on the seed only.
 
-    A model of ours goes on with the head that it has, where the same is asked for.
+    A model of ours goes on with the head that it has, where the same is asked for. What is to be spread over processes
+    lies in files until it is.
 
     Raises:
         ValueError: The model does not fit the data, or the head, objective or conditioner does not fit the model.
     """
     expect_tokenizer(config.head, tokenizer, "head")
+    with MadeOnDisk(folder.training) if settings.fsdp else nullcontext():
+        return _made(config, settings, task, tokenizer, folder)
+
+
+def _made(
+    config: TrainConfig,
+    settings: TrainingSettings,
+    task: Task,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: RunFolder,
+) -> Any:
     set_seed(config.seed)
     if config.is_small:
         assert isinstance(task.start, SmallStart)
@@ -80,7 +101,7 @@ def starting_model(config: TrainConfig, task: Task, tokenizer: PreTrainedTokeniz
     else:
         saved: Any = saved_configuration(config.model)
         _check(task, saved.get_text_config(decoder=True), tokenizer)
-        plain = nw.load(_located(config.model), dtype=torch.float32)
+        plain = _loaded(_located(config.model), settings, folder)
         if isinstance(saved, NextWordConfig) and _has_what_is_asked_for(config, plain):
             plain.set_objective(config.objective)
             return plain
@@ -89,6 +110,17 @@ def starting_model(config: TrainConfig, task: Task, tokenizer: PreTrainedTokeniz
     with told_as_data():
         encoder = None if config.conditioner is None else task.data.encoder()
     return nw.attach(plain, head, config.objective, conditioner=config.conditioner, encoder=encoder)
+
+
+def _loaded(location: str | Path, settings: TrainingSettings, folder: RunFolder) -> Any:
+    """The model in the precision that it is trained in."""
+    asked = getattr(torch, settings.weights)
+    saved = saved_precision(location) if settings.fsdp and isinstance(location, Path) else None
+    if saved is None or asked != torch.float32:
+        return nw.load(location, dtype=asked)
+    model = nw.load(location, dtype=saved)  # pages of its file, which loading in another precision would copy
+    convert(model, asked, folder.training)
+    return model
 
 
 def _located(model: str) -> str | Path:

@@ -112,7 +112,7 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
         folder.claim(config, files)
         tokenizer = starting_tokenizer(config, task, folder)
     with stage_told(watcher, "model"):
-        model = starting_model(config, task, tokenizer, folder)
+        model = starting_model(config, settings, task, tokenizer, folder)
         with trainable(model, settings, config.seed):
             expect_trained(settings.learning_rates, model)
             parameters = sum(trained_modules(model).values())

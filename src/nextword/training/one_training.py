@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from transformers import PrinterCallback, TrainerCallback
 
 from nextword import processes
+from nextword.held_weights import convert
 from nextword.records import Cost, CurvePoint
 from nextword.tasks.parts.architecture import architecture_of
 from nextword.training.collator import Auxiliary, RightPadding
@@ -71,6 +73,8 @@ def train(
     asked = {"dataset": dataset, "settings": settings, "seed": seed, "folder": folder}
     asked |= {"validation": validation, "encoded": encoded}
     expect_available(settings)
+    if settings.weights == "bfloat16":
+        convert(model, torch.bfloat16, folder if settings.fsdp else None)
     if processes.count() > 1:
         model.save_pretrained(folder / BEGINNING)
     with processes.together(asked | {"kind": type(model)}, DivergedError):

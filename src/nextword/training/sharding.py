@@ -17,6 +17,7 @@ from torch import nn
 import nextword as nw
 from nextword import processes
 from nextword.devices import VOCABULARY
+from nextword.held_weights import copy_on_disk
 from nextword.training.resume import WHOLE
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ def shard(model: PreTrainedModel) -> None:
             f"training.fsdp: {type(model).__name__} does not name its layers (_no_split_modules), so there is nothing "
             "to share; leave it out"
         )
+    precisions = {weight.dtype: name for name, weight in model.named_parameters() if weight.is_floating_point()}
+    if len(precisions) > 1:
+        given = " and ".join(f"{dtype} in {name}" for dtype, name in precisions.items())
+        raise ValueError(f"training.fsdp: weights must have one precision ({given} given); leave out training.weights")
     processes.connect()  # one process alone, which goes on where several were stopped, is in no group yet
     for layer in layers:
         fully_shard(layer)
@@ -85,10 +90,18 @@ def _expect_divisible(model: Any, output: Any) -> None:
 
 
 def save_whole(model: Any, folder: Path) -> None:
-    """Gathers a trained model's weights in the main process, which writes them; all processes have to ask."""
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+    """Gathers a trained model's weights on the disk, one after another, and there the main process writes the model.
 
-    weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    All processes have to ask.
+    """
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict
+    from torch.distributed.tensor import DTensor
+
+    weights = {}
+    for name, share in get_model_state_dict(model).items():
+        weight = share.full_tensor() if isinstance(share, DTensor) else share
+        if processes.is_main():
+            weights[name] = copy_on_disk(weight, folder)
     if processes.is_main():
         model.save_pretrained(folder / WHOLE, state_dict=weights)
 

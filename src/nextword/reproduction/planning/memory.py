@@ -26,19 +26,20 @@ CHECKPOINTS = 2
 def training_memory(size: ModelSize, backbone: PretrainedConfig, settings: TrainingSettings, length: RowLength) -> int:
     """Bytes of one training at its peak, an estimate.
 
-    Weights 4 N, gradients and Adam's moments 12 bytes for each trained number. Activations: (34 D + 5 A T) bytes for
-    each of L layers and each token in 16 bits, twice that in 32 (Korthikanti et al., 2022, for a layer with four times
-    D inside), of which checkpointing keeps the layers' inputs. Scores over the vocabulary are made in chunks: of
-    64 MiB, of two thirds of the output embedding where that is more, or all where they are less.
+    Weights 4 N, gradients and Adam's moments 12 bytes for each trained number, half of it in bfloat16. Activations:
+    (34 D + 5 A T) bytes for each of L layers and each token in 16 bits, twice that in 32 (Korthikanti et al., 2022, for
+    a layer with four times D inside), of which checkpointing keeps the layers' inputs. Scores over the vocabulary are
+    made in chunks: of 64 MiB, of two thirds of the output embedding where that is more, or all where they are less.
     """
     decoder = backbone.get_text_config(decoder=True)
     scores: int = NUMBER * decoder.vocab_size * settings.batch_size * length.tokens
     chunk: int = max(CHUNK, 2 * NUMBER * decoder.vocab_size * decoder.hidden_size // 3)
-    fixed = NUMBER * size.parameters + 3 * NUMBER * size.trained + min(scores, chunk)
+    held = NUMBER if settings.weights == "float32" else NUMBER // 2
+    fixed = held * size.parameters + 3 * held * size.trained + min(scores, chunk)
     layers: int = decoder.num_hidden_layers + (getattr(backbone, "encoder_layers", None) or 0)
     width: int = decoder.hidden_size
     heads: int = decoder.num_attention_heads
-    tokens, bytes_each = settings.batch_size * length.tokens, 2 if settings.bf16 or settings.fp16 else 4
+    tokens, bytes_each = settings.batch_size * length.tokens, 2 if settings.bf16 or settings.fp16 else held
     layer: int = tokens * (34 * width + 5 * heads * length.tokens) * bytes_each // 2
     if settings.activation_checkpointing:
         return fixed + layers * tokens * width * bytes_each + layer

@@ -1,0 +1,100 @@
+"""How weights are held: in which precision, and in files where no process is to have a model as a whole in its memory.
+
+Of a file the system keeps in memory what there is room for, and takes the room back when somebody needs it. These files
+have no name any more, so each is gone with the last tensor in it, also where the process is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from transformers import PreTrainedModel
+
+LEAST = 2**20
+"""Bytes of a tensor that is worth a file."""
+
+
+def empty_on_disk(shape: torch.Size, dtype: torch.dtype, folder: Path) -> Tensor:
+    """A tensor without values; in memory where it is small.
+
+    Raises:
+        OSError: There is no room on the disk.
+    """
+    size = shape.numel() * dtype.itemsize
+    if size < LEAST:
+        return torch.empty(shape, dtype=dtype)
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / f"{uuid.uuid4().hex}.weights"
+    try:
+        if hasattr(os, "posix_fallocate"):  # not on macOS; without the room, writing would end the process
+            with place.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+        return torch.from_file(str(place), shared=True, size=shape.numel(), dtype=dtype).view(shape)
+    finally:
+        place.unlink(missing_ok=True)
+
+
+def copy_on_disk(tensor: Tensor, folder: Path, dtype: torch.dtype | None = None) -> Tensor:
+    """The same values on the CPU, in another precision where one is given."""
+    return empty_on_disk(tensor.shape, dtype or tensor.dtype, folder).copy_(tensor)
+
+
+class MadeOnDisk(TorchFunctionMode):
+    """Within this block modules are made as ever, to the bit, but their weights lie in files.
+
+    Args:
+        folder: Where.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """``torch.empty`` is what modules make their weights with, before they fill them in place."""
+        named = kwargs or {}
+        on_cpu = str(named.get("device") or torch.get_default_device()) == "cpu"
+        if func is torch.empty and on_cpu and named.keys() <= {"size", "dtype", "device"}:
+            planned = torch.empty(*args, **{**named, "device": "meta"})
+            return empty_on_disk(planned.shape, planned.dtype, self._folder)
+        return func(*args, **named)
+
+
+def convert(model: PreTrainedModel, dtype: torch.dtype, folder: Path | None = None) -> None:
+    """Brings a model to a precision in place, all but what it keeps in single precision, as ``from_pretrained`` does.
+
+    Args:
+        model: The model.
+        dtype: The precision.
+        folder: Where what changes is written; None: it stays in memory.
+    """
+    kept = "|".join(name.replace("*", ".*") for name in model._get_dtype_plan(dtype))
+    for name, weight in model.state_dict(keep_vars=True).items():  # without buffers that are made, not saved
+        if weight.is_floating_point() and weight.dtype != dtype and not (kept and re.search(kept, name)):
+            weight.data = weight.data.to(dtype) if folder is None else copy_on_disk(weight.data, folder, dtype)
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel):
+            part.config.dtype = dtype
+
+
+_PRECISIONS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32}
+
+
+def saved_precision(folder: Path) -> torch.dtype | None:
+    """That of all weights in a folder's safetensors files; None where they differ, are others, or there are none."""
+    found = set()
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            found |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  (it is no mapping)
+    return _PRECISIONS.get(found.pop()) if len(found) == 1 else None
