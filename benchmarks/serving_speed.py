@@ -50,7 +50,7 @@ DECOUPLED = "f2 decoupled"
 """``f2`` that chooses a class before each token, which vLLM's sampler cannot do."""
 RIVAL = "softmax"
 _SIZES = {
-    "toy": {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 500},
+    "toy": {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "vocab_size": 500},
     "small": {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "vocab_size": 32000},
 }
 
@@ -156,9 +156,10 @@ def _transformers() -> tuple[Callable[[Path, Any, int], Write], str]:
     def opened(folder: Path, given: Any, positions: int) -> Write:
         model = nw.load(folder)
         how = GenerationConfig(max_new_tokens=given.new, do_sample=False, eos_token_id=-1, pad_token_id=0)
-        page = 256
+        pages = given.requests * (positions // 256 + 1)
+        # a fifth of the cache is held back before a request is let in; all are to be at work together
         room = ContinuousBatchingConfig(
-            num_blocks=given.requests * (positions // page + 1), max_batch_tokens=2048, allow_block_sharing=False
+            num_blocks=pages + pages // 3 + 1, max_batch_tokens=2048, allow_block_sharing=False
         )
         return lambda prompts: model.generate_batch(prompts, how, room, persistent_manager=True)
 
