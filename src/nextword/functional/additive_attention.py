@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.functional.chunked.no_second_derivative import first_order
-from nextword.functional.products.keys_in_place import Keys, read_keys
+from nextword.functional.products.keys_in_place import Keys, KeysInPlace, read_keys
 
 _CHUNK_BYTES = {"cpu": 2**20}
 """Bytes of a tile's sums, by device. On a CPU few enough to stay in its cache (256 KiB to 1.5 MiB were tried)."""
@@ -41,6 +41,8 @@ def additive_scores(
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in learned):
         scores: Tensor = _Additive.apply(queries, read_keys(keys), vector, widths)  # type: ignore[no-untyped-call]
         return scores
+    if isinstance(keys, KeysInPlace):
+        return keys.scored(queries, lambda own, kept: _scores(own, kept, vector, widths))
     return _scores(queries, keys, vector, widths)
 
 
@@ -68,15 +70,20 @@ def _sigmoid_tiles(
     """
     buffer, doubled = queries.new_empty(0), 2 * queries
     for rows, columns in _tiles(queries, widths):
-        q, k = doubled[:, rows, None], read_keys(keys[:, columns])[:, None]
-        shape = (*q.shape[:2], *k.shape[2:])
+        q, own = doubled[:, rows, None], keys[:, columns]
+        shape = (*q.shape[:2], *own.shape[1:])
         if len(buffer) < math.prod(shape):
             buffer = queries.new_empty(math.prod(shape))
-        yield rows, columns, torch.add(q, k, alpha=2, out=buffer[: math.prod(shape)].view(shape)).sigmoid_()
+        tile = buffer[: math.prod(shape)].view(shape)
+        # keys that lie elsewhere are read into the tile where they fill it: one query, the usual step of generation
+        in_place = isinstance(own, KeysInPlace) and shape[1] == 1
+        k = own.read(out=tile[:, 0]) if in_place else read_keys(own)
+        yield rows, columns, torch.add(q, k[:, None], alpha=2, out=tile).sigmoid_()
 
 
 def _scores(queries: Tensor, keys: Keys, vector: Tensor, widths: list[int]) -> Tensor:
-    scores = queries.new_zeros(*queries.shape[:2], keys.shape[1])
+    size = keys.shape[1]
+    scores, widths = queries.new_zeros(*queries.shape[:2], size), [min(width, size) for width in widths]
     twice, total = 2 * vector, vector.sum()
     for rows, columns, sigmoid in _sigmoid_tiles(queries, keys, widths):
         scores[:, rows, columns] = sigmoid @ twice - total

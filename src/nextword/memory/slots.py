@@ -145,9 +145,18 @@ class SlotStreams:
                 self._streams[name] = stream.new_zeros(self._slots, *stream.shape[1:])
             self._streams[name].index_copy_(0, slots, stream.to(self._streams[name].dtype))
 
-    def read(self, slots: Int[Tensor, "B S"], without: Sequence[str] = ()) -> StreamsInPlace:
-        """What lies at some slots, (B, S, ...) of each stream but some; it stays there until it is asked for."""
-        return StreamsInPlace({name: stream for name, stream in self._streams.items() if name not in without}, slots)
+    def read(
+        self, slots: Int[Tensor, "B S"], without: Sequence[str] = (), counts: tuple[int, ...] | None = None
+    ) -> StreamsInPlace:
+        """What lies at some slots, (B, S, ...) of each stream but some; it stays there until it is asked for.
+
+        Args:
+            slots: The slots.
+            without: Streams to leave out.
+            counts: How many of its first slots each row needs, where that is known without asking the device.
+        """
+        tables = {name: stream for name, stream in self._streams.items() if name not in without}
+        return StreamsInPlace(tables, slots, counts)
 
     def copy(self, source: Int[Tensor, "K"], target: Int[Tensor, "K"]) -> None:
         """Slot ``target[i]`` becomes what slot ``source[i]`` is."""
@@ -212,8 +221,8 @@ class PagedMemory(PassMemory):
     def _memory_of(self, lengths: Tensor, held: Tensor) -> Memory:
         read = self._memory.streams.read
         inside = torch.arange(held.shape[1], device=held.device) < lengths[:, None]
-        words = read(held)
-        return Memory(words[IDS], words[VALID] & inside, read(held, without=(IDS, VALID)))
+        words, counts = read(held), tuple(lengths.tolist()) if lengths.device.type == "cpu" else None
+        return Memory(words[IDS], words[VALID] & inside, read(held, (IDS, VALID), counts))
 
     def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
         """As in the contract, (N, places + 1, ...). Every place of a window is kept, so nothing is missing."""

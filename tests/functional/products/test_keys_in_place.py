@@ -33,15 +33,36 @@ def test_products(picked_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.autograd.gradcheck(lambda given: key_products(given, keys), [queries])
 
 
+@pytest.mark.parametrize("asked", [1, Q])
 @pytest.mark.parametrize("chunk_bytes", [1, 2**20])
-def test_additive_scores(chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_additive_scores(chunk_bytes: int, asked: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(additive._CHUNK_BYTES, "cpu", chunk_bytes)
     queries, keys = case()
-    vector = torch.arange(1.0, D + 1, dtype=torch.float64)
-    expected = additive_scores(queries, read_keys(keys), vector)
+    queries, vector = queries[:, :asked], torch.arange(1.0, D + 1, dtype=torch.float64)
+    expected = torch.tanh(queries[:, :, None] + read_keys(keys)[:, None]) @ vector
     torch.testing.assert_close(additive_scores(queries, keys, vector), expected)
-    queries.requires_grad_()
+    queries = queries.clone().requires_grad_()
     torch.testing.assert_close(additive_scores(queries, keys, vector), expected)
+
+
+def test_nothing_is_read_behind_the_end_of_a_text() -> None:
+    queries, keys = case()
+    counts, vector = (S, 0, 2), torch.ones(D, dtype=torch.float64)
+    short = KeysInPlace(keys.table, keys.index, counts)
+    within = (torch.arange(S) < torch.tensor(counts)[:, None])[:, None].expand(B, Q, S)
+    behind = KeysInPlace(keys.table, keys.index.masked_fill(~within[:, 0], SLOTS + 1), counts)  # no such row
+    for found, expected in [
+        (key_products(queries, behind), key_products(queries, keys)),
+        (additive_scores(queries, behind, vector), additive_scores(queries, keys, vector)),
+        (additive_scores(queries, behind, vector, torch.tensor([1, 5])), additive_scores(queries, keys, vector)),
+    ]:
+        kept = within & (found != 0)
+        assert kept[0, 1, :5].all()
+        assert kept[2, 1, :2].all()
+        torch.testing.assert_close(found[kept], expected[kept])
+        assert not found[~within].any()
+    assert short[1:, 1:-1].counts == (0, 1)
+    assert short[:2].counts == (S, 0)
 
 
 def test_half_precision_is_read_in_single() -> None:

@@ -6,8 +6,8 @@ own in every step costs more than the products that are made of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,10 +29,12 @@ class KeysInPlace:
     Args:
         table: All rows.
         index: Which row each key is.
+        counts: How many of its first keys each sequence needs, where that is known without asking the device.
     """
 
     table: Float[Tensor, "R D"]
     index: Int[Tensor, "B S"]
+    counts: tuple[int, ...] | None = None
 
     @property
     def shape(self) -> torch.Size:
@@ -41,11 +43,29 @@ class KeysInPlace:
 
     def __getitem__(self, part: Any) -> KeysInPlace:
         """Some sequences, or with a second slice some places of each."""
-        return replace(self, index=self.index[part])
+        rows, places = part if isinstance(part, tuple) else (part, slice(None))
+        first, end, _ = places.indices(self.index.shape[1])
+        counts = None if self.counts is None else tuple(max(0, min(end, one) - first) for one in self.counts[rows])
+        return KeysInPlace(self.table, self.index[rows, places], counts)
 
-    def read(self) -> Float[Tensor, "B S D"]:
-        """A copy of the keys."""
-        return at_least_float32(self.table[self.index])
+    def read(self, out: Tensor | None = None) -> Float[Tensor, "B S D"]:
+        """A copy of the keys, in memory of their type where some is given."""
+        if out is None or out.dtype != self.table.dtype:
+            return at_least_float32(self.table[self.index])
+        return torch.index_select(self.table, 0, self.index.flatten(), out=out.flatten(0, 1)).view(self.shape)
+
+    def scored(self, queries: Float[Tensor, "B Q D"], score: Callable[[Tensor, KeysInPlace], Tensor]) -> Tensor:
+        """What ``score`` makes of queries and keys (B, Q, S).
+
+        Each sequence is scored apart where its count is known: nothing is read behind its end.
+        """
+        if self.counts is None:
+            return score(queries, self)
+        scores = queries.new_zeros(*queries.shape[:2], self.index.shape[1])
+        for row, count in enumerate(self.counts):
+            own = slice(row, row + 1)
+            scores[own, :, :count] = score(queries[own], KeysInPlace(self.table, self.index[own, :count]))
+        return scores
 
 
 Keys = Float[Tensor, "B S D"] | KeysInPlace
@@ -60,7 +80,7 @@ def read_keys(keys: Keys) -> Float[Tensor, "B S D"]:
 def key_products(queries: Float[Tensor, "B Q D"], keys: Keys) -> Float[Tensor, "B Q S"]:
     """Dot products of queries and keys."""
     if isinstance(keys, KeysInPlace):
-        return picked_product(keys.table, queries, keys.index)
+        return keys.scored(queries, lambda own, kept: picked_product(kept.table, own, kept.index))
     return queries @ keys.transpose(1, 2)
 
 
@@ -70,10 +90,13 @@ class StreamsInPlace(Mapping[str, Tensor]):
     Args:
         tables: All rows of each stream.
         index: Which row each place is (B, S).
+        counts: As in ``KeysInPlace``.
     """
 
-    def __init__(self, tables: Mapping[str, Tensor], index: Int[Tensor, "B S"]) -> None:
-        self._tables, self._index = tables, index
+    def __init__(
+        self, tables: Mapping[str, Tensor], index: Int[Tensor, "B S"], counts: tuple[int, ...] | None = None
+    ) -> None:
+        self._tables, self._index, self._counts = tables, index, counts
 
     def __getitem__(self, name: str) -> Tensor:
         return self._tables[name][self._index]
@@ -86,4 +109,4 @@ class StreamsInPlace(Mapping[str, Tensor]):
 
     def in_place(self, name: str) -> KeysInPlace:
         """A stream of vectors, not copied."""
-        return KeysInPlace(self._tables[name], self._index)
+        return KeysInPlace(self._tables[name], self._index, self._counts)
