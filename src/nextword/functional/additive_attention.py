@@ -75,10 +75,9 @@ def _sigmoid_tiles(
         if len(buffer) < math.prod(shape):
             buffer = queries.new_empty(math.prod(shape))
         tile = buffer[: math.prod(shape)].view(shape)
-        # keys that lie elsewhere are read into the tile where they fill it: one query, the usual step of generation
-        in_place = isinstance(own, KeysInPlace) and shape[1] == 1
-        k = own.read(out=tile[:, 0]) if in_place else read_keys(own)
-        yield rows, columns, torch.add(q, k[:, None], alpha=2, out=tile).sigmoid_()
+        if isinstance(own, KeysInPlace) and shape[1] == 1:  # the usual step of generation: they fill the tile
+            own = own.read(out=tile[:, 0])
+        yield rows, columns, torch.add(q, read_keys(own)[:, None], alpha=2, out=tile).sigmoid_()
 
 
 def _scores(queries: Tensor, keys: Keys, vector: Tensor, widths: list[int]) -> Tensor:
