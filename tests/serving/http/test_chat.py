@@ -127,7 +127,7 @@ def test_sources_and_stops(talking, expected):
         ({"logprobs": True, "top_logprobs": 21}, "logprobs"),
         ({"logprobs": True, "messages": None}, "messages: must be a list"),
         ({"logprobs": True, "tools": [{"type": "function"}]}, "tools"),
-        ({"logprobs": True, "messages": [{"role": "user", "content": PROMPT * 9}]}, "leave room for an answer"),
+        ({"logprobs": True, "messages": [{"role": "user", "content": PROMPT * 60}]}, "leave room for an answer"),
     ],
 )
 def test_what_cannot_be_answered_with_log_probabilities(talking, fields, message):
