@@ -13,6 +13,7 @@ from torch import Tensor
 from nextword.context import Context
 from nextword.distribution import Mixture, NextToken, OnMemory, Scores
 from nextword.functional.logspace import at_least_float32
+from nextword.functional.products.keys_in_place import Keys
 from nextword.functional.stored_entries import Entries, TextRead
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
@@ -112,6 +113,7 @@ class CacheHead(Head):
         return stored.with_scores(context.similarities(stored.queries, stored.keys))
 
     def _stored(self, context: Context) -> StoredStates:
+        keys: Keys
         if context.source is not None:
             ids, keys = context.source.ids, at_least_float32(context.source.states)
             stored, visible = context.source.valid, source_places(context)

@@ -39,7 +39,7 @@ class KeysInPlace:
     @property
     def shape(self) -> torch.Size:
         """(B, S, D)."""
-        return torch.Size((*self.index.shape, self.table.shape[1]))
+        return self.index.shape + self.table.shape[1:]
 
     def __getitem__(self, part: Any) -> KeysInPlace:
         """Some sequences, or with a second slice some places of each."""
