@@ -12,6 +12,7 @@ from torch import Tensor
 from nextword.distribution.score_edits import Change
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.logspace import at_least_float32
+from nextword.functional.products.keys_in_place import Keys, StreamsInPlace, key_products
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class Memory:
             return torch.zeros_like(place)
         continues = torch.nn.functional.pad(self.document[:, 1:] == self.document[:, :-1], (1, 0), value=False)
         return place.masked_fill(continues, 0).cummax(1).values
+
+    def keys(self, name: str) -> Keys:
+        """A stream that is compared with queries, in single precision or more; that of a serving engine in place."""
+        streams = self.streams
+        return streams.in_place(name) if isinstance(streams, StreamsInPlace) else at_least_float32(streams[name])
 
     def of(self, rows: slice) -> Memory:
         """That of some of the sequences."""
@@ -110,13 +116,13 @@ class Layout:
         """The inverse of ``pack``."""
         return packed.flatten(0, 1) if self.is_full else packed[self.row, self.slot]
 
-    def similarities(self, queries: Float[Tensor, "N D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "N S"]:
+    def similarities(self, queries: Float[Tensor, "N D"], keys: Keys) -> Float[Tensor, "N S"]:
         """Dot product of each position's query with every key of its own sequence, in the precision of its inputs.
 
         Autocast would round it to half precision again, too coarse for exponents and ranks.
         """
         with torch.autocast(queries.device.type, enabled=False):
-            return self.unpack(self.pack(queries) @ keys.transpose(1, 2))
+            return self.unpack(key_products(self.pack(queries), keys))
 
 
 @dataclass(frozen=True)
@@ -171,7 +177,7 @@ class Context:
             source=None if self.source is None else self.source.of(rows),
         )
 
-    def similarities(self, queries: Float[Tensor, "N D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "N S"]:
+    def similarities(self, queries: Float[Tensor, "N D"], keys: Keys) -> Float[Tensor, "N S"]:
         """Those of ``Layout.similarities``."""
         return self.layout.similarities(queries, keys)
 

@@ -86,6 +86,7 @@ class Engine:
             assert torch.equal(memory.ids[row, :end], request.ids)
             assert torch.equal(memory.valid[row, :end], request.ids >= 0)
             assert torch.equal(memory.streams["keys"][row, :end], request.keys)
+            assert torch.equal(memory.keys("keys")[row : row + 1, :end].read()[0], request.keys)
             assert not memory.valid[row, end:].any()
 
     def leaves(self, request: Request, shared: set[int]) -> None:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.functional.chunked.no_second_derivative import first_order
+from nextword.functional.products.keys_in_place import Keys, KeysInPlace, read_keys
 
 _CHUNK_BYTES = {"cpu": 2**20}
 """Bytes of a tile's sums, by device. On a CPU few enough to stay in its cache (256 KiB to 1.5 MiB were tried)."""
@@ -20,7 +21,7 @@ _CHUNK_BYTES_ELSEWHERE = 2**26
 
 def additive_scores(
     queries: Float[Tensor, "B Q D"],
-    keys: Float[Tensor, "B S D"],
+    keys: Keys,
     vector: Float[Tensor, "D"],
     reach: Int[Tensor, "Q"] | None = None,
 ) -> Float[Tensor, "B Q S"]:
@@ -36,9 +37,12 @@ def additive_scores(
     """
     size = keys.shape[1]
     widths = [size] * queries.shape[1] if reach is None else list(accumulate(reach.tolist(), max))
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (queries, keys, vector)):
-        scores: Tensor = _Additive.apply(queries, keys, vector, widths)  # type: ignore[no-untyped-call]
+    learned = [tensor for tensor in (queries, keys, vector) if isinstance(tensor, Tensor)]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in learned):
+        scores: Tensor = _Additive.apply(queries, read_keys(keys), vector, widths)  # type: ignore[no-untyped-call]
         return scores
+    if isinstance(keys, KeysInPlace):
+        return keys.scored(queries, lambda own, kept: _scores(own, kept, vector, widths))
     return _scores(queries, keys, vector, widths)
 
 
@@ -57,23 +61,31 @@ def _tiles(queries: Tensor, widths: list[int]) -> Iterator[tuple[slice, slice]]:
             yield rows, slice(first, min(first + wide, widths[rows.stop - 1]))
 
 
-def _tanh_tiles(
-    queries: Tensor, keys: Tensor, widths: list[int]
+def _sigmoid_tiles(
+    queries: Tensor, keys: Keys, widths: list[int]
 ) -> Iterator[tuple[slice, slice, Float[Tensor, "B _Q _S D"]]]:
-    """``tanh(q_t + k_s)`` tile by tile, each in the memory of the one before it."""
-    buffer = queries.new_empty(0)
+    """``sigmoid(2 (q_t + k_s))`` tile by tile, each in the memory of the one before it.
+
+    ``tanh(x) = 2 sigmoid(2 x) - 1``, and on a CPU torch's sigmoid takes a sixth of the time of its tanh.
+    """
+    buffer, doubled = queries.new_empty(0), 2 * queries
     for rows, columns in _tiles(queries, widths):
-        q, k = queries[:, rows, None], keys[:, None, columns]
-        shape = (*q.shape[:2], *k.shape[2:])
+        q, own = doubled[:, rows, None], keys[:, columns]
+        shape = (*q.shape[:2], *own.shape[1:])
         if len(buffer) < math.prod(shape):
             buffer = queries.new_empty(math.prod(shape))
-        yield rows, columns, torch.add(q, k, out=buffer[: math.prod(shape)].view(shape)).tanh_()
+        tile = buffer[: math.prod(shape)].view(shape)
+        if isinstance(own, KeysInPlace) and shape[1] == 1:  # the usual step of generation: they fill the tile
+            own = own.read(out=tile[:, 0])
+        yield rows, columns, torch.add(q, read_keys(own)[:, None], alpha=2, out=tile).sigmoid_()
 
 
-def _scores(queries: Tensor, keys: Tensor, vector: Tensor, widths: list[int]) -> Tensor:
-    scores = queries.new_zeros(*queries.shape[:2], keys.shape[1])
-    for rows, columns, tanh in _tanh_tiles(queries, keys, widths):
-        scores[:, rows, columns] = tanh @ vector
+def _scores(queries: Tensor, keys: Keys, vector: Tensor, widths: list[int]) -> Tensor:
+    size = keys.shape[1]
+    scores, widths = queries.new_zeros(*queries.shape[:2], size), [min(width, size) for width in widths]
+    twice, total = 2 * vector, vector.sum()
+    for rows, columns, sigmoid in _sigmoid_tiles(queries, keys, widths):
+        scores[:, rows, columns] = sigmoid @ twice - total
     return scores
 
 
@@ -90,8 +102,9 @@ class _Additive(torch.autograd.Function):
         queries, keys, vector = ctx.saved_tensors
         of_queries, of_keys, of_vector = (torch.zeros_like(tensor) for tensor in (queries, keys, vector))
         one = queries.new_ones(())
-        for rows, columns, tanh in _tanh_tiles(queries, keys, ctx.widths):
+        for rows, columns, sigmoid in _sigmoid_tiles(queries, keys, ctx.widths):
             tile = gradient[:, rows, columns]
+            tanh = sigmoid.mul_(2).sub_(1)
             of_vector += tile.flatten() @ tanh.flatten(0, 2)
             # d tanh(x) = 1 - tanh(x)^2, in place
             inner = torch.addcmul(one, tanh, tanh, value=-1, out=tanh)

@@ -13,6 +13,7 @@ from torch import Tensor
 from nextword.context import Context
 from nextword.distribution import Mixture, NextToken, OnMemory, Scores
 from nextword.functional.logspace import at_least_float32
+from nextword.functional.products.keys_in_place import Keys
 from nextword.functional.stored_entries import Entries, TextRead
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
@@ -112,14 +113,15 @@ class CacheHead(Head):
         return stored.with_scores(context.similarities(stored.queries, stored.keys))
 
     def _stored(self, context: Context) -> StoredStates:
+        keys: Keys
         if context.source is not None:
-            ids, keys = context.source.ids, context.source.states
+            ids, keys = context.source.ids, at_least_float32(context.source.states)
             stored, visible = context.source.valid, source_places(context)
             first_place = 0
         else:
             assert context.memory is not None
             memory = context.memory
-            ids, keys = memory.ids[:, 1:], memory.streams[_STREAM][:, :-1]
+            ids, keys = memory.ids[:, 1:], memory.keys(_STREAM)[:, :-1]
             place = torch.arange(1, memory.ids.shape[1], device=ids.device)
             first_place = 1  # what is stored is the token after each state
             stored = memory.valid[:, 1:] & memory.valid[:, :-1] & (ids < context.vocabulary.size)
@@ -130,7 +132,7 @@ class CacheHead(Head):
                 visible &= place > context.position[:, None] - self.config.long
         queries = at_least_float32(context.states) / (math.sqrt(self.dimensions.hidden) * self.config.temperature)
         text: TextRead = "text" if context.source is None else "source"
-        return StoredStates(ids, context.row, queries, at_least_float32(keys), visible, first_place, stored, text)
+        return StoredStates(ids, context.row, queries, keys, visible, first_place, stored, text)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The joint distribution, or one of its parts."""

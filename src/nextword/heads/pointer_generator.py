@@ -88,7 +88,7 @@ class PointerGeneratorHead(Head):
         queries = self.local.queries(context) + self.attention_bias
         with torch.autocast(queries.device.type, enabled=False):
             vector = self.attention_vector.to(queries.dtype)
-            scores = additive_scores(context.layout.pack(queries), keys.to(queries.dtype), vector, self._reach(context))
+            scores = additive_scores(context.layout.pack(queries), keys, vector, self._reach(context))
         attention = Entries(ids, context.row, context.layout.unpack(scores), visible, text=self.local.text)
         gate = self.gate(context.states)
         softmax = Scores(context.vocabulary, self.project(context.inputs))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nextword.context import Memory
-from nextword.memory.pass_memory import PassMemory
+from nextword.memory.pass_memory import DOCUMENT, IDS, VALID, PassMemory
 
 
 class History(PassMemory):
@@ -60,6 +60,16 @@ class History(PassMemory):
         """
         first = self.remember(ids, valid, streams)
         return self.recall(), first
+
+    def recall(self) -> Memory:
+        """The texts so far, a row for each, the new places in them."""
+        streams = self.read()
+        kept = {name: stream for name, stream in streams.items() if name not in (IDS, VALID, DOCUMENT)}
+        return Memory(streams[IDS], streams[VALID], kept, document=streams.get(DOCUMENT))
+
+    @abstractmethod
+    def read(self) -> dict[str, Tensor]:
+        """All streams by name, (B, S, ...) with a row for each text. Places behind a text are not valid."""
 
     @abstractmethod
     def of_source(self, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:

@@ -48,17 +48,13 @@ class PassMemory(ABC):
         # a copy: the caller may write the next tokens where these are
         return self.write({IDS: ids.clone(), VALID: valid & (ids >= 0), **streams})
 
+    @abstractmethod
     def recall(self) -> Memory:
         """The texts so far, a row for each, the new places in them."""
-        return as_memory(self.read())
 
     @abstractmethod
     def write(self, new: Mapping[str, Tensor]) -> int | Tensor:
         """Writes the new places (B, T, ...) of all streams; returns the place of the first of them."""
-
-    @abstractmethod
-    def read(self) -> dict[str, Tensor]:
-        """All streams by name, (B, S, ...) with a row for each text. Places behind a text are not valid."""
 
     @abstractmethod
     def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
@@ -75,9 +71,3 @@ class PassMemory(ABC):
         Raises:
             ValueError: What is kept of this window does not reach back so far.
         """
-
-
-def as_memory(streams: Mapping[str, Tensor]) -> Memory:
-    """All streams of some texts as a head is given them."""
-    kept = {name: stream for name, stream in streams.items() if name not in (IDS, VALID, DOCUMENT)}
-    return Memory(streams[IDS], streams[VALID], kept, document=streams.get(DOCUMENT))

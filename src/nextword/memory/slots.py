@@ -23,7 +23,7 @@ it moves out of the cache and back the memory knows nothing: they must be comput
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,7 +32,8 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from nextword.context import Memory
-from nextword.memory.pass_memory import VALID, PassMemory, as_memory
+from nextword.functional.products.keys_in_place import StreamsInPlace
+from nextword.memory.pass_memory import IDS, VALID, PassMemory
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,18 @@ class SlotStreams:
                 self._streams[name] = stream.new_zeros(self._slots, *stream.shape[1:])
             self._streams[name].index_copy_(0, slots, stream.to(self._streams[name].dtype))
 
-    def read(self, slots: Int[Tensor, "*rows"]) -> dict[str, Tensor]:
-        """What lies at some slots, (*rows, ...) of each stream."""
-        return {name: stream[slots] for name, stream in self._streams.items()}
+    def read(
+        self, slots: Int[Tensor, "B S"], without: Sequence[str] = (), counts: tuple[int, ...] | None = None
+    ) -> StreamsInPlace:
+        """What lies at some slots, (B, S, ...) of each stream but some; it stays there until it is asked for.
+
+        Args:
+            slots: The slots.
+            without: Streams to leave out.
+            counts: How many of its first slots each row needs, where that is known without asking the device.
+        """
+        tables = {name: stream for name, stream in self._streams.items() if name not in without}
+        return StreamsInPlace(tables, slots, counts)
 
     def copy(self, source: Int[Tensor, "K"], target: Int[Tensor, "K"]) -> None:
         """Slot ``target[i]`` becomes what slot ``source[i]`` is."""
@@ -200,18 +210,19 @@ class PagedMemory(PassMemory):
         self._memory.streams.write(self.slots.written, {name: stream[:, 0] for name, stream in new.items()})
         return self.slots.position
 
-    def read(self) -> dict[str, Tensor]:
-        """All streams (R, S, ...) by name, a row for each request."""
-        return self._read(self.slots.lengths, self.slots.held)
+    def recall(self) -> Memory:
+        """The texts of all requests, a row for each."""
+        return self._memory_of(self.slots.lengths, self.slots.held)
 
     def recall_of(self, requests: Int[Tensor, "M"]) -> Memory:
         """The texts of some requests, a row for each, in the order given; one may come several times."""
-        return as_memory(self._read(self.slots.lengths[requests], self.slots.held[requests]))
+        return self._memory_of(self.slots.lengths[requests], self.slots.held[requests])
 
-    def _read(self, lengths: Tensor, held: Tensor) -> dict[str, Tensor]:
-        read = self._memory.streams.read(held)
+    def _memory_of(self, lengths: Tensor, held: Tensor) -> Memory:
+        read = self._memory.streams.read
         inside = torch.arange(held.shape[1], device=held.device) < lengths[:, None]
-        return read | {VALID: read[VALID] & inside}
+        words, counts = read(held), tuple(lengths.tolist()) if lengths.device.type == "cpu" else None
+        return Memory(words[IDS], words[VALID] & inside, read(held, (IDS, VALID), counts))
 
     def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
         """As in the contract, (N, places + 1, ...). Every place of a window is kept, so nothing is missing."""

@@ -48,18 +48,28 @@ def picked_product(
     return _product(weight, states, ids)
 
 
-def _picked(weight: Tensor, ids: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of rows of ``ids`` with the rows of the weight that they name (R, K, D)."""
-    size = picked_at_once(ids.shape[1] * weight.shape[1] * weight.element_size(), weight.device)
-    for start in range(0, len(ids), size):
-        block = slice(start, start + size)
-        yield block, weight.index_select(0, ids[block].flatten()).view(*ids[block].shape, weight.shape[1])
+def _picked(weight: Tensor, ids: Tensor, dtype: torch.dtype) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Blocks of rows and columns of ``ids`` with the rows of the weight that they name (R, K, D).
+
+    Each lies in the memory of the one before it.
+    """
+    most, width = picked_at_once(weight.shape[1] * weight.element_size(), weight.device), ids.shape[1]
+    rows, columns = max(1, most // max(1, width)), max(1, min(most, width))
+    buffer = weight.new_empty(0, weight.shape[1])
+    for start in range(0, len(ids), rows):
+        for first in range(0, width, columns):
+            block, part = slice(start, start + rows), slice(first, first + columns)
+            named = ids[block, part]
+            if len(buffer) < named.numel():
+                buffer = weight.new_empty(named.numel(), weight.shape[1])
+            picked = torch.index_select(weight.detach(), 0, named.flatten(), out=buffer[: named.numel()])
+            yield block, part, picked.view(*named.shape, weight.shape[1]).to(dtype)
 
 
 def _product(weight: Tensor, states: Tensor, ids: Tensor) -> Tensor:
     scores = states.new_empty(*states.shape[:2], ids.shape[1])
-    for block, rows in _picked(weight, ids):
-        torch.bmm(states[block], rows.mT, out=scores[block])
+    for block, part, rows in _picked(weight, ids, states.dtype):
+        scores[block, :, part] = states[block] @ rows.mT
     return scores
 
 
@@ -76,9 +86,9 @@ class _PickedProduct(torch.autograd.Function):
         weight, states, ids = ctx.saved_tensors
         of_states = None
         if ctx.needs_input_grad[1]:
-            of_states = torch.empty_like(states)
-            for block, rows in _picked(weight, ids):
-                torch.bmm(gradient[block], rows, out=of_states[block])
+            of_states = torch.zeros_like(states)
+            for block, part, rows in _picked(weight, ids, states.dtype):
+                of_states[block] += gradient[block, :, part] @ rows
         if not ctx.needs_input_grad[0]:
             return None, of_states, None, None
         if ctx.collector is None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nextword.context import Context
 from nextword.functional.logspace import at_least_float32
+from nextword.functional.products.keys_in_place import Keys
 from nextword.functional.stored_entries import Entries, TextRead
 from nextword.heads.head import HeadConfig, Keeper
 from nextword.heads.parts.dimensions import Dimensions
@@ -99,14 +100,14 @@ class LocalEmbeddings(Keeper):
         """The local embedding of each source position."""
         return {"local": self._embedded(states)} if self.reads_source else {}
 
-    def places(self, context: Context) -> tuple[Int[Tensor, "B S"], Float[Tensor, "B S D"], Bool[Tensor, "N S"]]:
+    def places(self, context: Context) -> tuple[Int[Tensor, "B S"], Keys, Bool[Tensor, "N S"]]:
         """Token and local embedding of each place, and which places each position sees."""
         if self.reads_source:
             assert context.source is not None
-            return context.source.ids, context.source.streams["local"], source_places(context)
+            return context.source.ids, at_least_float32(context.source.streams["local"]), source_places(context)
         assert context.memory is not None
         visible = past_places(context, self.include_current)
-        return context.memory.ids, context.memory.streams["local"], visible
+        return context.memory.ids, context.memory.keys("local"), visible
 
     @property
     def text(self) -> TextRead:
@@ -116,7 +117,7 @@ class LocalEmbeddings(Keeper):
     def entries(self, context: Context) -> Entries:
         """The places with ``p_t . e_s`` as their scores."""
         ids, keys, visible = self.places(context)
-        scores = context.similarities(self.queries(context), at_least_float32(keys))
+        scores = context.similarities(self.queries(context), keys)
         return Entries(ids, context.row, scores, visible, text=self.text)
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.context import Layout
+from nextword.functional.products.keys_in_place import Keys
 from nextword.functional.stored_entries import Entries, TextRead
 
 
@@ -30,7 +31,7 @@ class StoredStates:
     ids: Int[Tensor, "B S"]
     row: Int[Tensor, "N"]
     queries: Float[Tensor, "N D"]
-    keys: Float[Tensor, "B S D"]
+    keys: Keys
     visible: Bool[Tensor, "N S"]
     first_place: int
     stored: Bool[Tensor, "B S"]
@@ -42,8 +43,8 @@ class StoredStates:
         return replace(self, row=change(self.row), queries=queries, visible=visible)
 
     def shared(self) -> Sequence[Tensor]:
-        """The keys."""
-        return [self.keys]
+        """The keys; those of a serving engine have no gradient."""
+        return [self.keys] if isinstance(self.keys, Tensor) else []
 
     def with_scores(self, scores: Float[Tensor, "N S"]) -> Entries:
         """Entries with these scores."""

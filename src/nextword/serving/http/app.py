@@ -54,10 +54,10 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
         remember_recent(opened, settings.remember)
     facts = AnswerFacts(opened)
     batches = SharedBatches(opened.model, settings)
-    meters, talk = Meters(batches), Chat(opened, batches)
+    meters = Meters(batches)
     remember = partial(facts.remember, opened.model) if settings.remember else None
     completions = Completions(opened.name, batches, facts, meters, remember)
-    pages = InspectedPages(facts)
+    talk, pages = Chat(opened, batches, completions), InspectedPages(facts)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -1,15 +1,14 @@
-"""``/v1/completions``: a prompt goes on, with log-probabilities and, when asked for, sources and places.
+"""How a prompt goes on, with log-probabilities and, when asked for, sources and places.
 
-Answers have OpenAI's form. Log-probabilities are those of the model's distribution, before temperature, top-k and
-top-p. With ``sources`` a choice has a further key, ``nextword``: for each token the parts of the distribution that its
-probability came from, and the places in prompt and answer.
+Answers have one of OpenAI's forms. Log-probabilities are those of the model's distribution, before temperature, top-k
+and top-p. With ``sources`` a choice has a further key, ``nextword``: for each token the parts of the distribution that
+its probability came from, and the places in prompt and answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -21,6 +20,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from nextword.pretrained import token_label
 from nextword.scoring.token_facts import TokenFacts
 from nextword.serving.http.answer_facts import PLACES, AnswerFacts
+from nextword.serving.http.answer_forms import TEXT, AnswerForm, LabelledToken, json_number
 from nextword.serving.http.batches import SharedBatches
 from nextword.serving.http.completion_request import CompletionRequest
 from nextword.serving.http.meters import Meters
@@ -73,8 +73,12 @@ class Completions:
         self._model = facts.opened.model
         self._tokenizer: Any = facts.opened.tokenizer
 
-    async def answer(self, request: CompletionRequest) -> JSONResponse | StreamingResponse:
+    async def answer(self, request: CompletionRequest, form: AnswerForm = TEXT) -> JSONResponse | StreamingResponse:
         """The response to a request.
+
+        Args:
+            request: The request.
+            form: How the answer is written.
 
         Raises:
             ValueError: The request cannot be answered; says why.
@@ -82,17 +86,19 @@ class Completions:
         if request.model not in (None, self.name):
             raise LookupError(f"model: must be '{self.name}', which is served here ('{request.model}' given)")
         ids = self._ids(request.prompt)
-        name = f"cmpl-{uuid.uuid4().hex}"
+        name = f"{form.prefix}-{uuid.uuid4().hex}"
         if request.stream:
             steps = self._written(ids, request, name)
             first = await anext(steps)  # what is wrong with a request is said before the answer begins
-            return StreamingResponse(self._events(first, steps, ids, request, name), media_type="text/event-stream")
+            return StreamingResponse(
+                self._events(first, steps, ids, request, name, form), media_type="text/event-stream"
+            )
         answer = Answer()
         async with aclosing(self._written(ids, request, name)) as steps:
             async for step in steps:
                 answer = step
-        choice = await self._choice(ids, answer, request)
-        return JSONResponse(self._shell(name, [choice]) | {"usage": _usage(ids, answer)})
+        choice = await self._choice(ids, answer, request, form)
+        return JSONResponse(form.shell(name, self.name, [choice], stream=False) | {"usage": _usage(ids, answer)})
 
     def _ids(self, prompt: str | list[int]) -> list[int]:
         if isinstance(prompt, list):
@@ -152,6 +158,7 @@ class Completions:
         ids: list[int],
         request: CompletionRequest,
         name: str,
+        form: AnswerForm,
     ) -> AsyncIterator[str]:
         """The answer as server-sent events, each with the tokens that are new."""
         sent, answer = 0, first
@@ -160,8 +167,8 @@ class Completions:
                 while True:
                     new = len(answer.ids)
                     if new > sent or answer.finished:
-                        choice = await self._choice(ids, answer, request, sent)
-                        yield _event(self._shell(name, [choice]))
+                        choice = await self._choice(ids, answer, request, form, sent)
+                        yield _event(form.shell(name, self.name, [choice], stream=True))
                         sent = new
                     if answer.finished:
                         break
@@ -169,51 +176,41 @@ class Completions:
             except RuntimeError as problem:
                 yield _event({"error": {"message": str(problem), "type": "server_error"}})
                 return
-        yield _event(self._shell(name, []) | {"usage": _usage(ids, answer)})
+        yield _event(form.shell(name, self.name, [], stream=True) | {"usage": _usage(ids, answer)})
         yield "data: [DONE]\n\n"
 
-    def _shell(self, name: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "id": name, "object": "text_completion", "created": int(time.time()), "model": self.name,
-            "choices": choices,
-        }  # fmt: skip
-
     async def _choice(
-        self, ids: list[int], answer: Answer, request: CompletionRequest, begin: int = 0
+        self, ids: list[int], answer: Answer, request: CompletionRequest, form: AnswerForm, begin: int = 0
     ) -> dict[str, Any]:
         """The answer from a token on, as a choice."""
         finished = answer.finished
         new, pieces = answer.ids[begin:], answer.pieces[begin : len(answer.ids)]
-        choice: dict[str, Any] = {"index": 0, "text": "".join(pieces), "logprobs": None, "finish_reason": finished}
+        choice = form.choice("".join(pieces), finished, stream=request.stream, first=begin == 0)
         if request.asks_facts and new:
             places = PLACES if request.sources else 0
             before = [*ids, *answer.ids[:begin]]
             facts = await self._facts.of(before, new, candidates=max(request.logprobs or 0, 1), places=places)
             offset = len("".join(answer.pieces[:begin]))
             if request.logprobs is not None:
-                choice["logprobs"] = self._log_probs(new, pieces, facts, request.logprobs, offset)
+                choice["logprobs"] = form.log_probs(self._labelled(new, pieces, facts, offset), request.logprobs)
             if request.sources:
                 choice["nextword"] = {"tokens": self._sources(new, pieces, facts, len(before))}
         if finished and self._remember is not None:  # not before: the answer did not have itself to retrieve from
             await self._remember([*ids, *answer.ids])
         return choice
 
-    def _log_probs(
-        self, ids: list[int], pieces: list[str], facts: TokenFacts, rivals: int, offset: int
-    ) -> dict[str, Any]:
-        """OpenAI's form of log-probabilities."""
-        offsets = [offset + len("".join(pieces[:place])) for place in range(len(pieces))]
+    def _labelled(self, ids: list[int], pieces: list[str], facts: TokenFacts, offset: int) -> list[LabelledToken]:
+        """Tokens with their rivals; the first one's text begins at ``offset``."""
         best = zip(facts.candidates.ids.tolist(), facts.candidates.log_prob.tolist(), strict=True)
-        named = [
-            {self._label(token): _number(value) for token, value in zip(row[:rivals], values[:rivals], strict=True)}
-            for row, values in best
+        return [
+            LabelledToken(
+                self._label(ids[place]),
+                log_prob,
+                [(self._label(rival), value) for rival, value in zip(rivals, values, strict=True)],
+                offset + len("".join(pieces[:place])),
+            )
+            for place, (log_prob, (rivals, values)) in enumerate(zip(facts.log_prob.tolist(), best, strict=True))
         ]
-        return {
-            "tokens": [self._label(token) for token in ids],
-            "token_logprobs": [_number(value) for value in facts.log_prob.tolist()],
-            "top_logprobs": named if rivals else None,
-            "text_offset": offsets,
-        }
 
     def _sources(self, ids: list[int], pieces: list[str], facts: TokenFacts, first: int) -> list[dict[str, Any]]:
         """What each token's probability came from; places count from the first token of the prompt."""
@@ -229,9 +226,10 @@ class Completions:
                 if of.documents is None
             }
             shares = {name: round(float(share[row]), 4) for name, share in facts.shares.items()}
+            log_prob = json_number(float(facts.log_prob[row]))
             made.append(
                 {
-                    "id": token, "piece": piece, "place": first + row, "log_prob": _number(float(facts.log_prob[row])),
+                    "id": token, "piece": piece, "place": first + row, "log_prob": log_prob,
                     "rank": int(facts.rank[row]), "entropy": float(facts.entropy[row]), "shares": shares,
                     "places": places,
                 }
@@ -261,11 +259,6 @@ def _ends(how: Any) -> list[int]:
 def _usage(ids: list[int], answer: Answer) -> dict[str, int]:
     total = len(ids) + len(answer.ids)
     return {"prompt_tokens": len(ids), "completion_tokens": len(answer.ids), "total_tokens": total}
-
-
-def _number(value: float) -> float | None:
-    """JSON has no infinity: the log of a probability of zero is null."""
-    return value if value > -float("inf") else None
 
 
 def _event(content: dict[str, Any]) -> str:
