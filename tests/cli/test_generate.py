@@ -117,6 +117,7 @@ def test_a_plain_model_of_transformers(tmp_path: Path) -> None:
         (("--prompt", "a", "--sources"), "give --out"),
         (("--prompt", "a", "--chat", "--max-new-tokens", 3), "has no chat template"),
         (("--prompt", "a", "--max-new-tokens", 0), "max_new_tokens: must be at least 1"),
+        (("--prompt", "a", "--remember", 5), "must have the head knn ('cache' given)"),
         (("p.jsonl", "--field", "prompt"), "write it like --field prompt=question"),
     ],
 )

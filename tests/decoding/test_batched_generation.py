@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from nextword.datastore import remembering
 from nextword.decoding.batched_generation import length_batches, rows_of
 from nextword.decoding.generation_run import GenerationRun, generated_texts
 from nextword.decoding.generation_settings import GenerationSettings
@@ -206,3 +207,29 @@ def test_draft_that_cannot_be_is_refused_before_anything_is_written():
         texts(opened_model(), draft="places")
     with pytest.raises(ValueError, match="Did you mean 'prompt'"):
         texts(opened_model(), draft="promt")
+
+
+def test_what_is_finished_can_be_retrieved_by_what_follows():
+    """Each text is what the model writes with a store of those before it, or of their last two tokens."""
+    opened = opened_model(head="knn:k=2,weight=0.9,temperature=0.1")
+    prompts = [TextPrompt(text, id=place) for place, text in enumerate(["a", "The king", "The king", "the queen met"])]
+    for most in (1000, 2):
+        found = texts(opened, prompts, decodings=["greedy"], remember=most, batch_size=4)
+        assert opened.model.next_word_head.recent is None, "it has what it had before"
+        with remembering(opened, most) as grow:
+            for prompt in prompts:
+                ids = greedy(opened, prompt, 9)
+                assert found[prompt.id, 0] == ids
+                read = tokenizer()(prompt.prompt, add_special_tokens=False)["input_ids"]
+                grow([tokenizer().eos_token_id, *read, *ids])
+    alone = texts(opened, prompts, decodings=["greedy"])
+    assert alone[1, 0] == alone[2, 0] != found[2, 0]
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "said"),
+    [("gpt2", "cache", r"model: must have the head knn \('cache' given\)"), ("t5", "knn", "must be decoder-only")],
+)
+def test_what_cannot_grow_is_refused_before_anything_is_written(family, head, said):
+    with pytest.raises(ValueError, match=said):
+        texts(opened_model(family, head), SOURCES if family == "t5" else PROMPTS, remember=9)

@@ -15,6 +15,8 @@ from tests.helpers.counted import counts_file
 from tests.helpers.writing_models import LOUD_CACHE, opened_model, tokenizer
 
 WORDS = ["The king", "Once upon a time there was a", "a", "", "and the queen met the mayor", "옛날 옛적에"]
+GROWING = {"head": "knn", "k": 2, "weight": 0.9, "temperature": 0.1}
+"""Without a store on the disk."""
 PROMPTS = [
     TextPrompt(text, references=(f" a dragon {place}", " his wife"), id=f"p{place}") for place, text in enumerate(WORDS)
 ]
@@ -66,11 +68,14 @@ def test_the_iterator_gives_what_the_files_hold(tmp_path):
         ({"head": "f2", "counts": counts_file()}, {}),
         ("softmax", {"num_beams": 3}),
         ("softmax", {"prompt_lookup_num_tokens": 3}),
+        (GROWING, {}),
     ],
 )
 def test_interrupted_anywhere_the_same_run_goes_on_to_the_same_files(tmp_path, head, arguments):
     def run():
-        return planned(opened_model(head=head), decodings=["sample"], arguments=arguments, seeds=[0, 1])
+        remember = 30 if head == GROWING else 0
+        asked = {"decodings": ["sample"], "arguments": arguments, "seeds": [0, 1], "remember": remember}
+        return planned(opened_model(head=head), **asked)
 
     class CutOffError(Exception):
         pass
@@ -116,6 +121,7 @@ def test_finished_texts_are_not_written_again(tmp_path, monkeypatch):
         ({"prompts": PROMPTS[:-1]}, 'prompts: "6, checksum .*" there, "5, checksum .*" asked for'),
         ({"stop": ["a"]}, r'stop: \[\] there, \["a"\] asked for'),
         ({"sources": True}, "places: null there, 3 asked for"),
+        ({"opened": opened_model(head=GROWING), "remember": 9}, "head: .*remember: nothing there, 9 asked for"),
     ],
 )
 def test_another_run_is_refused_with_the_difference_named(tmp_path, changes, difference):

@@ -26,26 +26,18 @@ from nextword.distribution import (
 from nextword.distribution.scores import in_one_product
 from nextword.functional.stored_entries import Entries
 from tests.helpers.contexts import LinearVocabulary
+from tests.helpers.small_distributions import D, N, S, V, cached_entries, randn, small_scores
 from tests.oracles.textbook import heads as textbook
-
-N, D, V, S = 7, 4, 11, 5
-
-
-def randn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.fixture
 def base() -> Scores:
-    return Scores(LinearVocabulary(randn(V, D)), randn(N, D, seed=1).requires_grad_())
+    return small_scores()
 
 
 @pytest.fixture
 def entries() -> Entries:
-    ids = torch.tensor([[3, 3, 7, 0, 10]])
-    visible = torch.rand(N, S, generator=torch.Generator().manual_seed(2)) < 0.6
-    visible[0] = False
-    return Entries(ids, torch.zeros(N, dtype=torch.long), randn(N, S, seed=3).requires_grad_(), visible)
+    return cached_entries()
 
 
 def kinds(base: Scores, entries: Entries) -> dict:

@@ -48,6 +48,15 @@ def test_settings_are_chosen_and_weights_are_the_same(made: tuple[Path, Path], t
             assert best <= nll(tmp_path / "new", temperature=temperature, weight=weight) + 1e-3
 
 
+def test_one_normaliser_has_a_temperature_alone(made: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, store = made
+    added = add_head(open_model(folder), f'knn:store="{store}",k=8,mix=joint', tmp_path / "new", held())
+    assert set(added.chosen) == {"temperature"}
+    best = nll(tmp_path / "new")
+    others = [nll(tmp_path / "new", temperature=temperature) for temperature in (0.06, 0.5, 2.0, 8.0)]
+    assert best <= min(others) + 1e-3 < max(others)
+
+
 def test_one_over_another_keeps_what_was_chosen(made: tuple[Path, Path], tmp_path: Path) -> None:
     folder, store = made
     add_head(open_model(folder), "cache:temperature=2,weight=0.3", tmp_path / "cache")

@@ -9,27 +9,18 @@ import nextword as nw
 from nextword.distribution import Factorized, Interpolated, Mixture, OnMemory, Replace, Rerank, Retrieved, Scores
 from nextword.distribution import TokenClasses as Classes
 from nextword.functional.stored_entries import Entries
-from tests.helpers.contexts import LinearVocabulary
-
-N, D, V, S = 7, 4, 11, 5
-
-
-def randn(*shape: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from tests.helpers.small_distributions import D, N, S, V, cached_entries, randn, small_scores
 
 
 @pytest.fixture
 def base() -> Scores:
-    return Scores(LinearVocabulary(randn(V, D)), randn(N, D, seed=1).requires_grad_())
+    return small_scores()
 
 
 @pytest.fixture
 def entries() -> Entries:
-    """A cache of one text; the first position sees nothing of it, and nothing is retrieved for it either."""
-    visible = torch.rand(N, S, generator=torch.Generator().manual_seed(2)) < 0.6
-    visible[0] = False
-    ids, row = torch.tensor([[3, 3, 7, 0, 10]]), torch.zeros(N, dtype=torch.long)
-    return Entries(ids, row, randn(N, S, seed=3).requires_grad_(), visible)
+    """Nothing is retrieved for the first position either."""
+    return cached_entries()
 
 
 def kinds(base: Scores, entries: Entries) -> dict:

@@ -15,6 +15,7 @@ from nextword.config import validated
 from nextword.tasks import Task, registry
 from tests.helpers.fake_models import FakeModel
 from tests.helpers.real_data import real_data
+from tests.helpers.token_states import summed_nll, token_model
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 SMALL = {
@@ -49,6 +50,18 @@ def test_uniform_model_has_the_perplexity_of_its_vocabulary(stories: Path) -> No
     assert metrics["nll"].n == tokens  # each once, the ends too
     size = sum(len(story.encode()) for story in tests)
     assert metrics["bits_per_byte"].value == pytest.approx(tokens * math.log2(len(tokenizer)) / size)
+
+
+def test_a_long_memory_sees_all_of_a_story_and_nothing_of_another(stories: Path) -> None:
+    task = small(stories, test_tokens=None)
+    tokenizer = task.start.tokenizer()
+    window, long = (token_model(len(tokenizer), head) for head in ("cache", "cache:long=1000"))
+    found = [task.measures.evaluate(model, tokenizer).metrics["nll"] for model in (window, long)]
+    border = tokenizer.eos_token_id
+    told = [[border, *tokenizer(story)["input_ids"], border] for story in task.data.stories.test]
+    assert max(map(len, told)) > 17, "one is longer than a window"
+    assert found[1].value * found[1].n == pytest.approx(sum(summed_nll(window, one) for one in told), abs=1e-8)
+    assert abs(found[0].value - found[1].value) > 1e-3
 
 
 def test_training_rows_are_blocks_of_all_stories(stories: Path) -> None:

@@ -12,6 +12,7 @@ from nextword.tasks import registry
 from nextword.tasks.lm import LanguageModelling, LmConfig
 from tests.helpers.fake_models import FakeModel
 from tests.helpers.real_data import real_data
+from tests.helpers.token_states import summed_nll, token_model
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
@@ -74,6 +75,16 @@ def test_uneven_model_by_hand(book: Path) -> None:
     text = tokenizer.decode(ids[1:])
     assert metrics["bits_per_byte"].value == pytest.approx(expected / math.log(2) / len(text.encode()), rel=1e-5)
     assert metrics["nll"].low < metrics["nll"].value < metrics["nll"].high
+
+
+def test_a_long_memory_sees_all_of_the_text_and_not_its_window_alone(book: Path) -> None:
+    task = small(book, test_tokens=60)
+    tokenizer = task.start.tokenizer()
+    ids = [tokenizer.bos_token_id, *tokenizer(task.data.parts.test, add_special_tokens=False)["input_ids"][:60]]
+    window, long = (token_model(len(tokenizer), head) for head in ("cache", "cache:long=1000"))
+    found = [task.measures.evaluate(model, tokenizer).metrics["nll"].value for model in (window, long)]
+    assert found[1] == pytest.approx(summed_nll(window, ids) / 60, abs=1e-9)
+    assert abs(found[0] - found[1]) > 1e-3
 
 
 def test_training_blocks_are_contiguous(book: Path) -> None:

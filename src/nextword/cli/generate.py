@@ -83,6 +83,13 @@ class WritingOptions:
     seed: Annotated[list[int] | None, typer.Option(help="Of what is drawn; 0 by default. May be repeated.")] = None
     samples: Annotated[int, typer.Option(help="Texts drawn after each prompt.")] = 1
     batch_size: Annotated[int, typer.Option(help="Texts written at a time.")] = 16
+    remember: Annotated[
+        int,
+        typer.Option(
+            help="With the head knn: so many of the last tokens of the prompts and texts that are finished can be "
+            "retrieved by those that follow. Texts are then written one at a time, in the order of the prompts."
+        ),
+    ] = 0
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,7 @@ def generate(
         "seeds": writing.seed or [0],
         "samples": writing.samples,
         "batch_size": writing.batch_size,
+        "remember": writing.remember,
         "sources": output.sources,
         "places": output.places,
     }

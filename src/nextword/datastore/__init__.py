@@ -10,15 +10,17 @@ In the order in which they act:
 """
 
 from nextword.datastore.build import BuildSettings, build_datastore
-from nextword.datastore.growing import grow, grow_by_tokens, remember_recent
+from nextword.datastore.growing import expect_growing, grow, grow_by_tokens, remember_recent, remembering
 from nextword.datastore.tuning import tuned_retrieval, tuned_weight
 
 __all__ = [
     "BuildSettings",
     "build_datastore",
+    "expect_growing",
     "grow",
     "grow_by_tokens",
     "remember_recent",
+    "remembering",
     "tuned_retrieval",
     "tuned_weight",
 ]

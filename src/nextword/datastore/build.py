@@ -13,7 +13,7 @@ from nextword import __version__
 from nextword.conditioning.parts.auxiliary_encoder import comparable_fingerprint
 from nextword.corpora import open_corpus
 from nextword.datastore.documents import Documents, DocumentWindow, in_shards
-from nextword.datastore.shard_task import ShardTask, states_of
+from nextword.datastore.shard_task import ShardTask, expect_decoder, states_of
 from nextword.frequency.counts import tokenizer_fingerprint
 from nextword.records.disk import disk_full_explained
 from nextword.records.lock import locked
@@ -115,11 +115,7 @@ def build_datastore(
 
 
 def _expect_decoder(opened: OpenedModel, settings: BuildSettings, model: AnyModel) -> None:
-    if opened.has_encoder or opened.model.conditioner is not None:
-        raise ValueError(
-            f"model: must be decoder-only and without a conditioner ('{opened.name}' given); states that follow a "
-            "source cannot be looked up by another text"
-        )
+    expect_decoder(opened)
     if settings.processes is not None and not isinstance(model, str | Path):
         raise ValueError("processes: must be left out with a model in memory; give the model's folder")
     if settings.shard_keys < 1 or settings.batch_size < 1:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from nextword.datastore.documents import DocumentWindow
-from nextword.datastore.shard_task import states_of
+from nextword.datastore.shard_task import expect_decoder, states_of
 from nextword.heads.knn import KnnHead
 from nextword.retrieval import RecentKeys
 from nextword.scoring.opened_model import AnyModel, OpenedModel
@@ -69,6 +71,32 @@ def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512
         recent.append(states, torch.tensor(ids[1:]))
         head.recent = recent
     return len(ids) - 1
+
+
+@contextlib.contextmanager
+def remembering(opened: OpenedModel, most: int) -> Iterator[Callable[[Sequence[int]], int]]:
+    """For the block, the model has an empty store of its own; then what it had before.
+
+    Args:
+        opened: With the head ``knn``.
+        most: As for ``remember_recent``.
+
+    Yields:
+        ``grow_by_tokens`` of this model.
+    """
+    head = _knn(opened)
+    before = head.recent
+    remember_recent(opened, most)
+    try:
+        yield partial(grow_by_tokens, opened)
+    finally:
+        head.recent = before
+
+
+def expect_growing(opened: OpenedModel) -> None:
+    """Raises ValueError where a model has no head with a store that can grow."""
+    _knn(opened)
+    expect_decoder(opened)
 
 
 def _knn(opened: OpenedModel) -> KnnHead:

@@ -48,6 +48,15 @@ class ShardTask:
         return write_shard(self.folder, self.number, keys, tokens, places, self.precision)
 
 
+def expect_decoder(opened: OpenedModel) -> None:
+    """Raises ValueError where a model's states follow more than the text."""
+    if opened.has_encoder or opened.model.conditioner is not None:
+        raise ValueError(
+            f"model: must be decoder-only and without a conditioner ('{opened.name}' given); states that follow a "
+            "source cannot be looked up by another text"
+        )
+
+
 def states_of(opened: OpenedModel, windows: list[DocumentWindow], batch_size: int) -> list[Float[np.ndarray, "_ D"]]:
     """What the output layer reads before each stored token, window by window."""
     found: list[np.ndarray] = [np.empty(0)] * len(windows)

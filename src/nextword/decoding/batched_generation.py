@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import StoppingCriteriaList, StopStringCriteria
 
+from nextword.datastore import remembering
 from nextword.decoding.generation_passes import GenerationPass, effective_config, end_ids
 from nextword.decoding.row_sampling import RowwiseLoop, batch_seed, stream_key, uniform_numbers
 from nextword.functional.padding import padded
@@ -56,6 +58,11 @@ class GeneratedText:
     text: str
     sources: SourceColumns | None = None
 
+    @property
+    def said(self) -> list[int]:
+        """The prompt and the text in tokens."""
+        return [*self.row.prompt.context, *self.token_ids]
+
 
 def rows_of(prompts: Sequence[EncodedExample], one: GenerationPass) -> list[Row]:
     """The texts of a pass, in the order of the prompts.
@@ -91,6 +98,8 @@ class BatchedGeneration:
         describe: Made of texts with their model inputs: where their tokens came from; None: not asked for.
         streamer: Is handed every token of a single row as it is chosen.
         drafting: Who guesses words that one pass judges; None: they are written one by one.
+        remember: Of the finished texts of a pass and their prompts, so many of the last tokens can be retrieved by
+            those that follow.
     """
 
     opened: OpenedModel
@@ -99,20 +108,41 @@ class BatchedGeneration:
     describe: Callable[[Sequence[EncodedExample], Mapping[str, Any]], list[SourceColumns]] | None = None
     streamer: Any = field(default=None, repr=False)
     drafting: Drafting | None = field(default=None, repr=False)
+    remember: int = 0
 
     def batches(self, rows: Sequence[Row], one: GenerationPass) -> list[list[Row]]:
         """The batches in which the rows are written, the same each time."""
+        if self.remember:  # each may retrieve from all before it
+            return [[row] for row in rows]
         return length_batches(rows, 1 if one.is_single else self.batch_size)
 
-    def written(self, batches: Sequence[Sequence[Row]], one: GenerationPass) -> Generator[list[GeneratedText]]:
+    def written(
+        self, batches: Sequence[Sequence[Row]], one: GenerationPass, said: Iterable[Sequence[int]] = ()
+    ) -> Generator[list[GeneratedText]]:
         """The texts of each batch, in its order. What torch draws elsewhere is not changed.
+
+        Args:
+            batches: The rows.
+            one: Their pass.
+            said: Finished prompts and texts of the same pass, in tokens, where texts are remembered.
 
         Raises:
             ValueError: ``generate`` refuses its arguments.
         """
-        with measuring(self.opened.model):
+        with measuring(self.opened.model), self._growing() as grow:
+            for ids in said:
+                grow(ids)
             for batch in batches:
-                yield self._batch(batch, one)
+                texts = self._batch(batch, one)
+                yield texts
+                for text in texts:
+                    grow(text.said)
+
+    def _growing(self) -> contextlib.AbstractContextManager[Callable[[Sequence[int]], int]]:
+        """What is handed each finished prompt and text."""
+        if self.remember:
+            return remembering(self.opened, self.remember)
+        return contextlib.nullcontext(len)
 
     def _batch(self, rows: Sequence[Row], one: GenerationPass) -> list[GeneratedText]:
         model, tokenizer = self.opened.model, self.opened.tokenizer

@@ -14,6 +14,7 @@ from nextword.conditioning import conditioner_spec
 from nextword.conditioning.parts.auxiliary_encoder import fingerprint
 from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.config import validated
+from nextword.datastore import expect_growing
 from nextword.decoding.batched_generation import BatchedGeneration, GeneratedText, rows_of
 from nextword.decoding.encoded_prompts import encode_prompts, expect_room
 from nextword.decoding.generation_passes import ASSISTANT, GenerationPass, generation_passes, pass_path
@@ -78,6 +79,8 @@ class GenerationRun:
             raise ValueError(f"prompts: id {next(iter(twice))!r} comes twice; give each its own")
         encoded = encode_prompts(opened, prompts, chat)
         passes = generation_passes(opened, settings)
+        if settings.remember:
+            expect_growing(opened)
         expect_room(opened, encoded, passes[0].new_tokens)
         return cls(opened, prompts, settings, encoded, passes)
 
@@ -90,7 +93,8 @@ class GenerationRun:
         describe = described if self.settings.sources else None
         settings, draft = self.settings, self.settings.draft
         drafting = Drafting(draft) if draft is not None and draft in drafters else None
-        return BatchedGeneration(self.opened, settings.batch_size, settings.stop, describe, streamer, drafting)
+        asked = settings.batch_size, settings.stop, describe, streamer, drafting, settings.remember
+        return BatchedGeneration(self.opened, *asked)
 
     def identity(self, one: GenerationPass) -> dict[str, Any]:
         """What makes the texts of a pass what they are, as plain values."""
@@ -109,6 +113,7 @@ class GenerationRun:
                 **{key: settings.arguments.get(key, settings.draft) for key in [ASSISTANT] if key in one.arguments},
             },
             **({} if settings.draft is None else {"draft": settings.draft}),
+            **({"remember": settings.remember} if settings.remember else {}),
             "stop": settings.stop,
             "seed": one.seed,
             "samples": one.samples,
@@ -222,7 +227,8 @@ def write_samples_files(
             if file.is_finished:
                 continue
             batches = unfinished(writer.batches(part, one), file.done)
-            with contextlib.closing(writer.written(batches, one)) as written:
+            said = [[*row.prompt.context, *file.token_ids(row.number)] for row in part if row.number in file.done]
+            with contextlib.closing(writer.written(batches, one, said)) as written:
                 for texts in written:
                     finished += sum(text.row.number not in file.done for text in texts)
                     file.append((text.row.number, lines.line(text, one)) for text in texts)

@@ -41,6 +41,9 @@ class GenerationSettings(Settings):
     """Texts written at a time."""
     draft: str | None = None
     """Who guesses words that one pass then judges: "places", "prompt", or the folder of a model; none: word by word."""
+    remember: int = Field(default=0, ge=0)
+    """With the head knn: of the finished prompts and texts of a pass, so many of the last tokens can be retrieved by
+    those that follow; texts are then written one at a time, in the order of the prompts. 0: none."""
     sources: bool = False
     """Whether each token's share by source and its strongest places are worked out and written beside it."""
     places: int = Field(default=3, ge=0)

@@ -58,6 +58,11 @@ class PartialSamples:
         """Numbers of the texts that are written."""
         return frozenset(self._lines)
 
+    def token_ids(self, number: int) -> list[int]:
+        """Of a text that is written."""
+        ids: list[int] = self._lines[number]["token_ids"]
+        return ids
+
     def append(self, lines: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
         """Writes finished texts, numbered by their place in the samples file; those that are there stay as they are."""
         new = {number: dict(line) for number, line in lines if number not in self._lines}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nextword.datastore.tuning import tuned_retrieval
+from nextword.datastore.tuning import TEMPERATURES, tuned_retrieval
 from nextword.heads import head_spec
 from nextword.heads.cache import CacheConfig
 from nextword.heads.knn import KnnConfig
@@ -79,10 +80,11 @@ def _chosen(opened: OpenedModel, held: GivenTexts, tokens: int) -> dict[str, flo
     examples, _ = limited(opened, list(held.examples), tokens)
     if isinstance(config, KnnConfig) and config.mix == "fixed":
         return {**tuned_retrieval(opened, [one.text for one in examples])}
-    if not isinstance(config, CacheConfig):
+    jointly = isinstance(config, KnnConfig) and config.mix == "joint"
+    if not jointly and not isinstance(config, CacheConfig):
         raise ValueError(
-            f"held: must be with a head whose temperature and weight can be chosen: cache, or knn with mix=fixed "
-            f"('{head_spec(config)}' given); leave it out"
+            f"held: must be with a head whose temperature and weight can be chosen: cache, or knn with mix=fixed or "
+            f"joint ('{head_spec(config)}' given); leave it out"
         )
     settings = ScoreSettings()
     sight = Sight.of(opened, settings)
@@ -93,4 +95,13 @@ def _chosen(opened: OpenedModel, held: GivenTexts, tokens: int) -> dict[str, flo
         return -float(np.concatenate(list(asked)).mean())
 
     with measuring(opened.model):
-        return tune_cache(opened.model, nll)
+        return _best_temperature(opened.model, nll) if jointly else tune_cache(opened.model, nll)
+
+
+def _best_temperature(model: Any, nll: Callable[[], float]) -> dict[str, float | None]:
+    """Of what is retrieved, where one normaliser has no weight to choose."""
+    found = []
+    for temperature in TEMPERATURES:
+        model.configure_head(temperature=temperature)
+        found.append(nll())
+    return {"temperature": TEMPERATURES[int(np.nanargmin(found))]}

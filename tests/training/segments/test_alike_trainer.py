@@ -1,4 +1,4 @@
-"""A training on batches of rows that are alike: its loss is that of one text, it goes on where it was, and refuses."""
+"""A training on batches of rows that are alike: its loss is that of one text, and it learns to copy from a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nextword.training.segments.alike_rows import alike_rows
 from nextword.training.segments.alike_trainer import AlikeTrainer
 from tests.helpers.segmented_text import LENGTH, data, model, text
 from tests.helpers.small_datastores import written
-from tests.helpers.tiny_trainings import VOCABULARY, killed_at, settings, tiny_gpt2, weights
+from tests.helpers.tiny_trainings import VOCABULARY, settings
 from tests.helpers.word_models import SPECIAL, word_tokenizer
 
 pytest.importorskip("bm25s")
@@ -69,31 +69,6 @@ def test_the_loss_is_that_of_one_text_made_of_the_batch(tmp_path, monkeypatch: p
             total += torch.cat([scores, similar]).logsumexp(0).item()
             total -= torch.cat([scores[target][None], similar[same]]).logsumexp(0).item()
     assert losses[0] == pytest.approx(total / (4 * (LENGTH - 1)), abs=1e-5)
-
-
-def test_what_is_interrupted_goes_on(tmp_path) -> None:
-    asked = settings(alike=True, save_every=2)
-    whole, parts = model(), model()
-    train(whole, data(), asked, seed=1, folder=tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(parts, data(), asked, seed=1, folder=tmp_path / "parts", progress=killed_at(5))
-    parts = model()
-    train(parts, data(), asked, seed=1, folder=tmp_path / "parts")
-    for name, value in weights(whole).items():
-        assert torch.equal(value, parts.state_dict()[name]), name
-
-
-def test_the_memory_changes_what_is_learned(tmp_path) -> None:
-    long, short = model(), model(f"cache:long={LENGTH}")
-    for ours, folder in ((long, "long"), (short, "short")):
-        train(ours, data(), settings(alike=True), seed=1, folder=tmp_path / folder)
-    assert not torch.equal(long.get_output_embeddings().weight, short.get_output_embeddings().weight)
-
-
-@pytest.mark.parametrize("head", ["softmax", "cache"])
-def test_a_head_that_sees_its_window_alone_is_refused(tmp_path, head: str) -> None:
-    with pytest.raises(ValueError, match=r"training.alike: must be with a head that looks back.*cache:long"):
-        train(nw.attach(tiny_gpt2(), head), data(), settings(alike=True), seed=1, folder=tmp_path)
 
 
 def test_not_with_consecutive() -> None:

@@ -1,4 +1,4 @@
-"""A training on consecutive segments: its loss is the textbook form, it goes on where it was, and refuses the rest."""
+"""A training on consecutive segments: its loss is the textbook form, its rows are in order, and labels are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nextword.memory.long_memory import LongMemory
 from nextword.training.one_training import train
 from nextword.training.segments.consecutive_trainer import ConsecutiveRows
 from tests.helpers.segmented_text import LENGTH, data, model, text
-from tests.helpers.tiny_trainings import killed_at, settings, tiny_gpt2, weights
+from tests.helpers.tiny_trainings import settings, tiny_gpt2
 
 
 def loss_and_gradient(ours: Any, **inputs: Any) -> tuple[float, torch.Tensor]:
@@ -52,31 +52,6 @@ def test_rows_are_read_in_order_from_one_that_the_seed_chooses() -> None:
     assert all(sorted(order) == list(range(30)) for order in orders)
     assert all((after - before) % 30 == 1 for order in orders for before, after in itertools.pairwise(order))
     assert len({order[0] for order in orders}) > 1
-
-
-def test_what_is_interrupted_goes_on_with_what_it_remembered(tmp_path) -> None:
-    asked = settings(consecutive=True, save_every=2)
-    whole, parts = model(), model()
-    train(whole, data(), asked, seed=1, folder=tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        train(parts, data(), asked, seed=1, folder=tmp_path / "parts", progress=killed_at(5))
-    parts = model()
-    train(parts, data(), asked, seed=1, folder=tmp_path / "parts")
-    for name, value in weights(whole).items():
-        assert torch.equal(value, parts.state_dict()[name]), name
-
-
-def test_memory_changes_what_is_learned(tmp_path) -> None:
-    long, short = model(), model("cache:long=1")
-    for ours, folder in ((long, "long"), (short, "short")):
-        train(ours, data(), settings(consecutive=True), seed=1, folder=tmp_path / folder)
-    assert not torch.equal(long.get_output_embeddings().weight, short.get_output_embeddings().weight)
-
-
-@pytest.mark.parametrize("head", ["softmax", "cache"])
-def test_a_head_that_sees_its_window_alone_is_refused(tmp_path, head: str) -> None:
-    with pytest.raises(ValueError, match=r"training.consecutive: must be with a head that looks back.*cache:long"):
-        train(model(head), data(), settings(consecutive=True), seed=1, folder=tmp_path)
 
 
 @pytest.mark.parametrize("objective", ["mle:labels", "histalign:labels"])
