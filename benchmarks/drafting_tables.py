@@ -1,0 +1,72 @@
+"""The tables of ``docs/drafting.md`` as Markdown, from the newest rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from table_parts import NOTHING, Goals, Row, at_least, markdown, measured, measured_on
+
+_WAYS = {
+    "prompt lookup (transformers)": "prompt lookup (transformers)",
+    "draft=prompt": '`draft="prompt"`',
+    "draft=places": '`draft="places"`',
+    "draft=places, always 10": "places, always 10",
+    "assistant": "an assistant",
+    "bound": "bound",
+}
+"""Ways by the name of their column."""
+_JUDGED = {True: "draft=places", False: "draft=prompt"}
+"""Which way the goals are about: by places where the head has any."""
+
+
+def drafting(data: Path, wanted: Goals) -> str:
+    """Words a pass, what that is beside prompt lookup, and speed against plain decoding."""
+    body, every = [], []
+    for where, rows in measured(data, "drafting"):
+        found = {row["way"]: row for row in rows}
+        judged = _JUDGED["draft=places" in found]
+        aims = {
+            name: goal
+            for group, goals in wanted["drafting"].items()
+            if group == where["data"] or where["model"].endswith(group)
+            for name, goal in goals.items()
+        }
+        title = f"{where['model']}: {where['data']}, {where['text']} ({found[judged]['texts']} texts)"
+        for column, said in (("words_a_pass", "words a pass"), ("of_lookup", "of lookup's"), ("speed", "speed")):
+            cells = [_cell(found.get(way), column, aims.get(column) if way == judged else None) for way in _WAYS]
+            body.append([title if column == "words_a_pass" else "", said, *cells])
+        every += rows
+    if not body:
+        return NOTHING
+    return f"{measured_on({}, every)}\n\n{markdown(['model: texts', '', *_WAYS.values()], body)}"
+
+
+def _cell(row: Row | None, column: str, goal: float | None) -> str:
+    if row is None or row[column] == "nan":
+        return "–"
+    return at_least(row[column], goal)
+
+
+def choices(data: Path, wanted: Goals) -> str:
+    """Words a pass by how a place is chosen: a row for each way, a column for the texts of each model."""
+    groups = measured(data, "drafting_choice")
+    if not groups:
+        return NOTHING
+    ways = list(dict.fromkeys((row["way"], row["tree"]) for _, rows in groups for row in rows))
+    body = []
+    for way in ways:
+        cells = [
+            next((row["words_a_pass"] for row in rows if (row["way"], row["tree"]) == way), "") for _, rows in groups
+        ]
+        body.append([_way(*way), *(f"{float(cell):.2f}" if cell else "–" for cell in cells)])
+    head = [f"{where['model']}: {where['data']}, {where['text']}" for where, _ in groups]
+    return markdown(["chosen place", *head], body)
+
+
+def _way(name: str, tree: str) -> str:
+    return name if tree == "1" else f"{name}, the best of {tree} places"
+
+
+TABLES: dict[str, Callable[[Path, Goals], str]] = {"drafting": drafting, "choices": choices}
+"""What the page has, by the name of its markers."""
