@@ -123,11 +123,11 @@ def measured(
     for number, (prompt, target) in enumerate(texts):
         ids, written, begin = torch.tensor([prompt]), {}, 1 if encoder else len(prompt)
         for name, arguments in _turned(tried, number):
-            count = len(target) if human else new
+            count, least = (len(target), len(target)) if human else (new, 0)
             rules = LogitsProcessorList([Held(target, begin)] if human else [])
             before, start = passes.count, time.perf_counter()
             out = model.generate(
-                ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, min_new_tokens=count, do_sample=False,
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, min_new_tokens=least, do_sample=False,
                 logits_processor=rules, pad_token_id=0, **arguments,
             )  # fmt: skip
             taken = time.perf_counter() - start
