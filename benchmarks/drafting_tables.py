@@ -26,12 +26,7 @@ def drafting(data: Path, wanted: Goals) -> str:
     for where, rows in measured(data, "drafting"):
         found = {row["way"]: row for row in rows}
         judged = _JUDGED["draft=places" in found]
-        aims = {
-            name: goal
-            for group, goals in wanted["drafting"].items()
-            if group == where["data"] or where["model"].endswith(group)
-            for name, goal in goals.items()
-        }
+        aims = _aims(where, wanted["drafting"])
         title = f"{where['model']}: {where['data']}, {where['text']} ({found[judged]['texts']} texts)"
         for column, said in (("words_a_pass", "words a pass"), ("of_lookup", "of lookup's"), ("speed", "speed")):
             cells = [_cell(found.get(way), column, aims.get(column) if way == judged else None) for way in _WAYS]
@@ -40,6 +35,12 @@ def drafting(data: Path, wanted: Goals) -> str:
     if not body:
         return NOTHING
     return f"{measured_on({}, every)}\n\n{markdown(['model: texts', '', *_WAYS.values()], body)}"
+
+
+def _aims(where: Row, wanted: Goals) -> Goals:
+    """The goals of some data, and those of a size, with which the name of a model ends."""
+    size = next((goals for name, goals in wanted["size"].items() if where["model"].endswith(name)), {})
+    return {**wanted["data"].get(where["data"], {}), **size}
 
 
 def _cell(row: Row | None, column: str, goal: float | None) -> str:

@@ -27,7 +27,7 @@ _GPT2_SMALL = {
 }  # fmt: skip
 """As GPT-2 small; three matrices of 2,048 in each feed-forward layer have the weights of two of 3,072."""
 _KEPT = (
-    "feed_forward_proj", "decoder_start_token_id", "eos_token_id", "pad_token_id", "bos_token_id",
+    "feed_forward_proj", "decoder_start_token_id", "eos_token_id", "pad_token_id",
     "relative_attention_num_buckets", "relative_attention_max_distance", "tie_word_embeddings", "layer_norm_epsilon",
 )  # fmt: skip
 _APART, _UNKNOWN = 100.0, 10.0

@@ -62,7 +62,7 @@ def after_passes(length: LearnedLength, count: int, accepted: int, guessing: flo
 def test_guesses_in_vain_become_rare_and_often_again() -> None:
     length = LearnedLength()
     asked = after_passes(length, 400, accepted=0, guessing=0.1)
-    assert asked[:33] == [False, *[True] * 32]
+    assert asked[:17] == [False, *[True] * 16]
     assert sum(asked[-80:]) == 10
     assert all(after_passes(length, 40, accepted=3, guessing=0.1)[8:])
 
@@ -79,8 +79,8 @@ def test_guesses_that_cost_more_than_they_give_become_rare() -> None:
 def test_guess_is_part_of_what_a_short_draft_costs() -> None:
     """A word more in a dearer pass does not pay where guesses come for nothing, and does beside a dear guess."""
     for guessing, words in ((0.0, 0), (4.0, 1)):
-        length = learned(1, cost=2.5)
-        for _ in range(60):
+        length = learned(1, cost=4.0)
+        for _ in range(20):
             length.count_pass(1, 1, 1.0, guessing)
         assert length.chosen([GOOD]) == words
 

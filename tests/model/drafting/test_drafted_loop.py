@@ -149,7 +149,7 @@ DRAWN = [
 
 @pytest.mark.parametrize(("head", "rules"), DRAWN)
 def test_drawn_texts_follow_the_same_distribution(head: str, rules: dict[str, Any]) -> None:
-    """Chi-squared of the second and third new word, 1500 texts with drafts against 1500 without.
+    """Chi-squared of the second and third new word, 1000 texts with drafts against 1000 without.
 
     False alarm 1e-4 for each case. Both words stand behind drafts that were accepted and that were refused; pairs
     of words that came less than 20 times are counted together.
@@ -176,7 +176,7 @@ def assert_same_distribution(
     model: Any, ids: Tensor, by: Any, rules: dict[str, Any], given: dict[str, Tensor] | None = None
 ) -> None:
     """What is drawn with drafts, of which some words are accepted and some not, is what is drawn without."""
-    draws, drafting = 1500, nw.Drafting(by, FixedLength(4))
+    draws, drafting = 1000, nw.Drafting(by, FixedLength(4))
     repeated = {name: one.expand(draws, *one.shape[1:]) for name, one in (given or {}).items()}
     settings = {"max_new_tokens": 3, "do_sample": True, **rules, **repeated}
     drafted = model.generate(ids.expand(draws, -1), draft=drafting, **settings)[:, -2:]

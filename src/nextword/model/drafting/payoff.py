@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_TRIED = 32
+_TRIED = 16
 """Passes after a guess, before which nothing is concluded."""
 _KEPT = 1 - 1 / 32
 """Of what is known, what one more pass leaves: texts change."""
