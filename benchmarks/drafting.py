@@ -28,6 +28,7 @@ from transformers import AutoTokenizer, LogitsProcessor, LogitsProcessorList
 import nextword as nw
 from nextword.model.drafting.draft_length import LONGEST, FixedLength
 
+OWN = {False: "its own", True: "its own, no {} words twice"}
 PLAIN, LOOKUP = "plain", "prompt lookup (transformers)"
 
 
@@ -115,8 +116,9 @@ def ways(model: Any, assistant: Any = None) -> dict[str, dict[str, Any]]:
 
 
 def measured(
-    model: Any, texts: list[tuple[list[int], list[int]]], new: int, human: bool, assistant: Any = None
-) -> dict[str, dict[str, float]]:
+    model: Any, texts: list[tuple[list[int], list[int]]], new: int, human: bool, assistant: Any = None,
+    no_repeat: int = 0,
+) -> dict[str, dict[str, float]]:  # fmt: skip
     """Words, passes and seconds by way; those of the bound have no seconds."""
     passes, tried, encoder = Passes(model), ways(model, assistant), model.config.is_encoder_decoder
     sums = {name: {"words": 0, "passes": 0, "seconds": 0.0} for name in [*tried, "bound"]}
@@ -128,7 +130,7 @@ def measured(
             before, start = passes.count, time.perf_counter()
             out = model.generate(
                 ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, min_new_tokens=least, do_sample=False,
-                logits_processor=rules, pad_token_id=0, **arguments,
+                logits_processor=rules, no_repeat_ngram_size=no_repeat, pad_token_id=0, **arguments,
             )  # fmt: skip
             taken = time.perf_counter() - start
             written[name] = out[0, begin:].tolist()
@@ -178,6 +180,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--prompt", type=at_least(8), default=200, help="tokens of a source at most")
     options.add_argument("--new", type=at_least(2), default=60, help="tokens written")
     options.add_argument("--human", action="store_true", help="hold the model to what people wrote")
+    options.add_argument("--no-repeat", type=at_least(0), default=0, help="words of which no run comes twice; 0: none")
     options.add_argument("--assistant", type=folder, help="a smaller model of the same tokenizer, as a further way")
     given = settled(options, argv, size="toy", prompt=24, new=12, texts=3)
     if given.human and given.assistant:
@@ -191,7 +194,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     else:
         encoder = model.config.is_encoder_decoder
         texts = examples(tokenizer, given.pairs, given.texts, given.prompt, given.new, encoder)
-    sums = measured(model, texts, given.new, given.human, assistant)
+    sums = measured(model, texts, given.new, given.human, assistant, given.no_repeat)
     plain, lookup = sums[PLAIN], sums[LOOKUP]["words"] / sums[LOOKUP]["passes"]
     rows = []
     for name, sum_of in sums.items():
@@ -201,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             {
                 "model": Path(given.model).name if given.model else f"{given.size} {given.head}, random",
                 "data": given.pairs.parent.name if given.pairs else "made up",
-                "text": "people's" if given.human else "its own",
+                "text": "people's" if given.human else OWN[given.no_repeat > 0].format(given.no_repeat),
                 "way": name, "texts": len(texts) - 1, "words": sum_of["words"], "passes": sum_of["passes"],
                 "words_a_pass": f"{rate:.3f}", "of_lookup": f"{rate / lookup:.3f}", "speed": f"{ratio:.3f}",
                 "ms_a_word": f"{1000 * sum_of['seconds'] / sum_of['words']:.2f}", **seen,
