@@ -26,7 +26,8 @@ from torch import Tensor
 from transformers import AutoTokenizer, LogitsProcessor, LogitsProcessorList
 
 import nextword as nw
-from nextword.model.drafting.draft_length import LONGEST, FixedLength
+from nextword.model.drafting.draft_length import LONGEST, FixedLength, LearnedLength
+from nextword.model.drafting.drafter import Draft
 
 OWN = {False: "its own", True: "its own, no {} words twice"}
 PLAIN, LOOKUP = "plain", "prompt lookup (transformers)"
@@ -48,6 +49,26 @@ class Held(LogitsProcessor):
         only = torch.full_like(scores, -torch.inf)
         only[:, self.words[min(input_ids.shape[1] - self.begin, len(self.words) - 1)]] = 0.0
         return only
+
+
+class Unasked(LearnedLength):
+    """Nothing is guessed: what the loop costs by itself."""
+
+    def asks(self) -> bool:
+        """Never."""
+        return False
+
+
+class Unused(LearnedLength):
+    """Everything is guessed and nothing drafted: what guessing costs by itself."""
+
+    def chosen(self, drafts: Sequence[Draft | None]) -> int:
+        """None of the words."""
+        return 0
+
+    def asks(self) -> bool:
+        """Always."""
+        return True
 
 
 class Passes:
@@ -99,7 +120,7 @@ def examples(
     return [(start + source[:longest] + newline, target[:new]) for source, target in sides if len(target) >= 2]
 
 
-def ways(model: Any, assistant: Any = None) -> dict[str, dict[str, Any]]:
+def ways(model: Any, assistant: Any = None, parts: bool = False) -> dict[str, dict[str, Any]]:
     """Arguments of ``generate``, by what a table calls them; what is learned stays from text to text."""
     found: dict[str, dict[str, Any]] = {
         PLAIN: {},
@@ -112,15 +133,18 @@ def ways(model: Any, assistant: Any = None) -> dict[str, dict[str, Any]]:
         found[f"draft=places, always {LONGEST}"] = {"draft": nw.Drafting("places", FixedLength(LONGEST))}
     if assistant is not None:
         found["assistant"] = {"draft": assistant}
+    if parts:
+        found |= {name: {"draft": nw.Drafting("places", length())}
+                  for name, length in (("the loop alone", Unasked), ("guesses alone", Unused))}  # fmt: skip
     return found
 
 
 def measured(
     model: Any, texts: list[tuple[list[int], list[int]]], new: int, human: bool, assistant: Any = None,
-    no_repeat: int = 0,
+    no_repeat: int = 0, parts: bool = False,
 ) -> dict[str, dict[str, float]]:  # fmt: skip
     """Words, passes and seconds by way; those of the bound have no seconds."""
-    passes, tried, encoder = Passes(model), ways(model, assistant), model.config.is_encoder_decoder
+    passes, tried, encoder = Passes(model), ways(model, assistant, parts), model.config.is_encoder_decoder
     sums = {name: {"words": 0, "passes": 0, "seconds": 0.0} for name in [*tried, "bound"]}
     for number, (prompt, target) in enumerate(texts):
         ids, written, begin = torch.tensor([prompt]), {}, 1 if encoder else len(prompt)
@@ -181,6 +205,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--new", type=at_least(2), default=60, help="tokens written")
     options.add_argument("--human", action="store_true", help="hold the model to what people wrote")
     options.add_argument("--no-repeat", type=at_least(0), default=0, help="words of which no run comes twice; 0: none")
+    options.add_argument(
+        "--parts", action="store_true", help="what loop and guesses cost by themselves, as further ways"
+    )
     options.add_argument("--assistant", type=folder, help="a smaller model of the same tokenizer, as a further way")
     given = settled(options, argv, size="toy", prompt=24, new=12, texts=3)
     if given.human and given.assistant:
@@ -194,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     else:
         encoder = model.config.is_encoder_decoder
         texts = examples(tokenizer, given.pairs, given.texts, given.prompt, given.new, encoder)
-    sums = measured(model, texts, given.new, given.human, assistant, given.no_repeat)
+    sums = measured(model, texts, given.new, given.human, assistant, given.no_repeat, given.parts)
     plain, lookup = sums[PLAIN], sums[LOOKUP]["words"] / sums[LOOKUP]["passes"]
     rows = []
     for name, sum_of in sums.items():

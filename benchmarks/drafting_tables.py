@@ -49,6 +49,29 @@ def _cell(row: Row | None, column: str, goal: float | None) -> str:
     return at_least(row[column], goal)
 
 
+_PARTS = {
+    "plain": "plain",
+    "the loop alone": "the loop alone",
+    "guesses alone": "with guesses, of which none is drafted",
+    "draft=places": '`draft="places"`',
+}
+"""Ways that show what the loop and the guesses cost, by the name of their column."""
+
+
+def costs(data: Path, wanted: Goals) -> str:
+    """Milliseconds a word of the loop without guesses, with guesses in vain, and with drafts."""
+    body, every = [], []
+    for where, rows in measured(data, "drafting"):
+        found = {row["way"]: row for row in rows}
+        if found.keys() >= _PARTS.keys():
+            cells = [f"{found[way]['ms_a_word']} ({found[way]['speed']})" for way in _PARTS]
+            body.append([f"{where['model']}: {where['data']}, {where['text']}", *cells])
+            every += rows
+    if not body:
+        return NOTHING
+    return f"{measured_on({}, every)}\n\n{markdown(['ms a word (speed)', *_PARTS.values()], body)}"
+
+
 def choices(data: Path, wanted: Goals) -> str:
     """Words a pass by how a place is chosen: a row for each way, a column for the texts of each model."""
     groups = measured(data, "drafting_choice")
@@ -69,5 +92,5 @@ def _way(name: str, tree: str) -> str:
     return name if tree == "1" else f"{name}, the best of {tree} places"
 
 
-TABLES: dict[str, Callable[[Path, Goals], str]] = {"drafting": drafting, "choices": choices}
+TABLES: dict[str, Callable[[Path, Goals], str]] = {"drafting": drafting, "costs": costs, "choices": choices}
 """What the page has, by the name of its markers."""
