@@ -138,9 +138,12 @@ class DraftedRun:
             if not rows.unfinished:
                 return rows.sequences()
             begin = time.perf_counter()
-            asked = self._asks()
-            drafts, width = self._guess(accepted, width, padding) if asked else ([None] * len(rows.finished), 0)
-            guessing = self._seconds_since(begin) if asked else None
+            guessing: float | None = None
+            if self._asks():
+                drafts, width = self._guess(accepted, width, padding)
+                guessing = self._seconds_since(begin)
+            else:
+                drafts, width = [None] * len(rows.finished), 0
             begin = time.perf_counter()
             outputs = model(**self._inputs.of_pass(self._drafted(drafts, width)), return_dict=True)
             self._choice.begin(rows.written, width + 1)

@@ -158,6 +158,6 @@ class _GivenUp(StoppingCriteria):
     def __init__(self, request: _Request) -> None:
         self._request = request
 
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> Any:
         """Whether each text ends."""
         return torch.full((len(input_ids),), self._request.given_up, device=input_ids.device)
