@@ -6,6 +6,7 @@ against them. ``bound`` is what a pointer would reach that always knew the best 
 
     python benchmarks/drafting.py --model runs/m --pairs runs/pairs/test.jsonl --texts 20
     python benchmarks/drafting.py --model runs/m --pairs runs/pairs/test.jsonl --texts 20 --human
+    python benchmarks/drafting.py --model runs/mos --assistant runs/narrow --pairs runs/pairs/test.jsonl
     python benchmarks/drafting.py --size gpt2-small --head softmax+c --pairs runs/pairs/test.jsonl --human
 """
 
@@ -18,15 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from options import at_least, method, own_model, parser, settled
+from options import at_least, folder, method, own_model, parser, settled
 from rows import append, surroundings
 from shapes import GPT2, attached, backbone
 from torch import Tensor
 from transformers import AutoTokenizer, LogitsProcessor, LogitsProcessorList
 
 import nextword as nw
-from nextword.model.drafting.draft_length import LONGEST, FixedLength
+from nextword.model.drafting.draft_length import LONGEST, FixedLength, LearnedLength
+from nextword.model.drafting.drafter import Draft
 
+OWN = {False: "its own", True: "its own, no {} words twice"}
 PLAIN, LOOKUP = "plain", "prompt lookup (transformers)"
 
 
@@ -46,6 +49,26 @@ class Held(LogitsProcessor):
         only = torch.full_like(scores, -torch.inf)
         only[:, self.words[min(input_ids.shape[1] - self.begin, len(self.words) - 1)]] = 0.0
         return only
+
+
+class Unasked(LearnedLength):
+    """Nothing is guessed: what the loop costs by itself."""
+
+    def asks(self) -> bool:
+        """Never."""
+        return False
+
+
+class Unused(LearnedLength):
+    """Everything is guessed and nothing drafted: what guessing costs by itself."""
+
+    def chosen(self, drafts: Sequence[Draft | None]) -> int:
+        """None of the words."""
+        return 0
+
+    def asks(self) -> bool:
+        """Always."""
+        return True
 
 
 class Passes:
@@ -82,18 +105,22 @@ def run_length(text: list[int], place: int, words: list[int]) -> int:
     return count
 
 
-def examples(tokenizer: Any, path: Path, count: int, longest: int, new: int) -> list[tuple[list[int], list[int]]]:
-    """Prompts and people's texts in tokens, as a model of pairs reads them."""
+def examples(
+    tokenizer: Any, path: Path, count: int, longest: int, new: int, encoder: bool = False
+) -> list[tuple[list[int], list[int]]]:
+    """Prompts and people's texts in tokens, as a model of pairs reads them, one with an encoder or one without."""
     with path.open(encoding="utf-8") as file:
         rows = [json.loads(line) for line, _ in zip(file, range(count), strict=False)]
     newline = tokenizer("\n", add_special_tokens=False)["input_ids"]
     start = [tokenizer.eos_token_id]
     sides = [[tokenizer(row[name], add_special_tokens=False)["input_ids"] for name in ("source", "target")]
              for row in rows]  # fmt: skip
+    if encoder:
+        start, longest, newline = [], longest - 1, start
     return [(start + source[:longest] + newline, target[:new]) for source, target in sides if len(target) >= 2]
 
 
-def ways(model: Any) -> dict[str, dict[str, Any]]:
+def ways(model: Any, assistant: Any = None, parts: bool = False) -> dict[str, dict[str, Any]]:
     """Arguments of ``generate``, by what a table calls them; what is learned stays from text to text."""
     found: dict[str, dict[str, Any]] = {
         PLAIN: {},
@@ -104,27 +131,33 @@ def ways(model: Any) -> dict[str, dict[str, Any]]:
     if head.reads_words or head.reads_source:
         found["draft=places"] = {"draft": nw.Drafting("places")}
         found[f"draft=places, always {LONGEST}"] = {"draft": nw.Drafting("places", FixedLength(LONGEST))}
+    if assistant is not None:
+        found["assistant"] = {"draft": assistant}
+    if parts:
+        found |= {name: {"draft": nw.Drafting("places", length())}
+                  for name, length in (("the loop alone", Unasked), ("guesses alone", Unused))}  # fmt: skip
     return found
 
 
 def measured(
-    model: Any, texts: list[tuple[list[int], list[int]]], new: int, human: bool
-) -> dict[str, dict[str, float]]:
+    model: Any, texts: list[tuple[list[int], list[int]]], new: int, human: bool, assistant: Any = None,
+    no_repeat: int = 0, parts: bool = False,
+) -> dict[str, dict[str, float]]:  # fmt: skip
     """Words, passes and seconds by way; those of the bound have no seconds."""
-    passes, tried = Passes(model), ways(model)
+    passes, tried, encoder = Passes(model), ways(model, assistant, parts), model.config.is_encoder_decoder
     sums = {name: {"words": 0, "passes": 0, "seconds": 0.0} for name in [*tried, "bound"]}
     for number, (prompt, target) in enumerate(texts):
-        ids, written = torch.tensor([prompt]), {}
+        ids, written, begin = torch.tensor([prompt]), {}, 1 if encoder else len(prompt)
         for name, arguments in _turned(tried, number):
-            count = len(target) if human else new
-            rules = LogitsProcessorList([Held(target, len(prompt))] if human else [])
+            count, least = (len(target), len(target)) if human else (new, 0)
+            rules = LogitsProcessorList([Held(target, begin)] if human else [])
             before, start = passes.count, time.perf_counter()
             out = model.generate(
-                ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, min_new_tokens=count, do_sample=False,
-                logits_processor=rules, pad_token_id=0, **arguments,
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, min_new_tokens=least, do_sample=False,
+                logits_processor=rules, no_repeat_ngram_size=no_repeat, pad_token_id=0, **arguments,
             )  # fmt: skip
             taken = time.perf_counter() - start
-            written[name] = out[0, len(prompt) :].tolist()
+            written[name] = out[0, begin:].tolist()
             if number:  # the first text warms up
                 sums[name]["words"] += len(written[name])
                 sums[name]["passes"] += passes.count - before
@@ -171,15 +204,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--prompt", type=at_least(8), default=200, help="tokens of a source at most")
     options.add_argument("--new", type=at_least(2), default=60, help="tokens written")
     options.add_argument("--human", action="store_true", help="hold the model to what people wrote")
+    options.add_argument("--no-repeat", type=at_least(0), default=0, help="words of which no run comes twice; 0: none")
+    options.add_argument(
+        "--parts", action="store_true", help="what loop and guesses cost by themselves, as further ways"
+    )
+    options.add_argument("--assistant", type=folder, help="a smaller model of the same tokenizer, as a further way")
     given = settled(options, argv, size="toy", prompt=24, new=12, texts=3)
+    if given.human and given.assistant:
+        options.error("--human: whatever holds the model to a text holds its assistant too; leave out --assistant")
     seen = surroundings()
     torch.manual_seed(0)
     model, tokenizer = _opened(given)
+    assistant = nw.load(given.assistant).eval() if given.assistant else None
     if given.pairs is None or tokenizer is None:
         texts = _made_up(given.new)()
     else:
-        texts = examples(tokenizer, given.pairs, given.texts, given.prompt, given.new)
-    sums = measured(model, texts, given.new, given.human)
+        encoder = model.config.is_encoder_decoder
+        texts = examples(tokenizer, given.pairs, given.texts, given.prompt, given.new, encoder)
+    sums = measured(model, texts, given.new, given.human, assistant, given.no_repeat, given.parts)
     plain, lookup = sums[PLAIN], sums[LOOKUP]["words"] / sums[LOOKUP]["passes"]
     rows = []
     for name, sum_of in sums.items():
@@ -189,7 +231,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             {
                 "model": Path(given.model).name if given.model else f"{given.size} {given.head}, random",
                 "data": given.pairs.parent.name if given.pairs else "made up",
-                "text": "people's" if given.human else "its own",
+                "text": "people's" if given.human else OWN[given.no_repeat > 0].format(given.no_repeat),
                 "way": name, "texts": len(texts) - 1, "words": sum_of["words"], "passes": sum_of["passes"],
                 "words_a_pass": f"{rate:.3f}", "of_lookup": f"{rate / lookup:.3f}", "speed": f"{ratio:.3f}",
                 "ms_a_word": f"{1000 * sum_of['seconds'] / sum_of['words']:.2f}", **seen,

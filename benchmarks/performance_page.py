@@ -1,9 +1,9 @@
-"""Rewrites the tables of ``docs/performance.md`` between their markers, and draws its figures, from the newest rows.
+"""Rewrites the tables of ``docs/performance.md`` and ``docs/drafting.md`` between their markers, from the newest rows.
 
-Text outside the markers is nobody's but the author's. Nothing is measured here.
+The figures of the first are drawn too. Text outside the markers is nobody's but the author's. Nothing is measured here.
 
     python benchmarks/performance_page.py
-    python benchmarks/performance_page.py --check     # fails where the page is older than the rows
+    python benchmarks/performance_page.py --check     # fails where a page is older than the rows
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import drafting_tables
+import tables
 from figures import write
 from options import DATA
 from table_parts import Goals, goals
-from tables import TABLES
 
 DOCS = Path(__file__).parents[1] / "docs"
 GOALS = Path(__file__).parent / "goals.toml"
+TABLES = tables.TABLES | drafting_tables.TABLES
 _PART = re.compile(r"(<!-- measured: ([a-z]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -52,23 +54,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Rewrites and draws."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--data", type=Path, default=DATA, help="folder of the tables of rows")
-    options.add_argument("--page", type=Path, default=DOCS / "performance.md")
+    pages = [DOCS / "performance.md", DOCS / "drafting.md"]
+    options.add_argument("--page", type=Path, nargs="+", default=pages, help="the pages")
     options.add_argument("--images", type=Path, default=DOCS / "images" / "performance", help="folder of the figures")
     options.add_argument("--check", action="store_true", help="write nothing, fail where the page would change")
     given = options.parse_args(argv)
     wanted = goals(GOALS)
-    before = given.page.read_text(encoding="utf-8")
     if not given.check:
         write(given.data, wanted, given.images)
     drawn = {path.stem for path in given.images.glob("*.svg")}
-    folder = os.path.relpath(given.images, given.page.parent).replace(os.sep, "/")
-    after = rewritten(before, given.data, wanted, folder, drawn)
-    if given.check:
-        if before != after:
-            raise SystemExit(f"{given.page} is older than the rows: run python benchmarks/performance_page.py")
-        return
-    given.page.write_text(after, encoding="utf-8")
-    print(f"{given.page}: {len(_PART.findall(after))} tables, {len(drawn)} figures")
+    for page in given.page:
+        before = page.read_text(encoding="utf-8")
+        folder = os.path.relpath(given.images, page.parent).replace(os.sep, "/")
+        after = rewritten(before, given.data, wanted, folder, drawn)
+        if given.check and before != after:
+            raise SystemExit(f"{page} is older than the rows: run python benchmarks/performance_page.py")
+        if not given.check:
+            page.write_text(after, encoding="utf-8")
+            print(f"{page}: {len(_PART.findall(after))} tables")
 
 
 if __name__ == "__main__":

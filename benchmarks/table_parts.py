@@ -1,4 +1,4 @@
-"""What the tables of ``docs/performance.md`` are made of: rows by condition, values beside goals, their origin."""
+"""What the tables of measured pages are made of: rows by condition, values beside goals, their origin."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ _SETTING = {
     "datastore": ("data", "keys", "width"),
     "serving_speed": ("engine", "engine_version", "size", "requests", "new", "read_before", "length"),
     "long_memory": ("size", "batch", "length", "device", "dtype"),
+    "drafting": ("model", "data", "text"),
+    "drafting_choice": ("model", "data", "text"),
 }
 """Columns that say under what conditions a row was measured, by table."""
 
@@ -36,10 +38,11 @@ _NAME = {
     "audit_cost": "effort",
     "serving_speed": "head",
     "long_memory": "name",
+    "drafting": "way",
 }
 """Columns that name a row; elsewhere it is the model."""
 
-_ONE_RUN = {"profile_step", "datastore"}
+_ONE_RUN = {"profile_step", "datastore", "drafting_choice"}
 """Tables whose rows belong together as they were measured: the newest run is shown."""
 
 NOTHING = "*(not measured yet)*"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import audit_cost
 import datastore
 import decoding_speed
+import drafting
+import drafting_tables
 import long_memory
 import performance_page
 import profile_step
@@ -70,9 +73,24 @@ def test_text_outside_the_markers_stays_and_unknown_markers_are_refused(tmp_path
         performance_page.rewritten("<!-- measured: nothing -->\n<!-- end -->", tmp_path, {})
 
 
-def test_the_page_has_every_table() -> None:
-    page = (performance_page.DOCS / "performance.md").read_text(encoding="utf-8")
-    assert {name for _, name, _ in performance_page._PART.findall(page)} == set(tables.TABLES)
+@pytest.mark.parametrize(("page", "of"), [("performance", tables), ("drafting", drafting_tables)])
+def test_a_page_has_every_table(page: str, of: Any) -> None:
+    text = (performance_page.DOCS / f"{page}.md").read_text(encoding="utf-8")
+    assert {name for _, name, _ in performance_page._PART.findall(text)} == set(of.TABLES)
+
+
+def test_the_page_of_drafts_is_that_of_the_rows() -> None:
+    performance_page.main(["--check", "--page", str(performance_page.DOCS / "drafting.md")])
+
+
+def test_drafts_are_judged_by_their_goals(tmp_path: Path) -> None:
+    drafting.main(["--quick", "--head", "pg", "--out", str(tmp_path / "drafting.csv")])
+    path = tmp_path / "drafting.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace(",made up,", ",stories,"), encoding="utf-8")
+    table = drafting_tables.drafting(tmp_path, table_parts.goals(performance_page.GOALS))
+    assert "| toy pg, random: stories, its own (2 texts) | words a pass |" in table
+    assert table.count("(≥ 0.97, ") == 1
+    assert drafting_tables.choices(tmp_path, {}) == table_parts.NOTHING
 
 
 def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 
 import torch
 from jaxtyping import Float, Int
@@ -57,8 +58,16 @@ class Interpolated(NextToken):
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Interpolated:
         """With ``change`` made to the base, the attention and the gate."""
-        attention, gate, rest = self.attention.map(change), change(self.log_gate), change(self.log_rest)
-        return Interpolated(self.base.map(change), attention, gate, rest, self.name)
+        changed = self._over(self.base.map(change))
+        changed.attention = self.attention.map(change)
+        changed.log_gate, changed.log_rest = change(self.log_gate), change(self.log_rest)
+        return changed
+
+    def _over(self, base: NextToken) -> Interpolated:
+        """The same with another base; what was made of the attention is not made again."""
+        changed = copy(self)
+        changed.base, changed.device = base, base.device
+        return changed
 
     def shared(self) -> list[Tensor]:
         """That of the generating distribution."""
@@ -66,7 +75,7 @@ class Interpolated(NextToken):
 
     def computed(self) -> Interpolated:
         """With the generating distribution computed."""
-        return Interpolated(self.base.computed(), self.attention, self.log_gate, self.log_rest, self.name)
+        return self._over(self.base.computed())
 
     def places_in(self) -> dict[str, TextRead]:
         """Those of the base, and that of the attention."""

@@ -57,6 +57,13 @@ def saved_configuration(model: str) -> PretrainedConfig:
     return found
 
 
+def text_configuration(saved: Any) -> Any:
+    """The configuration of what reads and writes text, in which targets begin with ``decoder_start_token_id``."""
+    own = saved.text_config if isinstance(saved, NextWordConfig) else saved
+    # of an encoder-decoder model transformers gives the decoder's, under other names
+    return own if own.is_encoder_decoder else own.get_text_config(decoder=True)
+
+
 def starting_tokenizer(config: TrainConfig, task: Task, folder: RunFolder) -> PreTrainedTokenizerBase:
     """The tokenizer of the saved model; of a small one, what is trained on the data and kept in the folder."""
     if not config.is_small:
@@ -100,7 +107,7 @@ def _made(
         _check(task, plain.config, tokenizer)
     else:
         saved: Any = saved_configuration(config.model)
-        _check(task, saved.get_text_config(decoder=True), tokenizer)
+        _check(task, text_configuration(saved), tokenizer)
         plain = _loaded(_located(config.model), settings, folder)
         if isinstance(saved, NextWordConfig) and _has_what_is_asked_for(config, plain):
             plain.set_objective(config.objective)

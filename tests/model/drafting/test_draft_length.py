@@ -48,13 +48,41 @@ def test_nothing_guessed_is_nothing_drafted() -> None:
         FixedLength(0)
 
 
+def after_passes(length: LearnedLength, count: int, accepted: int, guessing: float, cost: float = 1.0) -> list[bool]:
+    """Whether a guess came before each of so many passes, where a pass over one word costs 1."""
+    asked = []
+    for _ in range(count):
+        asked.append(length.asks())
+        length.count_pass(1, 1 + 4 * asked[-1], cost if asked[-1] else 1.0, guessing if asked[-1] else None)
+        if asked[-1]:
+            length.count_draft(GOOD, 4, accepted)
+    return asked
+
+
 def test_guesses_in_vain_become_rare_and_often_again() -> None:
     length = LearnedLength()
-    asked = [length.asks() for _ in range(400)]
-    assert all(asked[:32])
+    asked = after_passes(length, 400, accepted=0, guessing=0.1)
+    assert asked[:17] == [False, *[True] * 16]
     assert sum(asked[-80:]) == 10
-    length.count_draft(GOOD, 2, 1)
-    assert all(length.asks() for _ in range(32))
+    assert all(after_passes(length, 40, accepted=3, guessing=0.1)[8:])
+
+
+def test_guesses_that_cost_more_than_they_give_become_rare() -> None:
+    """Half a word a pass is accepted each time, in passes that cost twice as much: without guesses it goes faster."""
+    dear, cheap = LearnedLength(), LearnedLength()
+    for length, cost in ((dear, 2.2), (cheap, 1.8)):
+        after_passes(length, 300, accepted=1, guessing=0.1, cost=cost)
+    assert not dear.payoff.pays
+    assert cheap.payoff.pays
+
+
+def test_guess_is_part_of_what_a_short_draft_costs() -> None:
+    """A word more in a dearer pass does not pay where guesses come for nothing, and does beside a dear guess."""
+    for guessing, words in ((0.0, 0), (4.0, 1)):
+        length = learned(1, cost=4.0)
+        for _ in range(20):
+            length.count_pass(1, 1, 1.0, guessing)
+        assert length.chosen([GOOD]) == words
 
 
 def test_untried_words_have_the_chance_of_rougher_kinds() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -33,18 +35,29 @@ def repeating(rows: int) -> Tensor:
     return prompt(rows).repeat(1, 2)
 
 
+@cache
+def copying(family: str, head: str) -> nw.NextWordModel:
+    """A model that writes words of its source; ``pg+mi``, which points at nothing else, must be made to copy."""
+    model = headed(family, head)
+    if head != "pg+mi":
+        return model
+    model = deepcopy(model)
+    with torch.no_grad():
+        model.next_word_head.gate.bias.fill_(-8.0)
+    return model
+
+
 @pytest.mark.parametrize(("family", "head"), pairs(ALL))
 @pytest.mark.parametrize("rows", [1, 3])
 def test_greedy_texts_are_the_same(family: str, head: str, rows: int) -> None:
     """Every head that copies by its places, every head by a lookup; a batch accepts unequally many words."""
-    model, ids = headed(family, head), repeating(rows)
+    model, ids = copying(family, head), repeating(rows)
     plain = model.generate(ids, max_new_tokens=LONG).tolist()
     for by in ["prompt", *(["places"] if head in COPIES else [])]:
         drafting = nw.Drafting(by, FixedLength(4))
         assert model.generate(ids, max_new_tokens=LONG, draft=drafting).tolist() == plain
         assert drafting.words == rows * LONG
-        if head != "pg+mi":  # its random gate copies nothing here, so there is no place
-            assert drafting.judged, "nothing was drafted, so nothing was tested"
+        assert drafting.judged, "nothing was drafted, so nothing was tested"
 
 
 @pytest.mark.parametrize(("family", "head"), [("gpt2", "cache"), ("t5", "softmax+cepr:3+mi"), ("gpt2", "ps+mi")])
@@ -123,30 +136,51 @@ def test_seed_gives_the_same_text_whatever_is_drafted() -> None:
 
 
 PROCESSED = {"top_k": 5, "temperature": 2.0}
+PENALISED = {"top_k": 6, "repetition_penalty": 1.5}
 DRAWN = [
     ("ps+mi", PROCESSED),
+    ("cache", PENALISED),
     ("f2 decoupled", {"top_k": 0}),  # no processor: only what decides is asked for
     *(pytest.param(head, PROCESSED, marks=pytest.mark.slow) for head in ("cache", "f2 decoupled")),
+    *(pytest.param(head, PENALISED, marks=pytest.mark.slow) for head in ("ps+mi", "f2 decoupled")),
     *(pytest.param(head, {"top_k": 0}, marks=pytest.mark.slow) for head in ("cache", "f2")),
 ]
 
 
 @pytest.mark.parametrize(("head", "rules"), DRAWN)
 def test_drawn_texts_follow_the_same_distribution(head: str, rules: dict[str, Any]) -> None:
-    """Chi-squared of the second and third new word, 3000 texts with drafts against 3000 without.
+    """Chi-squared of the second and third new word, 1000 texts with drafts against 1000 without.
 
     False alarm 1e-4 for each case. Both words stand behind drafts that were accepted and that were refused; pairs
     of words that came less than 20 times are counted together.
     """
     model, ids = headed("gpt2", head), prompt(1).repeat(1, 2)
     torch.manual_seed(11)
-    draws = 3000
-    settings = {"max_new_tokens": 3, "do_sample": True, **rules}
-    by = AlwaysRight(model.generate(ids, **settings)[0].tolist()) if head.startswith("f2") else "places"
-    drafting = nw.Drafting(by, FixedLength(4))
-    repeated = ids.expand(draws, -1)
-    drafted = model.generate(repeated, draft=drafting, **settings)[:, -2:]
-    plain = model.generate(repeated, **settings)[:, -2:]
+    by = "places"
+    if head.startswith("f2"):
+        by = AlwaysRight(model.generate(ids, max_new_tokens=3, do_sample=True, **rules)[0].tolist())
+    assert_same_distribution(model, ids, by, rules)
+
+
+@pytest.mark.parametrize(
+    ("conditioner", "head"), [("lmh", "cache"), pytest.param("bergpt", "pg", marks=pytest.mark.slow)]
+)
+def test_drawn_texts_of_conditioned_models_follow_the_same_distribution(conditioner: str, head: str) -> None:
+    """As above."""
+    model = model_of("gpt2", conditioner, head)
+    torch.manual_seed(11)
+    assert_same_distribution(model, prompt(1).repeat(1, 2), "places", PROCESSED, auxiliary(model, 1))
+
+
+def assert_same_distribution(
+    model: Any, ids: Tensor, by: Any, rules: dict[str, Any], given: dict[str, Tensor] | None = None
+) -> None:
+    """What is drawn with drafts, of which some words are accepted and some not, is what is drawn without."""
+    draws, drafting = 1000, nw.Drafting(by, FixedLength(4))
+    repeated = {name: one.expand(draws, *one.shape[1:]) for name, one in (given or {}).items()}
+    settings = {"max_new_tokens": 3, "do_sample": True, **rules, **repeated}
+    drafted = model.generate(ids.expand(draws, -1), draft=drafting, **settings)[:, -2:]
+    plain = model.generate(ids.expand(draws, -1), **settings)[:, -2:]
     assert 0 < sum(one.accepted for one in drafting.judged) < sum(len(one.words) for one in drafting.judged)
     statistic, cells = two_samples(drafted, plain)
     assert statistic < chi2.isf(1e-4, cells - 1)

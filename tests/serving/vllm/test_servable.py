@@ -19,6 +19,7 @@ from tests.helpers.served_by_vllm import CONFIGS, VOCABULARY, answers, prompts, 
 from tests.helpers.small_datastores import SETTINGS, saved_model, texts, written
 
 pytestmark = pytest.mark.vllm
+PATH = "nextword.serving.vllm.places_proposer.PlacesProposer"
 
 
 @pytest.mark.parametrize(
@@ -28,8 +29,8 @@ pytestmark = pytest.mark.vllm
         ("softmax", {"quantization": "fp8"}, "quantization: must not be given"),
         (
             "softmax",
-            {"speculative_config": {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 2}},
-            "speculative_config: must not be given",
+            {"speculative_config": {"method": "custom_class", "model": PATH, "num_speculative_tokens": 2}},
+            "PlacesProposer needs a head that copies",
         ),
     ],
 )

@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from nextword.model.drafting.acceptance import Acceptance
 from nextword.model.drafting.drafter import Draft
 from nextword.model.drafting.pass_cost import PassCost
+from nextword.model.drafting.payoff import Payoff
 
 LONGEST = 10
 """Most words of a draft; a pass over more costs noticeably more than one over a single word."""
-_PATIENCE, _RAREST = 32, 8
-"""After so many guesses in vain, guesses become rarer by one pass each, down to one in so many passes."""
+_RAREST = 8
+"""Where guesses do not pay, one is made in so many passes, to see whether they do again."""
+_SHARE = 0.2
+"""Of the latest guess in the mean time of one."""
 
 
 class DraftLength(ABC):
@@ -41,8 +44,15 @@ class DraftLength(ABC):
         """Notes how many words of a draft were judged, and how many of them accepted."""
 
     @abstractmethod
-    def count_pass(self, texts: int, width: int, seconds: float) -> None:
-        """Notes how long a pass took that read ``width`` words of each text."""
+    def count_pass(self, texts: int, width: int, seconds: float, guessing: float | None = None) -> None:
+        """Notes how long a pass took.
+
+        Args:
+            texts: How many it was over.
+            width: How many words it read of each.
+            seconds: Of the pass.
+            guessing: Of the guess before it; None: nothing was guessed.
+        """
 
 
 class FixedLength(DraftLength):
@@ -55,50 +65,58 @@ class FixedLength(DraftLength):
     def count_draft(self, draft: Draft, judged: int, accepted: int) -> None:
         """Nothing is learned."""
 
-    def count_pass(self, texts: int, width: int, seconds: float) -> None:
+    def count_pass(self, texts: int, width: int, seconds: float, guessing: float | None = None) -> None:
         """Nothing is learned."""
 
 
 class LearnedLength(DraftLength):
     """The number of words that gives most words for the time, by what was accepted and by what passes cost so far.
 
-    Where nothing that is guessed gets accepted, guessing itself becomes rare, so that a text which copies nothing is
-    written as fast as without drafts.
+    Where guessing itself does not pay, it becomes rare, so that a text which copies nothing is written as fast as
+    without drafts.
     """
 
     def __init__(self, longest: int = LONGEST) -> None:
         super().__init__(longest)
         self.acceptance = Acceptance()
+        self.payoff = Payoff()
         self._costs: defaultdict[int, PassCost] = defaultdict(PassCost)
-        self._texts = 1
-        self._vain = 0
-        self._until = 0
+        self._guessing = 0.0
+        self._wait = 1  # one pass without a guess, beside which all others are judged
 
     def asks(self) -> bool:
-        """Seldom after many guesses in vain."""
-        self._until -= 1
-        if self._until > 0:
+        """Seldom where it does not pay; after an accepted word at once, since copied words come in runs."""
+        if self._wait > 0:
+            self._wait -= 1
             return False
-        self._vain += 1  # taken back when a word is accepted
-        self._until = min(_RAREST, max(1, self._vain - _PATIENCE))
+        self._wait = 0 if self.payoff.pays else _RAREST - 1
         return True
 
     def chosen(self, drafts: Sequence[Draft | None]) -> int:
-        """Where expected words over cost is largest."""
+        """Where expected words over cost is largest; the guess is part of the cost, whatever is made of it."""
         expected = [self.acceptance.expected(draft, self.longest) for draft in drafts if draft is not None]
         longest = min(self.longest, max((len(draft.words) for draft in drafts if draft is not None), default=0))
         cost = self._costs[len(drafts)]
+        guess = self._guessing / cost.plain if cost.plain else 0.0
         rates = [
-            (len(drafts) + sum(of[count] for of in expected)) / cost.ratio(1 + count) for count in range(longest + 1)
+            (len(drafts) + sum(of[count] for of in expected)) / (guess + cost.ratio(1 + count))
+            for count in range(longest + 1)
         ]
         return rates.index(max(rates))
 
     def count_draft(self, draft: Draft, judged: int, accepted: int) -> None:
         """Learns from it."""
         self.acceptance.count(draft, judged, accepted)
+        self.payoff.count_accepted(accepted)
         if accepted:
-            self._vain = self._until = 0
+            self._wait = 0
 
-    def count_pass(self, texts: int, width: int, seconds: float) -> None:
+    def count_pass(self, texts: int, width: int, seconds: float, guessing: float | None = None) -> None:
         """Learns from it."""
-        self._costs[texts].count(width, seconds)
+        cost = self._costs[texts]
+        cost.count(width, seconds)
+        if guessing is None:
+            return
+        self._guessing += _SHARE * (guessing - self._guessing) if self._guessing else guessing
+        if cost.plain:
+            self.payoff.count_pass(texts, guessing + seconds, cost.plain)

@@ -138,11 +138,18 @@ class DraftedRun:
             if not rows.unfinished:
                 return rows.sequences()
             begin = time.perf_counter()
-            drafts, width = self._guess(accepted, width, padding)
+            guessing: float | None = None
+            if self._asks():
+                drafts, width = self._guess(accepted, width, padding)
+                guessing = self._seconds_since(begin)
+            else:
+                drafts, width = [None] * len(rows.finished), 0
+            begin = time.perf_counter()
             outputs = model(**self._inputs.of_pass(self._drafted(drafts, width)), return_dict=True)
             self._choice.begin(rows.written, width + 1)
             # without the judging, which costs as much for each word that is written as it does without drafts
-            self._drafting.length.count_pass(len(rows.unfinished), width + 1, self._seconds_since(begin))
+            seconds = self._seconds_since(begin)
+            self._drafting.length.count_pass(len(rows.unfinished), width + 1, seconds, guessing)
 
     def _seconds_since(self, begin: float) -> float:
         if self._choice.device.type != "cpu":
@@ -174,13 +181,15 @@ class DraftedRun:
             accepted[row] = count - 1  # what the last word was written behind stays in the cache
         return accepted
 
+    def _asks(self) -> bool:
+        """Whether to guess before the next pass: there is room for a guessed word, and guessing pays."""
+        return self._rows.room > 1 and self._drafting.length.asks()
+
     def _guess(self, accepted: Sequence[int], width: int, padding: list[int]) -> tuple[list[Draft | None], int]:
         """A draft for each text, and how many words of it the next pass reads."""
         rows, length = self._rows, self._drafting.length
         drafts: list[Draft | None] = [None] * len(rows.finished)
         longest = min(length.longest, rows.room - 1)
-        if longest < 1 or not length.asks():
-            return drafts, 0
         going_on = rows.unfinished
         at = torch.tensor([row * (width + 1) + accepted[row] for row in going_on], device=self._choice.device)
         decided = Decided(self._choice.distribution, at, [padding[row] for row in going_on])

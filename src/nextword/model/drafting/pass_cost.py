@@ -20,6 +20,11 @@ class PassCost:
     def __init__(self) -> None:
         self._seconds: dict[int, float] = {}
 
+    @property
+    def plain(self) -> float | None:
+        """Seconds of a pass over one word; None: there was none yet."""
+        return self._seconds.get(1)
+
     def count(self, width: int, seconds: float) -> None:
         """Notes one pass."""
         self._doubt(width)

@@ -94,8 +94,11 @@ class WordChoice:
             return
         at = [(row, step + column) for row, step in enumerate(written) for column in range(width)]
         parts = row_chunks(len(at), self.distribution.row_bytes(), self.device)
+        of_parts = [self.distribution] if len(parts) == 1 else [self.distribution[part] for part in parts]
         self._words = [
-            word for part in parts for word in self._chosen(self._scored(self.distribution[part]), at[part]).tolist()
+            word
+            for part, distribution in zip(parts, of_parts, strict=True)
+            for word in self._chosen(self._scored(distribution), at[part]).tolist()
         ]
 
     def words(self, rows: Sequence[int], column: int, steps: Sequence[int], contexts: Sequence[Tensor]) -> list[int]:

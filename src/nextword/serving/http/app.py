@@ -19,11 +19,12 @@ from nextword.model.batching.batchable import expect_batchable
 from nextword.report.playground.playground_page import playground_page
 from nextword.scoring.opened_model import OpenedModel
 from nextword.serving.http.admission import Admission, error_body
-from nextword.serving.http.answer_facts import AnswerFacts
+from nextword.serving.http.answer_facts import AnswerFacts, twin
 from nextword.serving.http.batches import SharedBatches
 from nextword.serving.http.chat import Chat
 from nextword.serving.http.completion_request import CompletionRequest
 from nextword.serving.http.completions import Completions
+from nextword.serving.http.drafted_texts import DraftedTexts
 from nextword.serving.http.meters import Meters
 from nextword.serving.http.pages import InspectedPages
 from nextword.serving.http.serve_settings import ServeSettings
@@ -52,11 +53,13 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
         expect_batchable(opened.model, opened.model.generation_config, None)
     if settings.remember:
         remember_recent(opened, settings.remember)
-    facts = AnswerFacts(opened)
+    facts, beside = AnswerFacts(opened), twin(opened.model)
     batches = SharedBatches(opened.model, settings)
+    # the head of the twin would not see what the others remember
+    drafts = None if settings.remember else DraftedTexts(beside, batches.longest)
     meters = Meters(batches)
     remember = partial(facts.remember, opened.model) if settings.remember else None
-    completions = Completions(opened.name, batches, facts, meters, remember)
+    completions = Completions(opened.name, batches, facts, meters, drafts, remember)
     talk, pages = Chat(opened, batches, completions), InspectedPages(facts)
 
     @asynccontextmanager
@@ -65,6 +68,8 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
         # in a thread, so that requests whose time to end is over can be given up meanwhile
         await asyncio.to_thread(batches.shutdown)
         facts.close()
+        if drafts is not None:
+            drafts.close()
 
     app = FastAPI(title="nextword", lifespan=lifespan, docs_url=None, redoc_url=None)
     _explain_errors(app)

@@ -1,4 +1,4 @@
-"""What a request to ``/v1/completions`` may hold: OpenAI's fields, and ``sources`` and ``top_k`` of ours."""
+"""What a request to ``/v1/completions`` may hold: OpenAI's fields, and ``sources``, ``top_k`` and ``draft`` of ours."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ class CompletionRequest(BaseModel):
     """How many rivals of each token are named, with log-probabilities."""
     sources: bool = False
     """Whether each token says which parts of the distribution its probability came from, and which places."""
+    draft: Literal["places", "prompt"] | None = None
+    """Who guesses words, of which one pass judges several. Such a request is written apart from the shared batches."""
     echo: Literal[False] = False
     n: Literal[1] = 1
     best_of: Literal[1] = 1

@@ -23,6 +23,7 @@ from nextword.serving.http.answer_facts import PLACES, AnswerFacts
 from nextword.serving.http.answer_forms import TEXT, AnswerForm, LabelledToken, json_number
 from nextword.serving.http.batches import SharedBatches
 from nextword.serving.http.completion_request import CompletionRequest
+from nextword.serving.http.drafted_texts import DraftedTexts
 from nextword.serving.http.meters import Meters
 
 _BEFORE = 8
@@ -37,11 +38,13 @@ class Answer:
         ids: Tokens of the answer.
         pieces: What each adds to the text; empty where a character is not whole yet.
         finished: Why it ended; None while it goes on.
+        drafted: Drafted words that were accepted and refused; None: none were asked for, or it goes on.
     """
 
     ids: list[int] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
     finished: str | None = None
+    drafted: tuple[int, int] | None = None
 
     @property
     def text(self) -> str:
@@ -57,6 +60,7 @@ class Completions:
         batches: Where tokens are written.
         facts: What is asked about them.
         meters: What is counted.
+        drafts: Where requests that ask for drafts are written; None: they are refused.
         remember: Called with the tokens of every finished prompt and answer; None: nothing is remembered.
     """
 
@@ -66,9 +70,10 @@ class Completions:
         batches: SharedBatches,
         facts: AnswerFacts,
         meters: Meters,
+        drafts: DraftedTexts | None = None,
         remember: Callable[[list[int]], Awaitable[None]] | None = None,
     ) -> None:
-        self.name, self._batches, self._facts, self._meters = name, batches, facts, meters
+        self.name, self._batches, self._facts, self._meters, self._drafts = name, batches, facts, meters, drafts
         self._remember = remember
         self._model = facts.opened.model
         self._tokenizer: Any = facts.opened.tokenizer
@@ -114,8 +119,7 @@ class Completions:
 
         how = request.generation(self._model.generation_config)
         outputs: asyncio.Queue[Any] = asyncio.Queue()
-        self._batches.manager.register_result_handler(name, outputs.put_nowait)
-        self._batches.add(ids, how, name, streaming=True, eos_token_id=how.eos_token_id)
+        give_up = self._begin(ids, request, how, name, outputs)
         answer, decoder = Answer(), DecodeStream([], skip_special_tokens=True)
         rust = self._tokenizer._tokenizer
         for one in ids[-_BEFORE:]:
@@ -124,7 +128,7 @@ class Completions:
             while answer.finished is None:
                 output = await outputs.get()
                 if output.error is not None:
-                    raise RuntimeError(output.error)
+                    raise output.error if isinstance(output.error, ValueError) else RuntimeError(output.error)
                 for token in output.generated_tokens[len(answer.ids) :]:
                     answer.ids.append(token)
                     answer.pieces.append(decoder.step(rust, token) or "")
@@ -136,11 +140,26 @@ class Completions:
                     if output.is_finished():
                         self._end_text(ids, answer)
                         answer.finished = "stop" if answer.ids and answer.ids[-1] in _ends(how) else "length"
+                        answer.drafted = (output.accepted, output.refused) if request.draft else None
                 yield answer
         finally:
             self._meters.tokens.labels("prompt").inc(len(ids))
             self._meters.tokens.labels("answer").inc(len(answer.ids))
-            self._batches.manager.cancel_request(name)
+            give_up(name)
+
+    def _begin(
+        self, ids: list[int], request: CompletionRequest, how: Any, name: str, outputs: asyncio.Queue[Any]
+    ) -> Callable[[str], None]:
+        """Has a request written, in the shared batches or with drafts; what gives it up."""
+        if request.draft is None:
+            self._batches.manager.register_result_handler(name, outputs.put_nowait)
+            self._batches.add(ids, how, name, streaming=True, eos_token_id=how.eos_token_id)
+            given_up: Callable[[str], None] = self._batches.manager.cancel_request
+            return given_up
+        if self._drafts is None:
+            raise ValueError("draft: must be left out where the server remembers texts (--remember)")
+        self._drafts.begin(ids, how, request.draft, name, outputs.put_nowait)
+        return self._drafts.cancel
 
     def _end_text(self, ids: list[int], answer: Answer) -> None:
         """Adds what is left of a character that was begun, as the tokenizer shows it."""
@@ -256,9 +275,15 @@ def _ends(how: Any) -> list[int]:
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
 
 
-def _usage(ids: list[int], answer: Answer) -> dict[str, int]:
+def _usage(ids: list[int], answer: Answer) -> dict[str, Any]:
     total = len(ids) + len(answer.ids)
-    return {"prompt_tokens": len(ids), "completion_tokens": len(answer.ids), "total_tokens": total}
+    usage: dict[str, Any] = {
+        "prompt_tokens": len(ids), "completion_tokens": len(answer.ids), "total_tokens": total,
+    }  # fmt: skip
+    if answer.drafted is not None:
+        names = ("accepted_prediction_tokens", "rejected_prediction_tokens")
+        usage["completion_tokens_details"] = dict(zip(names, answer.drafted, strict=True))
+    return usage
 
 
 def _event(content: dict[str, Any]) -> str:

@@ -12,6 +12,9 @@ from nextword.heads.head import Head
 
 logger = logging.getLogger(__name__)
 
+_DRAFTS = ("ngram", "custom_class")
+"""Ways to draft that need no other model: a lookup in the text, and a class such as ``PlacesProposer``."""
+
 
 def backbone_architecture(config: Any) -> str:
     """The name of the backbone's class in vLLM, which is that of transformers.
@@ -48,8 +51,12 @@ def expect_servable(config: Any, vllm_config: Any) -> None:
                 f"{name}: must be 1 ({size} given), because a head reads the whole output embedding; start several "
                 "servers, or data_parallel_size"
             )
-    if vllm_config.speculative_config is not None:
-        raise ValueError("speculative_config: must not be given; drafts are not checked against a head yet")
+    drafts = vllm_config.speculative_config
+    if drafts is not None and drafts.method not in _DRAFTS:
+        raise ValueError(
+            f"speculative_config: method must be one of {', '.join(_DRAFTS)} ({drafts.method} given); others draft "
+            "with models of their own, which is not tested with a head"
+        )
     if vllm_config.quant_config is not None or vllm_config.model_config.quantization is not None:
         raise ValueError("quantization: must not be given; a head reads the output embedding as it is")
 
@@ -63,6 +70,9 @@ def expect_head_fits(head: Head, vllm_config: Any) -> None:
             "whole distribution, as generate does with decoupled=False; class_top_k and class_top_p have no effect",
             spec,
         )
+    drafts = vllm_config.speculative_config
+    if drafts is not None and str(drafts.model).endswith(".PlacesProposer") and not head.reads_words:
+        raise ValueError(f"speculative_config: PlacesProposer needs a head that copies ('{spec}' given); use ngram")
     if not head.remembers:
         return
     if vllm_config.model_config.enable_prompt_embeds:

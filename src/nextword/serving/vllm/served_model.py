@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from nextword.distribution import NextToken
 from nextword.heads import Dimensions, build_head, parse_head
 from nextword.memory.slots import PassSlots, SlotMemory
 from nextword.model.forward.output_layer import OutputLayer
@@ -19,6 +21,19 @@ from nextword.serving.vllm.servable import backbone_architecture, expect_head_fi
 
 _BACKBONE, _HEAD = "backbone", "next_word_head"
 """What the names of saved weights begin with."""
+
+
+@dataclass(frozen=True)
+class DecidedWords:
+    """What the words of a pass were chosen from.
+
+    Attributes:
+        distribution: At each row that logits were asked for.
+        requests: To which request of the pass each row belongs.
+    """
+
+    distribution: NextToken
+    requests: list[int]
 
 
 class ServedModel(nn.Module):
@@ -67,6 +82,10 @@ class ServedModel(nn.Module):
         self._memory: SlotMemory | None = None
         self._parts: OutputParts | None = None
         self._packed: PackedInputs | None = None
+        self._drafts = vllm_config.speculative_config is not None
+        self._requests: Tensor | None = None
+        self.decided: DecidedWords | None = None
+        """What the words of the last pass were chosen from; None where nobody drafts."""
 
     def embed_input_ids(self, input_ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Input embeddings."""
@@ -82,6 +101,7 @@ class ServedModel(nn.Module):
         """Hidden states with the numbers of their rows; what the head keeps of them is written to its slots."""
         given = self.backbone(input_ids, positions, intermediate_tensors, inputs_embeds)
         states, lower = self._lower.split(given)
+        self.decided = None
         self._packed = self._pack(input_ids, states, (states, *lower)[: self.next_word_head.layers])
         return with_row_numbers(states)
 
@@ -93,7 +113,7 @@ class ServedModel(nn.Module):
         if self._memory is None or self._parts is None:
             self._memory = SlotMemory(0 if self._cache is None else self._cache.slots)
             self._parts = OutputParts(OutputLayer(_PlainBackbone(self._configuration.text_config, self.backbone)))  # type: ignore[arg-type]
-        new = slice(slots.count)
+        new, self._requests = slice(slots.count), slots.request
         words = torch.zeros_like(slots.request) if ids is None else ids[new].long()
         tokens = PackedTokens(words, states[new], tuple(layer[new] for layer in layers))
         return packed_inputs(self.next_word_head, self._parts, tokens, self._memory.in_pass(slots))
@@ -103,7 +123,11 @@ class ServedModel(nn.Module):
         states, rows = split_row_numbers(hidden_states)
         if self._packed is None:
             return self.backbone.compute_logits(states)  # type: ignore[no-any-return]
-        return self.next_word_head.logits(self.next_word_head(self._packed.last(rows)))  # type: ignore[no-any-return]
+        distribution = self.next_word_head(self._packed.last(rows))
+        if self._drafts and self.decided is None and self._requests is not None:  # prompts are asked for later
+            distribution = distribution.computed()
+            self.decided = DecidedWords(distribution, self._requests[rows].tolist())
+        return self.next_word_head.logits(distribution)  # type: ignore[no-any-return]
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> set[str]:
         """Weights under the names of ``save_pretrained``: the backbone's to vLLM's model, the rest to the head."""

@@ -1,0 +1,91 @@
+"""Requests that ask for drafts get the same answers, in fewer passes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.helpers.running_server import POSITIONS, Running, running, slowed, small_model
+
+PROMPT = "abcabcabcabc"
+
+
+@pytest.fixture(scope="module")
+def served() -> Any:
+    with running(small_model({"head": "cache", "temperature": 0.1})) as found:
+        yield found
+
+
+def streamed(served: Running, **fields: Any) -> list[dict[str, Any]]:
+    content = {"prompt": PROMPT, "temperature": 0, "stream": True, **fields}
+    with served.client.stream("POST", "/v1/completions", json=content) as response:
+        lines = [line.removeprefix("data: ") for line in response.iter_lines() if line]
+    assert lines[-1] == "[DONE]"
+    return [json.loads(line) for line in lines[:-1]]
+
+
+@pytest.mark.parametrize("by", ["places", "prompt"])
+def test_answer_is_that_without_drafts_and_usage_counts_them(served: Running, by: str) -> None:
+    plain = served.complete(PROMPT, max_tokens=40).json()
+    drafted = served.complete(PROMPT, max_tokens=40, draft=by).json()
+    assert drafted["choices"] == plain["choices"]
+    details = drafted["usage"].pop("completion_tokens_details")
+    assert drafted["usage"] == plain["usage"]
+    assert details["accepted_prediction_tokens"] > 0
+
+
+def test_stream_has_the_parts_of_the_answer(served: Running) -> None:
+    whole = served.complete(PROMPT, max_tokens=40, logprobs=1).json()["choices"][0]
+    found = streamed(served, max_tokens=40, logprobs=1, draft="places")
+    choices = [event["choices"][0] for event in found[:-1]]
+    assert "".join(choice["text"] for choice in choices) == whole["text"]
+    log_probs = [one for choice in choices if choice["logprobs"] for one in choice["logprobs"]["token_logprobs"]]
+    assert log_probs == pytest.approx(whole["logprobs"]["token_logprobs"], abs=1e-4)
+    assert found[-1]["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] > 0
+
+
+def test_drawn_answers_differ(served: Running) -> None:
+    texts = {served.complete(PROMPT, max_tokens=20, temperature=3.0, draft="prompt").text for _ in range(3)}
+    assert len(texts) == 3
+
+
+def test_stop_ends_the_answer_before_it(served: Running) -> None:
+    text = served.complete(PROMPT, max_tokens=40).json()["choices"][0]["text"]
+    stop = text[5:8]
+    [choice] = served.complete(PROMPT, max_tokens=40, stop=stop, draft="places").json()["choices"]
+    assert choice["text"] == text[: text.index(stop)]
+    assert choice["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "reason"),
+    [
+        ({"draft": "guess"}, 422, "places"),
+        ({"prompt": [5, 100_000], "draft": "places"}, 400, "tokens must be from 0"),
+        ({"prompt": [5] * POSITIONS, "draft": "places"}, 400, "must leave room for an answer"),
+    ],
+)
+def test_refused_with_a_reason(served: Running, fields: dict[str, Any], status: int, reason: str) -> None:
+    answer = served.client.post("/v1/completions", json={"prompt": PROMPT, **fields})
+    assert answer.status_code == status
+    assert reason in answer.json()["error"]["message"]
+
+
+def test_head_without_places_drafts_by_the_prompt_alone() -> None:
+    with running(small_model("softmax")) as served:
+        refused = served.complete(PROMPT, max_tokens=5, draft="places")
+        assert refused.status_code == 400
+        assert "needs a head that copies" in refused.json()["error"]["message"]
+        assert served.complete(PROMPT, max_tokens=5, draft="prompt").status_code == 200
+
+
+def test_client_that_hangs_up_does_not_keep_others_waiting() -> None:
+    """Eighty words take four seconds at least; the request behind it has one second in all."""
+    with running(slowed(small_model("softmax"), 0.05)) as served:
+        content = {"prompt": "a", "max_tokens": 80, "stream": True, "draft": "prompt", "temperature": 0}
+        with served.client.stream("POST", "/v1/completions", json=content) as response:
+            next(response.iter_lines())
+        answer = served.client.post("/v1/completions", json={**content, "max_tokens": 1, "stream": False}, timeout=2)
+        assert answer.status_code == 200
