@@ -38,9 +38,9 @@ def drafting(data: Path, wanted: Goals) -> str:
 
 
 def _aims(where: Row, wanted: Goals) -> Goals:
-    """The goals of some data, and those of a size, with which the name of a model ends."""
+    """The goals of a size, with which the name of a model ends, and of some data, which go before."""
     size = next((goals for name, goals in wanted["size"].items() if where["model"].endswith(name)), {})
-    return {**wanted["data"].get(where["data"], {}), **size}
+    return {**size, **wanted["data"].get(where["data"], {})}
 
 
 def _cell(row: Row | None, column: str, goal: float | None) -> str:
