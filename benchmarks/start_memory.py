@@ -7,7 +7,7 @@ several processes the one with the most is told. Pages of files are not counted:
 takes them back when it needs room. Linux only. Rows: ``benchmarks/data/start_memory.csv``.
 
     python benchmarks/start_memory.py
-    python benchmarks/start_memory.py --width 1024 --layers 8 --processes 1 2 4
+    python benchmarks/start_memory.py --width 2048 --processes 1 2 4
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ EVERY = 0.002
 def main(argv: Sequence[str] | None = None) -> None:
     """Starts itself in so many processes, one number after another, and writes the rows."""
     options = parser(__doc__, "start_memory", rounds=None)
-    options.add_argument("--processes", type=at_least(1), nargs="+", default=[1, 2, 4], metavar="N")
+    options.add_argument("--processes", type=at_least(1), nargs="+", default=[1, 2], metavar="N")
     options.add_argument("--width", type=at_least(16), default=1024)
-    options.add_argument("--layers", type=at_least(1), default=6)
+    options.add_argument("--layers", type=at_least(1), default=4)
     options.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options.add_argument("--case", type=int, help=argparse.SUPPRESS)
     given = settled(options, argv, width=64, layers=2, processes=[1, 2])

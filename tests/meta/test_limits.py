@@ -15,7 +15,6 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 import nextword.judges
-from nextword import model_size_check as allocation
 from nextword.config import LARGEST, SettingsError, validated
 from nextword.frequency import count_tokens
 from nextword.metrics.parts.intervals import bootstrap_values
@@ -23,7 +22,8 @@ from nextword.metrics.parts.paired_tests import paired_tests
 from nextword.metrics.parts.statistic import Statistic
 from nextword.metrics.rep import ends_in_loop
 from nextword.metrics.self_bleu import self_bleu
-from nextword.model_size_check import built
+from nextword.weights import model_size_check as allocation
+from nextword.weights.model_size_check import built
 from tests.helpers.settings_classes import REQUIRED, ROOTS, parts
 
 

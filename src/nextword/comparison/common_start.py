@@ -25,7 +25,6 @@ from nextword.comparison.corpus_counts import (
 from nextword.comparison.method import Method
 from nextword.comparison.preflight import build_method, check_methods, needed_encoder
 from nextword.comparison.progress import StageReporter
-from nextword.held_weights import MadeOnDisk
 from nextword.records import MetricValue, Record
 from nextword.tasks.parts.added_tokens import add_tokens
 from nextword.tasks.parts.architecture import Architecture, architecture_of
@@ -36,6 +35,7 @@ from nextword.training.outcome import TrainingOutcome
 from nextword.training.resume import weights_problem
 from nextword.training.settings import merged
 from nextword.training.sharding import whole_model
+from nextword.weights.held_weights import MadeOnDisk
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

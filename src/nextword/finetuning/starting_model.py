@@ -15,7 +15,6 @@ from nextword.finetuning.data_kinds import told_as_data
 from nextword.finetuning.run_folder import RunFolder
 from nextword.finetuning.train_config import SMALL_T5, TrainConfig
 from nextword.heads import parse_head
-from nextword.held_weights import MadeOnDisk, convert, saved_precision
 from nextword.model.configuration import NextWordConfig
 from nextword.pretrained import load_tokenizer, model_location
 from nextword.tasks import Task
@@ -23,6 +22,7 @@ from nextword.tasks.parts.architecture import architecture_of
 from nextword.tasks.parts.head_counts import HeadSpec, expect_tokenizer, training_counts, wants_counts, with_counts
 from nextword.tasks.parts.small_start import SmallStart
 from nextword.training.settings import TrainingSettings
+from nextword.weights.held_weights import MadeOnDisk, convert, saved_precision
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase

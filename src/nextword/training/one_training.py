@@ -13,7 +13,6 @@ import torch
 from transformers import PrinterCallback, TrainerCallback
 
 from nextword import processes
-from nextword.held_weights import convert
 from nextword.records import Cost, CurvePoint
 from nextword.tasks.parts.architecture import architecture_of
 from nextword.training.collator import Auxiliary, RightPadding
@@ -30,6 +29,7 @@ from nextword.training.settings import TrainingSettings
 from nextword.training.sharding import save_whole, shard, share_vocabulary
 from nextword.training.trainable import trainable, trained_modules
 from nextword.training.trainer_arguments import expect_available, trainer_arguments
+from nextword.weights.held_weights import convert
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

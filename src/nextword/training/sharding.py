@@ -12,13 +12,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import Tensor, nn
 
 import nextword as nw
 from nextword import processes
 from nextword.devices import VOCABULARY
-from nextword.held_weights import copy_on_disk
 from nextword.training.resume import WHOLE
+from nextword.weights.held_weights import copy_on_disk
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -97,8 +97,9 @@ def save_whole(model: Any, folder: Path) -> None:
     from torch.distributed.checkpoint.state_dict import get_model_state_dict
     from torch.distributed.tensor import DTensor
 
-    weights = {}
-    for name, share in get_model_state_dict(model).items():
+    weights: dict[str, Tensor] = {}
+    shares: dict[str, Any] = get_model_state_dict(model)
+    for name, share in shares.items():
         weight = share.full_tensor() if isinstance(share, DTensor) else share
         if processes.is_main():
             weights[name] = copy_on_disk(weight, folder)

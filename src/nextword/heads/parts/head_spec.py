@@ -8,8 +8,8 @@ from typing import Any
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.head_modifiers import modifiers
-from nextword.model_size_check import built
 from nextword.specs import Grammar
+from nextword.weights.model_size_check import built
 
 grammar = Grammar(registry, HeadConfig, "softmax", modifiers)
 

@@ -14,7 +14,6 @@ from nextword.comparison.preflight import check_settings
 from nextword.comparison.recipe import configured, read
 from nextword.comparison.stage_settings import stage_settings
 from nextword.config import validated
-from nextword.model_size_check import free_memory
 from nextword.pretrained import MINILM, encoder_named
 from nextword.reproduction.data_sets import named
 from nextword.reproduction.experiment import AtScale, find_experiment
@@ -38,6 +37,7 @@ from nextword.reproduction.planning.work import (
 from nextword.reproduction.reproduce_tables import Request
 from nextword.tasks import registry
 from nextword.training.settings import TrainingSettings, merged
+from nextword.weights.model_size_check import free_memory
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

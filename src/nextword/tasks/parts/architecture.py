@@ -27,7 +27,7 @@ class Architecture:
 
     def new(self, config: PretrainedConfig) -> PreTrainedModel:
         """A model with random weights; ValueError where it would not fit into memory."""
-        from nextword.model_size_check import built
+        from nextword.weights.model_size_check import built
 
         model: PreTrainedModel = built(lambda: self._class().from_config(config), "task.start")
         return model

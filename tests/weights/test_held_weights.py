@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from nextword import held_weights
-from nextword.held_weights import MadeOnDisk, convert, copy_on_disk, saved_precision
+from nextword.weights import held_weights
+from nextword.weights.held_weights import MadeOnDisk, convert, copy_on_disk, saved_precision
 from tests.helpers import parity
 
 
