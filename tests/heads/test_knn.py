@@ -251,6 +251,21 @@ def test_a_store_that_grows_finds_what_was_said_and_forgets_the_oldest(made: tup
     assert opened.model.distribution(ids).stands_in_store()["knn"][..., 0].min() >= 1, "the first is forgotten"
 
 
+@torch.no_grad()
+def test_what_is_being_written_is_remembered_by_a_cache_below(made: tuple[Path, Path]) -> None:
+    folder, store = made
+    below = "cache:long=6,weight=0.6,temperature=0.1"
+    model = nw.attach(nw.load(folder), f'knn:below="{below}",store="{store}",k=4').eval()
+    ids = ids_of(STRANGER)
+    asked = {"max_new_tokens": 20, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    written, alone = (model.generate(ids, use_cache=cached, **asked) for cached in (True, False))
+    assert torch.equal(written, alone)
+    new = torch.arange(ids.shape[1], written.shape[1])
+    shares = model.distribution(written)[new - 1].sources(written[0, new, None])
+    assert (shares["cache"] > 0.1).any()
+    assert (shares["knn"] > 0.1).any()
+
+
 def test_what_does_not_fit_is_refused(made: tuple[Path, Path], tmp_path: Path) -> None:
     folder, store = made
     other = saved_model(tmp_path / "other", seed=1)
