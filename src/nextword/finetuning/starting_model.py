@@ -56,7 +56,7 @@ def saved_configuration(model: str) -> PretrainedConfig:
 
 def text_configuration(saved: Any) -> Any:
     """The configuration of what reads and writes text, in which targets begin with ``decoder_start_token_id``."""
-    own = saved.text_config if isinstance(saved, NextWordConfig) else saved
+    own: Any = saved.text_config if isinstance(saved, NextWordConfig) else saved
     # of an encoder-decoder model transformers gives the decoder's, under other names
     return own if own.is_encoder_decoder else own.get_text_config(decoder=True)
 
