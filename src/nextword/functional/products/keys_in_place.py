@@ -43,6 +43,7 @@ class KeysInPlace:
 
     def __getitem__(self, part: Any) -> KeysInPlace:
         """Some sequences, or with a second slice some places of each."""
+        rows: slice
         rows, places = part if isinstance(part, tuple) else (part, slice(None))
         first, end, _ = places.indices(self.index.shape[1])
         counts = None if self.counts is None else tuple(max(0, min(end, one) - first) for one in self.counts[rows])

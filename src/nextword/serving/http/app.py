@@ -53,10 +53,10 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
         expect_batchable(opened.model, opened.model.generation_config, None)
     if settings.remember:
         remember_recent(opened, settings.remember)
-    facts, beside = AnswerFacts(opened), twin(opened.model)
+    facts = AnswerFacts(opened)
     batches = SharedBatches(opened.model, settings)
     # the head of the twin would not see what the others remember
-    drafts = None if settings.remember else DraftedTexts(beside, batches.longest)
+    drafts = None if settings.remember else DraftedTexts(twin(facts.opened.model), batches.longest)
     meters = Meters(batches)
     remember = partial(facts.remember, opened.model) if settings.remember else None
     completions = Completions(opened.name, batches, facts, meters, drafts, remember)

@@ -42,7 +42,8 @@ class WrittenSoFar:
 class DraftedTexts:
     """Writes with drafts, on a twin of the served model: the batches go on meanwhile.
 
-    What was learned of how many words to draft is kept from request to request.
+    What was learned of how many words to draft is kept from request to request. Not for a server whose head remembers
+    texts (``--remember``): the twin's would not see what the others do.
 
     Args:
         twin: The model; its modules are nobody else's.
