@@ -56,10 +56,9 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
     facts = AnswerFacts(opened)
     batches = SharedBatches(opened.model, settings)
     drafts = None if settings.remember else DraftedTexts(twin(facts.opened.model), batches.longest)
-    meters, talk = Meters(batches), Chat(opened, batches)
+    meters, talk, pages = Meters(batches), Chat(opened, batches), InspectedPages(facts)
     remember = partial(facts.remember, opened.model) if settings.remember else None
     completions = Completions(opened.name, batches, facts, meters, drafts, remember)
-    pages = InspectedPages(facts)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
