@@ -53,11 +53,10 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
         expect_batchable(opened.model, opened.model.generation_config, None)
     if settings.remember:
         remember_recent(opened, settings.remember)
-    facts = AnswerFacts(opened)
-    batches = SharedBatches(opened.model, settings)
+    facts, batches = AnswerFacts(opened), SharedBatches(opened.model, settings)
+    meters = Meters(batches)
     # the head of the twin would not see what the others remember
     drafts = None if settings.remember else DraftedTexts(twin(facts.opened.model), batches.longest)
-    meters = Meters(batches)
     remember = partial(facts.remember, opened.model) if settings.remember else None
     completions = Completions(opened.name, batches, facts, meters, drafts, remember)
     talk, pages = Chat(opened, batches, completions), InspectedPages(facts)
