@@ -67,8 +67,7 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
         # in a thread, so that requests whose time to end is over can be given up meanwhile
         await asyncio.to_thread(batches.shutdown)
         facts.close()
-        if drafts is not None:
-            drafts.close()
+        completions.close()
 
     app = FastAPI(title="nextword", lifespan=lifespan, docs_url=None, redoc_url=None)
     _explain_errors(app)

@@ -147,6 +147,11 @@ class Completions:
             self._meters.tokens.labels("answer").inc(len(answer.ids))
             give_up(name)
 
+    def close(self) -> None:
+        """Gives up what is written with drafts; the batches end by themselves."""
+        if self._drafts is not None:
+            self._drafts.close()
+
     def _begin(
         self, ids: list[int], request: CompletionRequest, how: Any, name: str, outputs: asyncio.Queue[Any]
     ) -> Callable[[str], None]:
