@@ -66,9 +66,9 @@ def test_each_step_is_called_once(family: str, head: str) -> None:
     assert led(without) == SIDES + RUN
     assert led(scored) == SIDES + RUN + LOSS
     assert led(trained) == SIDES + RUN + LOSS
-    # what a step calls itself is a room that no other step enters
+    # what a step calls itself are rooms that no other step enters
     beneath = [(caller, called) for caller, called in trained if caller != LEADING]
-    assert beneath == [("backbone_pass", "output_tap")]
+    assert beneath == [("pass_inputs", "packed_texts"), ("backbone_pass", "output_tap")]
     assert led(steps(lambda: model.eval().distribution(IDS, **decoder)))[: len(SIDES + RUN)] == SIDES + RUN
 
 
