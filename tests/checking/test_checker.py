@@ -167,8 +167,8 @@ def test_leak_from_the_next_sequence_is_found(plant: Callable[..., CheckReport])
 
     found = failed(plant(make))
     assert "other sequences" in found
-    # whose padding shifts its places, who has another neighbour after a reordering or in a packed row, whose text is not
-    # the one asked
+    # whose padding shifts its places, who has another neighbour after a reordering or in a packed row, and whose text
+    # is not the one asked
     assert found <= {"other sequences", "padding", "padding contents", "packed rows", "cache, reordered", "places"}
 
 
