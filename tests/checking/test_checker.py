@@ -167,8 +167,7 @@ def test_leak_from_the_next_sequence_is_found(plant: Callable[..., CheckReport])
 
     found = failed(plant(make))
     assert "other sequences" in found
-    # whose padding shifts its places, who has another neighbour after a reordering or in a packed row, and whose text
-    # is not the one asked
+    # padding shifts places, a reordering or a packed row gives another neighbour, and it is not the text that was asked
     assert found <= {"other sequences", "padding", "padding contents", "packed rows", "cache, reordered", "places"}
 
 
