@@ -93,8 +93,9 @@ class GenerationRun:
         describe = described if self.settings.sources else None
         settings, draft = self.settings, self.settings.draft
         drafting = Drafting(draft) if draft is not None and draft in drafters else None
-        asked = settings.batch_size, settings.stop, describe, streamer, drafting, settings.remember
-        return BatchedGeneration(self.opened, *asked)
+        return BatchedGeneration(
+            self.opened, settings.batch_size, settings.stop, describe, streamer, drafting, settings.remember
+        )
 
     def identity(self, one: GenerationPass) -> dict[str, Any]:
         """What makes the texts of a pass what they are, as plain values."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from nextword.scoring.measurement.score_settings import ScoreSettings
 from nextword.scoring.measurement.scored_texts import Sight, limited, scored_text
 from nextword.scoring.measurement.token_answers import LOG_PROBS, answers
 from nextword.scoring.opened_model import OpenedModel
-from nextword.tasks.parts.cache_tuning import tune_cache
+from nextword.tasks.parts.cache_tuning import best_settings, tune_cache
 
 
 @dataclass(frozen=True)
@@ -95,13 +94,6 @@ def _chosen(opened: OpenedModel, held: GivenTexts, tokens: int) -> dict[str, flo
         return -float(np.concatenate(list(asked)).mean())
 
     with measuring(opened.model):
-        return _best_temperature(opened.model, nll) if jointly else tune_cache(opened.model, nll)
-
-
-def _best_temperature(model: Any, nll: Callable[[], float]) -> dict[str, float | None]:
-    """Of what is retrieved, where one normaliser has no weight to choose."""
-    found = []
-    for temperature in TEMPERATURES:
-        model.configure_head(temperature=temperature)
-        found.append(nll())
-    return {"temperature": TEMPERATURES[int(np.nanargmin(found))]}
+        if jointly:  # one normaliser has no weight to choose
+            return best_settings(opened.model, nll, ({"temperature": one} for one in TEMPERATURES))
+        return tune_cache(opened.model, nll)

@@ -90,33 +90,23 @@ def starting_model(
     """
     expect_tokenizer(config.head, tokenizer, "head")
     with MadeOnDisk(folder.training) if settings.fsdp else nullcontext():
-        return _made(config, settings, task, tokenizer, folder)
-
-
-def _made(
-    config: TrainConfig,
-    settings: TrainingSettings,
-    task: Task,
-    tokenizer: PreTrainedTokenizerBase,
-    folder: RunFolder,
-) -> Any:
-    set_seed(config.seed)
-    if config.is_small:
-        assert isinstance(task.start, SmallStart)
-        plain: Any = task.architecture.new(task.start.architecture(tokenizer))
-        _check(task, plain.config, tokenizer)
-    else:
-        saved: Any = saved_configuration(config.model)
-        _check(task, text_configuration(saved), tokenizer)
-        plain = _loaded(_located(config.model), settings, folder)
-        if isinstance(saved, NextWordConfig) and _has_what_is_asked_for(config, plain):
-            plain.set_objective(config.objective)
-            return plain
-    head = _with_counts(config.head, task, tokenizer, folder)
-    set_seed(config.seed)
-    with told_as_data():
-        encoder = None if config.conditioner is None else task.data.encoder()
-    return nw.attach(plain, head, config.objective, conditioner=config.conditioner, encoder=encoder)
+        set_seed(config.seed)
+        if config.is_small:
+            assert isinstance(task.start, SmallStart)
+            plain: Any = task.architecture.new(task.start.architecture(tokenizer))
+            _check(task, plain.config, tokenizer)
+        else:
+            saved: Any = saved_configuration(config.model)
+            _check(task, text_configuration(saved), tokenizer)
+            plain = _loaded(_located(config.model), settings, folder)
+            if isinstance(saved, NextWordConfig) and _has_what_is_asked_for(config, plain):
+                plain.set_objective(config.objective)
+                return plain
+        head = _with_counts(config.head, task, tokenizer, folder)
+        set_seed(config.seed)
+        with told_as_data():
+            encoder = None if config.conditioner is None else task.data.encoder()
+        return nw.attach(plain, head, config.objective, conditioner=config.conditioner, encoder=encoder)
 
 
 def _loaded(location: str | Path, settings: TrainingSettings, folder: RunFolder) -> Any:

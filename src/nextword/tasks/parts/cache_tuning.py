@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any
 
@@ -28,13 +28,26 @@ def tune_cache(model: Any, nll: Callable[[], float]) -> dict[str, float | None]:
     fields = type(model.next_word_head.config).model_fields
     if not {"temperature", "weight"} <= set(fields):
         return {}
+    return best_settings(
+        model, nll, ({"temperature": one, "weight": weight} for one, weight in product(TEMPERATURES, WEIGHTS))
+    )
+
+
+def best_settings(
+    model: Any, nll: Callable[[], float], choices: Iterable[dict[str, float | None]]
+) -> dict[str, float | None]:
+    """Tries settings of the head, leaves the model with those of smallest ``nll`` and returns them.
+
+    Raises:
+        ValueError: No setting gives a finite likelihood.
+    """
     best, chosen = math.inf, None
-    for temperature, weight in product(TEMPERATURES, WEIGHTS):
-        model.configure_head(temperature=temperature, weight=weight)
+    for settings in choices:
+        model.configure_head(**settings)
         value = nll()
         if value < best:
-            best, chosen = value, (temperature, weight)
+            best, chosen = value, settings
     if chosen is None:
         raise ValueError("tuning the cache: no temperature and weight gives a finite likelihood on the validation data")
-    model.configure_head(temperature=chosen[0], weight=chosen[1])
-    return {"temperature": chosen[0], "weight": chosen[1]}
+    model.configure_head(**chosen)
+    return chosen
