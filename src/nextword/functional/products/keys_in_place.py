@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nextword.functional.logspace import at_least_float32
 from nextword.functional.products.picked_rows import picked_product
+from nextword.functional.products.rows_in_place import products_in_place, reads_in_place
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,9 @@ def read_keys(keys: Keys) -> Float[Tensor, "B S D"]:
 def key_products(queries: Float[Tensor, "B Q D"], keys: Keys) -> Float[Tensor, "B Q S"]:
     """Dot products of queries and keys."""
     if isinstance(keys, KeysInPlace):
+        rows = keys.index.numel() if keys.counts is None else sum(keys.counts)
+        if reads_in_place(keys.table, queries, rows):
+            return products_in_place(keys.table, queries, keys.index, keys.counts)
         return keys.scored(queries, lambda own, kept: picked_product(kept.table, own, kept.index))
     return queries @ keys.transpose(1, 2)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from nextword.functional.chunked.no_second_derivative import first_order
 from nextword.functional.chunked.weight_gradient import Factors, GradientCollector, SinglePass
 from nextword.functional.products.dense import chooses_precision
+from nextword.functional.products.rows_in_place import products_in_place, reads_in_place
 
 PICKED_BYTES = {"cpu": 8 * 2**20}
 """Bytes of a weight's rows picked at once, by device. On a CPU a new large block of memory costs more than the copy
@@ -67,6 +68,8 @@ def _picked(weight: Tensor, ids: Tensor, dtype: torch.dtype) -> Iterator[tuple[s
 
 
 def _product(weight: Tensor, states: Tensor, ids: Tensor) -> Tensor:
+    if reads_in_place(weight, states, ids.numel()):
+        return products_in_place(weight, states, ids)
     scores = states.new_empty(*states.shape[:2], ids.shape[1])
     for block, part, rows in _picked(weight, ids, states.dtype):
         scores[block, :, part] = states[block] @ rows.mT
