@@ -38,14 +38,14 @@ def ids_of(text: str) -> torch.Tensor:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("distance", ["euclidean", "dot"])
+@pytest.mark.parametrize("distance", ["", ",distance=euclidean", ",distance=dot"])
 def test_formula(made: tuple[Path, Path], distance: str) -> None:
     """Against the sum over all keys, written down without any of the parts."""
-    opened, ids = attached(made, f",temperature=0.7,weight=0.4,overlap=0,distance={distance}"), ids_of(STRANGER)
+    opened, ids = attached(made, f",temperature=0.7,weight=0.4,overlap=0{distance}"), ids_of(STRANGER)
     states = opened.model.backbone.transformer(ids).last_hidden_state[0]
     keys = StoredKeys(made[1])
     stored = torch.cat([block for _, block in keys.blocks(10_000)])
-    near = -torch.cdist(states, stored).square() if distance == "euclidean" else states @ stored.T
+    near = states @ stored.T if distance == ",distance=dot" else -torch.cdist(states, stored).square()
     best = near.topk(8)
     weights = (best.values / (0.7 * math.sqrt(16))).softmax(-1)
     expected = 0.6 * opened.model.backbone(ids).logits[0].softmax(-1)
@@ -55,18 +55,18 @@ def test_formula(made: tuple[Path, Path], distance: str) -> None:
     torch.testing.assert_close(opened.model.distribution(ids).probs(), expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("distance", ["euclidean", "dot"])
+@pytest.mark.parametrize("distance", ["", ",distance=euclidean", ",distance=dot"])
 @pytest.mark.parametrize("below", ["softmax", "cache"])
 def test_one_normaliser_is_that_of_the_textbook(made: tuple[Path, Path], below: str, distance: str) -> None:
     """TRIME's external memory, in double precision and with gradients: what is found beside a cache of the text."""
     folder, store = made
     model = nw.attach(nw.load(folder).backbone.double(), below)
-    model = nw.attach(model, f'knn:store="{store}",k=8,mix=joint,overlap=0,temperature=0.7,distance={distance}').eval()
+    model = nw.attach(model, f'knn:store="{store}",k=8,mix=joint,overlap=0,temperature=0.7{distance}').eval()
     ids, embeddings = ids_of(STRANGER), model.get_input_embeddings().weight
     states = model.backbone.transformer(ids).last_hidden_state
     keys = StoredKeys(store)
     stored = torch.from_numpy(keys.keys_at(np.arange(len(keys)))).double()
-    similar = states @ stored.T if distance == "dot" else -(states[:, :, None] - stored).square().sum(-1)
+    similar = -(states[:, :, None] - stored).square().sum(-1) if "euclidean" in distance else states @ stored.T
     visible = torch.zeros_like(similar, dtype=torch.bool).scatter_(2, similar.topk(8).indices, True)
     values = torch.from_numpy(keys.tokens_at(np.arange(len(keys))))[None]
     memory = textbook.Memory(similar / (0.7 * math.sqrt(16)), values, visible)
@@ -103,7 +103,7 @@ def test_the_checker_passes_over_every_head(made: tuple[Path, Path], head: str, 
 
 @pytest.mark.parametrize("head", ["softmax+cpr:20,10", "cache"])
 def test_the_checker_passes_with_one_normaliser(made: tuple[Path, Path], head: str) -> None:
-    opened = attached(made, ",mix=joint,distance=dot", head)
+    opened = attached(made, ",mix=joint", head)
     nw.check(opened.model, [STRANGER], tokenizer=word_tokenizer(), lengths=[5]).raise_if_failed()
 
 

@@ -43,8 +43,8 @@ class KnnConfig(OverHeadConfig):
     """By a fixed weight, by a learned weight that depends on the retrieval's confidence, or with one normaliser."""
     weight: float = Field(default=0.25, ge=0, le=1)
     """Share of what is retrieved; where a gate learns it, the share that it starts from."""
-    distance: Literal["euclidean", "dot"] = "euclidean"
-    """What makes keys near."""
+    distance: Literal["euclidean", "dot"] | None = None
+    """What makes keys near; None: the dot product with ``mix=joint``, as in TRIME, and Euclidean distance else."""
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Divides the similarities; above 1 flattens what is retrieved."""
     overlap: int = Field(default=16, ge=0, le=1000)
@@ -54,13 +54,19 @@ class KnnConfig(OverHeadConfig):
     """None searches exactly. Text searches with the FAISS index of the store; it holds parameters such as
     ``nprobe=32``, or is ``default``."""
 
+    @property
+    def by_dot(self) -> bool:
+        """Whether dot products make keys near."""
+        # minus a squared distance is at most 0: beside a softmax's scores under one normaliser it weighs nothing
+        return (self.distance or ("dot" if self.mix == "joint" else "euclidean")) == "dot"
+
 
 @registry.register("knn")
 class KnnHead(OverHead):
     """The distribution of any head, mixed with the tokens that followed the k stored states nearest to this one.
 
     Formula: with keys ``k_j`` that the tokens ``x_j`` followed, ``s_j = -|h_t - k_j|² / (tau sqrt(D))`` (or
-    ``h_t . k_j / (tau sqrt(D))``) for the k nearest of them::
+    ``h_t . k_j / (tau sqrt(D))``, the default of ``mix=joint``) for the k nearest of them::
 
         P(w) = (1 - lambda) P_below(w) + lambda sum_{j: x_j = w} exp s_j / sum_j exp s_j
 
@@ -142,9 +148,9 @@ class KnnHead(OverHead):
         config = self.config
         if config.store is None:
             return None
-        asked = config.store, config.index, config.distance
+        asked = config.store, config.index, config.by_dot
         if self._opened is None or self._opened[0] != asked:
-            keys, euclidean = StoredKeys(config.store), config.distance == "euclidean"
+            keys, euclidean = StoredKeys(config.store), not config.by_dot
             self._expect_fits(keys)
             self._expect_own_tokenizer(keys)
             search: Search = ExactSearch(keys, euclidean)
@@ -237,7 +243,7 @@ class KnnHead(OverHead):
             found.append(self._scored(queries, keys, numbers, (numbers >= 0) & ~own, 0))
         recent = self.recent  # which another thread may replace
         if recent is not None and len(recent):
-            search = ExactSearch(recent, self.config.distance == "euclidean")
+            search = ExactSearch(recent, not self.config.by_dot)
             numbers = search.nearest(queries.detach(), self.config.k).cpu().numpy()
             found.append(self._scored(queries, recent, numbers, numbers >= 0, before))
         if not found:
@@ -261,10 +267,10 @@ class KnnHead(OverHead):
         """What stands at the keys with these numbers, with scores of the keys themselves."""
         flat, device = numbers.clip(0).ravel(), queries.device
         vectors = torch.from_numpy(keys.keys_at(flat)).to(device, queries.dtype).view(*numbers.shape, keys.width)
-        if self.config.distance == "euclidean":
-            scores = -(queries[:, None] - vectors).square().sum(-1)
-        else:
+        if self.config.by_dot:
             scores = (vectors @ queries[:, :, None])[:, :, 0]
+        else:
+            scores = -(queries[:, None] - vectors).square().sum(-1)
         scores = scores / (math.sqrt(queries.shape[1]) * self.config.temperature)
         ids = torch.from_numpy(keys.tokens_at(flat)).to(device).view(numbers.shape)
         stands = torch.from_numpy(keys.places_at(flat)).to(device).view(*numbers.shape, 2)

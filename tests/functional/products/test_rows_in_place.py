@@ -27,9 +27,7 @@ def case(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor]:
 def test_products(rows: int) -> None:
     table, queries, ids = case()
     table, ids = table[:rows], ids % rows
-    torch.testing.assert_close(
-        products_in_place(table, queries, ids), queries @ table[ids].mT, rtol=1e-13, atol=1e-12
-    )
+    torch.testing.assert_close(products_in_place(table, queries, ids), queries @ table[ids].mT, rtol=1e-13, atol=1e-12)
 
 
 @pytest.mark.parametrize("counts", [(K, 0, 2), (0, 0, 0), (1, K, 257)])
@@ -55,7 +53,7 @@ def test_single_precision_is_as_near_as_a_product_of_copies() -> None:
 
 
 def test_who_reads_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many rows for one query on a CPU, without a gradient; keys of an engine and words of an output embedding alike."""
+    """Many rows for one query on a CPU, without a gradient: keys of an engine, words of an output embedding."""
     table, queries, ids = case()
     assert reads_in_place(table, queries, K)
     assert not reads_in_place(table, queries, 100)

@@ -79,7 +79,7 @@ def products_in_place(
 
 @cache
 def _without_warning() -> None:
-    """torch says once in each process that its sparse matrices are young; here that is no news to anybody."""
+    """Torch says once in each process that its sparse matrices are young; here that is no news to anybody."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.zeros(1, 1).to_sparse_csr()
