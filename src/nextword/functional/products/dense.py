@@ -11,11 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nextword.functional.chunked.weight_gradient import Factors, GradientCollector, SinglePass
-
-
-def chooses_precision(device: torch.device) -> bool:
-    """Whether autocast or a compiler decides how products are computed; they know torch's operations, not ours."""
-    return torch.compiler.is_compiling() or torch.is_autocast_enabled(device.type)
+from nextword.functional.products.in_pieces import chooses_precision, product
 
 
 def dense_products(
@@ -38,7 +34,7 @@ def dense_products(
     if differentiable:
         collector = None if single_pass is None else single_pass.collector(weight)
         return list(_DenseProducts.apply(weight, bias, sizes, joined, collector))  # type: ignore[no-untyped-call]
-    return list(torch.split(F.linear(joined, weight, bias), sizes))
+    return list(torch.split(product(joined, weight, bias), sizes))
 
 
 class _DenseProducts(torch.autograd.Function):

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.functional.logspace import at_least_float32
+from nextword.functional.products.in_pieces import product
 from nextword.functional.products.picked_rows import picked_product
 from nextword.functional.products.rows_in_place import products_in_place, reads_in_place
 
@@ -86,7 +87,11 @@ def key_products(queries: Float[Tensor, "B Q D"], keys: Keys) -> Float[Tensor, "
         if reads_in_place(keys.table, queries, rows):
             return products_in_place(keys.table, queries, keys.index, keys.counts)
         return keys.scored(queries, lambda own, kept: picked_product(kept.table, own, kept.index))
-    return queries @ keys.transpose(1, 2)
+    if len(keys) == 1:
+        return product(queries[0], keys[0])[None]
+    if queries.shape[1] == 1:  # keys first: so BLAS reads them once
+        return torch.bmm(keys, queries.mT).mT
+    return queries @ keys.mT
 
 
 class StreamsInPlace(Mapping[str, Tensor]):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nextword.functional.chunked.no_second_derivative import first_order
 from nextword.functional.chunked.weight_gradient import Factors, GradientCollector, SinglePass
-from nextword.functional.products.dense import chooses_precision
+from nextword.functional.products.in_pieces import chooses_precision
 from nextword.functional.products.rows_in_place import products_in_place, reads_in_place
 
 PICKED_BYTES = {"cpu": 8 * 2**20}

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.functional.products.dense import chooses_precision
+from nextword.functional.products.in_pieces import chooses_precision
 
 _PIECE = 256
 """Rows that one thread reads before it takes the next piece."""
