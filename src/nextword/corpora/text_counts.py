@@ -7,6 +7,7 @@ TextCounts(articles=1, words=15)
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import NamedTuple
 
 _TITLE = re.compile(r"(?:\A|^[ \t]*\n) ?= (?!= ).+ =[ \t]*(?=\n[ \t]*$)", re.MULTILINE)
@@ -27,8 +28,19 @@ def text_counts(text: str) -> TextCounts:
     An article begins at a title of WikiText's form, " = Title = ". A text without one has as many articles as
     paragraphs, or, without blank lines, as lines that are not empty. Words are what stands between white space.
     """
-    titles = sum(1 for _ in _TITLE.finditer(text))
-    return TextCounts(articles=titles or _pieces(text), words=sum(len(line.split()) for line in text.splitlines()))
+    return TextCounts(articles=len(articles(text)) or _pieces(text), words=sum(len(line.split()) for line in text.splitlines()))
+
+
+def articles(text: str) -> list[str]:
+    r"""The articles of a text in WikiText's form; what stands before the first title belongs to the first.
+
+    >>> [one.split()[1] for one in articles(" = Valkyria = \n\n A game . \n \n = Tempest = \n\n A play . \n")]
+    ['Valkyria', 'Tempest']
+    """
+    titles = [found.start() for found in _TITLE.finditer(text)]
+    if not titles:
+        return []
+    return [text[begin:end] for begin, end in pairwise([0, *titles[1:], len(text)])]
 
 
 def _pieces(text: str) -> int:
