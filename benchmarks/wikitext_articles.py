@@ -1,7 +1,11 @@
 """Articles of WikiText, as JSON lines with ``text``: each by itself, or all as one text.
 
+In order to see what a memory is worth that ends with each article:
+
     python benchmarks/wikitext_articles.py wikitext-2/test.txt --first 8 --out test-articles.jsonl
     python benchmarks/wikitext_articles.py wikitext-2/test.txt --first 8 --together --out test-one.jsonl
+
+Texts are those of ``nextword.corpora.text_counts.articles``.
 """
 
 from __future__ import annotations

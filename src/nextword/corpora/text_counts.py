@@ -28,7 +28,8 @@ def text_counts(text: str) -> TextCounts:
     An article begins at a title of WikiText's form, " = Title = ". A text without one has as many articles as
     paragraphs, or, without blank lines, as lines that are not empty. Words are what stands between white space.
     """
-    return TextCounts(articles=len(articles(text)) or _pieces(text), words=sum(len(line.split()) for line in text.splitlines()))
+    words = sum(len(line.split()) for line in text.splitlines())
+    return TextCounts(articles=len(articles(text)) or _pieces(text), words=words)
 
 
 def articles(text: str) -> list[str]:

@@ -13,8 +13,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 _PIECES = 64
-_LEAST_BYTES = 2**20
-"""Of a matrix; below, the time is that of calling torch."""
+"""At most; that many cores have one each."""
+_LEAST_ROWS = 128
+"""Of a piece."""
+_LEAST_BYTES = 2**22
+"""Of a matrix; below, it may lie in the processor's cache, where torch's own product is as fast."""
 _FEW = 4
 """Up to so many states, they are the columns of each product: BLAS reads the matrix once then."""
 _MOST = 64
@@ -36,12 +39,13 @@ def product(
     """
     if not _pays(states, weight):
         return F.linear(states, weight, bias)
-    size = len(weight) // _PIECES
-    whole = size * _PIECES
-    pieces, each = weight[:whole].unflatten(0, (_PIECES, size)), states.expand(_PIECES, *states.shape)
+    count = min(_PIECES, max(1, len(weight) // _LEAST_ROWS))
+    size = len(weight) // count
+    whole = size * count
+    pieces, each = weight[:whole].unflatten(0, (count, size)), states.expand(count, *states.shape)
     scores = states.new_empty(len(states), len(weight))
     by_piece = torch.bmm(pieces, each.mT).mT if len(states) <= _FEW else torch.bmm(each, pieces.mT)
-    scores[:, :whole].unflatten(1, (_PIECES, size)).copy_(by_piece.transpose(0, 1))
+    scores[:, :whole].unflatten(1, (count, size)).copy_(by_piece.transpose(0, 1))
     scores[:, whole:] = states @ weight[whole:].T
     return scores if bias is None else scores.add_(bias)
 
@@ -51,7 +55,6 @@ def _pays(states: Tensor, weight: Tensor) -> bool:
         0 < len(states) <= _MOST
         and weight.device.type == "cpu"
         and weight.dtype in (torch.float32, torch.float64)
-        and len(weight) >= _PIECES
         and weight.numel() * weight.element_size() >= _LEAST_BYTES
         and not chooses_precision(weight.device)
     )
