@@ -53,6 +53,22 @@ class KnownText:
         return self.words if text == "text" else self.source
 
 
+MOST_AGREED = 8
+"""Words before a place that are compared at most."""
+
+
+def agreed_before(there: Sequence[int], place: int, here: Sequence[int]) -> int:
+    """How many words up to a place are those at the end of a text, up to ``MOST_AGREED``.
+
+    >>> agreed_before([5, 6, 7, 8], 2, [9, 6, 7])
+    2
+    """
+    agreed = 0
+    while agreed < min(MOST_AGREED, place + 1, len(here)) and there[place - agreed] == here[-1 - agreed]:
+        agreed += 1
+    return agreed
+
+
 @dataclass(frozen=True)
 class Decided:
     """How the last word of each text came about.

@@ -8,12 +8,10 @@ from typing import Any
 import torch
 
 from nextword.heads import head_spec
-from nextword.model.drafting.drafter import Decided, Draft, Drafter, KnownText, drafters
+from nextword.model.drafting.drafter import Decided, Draft, Drafter, KnownText, agreed_before, drafters
 
 _PLACES = 64
 """Places that are looked at for each component; partitions share a word's probability evenly among all its places."""
-_AGREED = 8
-"""Words before a place that are compared at most."""
 _SHARES = (0.05, 0.2, 0.5, 0.8)
 """Bounds between the kinds of evidence: what part of probability one was copied."""
 
@@ -58,7 +56,7 @@ class PlacesDrafter(Drafter):
                     at = place - (decided.padding[row] if of == "text" else 0)
                     words = texts[row].of(of)[at + 1 : at + 1 + longest] if at >= 0 else []
                     if value > 0 and words:
-                        agreed = _agreed(texts[row].of(of), at, texts[row].words)
+                        agreed = agreed_before(texts[row].of(of), at, texts[row].words)
                         draft = Draft(words, (name, _bucket(total[row])), agreed, (of, at + 1))
                         found[row].append(((agreed, value, -at), draft))
         return found
@@ -77,14 +75,6 @@ def _continued(text: KnownText, longest: int) -> Draft | None:
     of, place = text.instead
     words = text.of(of)[place + 1 : place + 1 + longest]
     return Draft(words, "continued", 0, (of, place + 1)) if words else None
-
-
-def _agreed(there: Sequence[int], place: int, here: Sequence[int]) -> int:
-    """How many words up to a place are those at the end of a text."""
-    agreed = 0
-    while agreed < min(_AGREED, place + 1, len(here)) and there[place - agreed] == here[-1 - agreed]:
-        agreed += 1
-    return agreed
 
 
 def _bucket(share: float) -> int:
