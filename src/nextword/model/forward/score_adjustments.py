@@ -42,7 +42,9 @@ class _ByNumber(Adjustment):
     @classmethod
     def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
         """Present where the configuration has the number."""
-        config = backbone.config.get_text_config(decoder=True)
+        config = backbone.config
+        if config.sub_configs:  # elsewhere the decoder's settings are the model's; asked for them, T5 copies them all
+            config = config.get_text_config(decoder=True)
         numbers = (getattr(config, key, None) for key in cls.keys)
         number = next((number for number in numbers if number is not None), None)
         return None if number is None else cls(number)
