@@ -233,7 +233,7 @@ class HeadGeneration:
             inputs: As transformers has it.
             *args: Likewise.
             draft: Who guesses words that one pass then judges: "places" (what follows the place that a copying head
-                pointed at), "prompt" (transformers' prompt lookup), another model, or a ``nextword.Drafting``. The
+                pointed at), "prompt" (prompt lookup), another model, or a ``nextword.Drafting``. The
                 texts are those without it: the same in greedy search, of the same distribution in sampling.
             **kwargs: As transformers has them.
 
