@@ -15,7 +15,7 @@ Goals = Mapping[str, Any]
 
 _SETTING = {
     "training_cost": ("suite", "size", "batch", "length", "device", "dtype"),
-    "decoding_speed": ("size", "batch", "beams", "prompt", "new", "device", "dtype"),
+    "decoding_speed": ("size", "batch", "beams", "prompt", "new", "device", "dtype", "processor"),
     "sweeps": ("sweep", "size", "vocabulary", "batch", "length", "device", "dtype"),
     "profile_step": ("size", "batch", "length", "device", "dtype", "model"),
     "throughput": ("part", "device", "dtype"),

@@ -59,7 +59,8 @@ def _decoded(
     cell: Callable[[Row, float | None], str],
 ) -> str:
     parts = []
-    for key, several in groupby(groups, lambda group: tuple(group[0][name] for name in ("size", "device", "dtype"))):
+    place = ("size", "device", "dtype", "processor")
+    for key, several in groupby(groups, lambda group: tuple(group[0][name] for name in place)):
         chosen = list(several)
         names = list(dict.fromkeys(row["model"] for _, rows in chosen for row in rows))
         body = []
