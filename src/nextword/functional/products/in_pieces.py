@@ -42,10 +42,10 @@ def product(
     count = min(_PIECES, max(1, len(weight) // _LEAST_ROWS))
     size = len(weight) // count
     whole = size * count
-    pieces, each = weight[:whole].unflatten(0, (count, size)), states.expand(count, *states.shape)
+    pieces, each = weight[:whole].view(count, size, weight.shape[1]), states.expand(count, *states.shape)
     scores = states.new_empty(len(states), len(weight))
     by_piece = torch.bmm(pieces, each.mT).mT if len(states) <= _FEW else torch.bmm(each, pieces.mT)
-    scores[:, :whole].unflatten(1, (count, size)).copy_(by_piece.transpose(0, 1))
+    scores[:, :whole].view(len(states), count, size).copy_(by_piece.transpose(0, 1))
     scores[:, whole:] = states @ weight[whole:].T
     return scores if bias is None else scores.add_(bias)
 

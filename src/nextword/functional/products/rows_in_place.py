@@ -64,7 +64,8 @@ def products_in_place(
     within = torch.arange(ids.shape[1]) < torch.tensor(counts)[:, None]
     read = ids[within]
     piece = min(_PIECE, len(table))  # torch takes no more places of a row than it has columns
-    starts, asking = [], []  # of pieces in the list of all rows that are read, and the text of each
+    starts: list[int] = []  # of pieces in the list of all rows that are read
+    asking: list[int] = []  # the text of each
     for text, (end, count) in enumerate(zip(accumulate(counts), counts, strict=True)):
         own = range(end - count, end, piece)
         starts += own
