@@ -47,7 +47,8 @@ def test_a_model_with_an_approximate_index_has_a_distribution(tmp_path: Path, fa
 
 def test_what_faiss_cannot_do_is_one_line(tmp_path: Path) -> None:
     keys = StoredKeys(small_store(tmp_path)[1])
-    for euclidean, command in ((True, f"index {keys.folder}'"), (False, f"index {keys.folder} --dot'")):
+    build = f"index {keys.folder} --factory IVF64,SQ8"
+    for euclidean, command in ((True, f"{build}'"), (False, f"{build} --dot'")):
         with pytest.raises(ValueError, match=f"index: must be there .* run 'nextword datastore {re.escape(command)}"):
             FaissSearch(keys, euclidean=euclidean)
     with pytest.raises(ValueError, match="index: must be one that FAISS can make of 192 keys of width 16"):

@@ -98,7 +98,7 @@ class FaissSearch:
     def __init__(self, keys: StoredKeys, parameters: str = "", euclidean: bool = True) -> None:
         faiss, path = _faiss(), index_path(keys.folder, euclidean)
         if not path.is_file():
-            command = f"nextword datastore index {keys.folder}{'' if euclidean else ' --dot'}"
+            command = f"nextword datastore index {keys.folder} --factory IVF64,SQ8{'' if euclidean else ' --dot'}"
             raise ValueError(f"index: must be there ('{path}' is not); run '{command}', or search exactly")
         try:
             self.index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -40,6 +42,35 @@ def test_nothing_is_read_behind_the_end_of_a_text(counts: tuple[int, ...]) -> No
     torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-12)
 
 
+@pytest.mark.parametrize("row", [-1, R])
+def test_a_row_that_is_none(row: int) -> None:
+    table, queries, ids = case()
+    ids[1, 5] = row
+    with pytest.raises(IndexError, match="ids: must be rows of the matrix, 0 to 299"):
+        products_in_place(table, queries, ids)
+
+
+@pytest.mark.parametrize("transform", ["jvp", "vmap", "grad"])
+def test_torch_func(transform: str) -> None:
+    """Its transforms get torch's own operations."""
+    table, queries, ids = case()
+
+    def made(states: Tensor) -> Tensor:
+        return picked_product(table, states, ids).sin()
+
+    def plain(states: Tensor) -> Tensor:
+        return (states @ table[ids].mT).sin()
+
+    def transformed(of: Callable[[Tensor], Tensor]) -> Tensor:
+        if transform == "jvp":
+            return torch.func.jvp(of, (queries,), (queries,))[1]
+        if transform == "vmap":
+            return torch.func.vmap(of)(torch.stack([queries, 2 * queries]))
+        return torch.func.grad(lambda states: of(states).sum())(queries)
+
+    torch.testing.assert_close(transformed(made), transformed(plain), rtol=1e-10, atol=1e-10)
+
+
 def test_no_texts() -> None:
     table, queries, ids = case()
     assert products_in_place(table, queries[:0], ids[:0]).shape == (0, 1, K)
@@ -57,6 +88,7 @@ def test_who_reads_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     table, queries, ids = case()
     assert reads_in_place(table, queries, K)
     assert not reads_in_place(table, queries, 100)
+    assert not reads_in_place(table.T.contiguous().T, queries, K)
     assert not reads_in_place(table, queries.expand(B, 2, D), K)
     assert not reads_in_place(table.bfloat16(), queries.bfloat16(), K)
     assert not reads_in_place(table.float(), queries, K)

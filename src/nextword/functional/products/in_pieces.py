@@ -8,6 +8,7 @@ few states. A batch of products with pieces of the matrix is the same to the las
 from __future__ import annotations
 
 import torch
+import torch.autograd.forward_ad as forward_ad
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
@@ -25,8 +26,12 @@ _MOST = 64
 
 
 def chooses_precision(device: torch.device) -> bool:
-    """Whether autocast or a compiler decides how products are computed; they know torch's operations, not ours."""
-    return torch.compiler.is_compiling() or torch.is_autocast_enabled(device.type)
+    """Whether autocast, a compiler or ``torch.func`` decides how products are computed.
+
+    They know torch's operations, not ours.
+    """
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return transformed or torch.compiler.is_compiling() or torch.is_autocast_enabled(device.type)
 
 
 def product(

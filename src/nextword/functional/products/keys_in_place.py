@@ -87,9 +87,9 @@ def key_products(queries: Float[Tensor, "B Q D"], keys: Keys) -> Float[Tensor, "
         if reads_in_place(keys.table, queries, rows):
             return products_in_place(keys.table, queries, keys.index, keys.counts)
         return keys.scored(queries, lambda own, kept: picked_product(kept.table, own, kept.index))
-    if len(keys) == 1:
+    if len(keys) == len(queries) == 1:
         return product(queries[0], keys[0])[None]
-    if queries.shape[1] == 1:  # keys first: so BLAS reads them once
+    if queries.shape[1] == 1 and len(keys) == len(queries):  # keys first: so BLAS reads them once
         return torch.bmm(keys, queries.mT).mT
     return queries @ keys.mT
 

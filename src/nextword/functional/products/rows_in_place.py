@@ -32,6 +32,7 @@ def reads_in_place(table: Float[Tensor, "R D"], queries: Float[Tensor, "B Q D"],
     return (
         queries.shape[1] == 1
         and table.device.type == "cpu"
+        and table.is_contiguous()  # any other is copied whole
         and table.dtype in (torch.float32, torch.float64)
         and table.dtype == queries.dtype
         and rows * table.shape[1] * table.element_size() >= _LEAST_BYTES
@@ -61,8 +62,10 @@ def products_in_place(
     """
     _without_warning()
     counts = [ids.shape[1]] * len(ids) if counts is None else counts
-    within = torch.arange(ids.shape[1]) < torch.tensor(counts)[:, None]
+    within = torch.arange(ids.shape[1], device=ids.device) < torch.tensor(counts, device=ids.device)[:, None]
     read = ids[within]
+    if len(read) and not (int(read.min()) >= 0 and int(read.max()) < len(table)):  # torch would read other memory
+        raise IndexError(f"ids: must be rows of the matrix, 0 to {len(table) - 1} ({read.min()} to {read.max()} given)")
     piece = min(_PIECE, len(table))  # torch takes no more places of a row than it has columns
     starts: list[int] = []  # of pieces in the list of all rows that are read
     asking: list[int] = []  # the text of each
@@ -70,10 +73,9 @@ def products_in_place(
         own = range(end - count, end, piece)
         starts += own
         asking += [text] * len(own)
-    pattern = torch.sparse_csr_tensor(
-        torch.tensor([*starts, len(read)]), read, table.new_zeros(len(read)), (len(starts), len(table)),
-        check_invariants=False,
-    )  # fmt: skip
+    ends = torch.tensor([*starts, len(read)], device=ids.device)
+    size = (len(starts), len(table))
+    pattern = torch.sparse_csr_tensor(ends, read, table.new_zeros(len(read)), size, check_invariants=False)
     found = torch.sparse.sampled_addmm(pattern, queries.detach()[asking, 0], table.detach().T, beta=0.0).values()
     return queries.new_zeros(ids.shape).masked_scatter(within, found)[:, None]
 
@@ -83,4 +85,4 @@ def _without_warning() -> None:
     """Torch says once in each process that its sparse matrices are young; here that is no news to anybody."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.zeros(1, 1).to_sparse_csr()
+        torch.zeros(1, 1, device="cpu").to_sparse_csr()
