@@ -29,7 +29,7 @@ def text_counts(text: str) -> TextCounts:
     paragraphs, or, without blank lines, as lines that are not empty. Words are what stands between white space.
     """
     words = sum(len(line.split()) for line in text.splitlines())
-    return TextCounts(articles=len(articles(text)) or _pieces(text), words=words)
+    return TextCounts(articles=len(_titles(text)) or _pieces(text), words=words)
 
 
 def articles(text: str) -> list[str]:
@@ -38,10 +38,13 @@ def articles(text: str) -> list[str]:
     >>> [one.split()[1] for one in articles(" = Valkyria = \n\n A game . \n \n = Tempest = \n\n A play . \n")]
     ['Valkyria', 'Tempest']
     """
-    titles = [found.start() for found in _TITLE.finditer(text)]
-    if not titles:
-        return []
-    return [text[begin:end] for begin, end in pairwise([0, *titles[1:], len(text)])]
+    titles = _titles(text)
+    return [text[begin:end] for begin, end in pairwise([0, *titles[1:], len(text)])] if titles else []
+
+
+def _titles(text: str) -> list[int]:
+    """Where the titles begin."""
+    return [found.start() for found in _TITLE.finditer(text)]
 
 
 def _pieces(text: str) -> int:

@@ -58,7 +58,7 @@ class KnnConfig(OverHeadConfig):
     def by_dot(self) -> bool:
         """Whether dot products make keys near."""
         # minus a squared distance is at most 0: beside a softmax's scores under one normaliser it weighs nothing
-        return (self.distance or ("dot" if self.mix == "joint" else "euclidean")) == "dot"
+        return self.distance == "dot" or (self.distance is None and self.mix == "joint")
 
 
 @registry.register("knn")

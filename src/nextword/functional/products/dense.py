@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nextword.functional.chunked.weight_gradient import Factors, GradientCollector, SinglePass
-from nextword.functional.products.in_pieces import chooses_precision, product
+from nextword.functional.products.in_pieces import only_torch_operations, product
 
 
 def dense_products(
@@ -28,7 +28,7 @@ def dense_products(
     """
     inputs = (weight, *states) if bias is None else (weight, bias, *states)
     differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    if differentiable and chooses_precision(weight.device):
+    if differentiable and only_torch_operations(weight.device):
         return [F.linear(part, weight, bias) for part in states]
     joined, sizes = states[0] if len(states) == 1 else torch.cat(list(states)), [len(part) for part in states]
     if differentiable:

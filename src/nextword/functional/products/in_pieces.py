@@ -25,11 +25,8 @@ _MOST = 64
 """For more states torch's own product is nearly as fast."""
 
 
-def chooses_precision(device: torch.device) -> bool:
-    """Whether autocast, a compiler or ``torch.func`` decides how products are computed.
-
-    They know torch's operations, not ours.
-    """
+def only_torch_operations(device: torch.device) -> bool:
+    """Whether autocast, a compiler or ``torch.func`` is at work: they know torch's operations, not ours."""
     transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
     return transformed or torch.compiler.is_compiling() or torch.is_autocast_enabled(device.type)
 
@@ -61,5 +58,5 @@ def _pays(states: Tensor, weight: Tensor) -> bool:
         and weight.device.type == "cpu"
         and weight.dtype in (torch.float32, torch.float64)
         and weight.numel() * weight.element_size() >= _LEAST_BYTES
-        and not chooses_precision(weight.device)
+        and not only_torch_operations(weight.device)
     )

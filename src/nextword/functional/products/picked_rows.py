@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nextword.functional.chunked.no_second_derivative import first_order
 from nextword.functional.chunked.weight_gradient import Factors, GradientCollector, SinglePass
-from nextword.functional.products.in_pieces import chooses_precision
+from nextword.functional.products.in_pieces import only_torch_operations
 from nextword.functional.products.rows_in_place import products_in_place, reads_in_place
 
 PICKED_BYTES = {"cpu": 8 * 2**20}
@@ -40,7 +40,7 @@ def picked_product(
     >>> picked_product(weight, torch.ones(1, 1, 2), torch.tensor([[2, 0]]))
     tensor([[[9., 1.]]])
     """
-    if chooses_precision(weight.device):
+    if only_torch_operations(weight.device):
         return states @ torch.nn.functional.embedding(ids, weight).mT
     if torch.is_grad_enabled() and (weight.requires_grad or states.requires_grad):
         collector = None if single_pass is None else single_pass.collector(weight)

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.functional.products.in_pieces import chooses_precision
+from nextword.functional.products.in_pieces import only_torch_operations
 
 _PIECE = 256
 """Rows that one thread reads before it takes the next piece."""
@@ -37,7 +37,7 @@ def reads_in_place(table: Float[Tensor, "R D"], queries: Float[Tensor, "B Q D"],
         and table.dtype == queries.dtype
         and rows * table.shape[1] * table.element_size() >= _LEAST_BYTES
         and not (torch.is_grad_enabled() and (table.requires_grad or queries.requires_grad))
-        and not chooses_precision(table.device)
+        and not only_torch_operations(table.device)
     )
 
 
@@ -59,13 +59,17 @@ def products_in_place(
         ids: Rows that it is multiplied with.
         counts: How many of its first ids each text needs; products behind them are 0, and their rows are not read.
             None: all.
+
+    Raises:
+        IndexError: The matrix has no such row.
     """
     _without_warning()
     counts = [ids.shape[1]] * len(ids) if counts is None else counts
     within = torch.arange(ids.shape[1], device=ids.device) < torch.tensor(counts, device=ids.device)[:, None]
     read = ids[within]
-    if len(read) and not (int(read.min()) >= 0 and int(read.max()) < len(table)):  # torch would read other memory
-        raise IndexError(f"ids: must be rows of the matrix, 0 to {len(table) - 1} ({read.min()} to {read.max()} given)")
+    low, high = (int(end) for end in read.aminmax()) if len(read) else (0, -1)
+    if low < 0 or high >= len(table):  # torch would read other memory
+        raise IndexError(f"ids: must be rows of the matrix, 0 to {len(table) - 1} ({low} to {high} given)")
     piece = min(_PIECE, len(table))  # torch takes no more places of a row than it has columns
     starts: list[int] = []  # of pieces in the list of all rows that are read
     asking: list[int] = []  # the text of each

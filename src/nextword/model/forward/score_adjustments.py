@@ -43,7 +43,8 @@ class _ByNumber(Adjustment):
     def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
         """Present where the configuration has the number."""
         config = backbone.config
-        if config.sub_configs:  # elsewhere the decoder's settings are the model's; asked for them, T5 copies them all
+        # T5 and its like keep one configuration for both sides, and copy all of it when asked for the decoder's
+        if not config.is_encoder_decoder or config.sub_configs:
             config = config.get_text_config(decoder=True)
         numbers = (getattr(config, key, None) for key in cls.keys)
         number = next((number for number in numbers if number is not None), None)
