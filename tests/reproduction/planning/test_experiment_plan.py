@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from huggingface_hub import constants
 
 from nextword.reproduction.data_sets import DataFolder
 from nextword.reproduction.experiment import SCALES, AtScale, known_experiments
@@ -108,7 +109,8 @@ def test_data_that_is_wrong_is_one_line_and_the_rest_is_planned_all_the_same(wri
         ("task.generation={prompts=3, metrics=['mauve']}", "gpt2-large"),
     ],
 )
-def test_what_would_fail_later_is_told_now(written, tmp_path, change, message):
+def test_what_would_fail_later_is_told_now(written, tmp_path, change, message, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)  # with a hub, a model that is missing is a note
     one = planned("mine", "small", DataFolder(written.parent), tmp_path, change)
     assert any(message in line for line in one.problems), one.problems
 
