@@ -121,10 +121,10 @@ def test_every_setting_can_be_given_by_name(grammar: Grammar[Any], spec: str, ex
         ),
         (
             heads, "cache:temperature=warm",
-            "head spec 'cache:temperature=warm': temperature must be a number ('warm' given).",
+            "head spec 'cache:temperature=warm': temperature must be a number or 'fitted' ('warm' given).",
         ),
         (heads, "mos:components=2.5", "head spec 'mos:components=2.5': components must be a whole number (2.5 given)."),
-        (heads, "cache:weight=", "head spec 'cache:weight=': weight must be a number ('' given)."),
+        (heads, "cache:weight=", "head spec 'cache:weight=': weight must be a number or 'fitted' ('' given)."),
         (
             objectives, "histalign:paper,base=trime",
             "objective spec 'histalign:paper,base=trime': 'base' is given twice, by 'histalign:paper' and by its name",

@@ -104,7 +104,7 @@ _WANTED = {
 }
 """What a value must be, by pydantic's name of the fault, in place of pydantic's sentence."""
 
-_KIND = re.compile(r"str|int|float|bool|(dict|list|tuple|literal)\[.*\]")
+_KIND = re.compile(r"(constrained-)?(str|int|float)|bool|(dict|list|tuple|literal)\[.*\]")
 """Of a setting that may be of several kinds, pydantic writes each kind as if it were a place in it."""
 
 

@@ -19,8 +19,15 @@ from nextword.registry import Registry
 from nextword.spec_syntax import read_arguments, read_term, split_outside, write_argument, write_term
 
 
+PUBLISHED = "published"
+"""Word of a spec such as ``cache:published`` or ``bergpt:published`` that asks for a part as its paper has it."""
+
+
 class SpecSettings(Settings):
     """Settings that a spec such as ``mos:3,static`` can name by what stands after its colon."""
+
+    published: ClassVar[Mapping[str, Any]] = {}
+    """Settings of the paper's own form, which ``published`` in a spec stands for; empty: there is no other form."""
 
     @classmethod
     def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
@@ -39,12 +46,23 @@ class SpecSettings(Settings):
 
     @classmethod
     def from_spec(cls, arguments: list[str]) -> dict[str, Any]:
-        """As ``from_arguments``, with the arguments that all parts of a kind take."""
-        return cls.from_arguments(arguments)
+        """As ``from_arguments``, with the settings of the paper where ``published`` is among the arguments."""
+        own = [argument for argument in arguments if argument != PUBLISHED]
+        settings = cls.from_arguments(own)
+        if len(own) == len(arguments):
+            return settings
+        if not cls.published:
+            raise ValueError(f"'{PUBLISHED}' asks for a form that a paper has, and this has no other; leave it out")
+        return {**settings, **cls.published}
+
+    @property
+    def is_published(self) -> bool:
+        """Whether all is as in the paper that ``published`` stands for."""
+        return bool(self.published) and all(getattr(self, name) == value for name, value in self.published.items())
 
     def spec_arguments(self) -> list[str]:
         """The inverse of ``from_spec``."""
-        return self.arguments()
+        return [*self.arguments(), *([PUBLISHED] if self.is_published else [])]
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def _cache(head: Head, case: Case, b: int, t: int, token: int, probability: floa
         shift = 0
     logits = textbook.scores(states, case.weight)[b, t]
     scores, seen = stored.scores[b, t], stored.visible[b, t]
-    weight = head.config.weight
+    weight = head.config.as_published().weight
     if weight is None:
         total = torch.cat([logits, scores[seen]]).logsumexp(0)
         part = (scores - total).exp()

@@ -19,7 +19,8 @@ from tests.oracles.textbook_cases import CHECKS, Case, Comparisons, D, V, rank
 
 def form(head: Head, case: Case) -> Tensor:
     logits = textbook.scores(case.layers[0], case.weight)
-    temperature, weight = head.config.temperature, head.config.weight
+    config = head.config.as_published()  # nothing was attached that could be fitted
+    temperature, weight = config.temperature, config.weight
     if head.reads_source:
         memory = stored.source_memory(case.layers[0], case.encoder, case.source_ids, case.source_mask, temperature)
     else:

@@ -56,7 +56,7 @@ def test_formula(made: tuple[Path, Path], distance: str) -> None:
 
 
 @pytest.mark.parametrize("distance", ["", ",distance=euclidean", ",distance=dot"])
-@pytest.mark.parametrize("below", ["softmax", "cache"])
+@pytest.mark.parametrize("below", ["softmax", "cache:published"])
 def test_one_normaliser_is_that_of_the_textbook(made: tuple[Path, Path], below: str, distance: str) -> None:
     """TRIME's external memory, in double precision and with gradients: what is found beside a cache of the text."""
     folder, store = made
@@ -70,7 +70,7 @@ def test_one_normaliser_is_that_of_the_textbook(made: tuple[Path, Path], below: 
     visible = torch.zeros_like(similar, dtype=torch.bool).scatter_(2, similar.topk(8).indices, True)
     values = torch.from_numpy(keys.tokens_at(np.arange(len(keys))))[None]
     memory = textbook.Memory(similar / (0.7 * math.sqrt(16)), values, visible)
-    if below == "cache":
+    if below != "softmax":
         own = textbook.decoder_memory(states, ids)
         parts = zip(*((one.scores, one.values, one.visible) for one in (own, memory)), strict=True)
         memory = textbook.Memory(*(torch.cat(part, -1) for part in parts))
@@ -101,7 +101,7 @@ def test_the_checker_passes_over_every_head(made: tuple[Path, Path], head: str, 
     nw.check(opened.model, [texts()[0], STRANGER], tokenizer=word_tokenizer(), lengths=[5]).raise_if_failed()
 
 
-@pytest.mark.parametrize("head", ["softmax+cpr:20,10", "cache"])
+@pytest.mark.parametrize("head", ["softmax+cpr:20,10", "cache:published"])
 def test_the_checker_passes_with_one_normaliser(made: tuple[Path, Path], head: str) -> None:
     opened = attached(made, ",mix=joint", head)
     nw.check(opened.model, [STRANGER], tokenizer=word_tokenizer(), lengths=[5]).raise_if_failed()
@@ -232,7 +232,7 @@ def test_the_tuned_weight_is_the_best(made: tuple[Path, Path]) -> None:
 @torch.no_grad()
 def test_a_store_that_grows_finds_what_was_said_and_forgets_the_oldest(made: tuple[Path, Path]) -> None:
     folder, _ = made
-    opened = OpenedModel("knn", nw.attach(nw.load(folder), "knn:k=4").eval(), word_tokenizer())
+    opened = OpenedModel("knn", nw.attach(nw.load(folder), "knn:published,k=4").eval(), word_tokenizer())
     ids = ids_of(STRANGER)
     plain = opened.model.distribution(ids, mode="below").log_probs()
     torch.testing.assert_close(opened.model.distribution(ids).log_probs(), plain)
@@ -255,7 +255,7 @@ def test_a_store_that_grows_finds_what_was_said_and_forgets_the_oldest(made: tup
 def test_what_is_being_written_is_remembered_by_a_cache_below(made: tuple[Path, Path]) -> None:
     folder, store = made
     below = "cache:long=6,weight=0.6,temperature=0.1"
-    model = nw.attach(nw.load(folder), f'knn:below="{below}",store="{store}",k=4').eval()
+    model = nw.attach(nw.load(folder), f'knn:published,below="{below}",store="{store}",k=4').eval()
     ids = ids_of(STRANGER)
     asked = {"max_new_tokens": 20, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
     written, alone = (model.generate(ids, use_cache=cached, **asked) for cached in (True, False))

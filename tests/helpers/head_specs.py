@@ -20,7 +20,7 @@ SPECS: dict[str, Any] = {
     "mos:2,static": "mos:2,static",
     "mos:2,uniform": "mos:2,uniform",
     "mos:2+mi": "mos:2+mi",
-    "cache": "cache",
+    "cache": "cache:published",
     "cache,weight=0.3": {"head": "cache", "weight": 0.3},
     "softmax+c": "softmax+c",
     "softmax+p": "softmax+p",
@@ -40,7 +40,7 @@ SPECS: dict[str, Any] = {
     "pg": "pg",
     "ps": "ps",
     "ps+mi": "ps+mi",
-    "f2": {"head": "f2", "counts": counts_file()},
+    "f2": {"head": "f2", "counts": counts_file(), "prior": None},
     "f2:3,eq-token+mi": {"head": "f2", "counts": counts_file(), "division": "eq-token", "classes": 3, "mi": {}},
 }  # fmt: skip
 """A head that is registered and stands here under no spec is checked under its bare name."""

@@ -15,7 +15,7 @@ from nextword.comparison.comparison_settings import CompareConfig
 from nextword.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.comparison.stage_settings import stage_settings
 from nextword.conditioning.parts.auxiliary_encoder import expect_encoder
-from nextword.model.attach import ObjectiveSpec
+from nextword.model.attach import ObjectiveSpec, attach_to_train
 from nextword.registry import did_you_mean
 from nextword.tasks.parts.head_counts import with_counts
 from nextword.training.learning_rates import GROUPS
@@ -117,7 +117,8 @@ def build_method(
         encoder: Of the task's auxiliary texts.
         counts: Of the training text, for a head that goes by them and names none.
     """
-    return nw.attach(
+    attach = attach_to_train if method.trained else nw.attach
+    return attach(
         backbone,
         with_counts(method.trained_head, counts),
         objective,

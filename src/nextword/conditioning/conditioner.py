@@ -18,15 +18,9 @@ from nextword.specs import SpecSettings
 _SPREAD = 0.02
 """Standard deviation of new weights that start at random, as that of GPT-2's."""
 
-PUBLISHED = "published"
-"""Word of a spec such as ``bergpt:published`` that asks for a conditioner as its paper has it."""
-
 
 class ConditionerConfig(SpecSettings):
     """Settings that every conditioner has."""
-
-    published: ClassVar[Mapping[str, Any]] = {}
-    """Settings of the paper's own model, which ``published`` in a spec stands for; empty: it is from no paper."""
 
     conditioner: str
     """Registered name of the conditioner."""
@@ -41,26 +35,6 @@ class ConditionerConfig(SpecSettings):
     def unties(self) -> bool:
         """Whether the model gets an output layer of its own, apart from its input embedding."""
         return False
-
-    @property
-    def is_published(self) -> bool:
-        """Whether start and training are those of the paper's own model."""
-        return bool(self.published) and all(getattr(self, name) == value for name, value in self.published.items())
-
-    @classmethod
-    def from_spec(cls, arguments: list[str]) -> dict[str, Any]:
-        """A conditioner's own settings, and those of its paper where ``published`` is among the arguments."""
-        own = [argument for argument in arguments if argument != PUBLISHED]
-        settings = cls.from_arguments(own)
-        if len(own) == len(arguments):
-            return settings
-        if not cls.published:
-            raise ValueError(f"'{PUBLISHED}' asks for a paper's own model, and this conditioner is from no paper")
-        return {**settings, **cls.published}
-
-    def spec_arguments(self) -> list[str]:
-        """The conditioner's own arguments, and ``published``."""
-        return [*self.arguments(), *([PUBLISHED] if self.is_published else [])]
 
 
 class OutputProjection(nn.Linear):

@@ -72,6 +72,10 @@ class Factorized(NextToken):
         """Log-probability of every class (p1 in the paper)."""
         return at_least_float32(self.class_scores).log_softmax(-1)
 
+    def over_prior(self, log_mass: Float[Tensor, "N C"]) -> Factorized:
+        """With ``log_mass`` added to the scores of the classes."""
+        return Factorized(self.vocabulary, self.states, at_least_float32(self.class_scores) + log_mass, self.classes)
+
     def log_softmax_class_mass(self) -> Float[Tensor, "N C"]:
         """Log of the probability that each class would have under one softmax over all tokens."""
         chunks = self._chunks()

@@ -15,6 +15,7 @@ from nextword.finetuning.data_kinds import told_as_data
 from nextword.finetuning.run_folder import RunFolder
 from nextword.finetuning.train_config import SMALL_T5, TrainConfig
 from nextword.heads import parse_head
+from nextword.model.attach import attach_to_train
 from nextword.model.configuration import NextWordConfig
 from nextword.pretrained import load_tokenizer, model_location
 from nextword.tasks import Task
@@ -106,7 +107,7 @@ def starting_model(
         set_seed(config.seed)
         with told_as_data():
             encoder = None if config.conditioner is None else task.data.encoder()
-        return nw.attach(plain, head, config.objective, conditioner=config.conditioner, encoder=encoder)
+        return attach_to_train(plain, head, config.objective, conditioner=config.conditioner, encoder=encoder)
 
 
 def _loaded(location: str | Path, settings: TrainingSettings, folder: RunFolder) -> Any:
@@ -137,7 +138,7 @@ def _has_what_is_asked_for(config: TrainConfig, model: Any) -> bool:
     if config.conditioner is None and model.conditioner is not None:
         spec = conditioner_spec(model.conditioner.config)
         raise ValueError(f"conditioner: the model follows an auxiliary text already; give conditioner={spec}")
-    if parse_head(config.head).unbuilt() != model.next_word_head.config.unbuilt():
+    if parse_head(config.head).as_published().unbuilt() != model.next_word_head.config.unbuilt():
         return False
     if config.conditioner is None:
         return True

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, cast
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
@@ -15,8 +16,9 @@ from nextword.distribution import Mixture, NextToken, OnMemory, Scores
 from nextword.functional.logspace import at_least_float32
 from nextword.functional.products.keys_in_place import Keys
 from nextword.functional.stored_entries import Entries, TextRead
-from nextword.heads.head import Head, HeadConfig, registry
+from nextword.heads.head import FITTED, Fitted, Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.safe_start import fitted_temperature, probe_tokens, unobtrusive_share
 from nextword.heads.parts.stored_states import StoredStates
 from nextword.heads.parts.visible import source_places
 
@@ -26,14 +28,18 @@ _STREAM = "keys"
 class CacheConfig(HeadConfig):
     """Settings of the cache head; all of them may be changed on a trained model."""
 
+    published: ClassVar[Mapping[str, Any]] = {"temperature": 1.0, "weight": None}
+
     head: Literal["cache"] = "cache"
     mode: Literal["joint", "cache_only", "lm_only"] = "joint"
     """Which distribution the model uses: both parts, what is stored alone, or the softmax alone."""
-    temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    """Divides the similarities (not the softmax scores); above 1 flattens the cache."""
-    weight: float | None = Field(default=None, ge=0, le=1)
-    """None normalises softmax and cache together (eq. 3). A number is the share of the cache in a linear
-    interpolation of the two."""
+    temperature: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Fitted = FITTED
+    """Divides the similarities (not the softmax scores); above 1 flattens the cache. ``fitted``: to the length of the
+    model's states, when the head is attached. Published: 1."""
+    weight: Annotated[float, Field(ge=0, le=1)] | Fitted | None = FITTED
+    """A number is the share of the cache in a linear interpolation with the softmax; ``fitted`` is one of at most 0.03
+    that leaves the model's likeliest token what it was. None normalises softmax and cache together (eq. 3,
+    published)."""
     long: int | None = Field(default=None, ge=1, le=100_000_000)
     """How many of the last places are seen, of windows that came before too, where a long text is scored or written on.
     None: those of the window."""
@@ -56,6 +62,11 @@ class CacheHead(Head):
     ``weight`` gives instead ``(1 - weight) softmax + weight P_cache`` (Grave et al. 2017; TRIME's linear mode). Where
     nothing is stored yet, the softmax speaks alone, in ``cache_only`` too.
 
+    ``cache:published`` is the joint form with similarities as they are. States of a pretrained model are long, so there
+    the cache drowns the softmax until it is trained. Attached as ``cache``, it begins as an interpolation whose
+    temperature fits the length of the states, which costs at most 0.031 nats per token on any text; ``nw.calibrate``
+    chooses better settings on yours.
+
     ``long`` bounds what a position sees by a number of places and not by the window: the memory may be longer than what
     the backbone sees at once (TRIME's long-term memory), or shorter. Each place is stored once, with the state of the
     window that predicted the token after it. A start token begins a document, which sees nothing of the one before.
@@ -70,6 +81,8 @@ class CacheHead(Head):
         >>> from nextword.heads import parse_head
         >>> parse_head({"head": "cache", "weight": 0.1}).mode
         'joint'
+        >>> parse_head("cache:published").weight is None
+        True
     """
 
     Config = CacheConfig
@@ -101,7 +114,21 @@ class CacheHead(Head):
     @property
     def looks_back(self) -> int | None:
         """As far as it is set to."""
-        return cast(CacheConfig, self.config).long
+        long: int | None = self.config.long
+        return long
+
+    @torch.no_grad()
+    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+        """Temperature and weight that fit the model, where none were chosen."""
+        if FITTED not in (self.config.temperature, self.config.weight):
+            return
+        context = context_of(probe_tokens(self.dimensions.vocab_size))
+        if self.config.temperature == FITTED:
+            keys = context.states if context.source is None else context.source.states
+            self.config = self.config.model_copy(update={"temperature": fitted_temperature(context.states, keys)})
+        if self.config.weight == FITTED:
+            share = unobtrusive_share(Scores(context.vocabulary, context.states), self.entries(context))
+            self.config = self.config.model_copy(update={"weight": share})
 
     def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
         """Every state is a key once the token after it is known."""
@@ -130,7 +157,8 @@ class CacheHead(Head):
                 visible &= place > memory.begins()[context.row, context.position][:, None]
             if self.config.long is not None:
                 visible &= place > context.position[:, None] - self.config.long
-        queries = at_least_float32(context.states) / (math.sqrt(self.dimensions.hidden) * self.config.temperature)
+        temperature = self.config.as_published().temperature
+        queries = at_least_float32(context.states) / (math.sqrt(self.dimensions.hidden) * temperature)
         text: TextRead = "text" if context.source is None else "source"
         return StoredStates(ids, context.row, queries, keys, visible, first_place, stored, text)
 
@@ -140,7 +168,8 @@ class CacheHead(Head):
         softmax = Scores(context.vocabulary, context.states)
         if mode == "lm_only":
             return softmax
-        if mode == "joint" and self.config.weight is None:
+        share = self.config.as_published().weight
+        if mode == "joint" and share is None:
             # where gradients are made similarities are, too, a chunk of positions at a time; and those of a long memory
             in_chunks = torch.is_grad_enabled() or (self.config.long is not None and context.layout.width > 1)
             stored = self._stored(context) if in_chunks else self.entries(context)
@@ -148,7 +177,7 @@ class CacheHead(Head):
         entries = self.entries(context)
         if mode == "cache_only":
             return OnMemory(entries, softmax)
-        weight = entries.scores.new_tensor([1 - self.config.weight, self.config.weight])
+        weight = entries.scores.new_tensor([1 - share, share])
         alone = weight.new_tensor([1.0, 0.0])
         log_weights = torch.where(entries.any_visible()[:, None], weight, alone).log()
         return Mixture([softmax, OnMemory(entries, softmax)], log_weights)

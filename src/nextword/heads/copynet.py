@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from jaxtyping import Int
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from nextword.context import Context
 from nextword.distribution import NextToken, Scores
-from nextword.heads.head import Head, registry
+from nextword.heads.head import FITTED, Fitted, Head, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import Projection
 from nextword.heads.parts.local_embeddings import LocalEmbeddings, PointerConfig
+from nextword.heads.parts.safe_start import closed_gate, probe_tokens, unobtrusive_share
 
 
 class CopyNetConfig(PointerConfig):
     """Settings of the CopyNet head."""
 
+    published: ClassVar[Mapping[str, Any]] = {"initial_bias": 0.0}
+
     head: Literal["copynet"] = "copynet"
     tanh: bool = True
     """Whether local embeddings pass through a tanh; without it this is the published "cache"."""
-    initial_bias: float = Field(default=0.0, allow_inf_nan=False)
+    initial_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
     """Where the bias of the copying scores starts. Negative values copy less at first: the scores start at 0, so a
-    pretrained model whose scores are all far below that would do nothing but copy."""
+    pretrained model whose scores are all far below that would do nothing but copy. ``fitted``: at most 0, and so that at
+    most 3 % is copied in the longest text that the model reads. Published: 0."""
 
 
 @registry.register("copynet")
@@ -43,7 +50,8 @@ class CopyNetHead(Head):
     probability, so a word that occurs often is copied more. Costs: three D x D projections
     and one T x T product.
 
-    Attached to a pretrained model it changes the distribution: every place starts with the mass ``exp(beta)``.
+    Every position starts with the mass ``exp(beta)``. Attached to a pretrained model, ``beta`` starts so low that the
+    distribution is nearly the model's; ``copynet:published`` starts it at 0, as training does.
 
     Source: Gu et al. 2016 (CopyNet); Softmax-CPR, row "CopyNet".
 
@@ -63,14 +71,31 @@ class CopyNetHead(Head):
         width = self.inputs.width
         self.project = Projection(width, dimensions.hidden, bias=config.bias)
         self.local = LocalEmbeddings.of_pointer(config, width, dimensions, torch.tanh if config.tanh else None)
-        self.bias = nn.Parameter(torch.full((1,), config.initial_bias))
+        self.bias = nn.Parameter(torch.full((1,), config.as_published().initial_bias))
 
     def reset_parameters(self) -> None:
         """The bias where the config puts it."""
-        nn.init.constant_(self.bias, self.config.initial_bias)
+        nn.init.constant_(self.bias, self.config.as_published().initial_bias)
+
+    @torch.no_grad()
+    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+        """The bias below the model's own scores, unless it was chosen."""
+        if self.config.initial_bias != FITTED:
+            return
+        context = context_of(probe_tokens(self.dimensions.vocab_size))
+        softmax = self._softmax(context)
+        share = unobtrusive_share(softmax, self.local.entries(context))
+        first = context.row.new_zeros(len(context.states), 1)
+        scores = context.vocabulary.scores_of(softmax.states[:, None], first)[:, 0]
+        low = (scores - softmax.log_prob(first)).amin().item()  # log of the smallest normaliser
+        self.bias.fill_(min(0.0, low - math.log(self.dimensions.longest) - closed_gate(share)))
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """Softmax and places, normalised together."""
         entries = self.local.entries(context)
         biased = replace(entries, scores=entries.scores + self.bias.to(entries.scores.dtype))
-        return Scores(context.vocabulary, self.project(context.inputs), stored={"pointer": biased})
+        softmax = self._softmax(context)
+        return softmax.beside({"pointer": biased})
+
+    def _softmax(self, context: Context) -> Scores:
+        return Scores(context.vocabulary, self.project(context.inputs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
 
@@ -18,7 +18,7 @@ from nextword.distribution import ClassDraw, Factorized, TokenClasses
 from nextword.frequency import TokenCounts, divide
 from nextword.frequency.frequency_classes import by_frequency
 from nextword.functional.softmax_fit import fitted_softmax
-from nextword.heads.head import Draw, Head, HeadConfig, registry
+from nextword.heads.head import FITTED, Draw, Fitted, Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import MultiInputConfig, Projection
 
@@ -37,6 +37,8 @@ _INITIAL_SPREAD = 0.02
 class FrequencyConfig(HeadConfig):
     """Settings of F2-Softmax."""
 
+    published: ClassVar[Mapping[str, Any]] = {"prior": None}
+
     head: Literal["f2"] = "f2"
     counts: str | None = None
     """File of token counts that classes are made from (``nextword count``); read once, when the head is built."""
@@ -46,6 +48,10 @@ class FrequencyConfig(HeadConfig):
     """K for a division that does not choose it."""
     start: Literal["softmax", "random"] = "softmax"
     """Class embeddings that give each class about the mass of its tokens in the model's own softmax, or random ones."""
+    prior: Literal["softmax"] | Fitted | None = FITTED
+    """What class embeddings add to. ``softmax``: the log of the mass that each class has in one softmax over all tokens,
+    so that embeddings of zero change nothing; it scores the whole vocabulary at each position. ``fitted`` is that when
+    the head is attached. None: nothing (published)."""
     mi: MultiInputConfig | None = None
     """Multiple input states; None reads the last state alone."""
     bias: bool = True
@@ -190,13 +196,15 @@ class FrequencyHead(Head):
     ``generate`` decodes decoupled (eq. 7): a class from p1, then a token from p2, which need not score the whole
     vocabulary either. ``decoupled=False`` takes the full posterior instead, as beam search and everything else does.
 
-    Attached to a trained model, class embeddings start where each class has about the mass of its tokens under the
-    model's own softmax: they minimise the divergence between the two on states of token sequences drawn by the counts.
+    Attached to a pretrained model, the classes have the mass of their tokens under the model's own softmax (``prior``),
+    so the distribution is the model's and can be decoded by classes at once. ``f2:published``, as in training, has class
+    embeddings alone. On a trained model they start where each class has about that mass: they minimise the divergence
+    between the two on states of token sequences drawn by the counts.
 
     Source: F2-Softmax, Choi et al. 2020, eq. 2 to 7 and algorithm 1.
 
     Differs from the paper: top-k, top-p and temperature act within the class, which the paper leaves open; the start
-    on trained models is ours.
+    on trained models and the prior are ours.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -225,12 +233,18 @@ class FrequencyHead(Head):
     def forward(self, context: Context, mode: str | None = None) -> Factorized:
         """Class times token within the class."""
         states = self.project(context.inputs)
-        return Factorized(context.vocabulary, states, self.classes(states), self.table.classes())
+        factorized = Factorized(context.vocabulary, states, self.classes(states), self.table.classes())
+        if self.config.prior != "softmax":
+            return factorized
+        return factorized.over_prior(factorized.log_softmax_class_mass())
 
     @torch.no_grad()
     def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
-        """Class embeddings near the mass of their tokens in one softmax, unless they are to start at random."""
-        if self.config.start == "random":
+        """Class embeddings of zero over the softmax; without that prior near the mass of their tokens in it, or random."""
+        if self.config.prior == FITTED:
+            self.config = self.config.model_copy(update={"prior": "softmax"})
+            self.classes.weight.zero_()
+        if self.config.prior == "softmax" or self.config.start == "random":
             return
         frequencies = self.table.counts.double().cpu()
         drawn = torch.multinomial(frequencies, _STATES, replacement=True, generator=torch.Generator().manual_seed(0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -18,11 +18,24 @@ from nextword.registry import Registry
 from nextword.specs import SpecSettings
 
 
+Fitted = Literal["fitted"]
+FITTED: Final = "fitted"
+"""Value of a setting that is chosen when the head is attached, so that the model stays as good as it was."""
+
+
 class HeadConfig(SpecSettings):
-    """Settings that every head has."""
+    """Settings that every head has.
+
+    ``published`` holds what its paper begins with, for each setting that is otherwise ``fitted`` to the model.
+    """
 
     head: str
     """Registered name of the head."""
+
+    def as_published(self) -> HeadConfig:
+        """With the paper's value of each setting that is still to be fitted: what a training begins with."""
+        open_ = {name: value for name, value in self.published.items() if getattr(self, name) == FITTED}
+        return self.model_copy(update=open_) if open_ else self
 
     def unbuilt(self) -> HeadConfig:
         """These settings without what building a head for one model has filled in."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -16,10 +16,11 @@ from torch import Tensor
 from nextword.context import Context, Memory
 from nextword.distribution import NextToken, Retrieved
 from nextword.functional.logspace import at_least_float32
-from nextword.heads.head import StoredTexts, registry
+from nextword.heads.head import FITTED, Fitted, StoredTexts, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.over_head import OverHead, OverHeadConfig
 from nextword.heads.parts.retrieval_mixing import MIXINGS, Mixing
+from nextword.heads.parts.safe_start import MOST
 from nextword.retrieval import ExactSearch, FaissSearch, RecentKeys, StoredKeys
 from nextword.retrieval.exact_search import Search
 from nextword.retrieval.store_manifest import StoreOrigin
@@ -34,6 +35,8 @@ _ROWS = 256
 class KnnConfig(OverHeadConfig):
     """Settings of the kNN head; all but ``below`` and ``mix`` may be changed on a trained model."""
 
+    published: ClassVar[Mapping[str, Any]] = {"weight": 0.25}
+
     head: Literal["knn"] = "knn"
     store: str | None = None
     """Folder that ``nextword datastore build`` wrote; None: only what is appended while somebody talks."""
@@ -41,8 +44,9 @@ class KnnConfig(OverHeadConfig):
     """How many of the nearest keys are taken."""
     mix: Literal["fixed", "gate", "joint"] = "fixed"
     """By a fixed weight, by a learned weight that depends on the retrieval's confidence, or with one normaliser."""
-    weight: float = Field(default=0.25, ge=0, le=1)
-    """Share of what is retrieved; where a gate learns it, the share that it starts from."""
+    weight: Annotated[float, Field(ge=0, le=1)] | Fitted = FITTED
+    """Share of what is retrieved; where a gate learns it, the share that it starts from. ``fitted``: 0.03, which costs
+    next to nothing where the store does not fit the text; ``nw.calibrate`` finds a better one. Published: 0.25."""
     distance: Literal["euclidean", "dot"] | None = None
     """What makes keys near; None: the dot product with ``mix=joint``, as in TRIME, and Euclidean distance else."""
     temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
@@ -97,13 +101,21 @@ class KnnHead(OverHead):
     )
 
     def __init__(self, config: KnnConfig, dimensions: Dimensions) -> None:
-        super().__init__(config, dimensions)
-        self.mixing: Mixing = MIXINGS[config.mix](config.weight)
+        # one normaliser needs the joint form of a cache below
+        super().__init__(config.over_published() if config.mix == "joint" else config, dimensions)
+        self.mixing: Mixing = MIXINGS[config.mix](config.as_published().weight)
         self.recent: RecentKeys | None = None
         """What is appended while somebody talks; none unless it is set."""
         self._opened: tuple[Any, StoredKeys, Search] | None = None
         self._weights: set[str] = set()
         self._tokenizer: str | None = None
+
+    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+        """The head below, and a weight that costs next to nothing, unless it was chosen."""
+        super().begin(context_of)
+        if self.config.weight == FITTED:
+            self.config = self.config.model_copy(update={"weight": MOST})
+            self.mixing.start_from(MOST)
 
     @property
     def reads_past(self) -> bool:  # type: ignore[override]
@@ -210,7 +222,7 @@ class KnnHead(OverHead):
         every, searched = torch.arange(len(context.states)), self._searched(context)
         parts = [self._found(context, rows, searched) for rows in torch.split(every, _ROWS)]
         found = Retrieved.of(*map(torch.cat, zip(*parts, strict=True))) if parts else self._nothing(context)
-        mixed: NextToken = self.mixing(below, found, _NAME, self.config.weight)
+        mixed: NextToken = self.mixing(below, found, _NAME, self.config.as_published().weight)
         return mixed
 
     def _nothing(self, context: Context) -> Retrieved:

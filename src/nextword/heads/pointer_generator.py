@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Int
@@ -14,11 +15,12 @@ from nextword.context import Context
 from nextword.distribution import Interpolated, NextToken, Scores
 from nextword.functional.additive_attention import additive_scores
 from nextword.functional.stored_entries import Entries
-from nextword.heads.head import Head, registry
+from nextword.heads.head import FITTED, Fitted, Head, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.gate import ScalarGate
 from nextword.heads.parts.input_states import Projection
 from nextword.heads.parts.local_embeddings import LocalEmbeddings, PointerConfig
+from nextword.heads.parts.safe_start import closed_gate, probe_tokens, unobtrusive_share
 
 _COPY_LITTLE = 3.0
 """Where the gate's bias starts in an encoder-decoder model (published), so that 95 % is generated at first."""
@@ -27,10 +29,13 @@ _COPY_LITTLE = 3.0
 class PointerGeneratorConfig(PointerConfig):
     """Settings of the pointer generator."""
 
+    published: ClassVar[Mapping[str, Any]] = {"gate_bias": None}
+
     head: Literal["pg"] = "pg"
-    gate_bias: float | None = Field(default=None, allow_inf_nan=False)
-    """Where the gate's bias starts; above 0 generates more. None: 0 for a decoder-only model and 3 for an
-    encoder-decoder, as published."""
+    gate_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted | None = FITTED
+    """Where the gate's bias starts; above 0 generates more. ``fitted``: so that at most 3 % is copied, and the model's
+    likeliest token stays what it was; the gate's weights start at zero then. None: 0 for a decoder-only model and 3
+    for an encoder-decoder, as published."""
 
 
 @registry.register("pg")
@@ -48,9 +53,10 @@ class PointerGeneratorHead(Head):
     Expresses: copies whatever the output embedding says of a word. Costs: three D x D projections, and additive
     attention in O(T T D) time, in chunks of memory.
 
-    Attached to a pretrained model it changes the distribution: attention starts uniform, and the gate with small random
-    weights around its bias. It learns slowly at first: what attention depends on is a product of three maps that all
-    start at (almost) zero.
+    Attention starts uniform. Attached to a pretrained model the gate starts nearly closed (``gate_bias``), so the
+    distribution is nearly the model's; ``pg:published`` starts it half open, with small random weights, as training
+    does. It learns slowly at first: what attention depends on is a product of three maps that all start at (almost)
+    zero.
 
     Source: See et al. 2017 (pointer generator); Softmax-CPR, rows "PG" and "PG + Mi".
 
@@ -59,7 +65,7 @@ class PointerGeneratorHead(Head):
 
     Examples:
         >>> from nextword.heads import parse_head
-        >>> parse_head("pg+mi").gate_bias is None
+        >>> parse_head("pg:published+mi").gate_bias is None
         True
     """
 
@@ -72,9 +78,9 @@ class PointerGeneratorHead(Head):
         self.local = LocalEmbeddings.of_pointer(config, width, dimensions)
         self.attention_vector = nn.Parameter(torch.zeros(dimensions.hidden))
         self.attention_bias = nn.Parameter(torch.zeros(dimensions.hidden))
-        bias = (
-            config.gate_bias if config.gate_bias is not None else (0.0 if dimensions.source is None else _COPY_LITTLE)
-        )
+        bias = config.as_published().gate_bias
+        if bias is None:
+            bias = 0.0 if dimensions.source is None else _COPY_LITTLE
         self.gate = ScalarGate(dimensions.hidden, bias)
 
     def reset_parameters(self) -> None:
@@ -82,17 +88,29 @@ class PointerGeneratorHead(Head):
         nn.init.zeros_(self.attention_vector)
         nn.init.zeros_(self.attention_bias)
 
+    @torch.no_grad()
+    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+        """The gate nearly closed, unless its bias was chosen."""
+        if self.config.gate_bias != FITTED:
+            return
+        context = context_of(probe_tokens(self.dimensions.vocab_size))
+        self.gate.start_at(closed_gate(unobtrusive_share(self._softmax(context), self._attention(context))))
+
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """Softmax and attention, weighed by the gate."""
+        gate = self.gate(context.states)
+        return Interpolated(self._softmax(context), self._attention(context), F.logsigmoid(gate), F.logsigmoid(-gate))
+
+    def _softmax(self, context: Context) -> Scores:
+        return Scores(context.vocabulary, self.project(context.inputs))
+
+    def _attention(self, context: Context) -> Entries:
         ids, keys, visible = self.local.places(context)
         queries = self.local.queries(context) + self.attention_bias
         with torch.autocast(queries.device.type, enabled=False):
             vector = self.attention_vector.to(queries.dtype)
             scores = additive_scores(context.layout.pack(queries), keys, vector, self._reach(context))
-        attention = Entries(ids, context.row, context.layout.unpack(scores), visible, text=self.local.text)
-        gate = self.gate(context.states)
-        softmax = Scores(context.vocabulary, self.project(context.inputs))
-        return Interpolated(softmax, attention, F.logsigmoid(gate), F.logsigmoid(-gate))
+        return Entries(ids, context.row, context.layout.unpack(scores), visible, text=self.local.text)
 
     def _reach(self, context: Context) -> Int[Tensor, "Q"] | None:
         """How many places the positions in each column of the layout see at most; None where it is no fewer than all.

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from jaxtyping import Int
 from pydantic import Field
+from torch import Tensor
 from torch.nn import functional as F
 
 from nextword.context import Context
 from nextword.distribution import Interpolated, NextToken, Scores
-from nextword.heads.head import Head, registry
+from nextword.heads.head import FITTED, Fitted, Head, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.gate import ScalarGate
 from nextword.heads.parts.input_states import Projection
 from nextword.heads.parts.local_embeddings import LocalEmbeddings, PointerConfig
+from nextword.heads.parts.safe_start import closed_gate, probe_tokens, unobtrusive_share
 
 
 class PointerSentinelConfig(PointerConfig):
     """Settings of the pointer sentinel."""
 
+    published: ClassVar[Mapping[str, Any]] = {"gate_bias": 0.0}
+
     head: Literal["ps"] = "ps"
-    gate_bias: float = Field(default=0.0, allow_inf_nan=False)
-    """Where the sentinel's bias starts; the sentinel competes with as many places as are visible."""
+    gate_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
+    """Where the sentinel's bias starts; the sentinel competes with as many positions as are visible. ``fitted``: so that
+    at most 3 % is copied in the longest text that the model reads, and the model's likeliest token stays what it was;
+    the gate's weights start at zero then. Published: 0."""
 
 
 @registry.register("ps")
@@ -41,8 +50,9 @@ class PointerSentinelHead(Head):
     Expresses: as the pointer generator, but the gate must win against each place, so it closes by itself where no place
     fits. Costs: three D x D projections and one T x T product.
 
-    Attached to a pretrained model it changes the distribution: the sentinel starts with a share of about 1 / (n + 1)
-    beside n places.
+    Attached to a pretrained model the sentinel starts with nearly everything (``gate_bias``), so the distribution is
+    nearly the model's. With ``ps:published`` it starts with a share of about 1 / (n + 1) beside n positions, as training
+    does.
 
     Source: Merity et al. 2017 (pointer sentinel); Softmax-CPR, rows "PS" and "PS + Mi".
 
@@ -62,7 +72,16 @@ class PointerSentinelHead(Head):
         width = self.inputs.width
         self.project = Projection(width, dimensions.hidden, bias=config.bias)
         self.local = LocalEmbeddings.of_pointer(config, width, dimensions, torch.tanh)
-        self.gate = ScalarGate(dimensions.hidden, config.gate_bias)
+        self.gate = ScalarGate(dimensions.hidden, config.as_published().gate_bias)
+
+    @torch.no_grad()
+    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+        """The sentinel with nearly everything, unless its bias was chosen."""
+        if self.config.gate_bias != FITTED:
+            return
+        context = context_of(probe_tokens(self.dimensions.vocab_size))
+        share = unobtrusive_share(self._softmax(context), self.local.entries(context))
+        self.gate.start_at(closed_gate(share) + math.log(self.dimensions.longest))  # each position weighs exp(0)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """Softmax and attention; how much each gets is decided by the sentinel."""
@@ -70,5 +89,7 @@ class PointerSentinelHead(Head):
         sentinel = self.gate(context.states).to(peak.dtype) - peak
         # where nothing is visible Interpolated gives the softmax all; any finite number keeps its gradient out
         lead = sentinel - torch.where(entries.any_visible(), entries.log_mass(), 0.0)
-        softmax = Scores(context.vocabulary, self.project(context.inputs))
-        return Interpolated(softmax, entries, F.logsigmoid(lead), F.logsigmoid(-lead))
+        return Interpolated(self._softmax(context), entries, F.logsigmoid(lead), F.logsigmoid(-lead))
+
+    def _softmax(self, context: Context) -> Scores:
+        return Scores(context.vocabulary, self.project(context.inputs))

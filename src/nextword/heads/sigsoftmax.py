@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
 from nextword.context import Context
 from nextword.distribution import NextToken, Scores
-from nextword.heads.head import Head, HeadConfig, registry
+from nextword.heads.head import FITTED, Fitted, Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import MultiInputConfig, Projection
+from nextword.heads.parts.safe_start import probe_tokens
+
+_STRAIGHT = 10.0
+"""Where the sigmoid is one to four digits."""
 
 
 class SigsoftmaxConfig(HeadConfig):
     """Settings of the sigsoftmax head."""
 
+    published: ClassVar[Mapping[str, Any]] = {"shift": 0.0}
+
     head: Literal["sigsoftmax"] = "sigsoftmax"
+    shift: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
+    """Added to the scores inside the sigmoid. ``fitted``: so that the sigmoid bends none of the scores that the model
+    has when the head is attached. Published: 0."""
     mi: MultiInputConfig | None = None
     """Multiple input states; None reads the last state alone."""
     bias: bool = True
@@ -29,18 +42,18 @@ class SigsoftmaxConfig(HeadConfig):
 class SigsoftmaxHead(Head):
     """Softmax of scores bent by a sigmoid, over a learned projection of the states.
 
-    Formula: ``P(w)`` proportional to ``exp(z_w) sigmoid(z_w)`` with ``z_w = (S q_t + b) . e_w``; in log space
-    ``z + logsigmoid(z)``.
+    Formula: ``P(w)`` proportional to ``exp(z_w) sigmoid(z_w + shift)`` with ``z_w = (S q_t + b) . e_w``; in log space
+    ``z + logsigmoid(z + shift)``.
 
     Expresses: the bend is not linear in ``z``, so the rank of the log-probability matrix is not bounded by D + 1.
     Costs: one pass over V more than softmax, and the D x D projection.
 
-    Unlike softmax it depends on the level of the scores, not on their differences alone, so attaching it to a
-    pretrained model changes the model's distribution.
+    Unlike softmax it depends on the level of the scores, not on their differences alone. So ``sigsoftmax:published``
+    (a shift of 0, as in training) changes what a pretrained model predicts; as attached, the shift is where it does not.
 
     Source: Kanai et al. 2018, as an option in Softmax-CPR.
 
-    Differs from the published code: no 1e-20 is added to the sigmoid.
+    Differs from the published code: no 1e-20 is added to the sigmoid; the shift is ours.
 
     Examples:
         >>> from nextword.heads import parse_head
@@ -54,12 +67,35 @@ class SigsoftmaxHead(Head):
         super().__init__(config, dimensions)
         self.project = Projection(self.inputs.width, dimensions.hidden, bias=config.bias)
 
+    @torch.no_grad()
+    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+        """A shift beyond the model's scores, unless it was chosen."""
+        if self.config.shift != FITTED:
+            return
+        context = context_of(probe_tokens(self.dimensions.vocab_size))
+        projected = self.project(context.inputs)
+        extremes = [_extremes(context.vocabulary(states)) for states in projected.split(_ROWS)]
+        lowest, highest = min(low for low, _ in extremes), max(high for _, high in extremes)
+        # once more their range: the scores of other texts lie on another level
+        shift = float(f"{_STRAIGHT - lowest + (highest - lowest):.3g}")
+        self.config = self.config.model_copy(update={"shift": shift})
+
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """One softmax of bent scores."""
         projected = self.project(context.inputs)
-        return Scores(context.vocabulary, projected, nonlinearity=sigmoid_bend, name="sigsoftmax")
+        bend = partial(sigmoid_bend, shift=self.config.as_published().shift)
+        return Scores(context.vocabulary, projected, nonlinearity=bend, name="sigsoftmax")
 
 
-def sigmoid_bend(scores: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """``log(exp(z) sigmoid(z))``."""
-    return scores + F.logsigmoid(scores)
+def sigmoid_bend(scores: Float[Tensor, "N V"], shift: float = 0.0) -> Float[Tensor, "N V"]:
+    """``log(exp(z) sigmoid(z + shift))``."""
+    return scores + F.logsigmoid(scores + shift if shift else scores)
+
+
+_ROWS = 32
+"""Positions whose scores are looked at together."""
+
+
+def _extremes(scores: Float[Tensor, "N V"]) -> tuple[float, float]:
+    finite = scores[scores.isfinite()]
+    return finite.min().item(), finite.max().item()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,8 +24,10 @@ from nextword.conditioning.parts.auxiliary_encoder import (
 from nextword.config import SettingsError
 from nextword.context import Context
 from nextword.devices import device_of
+from nextword.distribution import Scores
 from nextword.frequency.counts import tokenizer_fingerprint
 from nextword.heads import Head, HeadConfig, head_spec, parse_head
+from nextword.heads.parts.safe_start import nats_apart, probe_tokens
 from nextword.model.conditioned_model import choose_trained, expect_no_encoder_of_its_own, untie
 from nextword.model.forward.output_layer import prove_output_layer
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
@@ -32,6 +35,8 @@ from nextword.model.training_modes import as_in_evaluation, modes_kept
 from nextword.objectives import ObjectiveConfig, parse_objective
 from nextword.pretrained import model_location, saved_tokenizer
 from nextword.registry import UnknownNameError
+
+logger = logging.getLogger(__name__)
 
 HeadSpec = str | Mapping[str, Any] | HeadConfig
 ObjectiveSpec = str | Mapping[str, Any] | ObjectiveConfig
@@ -59,6 +64,10 @@ def attach(
             does not train are frozen (``trains``), and the output layer is untied where it gets one of its own.
         encoder: The encoder that reads the auxiliary texts, a folder or a hub name; it becomes part of the model.
 
+    The model predicts as well as before: heads that add something begin with next to nothing of it, fitted to the
+    model's states and scores on random tokens (``nextword.heads.parts.safe_start``). A start as published
+    (``"cache:published"``) may cost much until it is trained; then a line says how much.
+
     Returns:
         A transformers model: train it with Trainer, call ``generate``, ``save_pretrained``, ``distribution``.
 
@@ -72,6 +81,35 @@ def attach(
         >>> attach(gpt2, "cache").next_word_head.config.head
         'cache'
     """
+    wrapped = _attached(model, head, objective, conditioner, encoder)
+    chosen = parse_head(head)
+    if chosen.published and chosen.as_published() is chosen:  # nothing was left to be fitted
+        _say_what_it_costs(wrapped)
+    return wrapped
+
+
+def attach_to_train(
+    model: PreTrainedModel,
+    head: HeadSpec,
+    objective: ObjectiveSpec = "mle",
+    *,
+    conditioner: ConditionerSpec | None = None,
+    encoder: PreTrainedModel | str | Path | None = None,
+) -> NextWordModel:
+    """As ``attach``, with the start of the paper: gates half open, a joint cache. Training closes the distance.
+
+    From starts that are fitted to the model it does not get as far: docs/train.md has the numbers.
+    """
+    return _attached(model, parse_head(head).as_published(), objective, conditioner, encoder)
+
+
+def _attached(
+    model: PreTrainedModel,
+    head: HeadSpec,
+    objective: ObjectiveSpec,
+    conditioner: ConditionerSpec | None,
+    encoder: PreTrainedModel | str | Path | None,
+) -> NextWordModel:
     backbone = model.backbone if isinstance(model, NextWordModel) else model
     if not isinstance(backbone, PreTrainedModel):
         raise ValueError(f"attach: must be given a transformers model ({type(model).__name__} given)")
@@ -150,6 +188,10 @@ def _conditioning(
 
 _BEGINNING_LENGTH = 32
 """Tokens of a row that the head may see the model on before it starts."""
+_WORD = 5
+"""A token that is seen in place of one that stands for a picture."""
+_NOTICED = 0.05
+"""Nats per token from which on a start is said to hurt."""
 
 
 def _begin(model: NextWordModel) -> None:
@@ -164,6 +206,24 @@ def _prove(model: NextWordModel) -> None:
     _shown(model, lambda head, context_of: head.prove(context_of, lambda: comparable_fingerprint(model.backbone)))
 
 
+def _say_what_it_costs(model: NextWordModel) -> None:
+    """One line where settings that were chosen make the model predict worse until it is trained."""
+
+    def tell(head: Head, context_of: Callable[[Tensor], Context]) -> None:
+        context = context_of(probe_tokens(head.dimensions.vocab_size))
+        apart = nats_apart(Scores(context.vocabulary, context.states), head(context))
+        if not apart <= _NOTICED:
+            logger.warning(
+                "head '%s': predicts %.3g nats per token worse than the model alone until it is trained (measured on "
+                "random tokens); attach '%s', which begins where the model is, or choose settings with nw.calibrate",
+                head_spec(head.config),
+                apart,
+                head.config.head,
+            )
+
+    _shown(model, tell)
+
+
 @torch.no_grad()
 def _shown(model: NextWordModel, to: Callable[[Head, Callable[[Tensor], Context]], object]) -> None:
     """Lets the head run the model, as in evaluation, on tokens of its own."""
@@ -171,6 +231,8 @@ def _shown(model: NextWordModel, to: Callable[[Head, Callable[[Tensor], Context]
     def context_of(ids: Int[Tensor, "M"]) -> Context:
         limit = getattr(model.config, "max_position_embeddings", None) or _BEGINNING_LENGTH
         length = min(_BEGINNING_LENGTH, limit, len(ids))
+        if model._wordless:  # pictures without pixels
+            ids = ids.masked_fill(torch.isin(ids, torch.tensor(model._wordless)), _WORD)
         rows = ids[: len(ids) // length * length].view(-1, length).to(model.device)
         inputs = {"input_ids": rows, "use_cache": False, **model.blank_auxiliary(len(rows))}
         return model.context(inputs | ({"decoder_input_ids": rows} if model.config.is_encoder_decoder else {}))

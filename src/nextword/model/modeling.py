@@ -19,7 +19,7 @@ from nextword.devices import device_of
 from nextword.distribution import NextToken
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
-from nextword.heads.head import Draw
+from nextword.heads.head import FITTED, Draw
 from nextword.memory.kv_cache import cache_argument, why_no_history
 from nextword.memory.long_memory import LongMemory
 from nextword.model.batching.head_batching import HeadBatching
@@ -124,6 +124,7 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
         if self.config.is_encoder_decoder:
             source = encoder_config(self.config.text_config).hidden_size
         vocabulary = OutputLayer(self.backbone)
+        longest = getattr(decoder, "max_position_embeddings", None)
         layers = getattr(decoder, "num_decoder_layers", None)  # T5's; of others transformers has renamed it already
         return Dimensions(
             hidden=vocabulary.width,
@@ -132,6 +133,7 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
             vocab_size=vocabulary.size,
             source=source,
             auxiliary=not self.config.is_encoder_decoder,
+            **({"longest": longest} if longest else {}),
         )
 
     def configure_head(self, **changes: Any) -> None:
@@ -141,6 +143,9 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
             ValueError: Unknown setting, or one that cannot change after the head is built.
         """
         config = self.next_word_head.config
+        for name, value in changes.items():
+            if value == FITTED and isinstance(value, str):
+                raise ValueError(f"head.{name}: is fitted when a head is attached ('{FITTED}' given); attach it anew")
         fixed = sorted(set(changes) - self.next_word_head.adjustable)
         changed = validated(type(config), config.model_dump() | changes, "head")
         if fixed:

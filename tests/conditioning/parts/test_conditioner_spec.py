@@ -31,7 +31,7 @@ def test_specs_come_back(spec: str, settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("prefix:published", "conditioner spec 'prefix:published': .*this conditioner is from no paper"),
+        ("prefix:published", "conditioner spec 'prefix:published': .*this has no other; leave it out"),
         ({"conditioner": "bergpt:published", "trains": "all"}, "conditioner.trains: given as 'new' by"),
         ({"conditioner": "bergpt:published", "tied": True}, "conditioner.tied: given as False by"),
         ("lmh:publish", "must be followed by mean or max .'publish' given"),

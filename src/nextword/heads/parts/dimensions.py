@@ -17,6 +17,7 @@ class Dimensions:
         source: Width of the states of a source that heads may read: the encoder's of an encoder-decoder model, or those
             of the auxiliary text that a conditioner brings to a decoder-only model; None where there is none.
         auxiliary: Whether the source is an auxiliary text.
+        longest: Positions that a text may have at most, as far as the model says so.
     """
 
     hidden: int
@@ -25,6 +26,7 @@ class Dimensions:
     vocab_size: int
     source: int | None = None
     auxiliary: bool = False
+    longest: int = 16_384
 
     @property
     def is_encoder_decoder(self) -> bool:

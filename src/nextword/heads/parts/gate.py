@@ -81,6 +81,12 @@ class ScalarGate(nn.Linear):
         super().reset_parameters()
         nn.init.constant_(self.bias, self.initial_bias)
 
+    @torch.no_grad()
+    def start_at(self, bias: float) -> None:
+        """The same score everywhere, however long the states are."""
+        self.weight.zero_()
+        self.bias.fill_(bias)
+
     def forward(self, states: Float[Tensor, "N D"]) -> Float[Tensor, "N"]:
         """The gate's score at each position."""
         return at_least_float32(super().forward(states)[:, 0])

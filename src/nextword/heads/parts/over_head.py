@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from jaxtyping import Float, Int
 from pydantic import field_validator
@@ -34,6 +34,17 @@ class OverHeadConfig(HeadConfig):
     def unbuilt(self) -> OverHeadConfig:
         """With the head below as a spec."""
         return self if self.below is None else self.model_copy(update={"below": head_spec(parse_head(self.below))})
+
+    def as_published(self) -> HeadConfig:
+        """As of any head, with the head below likewise."""
+        own: Any = super().as_published()
+        return cast(HeadConfig, own.over_published())
+
+    def over_published(self) -> Any:
+        """With the head below as its paper has it, wherever its settings are still to be fitted."""
+        if self.below is None:
+            return self
+        return self.model_copy(update={"below": parse_head(self.below).as_published().model_dump()})
 
     def over(self, former: HeadConfig | None) -> OverHeadConfig:
         """With the model's own head below, where none is named."""

@@ -20,6 +20,9 @@ class Mixing(nn.Module, ABC):
     def __init__(self, weight: float) -> None:
         super().__init__()
 
+    def start_from(self, weight: float) -> None:
+        """Begins anew with another weight; where nothing is learned there is nothing to do."""
+
     @abstractmethod
     def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
         """The distribution of both, over the positions of each.
@@ -49,8 +52,12 @@ class ConfidenceGate(Mixing):
 
     def __init__(self, weight: float) -> None:
         super().__init__(weight)
-        self._begin = math.log(weight) - math.log1p(-weight) if 0 < weight < 1 else 0.0
         self.linear = nn.Linear(2, 1)
+        self.start_from(weight)
+
+    def start_from(self, weight: float) -> None:
+        """The same weight everywhere."""
+        self._begin = math.log(weight) - math.log1p(-weight) if 0 < weight < 1 else 0.0
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
