@@ -18,7 +18,6 @@ from nextword.config import Settings, validated
 from nextword.registry import Registry
 from nextword.spec_syntax import read_arguments, read_term, split_outside, write_argument, write_term
 
-
 PUBLISHED = "published"
 """Word of a spec such as ``cache:published`` or ``bergpt:published`` that asks for a part as its paper has it."""
 

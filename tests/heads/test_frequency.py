@@ -150,7 +150,7 @@ class Products(TorchDispatchMode):
 
 
 def test_training_scores_the_tokens_of_the_targets_classes_only(zipf: str) -> None:
-    model = nw.attach(gpt2(), {"head": "f2", "counts": zipf, "division": "eq-freq", "classes": 4, "prior": None}).train()
+    model = nw.attach(gpt2(), parse_head("f2:4,published").model_dump() | {"counts": zipf}).train()
     classes = model.next_word_head.table.classes()
     frequent = classes.members[0].repeat(3)[:T][None]
     with Products() as products:
@@ -167,7 +167,8 @@ def test_training_scores_the_tokens_of_the_targets_classes_only(zipf: str) -> No
 
 def test_a_class_of_one_token_costs_nothing_and_learns_nothing(zipf: str) -> None:
     model = nw.attach(
-        gpt2(tie_word_embeddings=False), {"head": "f2", "counts": zipf, "division": "eq-freq", "classes": 30, "prior": None}
+        gpt2(tie_word_embeddings=False),
+        parse_head("f2:30,published").model_dump() | {"counts": zipf},
     )
     single = model.next_word_head.table.classes().members[0]
     assert len(single) == 1

@@ -49,9 +49,9 @@ class FrequencyConfig(HeadConfig):
     start: Literal["softmax", "random"] = "softmax"
     """Class embeddings that give each class about the mass of its tokens in the model's own softmax, or random ones."""
     prior: Literal["softmax"] | Fitted | None = FITTED
-    """What class embeddings add to. ``softmax``: the log of the mass that each class has in one softmax over all tokens,
-    so that embeddings of zero change nothing; it scores the whole vocabulary at each position. ``fitted`` is that when
-    the head is attached. None: nothing (published)."""
+    """What class embeddings add to. ``softmax``: the log of the mass that each class has in one softmax over all
+    tokens, so that embeddings of zero change nothing; it scores the whole vocabulary at each position. ``fitted`` is
+    that when the head is attached. None: nothing (published)."""
     mi: MultiInputConfig | None = None
     """Multiple input states; None reads the last state alone."""
     bias: bool = True
@@ -197,9 +197,9 @@ class FrequencyHead(Head):
     vocabulary either. ``decoupled=False`` takes the full posterior instead, as beam search and everything else does.
 
     Attached to a pretrained model, the classes have the mass of their tokens under the model's own softmax (``prior``),
-    so the distribution is the model's and can be decoded by classes at once. ``f2:published``, as in training, has class
-    embeddings alone. On a trained model they start where each class has about that mass: they minimise the divergence
-    between the two on states of token sequences drawn by the counts.
+    so the distribution is the model's and can be decoded by classes at once. ``f2:published``, as in training, has
+    class embeddings alone. On a trained model they start where each class has about that mass: they minimise the
+    divergence between the two on states of token sequences drawn by the counts.
 
     Source: F2-Softmax, Choi et al. 2020, eq. 2 to 7 and algorithm 1.
 
@@ -240,7 +240,7 @@ class FrequencyHead(Head):
 
     @torch.no_grad()
     def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
-        """Class embeddings of zero over the softmax; without that prior near the mass of their tokens in it, or random."""
+        """Class embeddings of zero over the softmax; without that prior near the mass of their tokens, or random."""
         if self.config.prior == FITTED:
             self.config = self.config.model_copy(update={"prior": "softmax"})
             self.classes.weight.zero_()

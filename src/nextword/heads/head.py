@@ -17,7 +17,6 @@ from nextword.heads.parts.input_states import input_states_of
 from nextword.registry import Registry
 from nextword.specs import SpecSettings
 
-
 Fitted = Literal["fitted"]
 FITTED: Final = "fitted"
 """Value of a setting that is chosen when the head is attached, so that the model stays as good as it was."""

@@ -29,9 +29,9 @@ class PointerSentinelConfig(PointerConfig):
 
     head: Literal["ps"] = "ps"
     gate_bias: Annotated[float, Field(allow_inf_nan=False)] | Fitted = FITTED
-    """Where the sentinel's bias starts; the sentinel competes with as many positions as are visible. ``fitted``: so that
-    at most 3 % is copied in the longest text that the model reads, and the model's likeliest token stays what it was;
-    the gate's weights start at zero then. Published: 0."""
+    """Where the sentinel's bias starts; the sentinel competes with as many positions as are visible. ``fitted``: so
+    that at most 3 % is copied in the longest text that the model reads, and the model's likeliest token stays what it
+    was; the gate's weights start at zero then. Published: 0."""
 
 
 @registry.register("ps")
@@ -51,8 +51,8 @@ class PointerSentinelHead(Head):
     fits. Costs: three D x D projections and one T x T product.
 
     Attached to a pretrained model the sentinel starts with nearly everything (``gate_bias``), so the distribution is
-    nearly the model's. With ``ps:published`` it starts with a share of about 1 / (n + 1) beside n positions, as training
-    does.
+    nearly the model's. With ``ps:published`` it starts with a share of about 1 / (n + 1) beside n positions, as
+    training does.
 
     Source: Merity et al. 2017 (pointer sentinel); Softmax-CPR, rows "PS" and "PS + Mi".
 

@@ -49,7 +49,7 @@ class SigsoftmaxHead(Head):
     Costs: one pass over V more than softmax, and the D x D projection.
 
     Unlike softmax it depends on the level of the scores, not on their differences alone. So ``sigsoftmax:published``
-    (a shift of 0, as in training) changes what a pretrained model predicts; as attached, the shift is where it does not.
+    (a shift of 0, as in training) changes what a pretrained model predicts; attached, the shift is where it does not.
 
     Source: Kanai et al. 2018, as an option in Softmax-CPR.
 

@@ -1,7 +1,7 @@
 """Starts that leave a pretrained model as good as it was: how much a head may add before anything is trained.
 
 A model is shown random tokens once, when the head is attached. From its states and scores there, each head that adds
-something to the softmax fits what it begins with: the temperature of a cache, the share of a memory, the bias of a gate.
+something to the softmax fits what it begins with: the temperature of a cache, its share, the bias of a gate.
 
 A share ``w`` of anything costs at most ``-log(1 - w)`` nats per token, here 0.031, on any text. And it is so small that
 the likeliest token stays what it was at 98 % of the positions that were shown.
@@ -31,8 +31,6 @@ _CHANGED = 0.02
 """Share of the positions at which another token may become the likeliest."""
 _SURE = 0.9
 """Where the positions at which the model is surest begin."""
-_OF_SURE = 0.125
-"""Largest share, as part of what the likeliest token has there: a model that knows nothing keeps its order too."""
 _LEAST = 1e-6
 """No gate starts so closed that it has no gradient in single precision."""
 _ROWS = 32
@@ -59,10 +57,10 @@ def fitted_temperature(queries: Float[Tensor, "N D"], keys: Float[Tensor, "*rows
 def unobtrusive_share(softmax: NextToken, added: Entries) -> float:
     """The largest share of stored tokens that leaves the likeliest token what it was nearly everywhere.
 
-    At a position, entries with shares ``c`` make a token ``v`` overtake the likeliest one ``u`` from the weight ``w`` on
-    at which ``(1 - w) P(u) + w c(u) = (1 - w) P(v) + w c(v)``. The smallest such weight of each position is taken, and
-    of these the one below which 2 % of them lie; at most ``MOST``, and at most an eighth of ``P(u)`` where the model is
-    sure.
+    At a position, entries with shares ``c`` make a token ``v`` overtake the likeliest one ``u`` from the weight ``w``
+    on at which ``(1 - w) P(u) + w c(u) = (1 - w) P(v) + w c(v)``. The smallest such weight of each position is taken,
+    and of these the one below which 2 % of them lie; at most ``MOST``, and half of ``P(u)²`` where the model is sure:
+    one that knows nothing has a thousand tokens that are nearly the likeliest.
 
     Args:
         softmax: The model's own distribution at N positions.
@@ -74,13 +72,15 @@ def unobtrusive_share(softmax: NextToken, added: Entries) -> float:
     seen = weight.isfinite() & likeliest.isfinite()
     if not seen.any():
         return MOST
-    share = min(weight[seen].quantile(_CHANGED).item(), _OF_SURE * likeliest[seen].quantile(_SURE).item())
+    share = min(weight[seen].quantile(_CHANGED).item(), likeliest[seen].quantile(_SURE).item() ** 2 / 2)
     return min(MOST, max(_LEAST, float(f"{share:.3g}")))
 
 
 def _overtaking(softmax: NextToken, entries: Entries) -> tuple[Float[Tensor, "M"], Float[Tensor, "M"]]:
-    """At each position that sees an entry: from which weight on another token is the likeliest (1 where none ever is),
-    and the probability of the likeliest one."""
+    """From which weight on another token is the likeliest (1: never), and the probability of the likeliest one.
+
+    Of the positions that see an entry.
+    """
     size = softmax.vocab_size
     stored = entries.ids[entries.row]
     counted = entries.visible & (stored >= 0) & (stored < size)
