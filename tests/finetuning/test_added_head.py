@@ -9,7 +9,7 @@ import torch
 
 import nextword as nw
 from nextword.finetuning.added_head import add_head
-from nextword.records.calibration_results import CalibrationResults
+from nextword.scoring.calibration.calibration_results import CalibrationResults
 from nextword.scoring.example_encoding import Example
 from nextword.scoring.measurement.data_files import GivenTexts
 from nextword.scoring.opened_model import open_model

@@ -14,7 +14,7 @@ from nextword.cli.parts.completion import complete_head
 from nextword.cli.parts.errors import plain_errors
 
 if TYPE_CHECKING:
-    from nextword.records.calibration_results import CalibrationResults
+    from nextword.scoring.calibration.calibration_results import CalibrationResults
 
 
 @plain_errors

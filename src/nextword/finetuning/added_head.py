@@ -10,8 +10,8 @@ from nextword.heads import head_spec
 from nextword.model.attach import attach
 from nextword.model.saving import save_model_folder
 from nextword.model_card import CardFacts
-from nextword.records.calibration_results import CalibrationResults
 from nextword.scoring.calibration.calibrate import calibrate_on_texts
+from nextword.scoring.calibration.calibration_results import CalibrationResults
 from nextword.scoring.calibration.chosen_settings import calibration_of
 from nextword.scoring.measurement.data_files import GivenTexts
 from nextword.scoring.measurement.score_settings import ScoreSettings

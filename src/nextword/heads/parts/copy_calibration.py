@@ -53,14 +53,16 @@ class Copies:
         normaliser: Log of its normaliser; 0 where no form asks for it.
         peak: Largest stored score; 0 where none is visible.
         gap: How much lower the largest one that holds the token is; inf where none does.
+        seen: Whether anything is visible; elsewhere the distribution is alone.
         hits: ``hits(t)`` less its largest term.
-        mass: ``mass(t)`` less its largest term; -inf where nothing is visible.
+        mass: ``mass(t)`` less its largest term.
     """
 
     alone: Float[np.ndarray, "N"]
     normaliser: Float[np.ndarray, "N"]
     peak: Float[np.ndarray, "N"]
     gap: Float[np.ndarray, "N"]
+    seen: Bool[np.ndarray, "N"]
     hits: Float[np.ndarray, "N G"]
     mass: Float[np.ndarray, "N G"]
 
@@ -113,12 +115,14 @@ class CopyCalibration(Calibration):
         temperatures = torch.from_numpy(_around(1.0) if self._temperatures is None else self._temperatures)
         held = [_held_masses(relative, token, temperatures) for token in ids.unbind(1)]
         gap, hits = (torch.stack(both, 1).flatten(0, 1) for both in zip(*held, strict=True))
-        normaliser, peak, mass = (
-            one.repeat_interleave(ids.shape[1], 0) for one in (normaliser, peak, _masses(scores, temperatures))
+        seen, mass = entries.any_visible(), _masses(scores, temperatures)
+        normaliser, peak, seen, mass = (
+            one.repeat_interleave(ids.shape[1], 0) for one in (normaliser, peak, seen, mass)
         )
         numbers = {"alone": alone.flatten(), "normaliser": normaliser, "peak": peak, "gap": gap}
         exact = {name: one.cpu().double().numpy() for name, one in numbers.items()}
-        return Copies(**exact, hits=hits.cpu().numpy(), mass=mass.cpu().numpy())
+        mass = mass.masked_fill(~seen[:, None], 0.0)
+        return Copies(**exact, seen=seen.cpu().numpy(), hits=hits.cpu().numpy(), mass=mass.cpu().numpy())
 
     @property
     def copies(self) -> Copies:
@@ -152,21 +156,18 @@ class CopyCalibration(Calibration):
         copies = self.copies
         hits, mass = self._log_masses(temperature)
         if weight is None:
-            both = np.logaddexp(copies.alone + copies.normaliser, hits)
-            return both - np.logaddexp(copies.normaliser, mass)
+            dense, masses = copies.alone + copies.normaliser, np.where(copies.seen, mass, -np.inf)
+            joint: Float[np.ndarray, "N"] = np.logaddexp(dense, hits) - np.logaddexp(copies.normaliser, masses)
+            return joint
         with np.errstate(divide="ignore"):
-            alone, copied = copies.alone + np.log1p(-weight), hits - np.where(self._seen, mass, 0.0) + np.log(weight)
-        return np.where(self._seen, np.logaddexp(alone, copied), copies.alone)
+            alone, copied = copies.alone + np.log1p(-weight), hits - mass + np.log(weight)
+        return np.where(copies.seen, np.logaddexp(alone, copied), copies.alone)
 
     def best_weight(self, temperature: float) -> float:
         """The weight of the highest likelihood at a temperature."""
         hits, mass = self._log_masses(temperature)
-        return best_weight(self.copies.alone[self._seen], hits[self._seen] - mass[self._seen])
-
-    @property
-    def _seen(self) -> Bool[np.ndarray, "N"]:
-        """Where anything is stored; elsewhere the distribution is alone."""
-        return self.copies.mass[:, 0] > -np.inf
+        seen = self.copies.seen
+        return best_weight(self.copies.alone[seen], (hits - mass)[seen])
 
     def _log_masses(self, temperature: float) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
         copies, known = self.copies, self.temperatures
@@ -178,8 +179,7 @@ class CopyCalibration(Calibration):
             )
         share = self._between(math.log2(temperature))
         hits = copies.hits @ share + (copies.peak - copies.gap) / temperature
-        mass = np.where(self._seen[:, None], copies.mass, 0.0) @ share + copies.peak / temperature
-        return hits, np.where(self._seen, mass, -np.inf)
+        return hits, copies.mass @ share + copies.peak / temperature
 
     def _between(self, octave: float) -> Float[np.ndarray, "G"]:
         """How much each computed temperature counts at one: interpolation is linear in what it interpolates."""
@@ -197,7 +197,8 @@ class CopyCalibration(Calibration):
         best = min(range(len(forms)), key=lambda number: min(nats[number]))
         temperature = self._refined(forms[best], int(np.argmin(nats[best])))
         temperature, weight = _rounded(temperature), forms[best](temperature)
-        weight = weight if weight is None else min(_rounded(weight), 1.0)
+        if weight is not None and _rounded(weight) < 1:  # nothing but all is all
+            weight = _rounded(weight)
         curve = [(self._settings(*one), value) for of_form in zip(curves, nats, strict=True)
                  for one, value in zip(*of_form, strict=True)]  # fmt: skip
         silent = {"weight": 0.0} if self._interpolated else None
@@ -208,8 +209,8 @@ class CopyCalibration(Calibration):
         return {"temperature": temperature} | ({"weight": weight} if self._interpolated else {})
 
     def _nats(self, temperature: float, weight: float | None) -> float:
-        log_probs = self.log_probs(temperature, weight)
-        return -float(log_probs[np.isfinite(log_probs)].mean())
+        possible = np.isfinite(self.copies.alone) | np.isfinite(self.copies.gap)
+        return -float(self.log_probs(temperature, weight)[possible].mean())
 
     def _refined(self, form: Callable[[float], float | None], best: int) -> float:
         from scipy.optimize import minimize_scalar

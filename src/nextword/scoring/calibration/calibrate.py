@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.config import validated
-from nextword.records.calibration_results import CalibrationResults
+from nextword.scoring.calibration.calibration_results import CalibrationResults
 from nextword.scoring.calibration.chosen_settings import chosen
 from nextword.scoring.example_encoding import Example
 from nextword.scoring.measurement.all_models import given_examples

@@ -14,7 +14,7 @@ from nextword.heads.head import registry as heads
 from nextword.heads.parts.head_calibration import Calibration
 from nextword.metrics.parts.intervals import bootstrap_ratio
 from nextword.model.training_modes import measuring
-from nextword.records.calibration_results import CalibrationResults, TriedSetting
+from nextword.scoring.calibration.calibration_results import CalibrationResults, TriedSetting
 from nextword.scoring.calibration.one_pass import OnePass, one_pass
 
 
