@@ -17,7 +17,7 @@ def test_a_cache_is_put_on_a_model(tmp_path: Path) -> None:
     given = ["attach", str(model), "--head", "cache", "--held", str(text), "--out", str(tmp_path / "cache")]
     done = CliRunner().invoke(app, given, env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
-    assert done.output.startswith(("Chosen: temperature=", "Nothing helps: weight=0"))
+    assert done.stdout.startswith(("Chosen: temperature=", "Nothing helps: weight=0"))
     assert "one pass" in done.output
     assert nw.load(tmp_path / "cache").next_word_head.config.head == "cache"
     again = CliRunner().invoke(app, given, env={"COLUMNS": "200"})

@@ -51,6 +51,8 @@ def attach(
 
     quiet_libraries()
     texts = read_texts(held, {} if field is None else {"text": field}, split) if held else None
+    if texts is not None:
+        typer.echo(f"Reading {tokens:,} tokens of held-out text at most, once", err=True)
     kept = "nothing was written; the same command begins again"
     with interruptible(kept, goes_on=False), share_bars(Console()) as watch:
         opened = open_model(model)

@@ -21,7 +21,7 @@ from nextword.heads.head import StoredTexts, registry
 from nextword.heads.parts.copy_calibration import CopyCalibration
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.head_calibration import Calibration
-from nextword.heads.parts.over_head import OverHead, OverHeadConfig
+from nextword.heads.parts.over_head import OverHead, OverHeadConfig, normalised_jointly
 from nextword.heads.parts.retrieval_mixing import MIXINGS, Mixing
 from nextword.retrieval import ExactSearch, FaissSearch, RecentKeys, StoredKeys
 from nextword.retrieval.exact_search import Search
@@ -220,9 +220,13 @@ class KnnHead(OverHead):
         if self.config.mix == "gate":
             return None
         joint = self.config.mix == "joint"
-        return CopyCalibration(
-            lambda context: (self.below(context), self._retrieved(context)), interpolated=not joint, joint=joint
-        )
+
+        def parts(context: Context) -> tuple[NextToken, Retrieved]:
+            below = self.below(context)
+            below = normalised_jointly(below, {}, f"{_NAME}: mix=joint") if joint else below
+            return below, self._retrieved(context)
+
+        return CopyCalibration(parts, interpolated=not joint, joint=joint)
 
     def _retrieved(self, context: Context) -> Retrieved:
         """What is found, with its scores at temperature 1."""

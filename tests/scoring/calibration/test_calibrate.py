@@ -90,7 +90,14 @@ def test_each_kind_of_a_store(tmp_path: Path) -> None:
         nw.calibrate(gated, REPEATED, TOKENIZER)
 
 
-def test_a_long_memory(tmp_path: Path) -> None:
+def test_one_normaliser_over_several_softmaxes_is_refused(tmp_path: Path) -> None:
+    folder, store = small_store(tmp_path)
+    model = nw.attach(nw.load(folder), f'knn:store="{store}",k=8,mix=joint,below="mos:2"')
+    with pytest.raises(ValueError, match="must be over a head with one softmax"):
+        nw.calibrate(model, REPEATED, TOKENIZER)
+
+
+def test_a_long_memory() -> None:
     model = attached("cache:long=30")
     results = nw.calibrate(model, REPEATED, TOKENIZER, window=16, stride=8)
     scored = nw.score(model, TOKENIZER, REPEATED, window=16, stride=8)
