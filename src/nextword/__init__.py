@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
     from nextword.model.drafting.drafting import Drafting
     from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
+    from nextword.scoring.calibration.calibrate import calibrate
     from nextword.scoring.measurement.all_models import score
 
 __version__ = "0.2.0"
@@ -41,6 +42,7 @@ _HOME = {
     "NextWordSeq2SeqConfig": "nextword.model.configuration",
     "Trace": "nextword.inspection.trace",
     "attach": "nextword.model.attach",
+    "calibrate": "nextword.scoring.calibration.calibrate",
     "check": "nextword.checking.checker",
     "count_tokens": "nextword.frequency",
     "evaluate": "nextword.evaluation",
@@ -62,6 +64,7 @@ __all__ = [
     "NextWordSeq2SeqConfig",
     "Trace",
     "attach",
+    "calibrate",
     "check",
     "conditioning",
     "count_tokens",

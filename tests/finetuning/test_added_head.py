@@ -9,6 +9,7 @@ import torch
 
 import nextword as nw
 from nextword.finetuning.added_head import add_head
+from nextword.scoring.calibration.calibration_results import CalibrationResults
 from nextword.scoring.example_encoding import Example
 from nextword.scoring.measurement.data_files import GivenTexts
 from nextword.scoring.opened_model import open_model
@@ -37,31 +38,37 @@ def test_settings_are_chosen_and_weights_are_the_same(made: tuple[Path, Path], t
     folder, store = made
     spec = f'knn:store="{store}",k=8' if head == "knn" else head
     added = add_head(open_model(folder), spec, tmp_path / "new", held())
-    assert set(added.chosen) == {"temperature", "weight"}
+    assert added.calibration == CalibrationResults.load(tmp_path / "new" / "calibration.json")
+    best = added.calibration.best
+    assert set(best) == {"temperature", "weight"}
     before, after = nw.load(folder), nw.load(tmp_path / "new")
-    assert after.next_word_head.config.temperature == added.chosen["temperature"]
+    config = after.next_word_head.config
+    assert {name: getattr(config, name) for name in added.calibration.settings} == added.calibration.settings
     for name, value in before.backbone.state_dict().items():
         assert torch.equal(value, after.backbone.state_dict()[name]), name
-    best = nll(tmp_path / "new")
+    lowest = nll(tmp_path / "new", **best)
+    assert added.calibration.nll_without - added.calibration.gain == pytest.approx(lowest, abs=1e-6)
     for temperature in (0.5, 1.0, 4.0):
         for weight in (0.05, 0.2, 0.8):
-            assert best <= nll(tmp_path / "new", temperature=temperature, weight=weight) + 1e-3
+            assert lowest <= nll(tmp_path / "new", temperature=temperature, weight=weight) + 1e-6
 
 
 def test_one_normaliser_has_a_temperature_alone(made: tuple[Path, Path], tmp_path: Path) -> None:
     folder, store = made
     added = add_head(open_model(folder), f'knn:store="{store}",k=8,mix=joint', tmp_path / "new", held())
-    assert set(added.chosen) == {"temperature"}
+    assert added.calibration is not None
+    assert set(added.calibration.settings) == {"temperature"}
     best = nll(tmp_path / "new")
     others = [nll(tmp_path / "new", temperature=temperature) for temperature in (0.06, 0.5, 2.0, 8.0)]
-    assert best <= min(others) + 1e-3 < max(others)
+    assert best <= min(others) + 1e-6 < max(others)
 
 
 def test_one_over_another_keeps_what_was_chosen(made: tuple[Path, Path], tmp_path: Path) -> None:
     folder, store = made
     add_head(open_model(folder), "cache:temperature=2,weight=0.3", tmp_path / "cache")
     added = add_head(open_model(tmp_path / "cache"), f'knn:store="{store}",k=8', tmp_path / "both")
-    assert added.chosen == {}
+    assert added.calibration is None
+    assert added.can_be_calibrated
     below = nw.load(tmp_path / "both").next_word_head.below.config
     assert (below.temperature, below.weight) == (2, 0.3)
 
@@ -70,6 +77,6 @@ def test_bad_input(made: tuple[Path, Path], tmp_path: Path) -> None:
     opened = open_model(made[0])
     with pytest.raises(ValueError, match=r"out: must be a new folder.*name another"):
         add_head(opened, "cache", made[0])
-    with pytest.raises(ValueError, match=r"held: must be with a head whose.*\('mos:2' given\); leave it out"):
+    with pytest.raises(ValueError, match=r"held: must have a head whose settings .* cache or knn.*\('mos:2' given\)"):
         add_head(opened, "mos:2", tmp_path / "new", held())
     assert not (tmp_path / "new").exists()

@@ -11,7 +11,7 @@ import torch
 
 import nextword as nw
 from nextword.datastore import grow, remember_recent, tuned_weight
-from nextword.datastore.tuning import best_weight
+from nextword.heads.parts.copy_calibration import best_weight
 from nextword.retrieval import StoredKeys
 from nextword.scoring.opened_model import OpenedModel, open_model
 from tests.helpers.small_datastores import saved_model, small_store, texts
@@ -199,7 +199,8 @@ def test_the_gate_learns_when_to_trust_the_store(made: tuple[Path, Path]) -> Non
         entries = distribution.attention
         shares = entries.scores.masked_fill(~entries.visible, -torch.inf).softmax(1)
         found = (shares * (entries.ids == targets)).sum(1).double().numpy()
-    best = best_weight(below, found)
+    with np.errstate(divide="ignore"):
+        best = best_weight(np.log(below), np.log(found))
     fixed = -float(np.log((1 - best) * below + best * found).mean())
     assert 0.05 < best < 0.95, "neither alone is the answer"
     optimizer = torch.optim.Adam(gate.parameters(), lr=0.3)

@@ -42,7 +42,11 @@ class FakeModel(nn.Module):
         super().__init__()
         self.scores = scores
         self.next_word_head = SimpleNamespace(
-            modes=modes, config=NoSettings(), looks_back=None, expect_tokenizer=lambda fingerprint_of: None
+            modes=modes,
+            config=NoSettings(),
+            looks_back=None,
+            expect_tokenizer=lambda fingerprint_of: None,
+            calibration=lambda: None,
         )
         self.conditioner = None
         self.config = SimpleNamespace(is_encoder_decoder=False)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nextword.cli.parts.completion import complete_head
 from nextword.cli.parts.errors import plain_errors
+
+if TYPE_CHECKING:
+    from nextword.scoring.calibration.calibration_results import CalibrationResults
 
 
 @plain_errors
@@ -23,7 +29,9 @@ def attach(
     out: Annotated[Path, typer.Option(help="Folder of the model with that head.")],
     held: Annotated[
         list[str] | None,
-        typer.Option(help="Held-out text, on which temperature and weight of a cache or of knn are chosen."),
+        typer.Option(
+            help="Held-out text, on which temperature and weight of a cache or of knn are chosen, in one pass."
+        ),
     ] = None,
     field: Annotated[str | None, typer.Option(help="Column of tables with the text; else text or target.")] = None,
     split: Annotated[str, typer.Option(help="Part that is read of a folder or data set.")] = "validation",
@@ -33,19 +41,50 @@ def attach(
 
     nextword attach runs/model --head knn:store=store --held valid.txt --out runs/retrieving
     """
+    from rich.console import Console
+
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
-    from nextword.finetuning.added_head import add_head
+    from nextword.cli.parts.watch import share_bars
+    from nextword.finetuning.added_head import CALIBRATION, add_head
     from nextword.scoring.measurement.data_files import read_texts
     from nextword.scoring.opened_model import open_model
 
     quiet_libraries()
     texts = read_texts(held, {} if field is None else {"text": field}, split) if held else None
-    with interruptible("nothing was written; the same command begins again", goes_on=False):
-        added = add_head(open_model(model), head, out, texts, tokens=tokens, command=this_command())
-    if added.chosen:
-        typer.echo("Chosen: " + ", ".join(f"{name}={_shown(value)}" for name, value in added.chosen.items()))
+    if texts is not None:
+        typer.echo(f"Reading {tokens:,} tokens of held-out text at most, once", err=True)
+    kept = "nothing was written; the same command begins again"
+    with interruptible(kept, goes_on=False), share_bars(Console()) as watch:
+        opened = open_model(model)
+        progress = partial(watch, "held-out text")
+        added = add_head(opened, head, out, texts, tokens=tokens, command=this_command(), progress=progress)
+    for line in _told(added.calibration):
+        typer.echo(line)
     typer.echo(f"{added.spec}: {out.resolve()}")
+    if added.calibration is not None:
+        typer.echo(f"How it was chosen: {(out / CALIBRATION).resolve()}")
+    elif added.can_be_calibrated:
+        again = shlex.join(
+            ["nextword", "attach", model, "--head", head, "--held", "TEXT", "--out", f"{out}-calibrated"]
+        )
+        typer.echo(f"Its settings are as given. One pass over held-out text chooses those that fit this model: {again}")
 
 
-def _shown(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3g}"
+def _told(calibration: CalibrationResults | None) -> Iterator[str]:
+    """What was chosen, what it brings, and what it took."""
+    if calibration is None:
+        return
+    shown = ", ".join(f"{name}={_shown(value)}" for name, value in calibration.settings.items())
+    interval = "" if calibration.low is None else f" ({calibration.low:.4f} to {calibration.high:.4f})"
+    nats = f"{calibration.nll_without:.4f} nats per token without, "
+    if calibration.helps:
+        yield f"Chosen: {shown}"
+        nats += f"{calibration.nll:.4f} with: {calibration.gain:.4f}{interval} gained"
+    else:
+        yield f"Nothing helps: {shown}"
+        nats += f"the best settings gain {calibration.gain:.4f}{interval}"
+    yield f"{nats}; {calibration.tokens:,} tokens, one pass, {calibration.seconds:.1f} s"
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else f"{value:.4g}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -232,6 +230,7 @@ class _Asked:
     def measured(self, tokens: Path | None, out: Path | None, console: Console) -> ScoreResults:
         """Scores it."""
         from nextword.cli.parts.run_and_show import quiet_libraries, this_command
+        from nextword.cli.parts.watch import share_bars
         from nextword.scoring.measurement.data_files import read_texts
 
         quiet_libraries()
@@ -246,25 +245,8 @@ class _Asked:
             partial(open_model, path, self.computing.device, self.computing.dtype, name, changes)
             for name, path in self.models.items()
         ]
-        with _watched(console) as watch:
+        with share_bars(console) as watch:
             return score_models(
                 opened, given, self.settings, tokens=tokens, out=out, processes=self.computing.processes,
                 progress=watch, command=this_command(),
             )  # fmt: skip
-
-
-@contextlib.contextmanager
-def _watched(console: Console) -> Iterator[Callable[[str, float], None]]:
-    """On a terminal a bar for each model, with the time that is left."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    bars, tasks = Progress(*columns, console=console, transient=True), {}
-
-    def watch(name: str, share: float) -> None:
-        if name not in tasks:
-            tasks[name] = bars.add_task(name, total=1.0)
-        bars.update(tasks[name], completed=share)
-
-    with bars if console.is_terminal else contextlib.nullcontext():
-        yield watch

@@ -14,6 +14,7 @@ from nextword.distribution.next_token import NextToken
 from nextword.distribution.score_edits import Edit, Touched
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.chunked.inplace import softmax_at_
+from nextword.functional.chunked.recompute import concatenate_chunks
 from nextword.functional.chunked.weight_gradient import SinglePass
 from nextword.functional.logspace import at_least_float32, log_add_exp
 from nextword.functional.retrieved_entries import in_store
@@ -143,6 +144,11 @@ class Scores(NextToken):
         return scores - total
 
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+        at_ids, total, _ = self._at(ids, single_pass)
+        return at_ids - total[:, None]
+
+    def _at(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-mass of tokens, log of the normaliser, both less the peak; and the peak."""
         at_ids, total, dense_peak = softmax_at_(self._edited(single_pass)[0], ids, single_pass, self.columns)
         # all relative to the largest of all, for the same reason as above
         peak, stored = dense_peak, self._entries()
@@ -153,7 +159,18 @@ class Scores(NextToken):
             lowered = entries.lowered(peak)
             total = torch.logaddexp(total, lowered.log_mass().to(total.dtype))
             at_ids = log_add_exp(at_ids, lowered.log_mass_of(ids, self.vocab_size).to(at_ids.dtype))
-        return at_ids - total[:, None]
+        return at_ids, total, peak
+
+    def log_prob_and_normaliser(self, ids: Int[Tensor, "N K"]) -> tuple[Float[Tensor, "N K"], Float[Tensor, "N"]]:
+        """``log_prob``, and log of the normaliser: what tells how likely a token is beside further entries."""
+        self._expect_rows(ids)
+
+        def both(rows: slice) -> Tensor:
+            at_ids, total, peak = self.map(lambda of_rows: of_rows[rows])._at(ids[rows])
+            return torch.cat([at_ids - total[:, None], (total + peak)[:, None]], 1)
+
+        answers = concatenate_chunks(both, self._chunks())
+        return answers[:, :-1], answers[:, -1]
 
     def relative(self) -> ComputedScores:
         """The scores as they are, and stored entries beside them."""

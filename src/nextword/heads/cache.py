@@ -17,7 +17,9 @@ from nextword.functional.logspace import at_least_float32
 from nextword.functional.products.keys_in_place import Keys
 from nextword.functional.stored_entries import Entries, TextRead
 from nextword.heads.head import FITTED, Fitted, Head, HeadConfig, registry
+from nextword.heads.parts.copy_calibration import CopyCalibration
 from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.head_calibration import Calibration
 from nextword.heads.parts.safe_start import fitted_temperature, probe_tokens, unobtrusive_share
 from nextword.heads.parts.stored_states import StoredStates
 from nextword.heads.parts.visible import source_places
@@ -117,6 +119,10 @@ class CacheHead(Head):
         long: int | None = self.config.long
         return long
 
+    @property
+    def _temperature(self) -> float:
+        return float(self.config.as_published().temperature)
+
     @torch.no_grad()
     def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
         """Temperature and weight that fit the model, where none were chosen."""
@@ -136,10 +142,19 @@ class CacheHead(Head):
 
     def entries(self, context: Context) -> Entries:
         """The stored tokens with their similarities."""
-        stored = self._stored(context)
+        stored = self._stored(context, self._temperature)
         return stored.with_scores(context.similarities(stored.queries, stored.keys))
 
-    def _stored(self, context: Context) -> StoredStates:
+    def calibration(self) -> Calibration | None:
+        """Temperature and weight, or one normaliser; None where one part alone is used, which neither changes."""
+        if self.config.mode != "joint":
+            return None
+        return CopyCalibration(
+            lambda context: (Scores(context.vocabulary, context.states), self._stored(context, 1.0)),
+            interpolated=True, joint=True,
+        )  # fmt: skip
+
+    def _stored(self, context: Context, temperature: float) -> StoredStates:
         keys: Keys
         if context.source is not None:
             ids, keys = context.source.ids, at_least_float32(context.source.states)
@@ -157,7 +172,6 @@ class CacheHead(Head):
                 visible &= place > memory.begins()[context.row, context.position][:, None]
             if self.config.long is not None:
                 visible &= place > context.position[:, None] - self.config.long
-        temperature = self.config.as_published().temperature
         queries = at_least_float32(context.states) / (math.sqrt(self.dimensions.hidden) * temperature)
         text: TextRead = "text" if context.source is None else "source"
         return StoredStates(ids, context.row, queries, keys, visible, first_place, stored, text)
@@ -172,7 +186,7 @@ class CacheHead(Head):
         if mode == "joint" and share is None:
             # where gradients are made similarities are, too, a chunk of positions at a time; and those of a long memory
             in_chunks = torch.is_grad_enabled() or (self.config.long is not None and context.layout.width > 1)
-            stored = self._stored(context) if in_chunks else self.entries(context)
+            stored = self._stored(context, self._temperature) if in_chunks else self.entries(context)
             return Scores(context.vocabulary, context.states, stored={"cache": stored})
         entries = self.entries(context)
         if mode == "cache_only":

@@ -13,6 +13,7 @@ from nextword.context import Context
 from nextword.distribution import NextToken
 from nextword.functional.stored_entries import Entries
 from nextword.heads.parts.dimensions import Dimensions
+from nextword.heads.parts.head_calibration import Calibration
 from nextword.heads.parts.input_states import input_states_of
 from nextword.registry import Registry
 from nextword.specs import SpecSettings
@@ -207,6 +208,10 @@ class Head(nn.Module, ABC):
             config: The head's settings, with those that this call of ``generate`` was given.
             sample: Whether tokens are drawn at random.
         """
+        return None
+
+    def calibration(self) -> Calibration | None:
+        """What reads held-out text once, and knows then which settings are best; None: there is nothing to choose."""
         return None
 
     def stored_texts(self) -> Mapping[str, StoredTexts]:

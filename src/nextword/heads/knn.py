@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -17,8 +18,10 @@ from nextword.context import Context, Memory
 from nextword.distribution import NextToken, Retrieved
 from nextword.functional.logspace import at_least_float32
 from nextword.heads.head import FITTED, Fitted, StoredTexts, registry
+from nextword.heads.parts.copy_calibration import CopyCalibration
 from nextword.heads.parts.dimensions import Dimensions
-from nextword.heads.parts.over_head import OverHead, OverHeadConfig
+from nextword.heads.parts.head_calibration import Calibration
+from nextword.heads.parts.over_head import OverHead, OverHeadConfig, normalised_jointly
 from nextword.heads.parts.retrieval_mixing import MIXINGS, Mixing
 from nextword.heads.parts.safe_start import MOST
 from nextword.retrieval import ExactSearch, FaissSearch, RecentKeys, StoredKeys
@@ -219,11 +222,29 @@ class KnnHead(OverHead):
         below: NextToken = self.below(context)
         if mode == "below":
             return below
-        every, searched = torch.arange(len(context.states)), self._searched(context)
-        parts = [self._found(context, rows, searched) for rows in torch.split(every, _ROWS)]
-        found = Retrieved.of(*map(torch.cat, zip(*parts, strict=True))) if parts else self._nothing(context)
+        found = self._retrieved(context)
+        found = replace(found, scores=found.scores / self.config.temperature)
         mixed: NextToken = self.mixing(below, found, _NAME, self.config.as_published().weight)
         return mixed
+
+    def calibration(self) -> Calibration | None:
+        """The temperature, and the weight where it is fixed; None where a gate learns it."""
+        if self.config.mix == "gate":
+            return None
+        joint = self.config.mix == "joint"
+
+        def parts(context: Context) -> tuple[NextToken, Retrieved]:
+            below = self.below(context)
+            below = normalised_jointly(below, {}, f"{_NAME}: mix=joint") if joint else below
+            return below, self._retrieved(context)
+
+        return CopyCalibration(parts, interpolated=not joint, joint=joint)
+
+    def _retrieved(self, context: Context) -> Retrieved:
+        """What is found, with its scores at temperature 1."""
+        every, searched = torch.arange(len(context.states)), self._searched(context)
+        parts = [self._found(context, rows, searched) for rows in torch.split(every, _ROWS)]
+        return Retrieved.of(*map(torch.cat, zip(*parts, strict=True))) if parts else self._nothing(context)
 
     def _nothing(self, context: Context) -> Retrieved:
         ids = torch.zeros(len(context.states), 1, dtype=torch.long, device=context.states.device)
@@ -283,7 +304,7 @@ class KnnHead(OverHead):
             scores = (vectors @ queries[:, :, None])[:, :, 0]
         else:
             scores = -(queries[:, None] - vectors).square().sum(-1)
-        scores = scores / (math.sqrt(queries.shape[1]) * self.config.temperature)
+        scores = scores / math.sqrt(queries.shape[1])
         ids = torch.from_numpy(keys.tokens_at(flat)).to(device).view(numbers.shape)
         stands = torch.from_numpy(keys.places_at(flat)).to(device).view(*numbers.shape, 2)
         stands = stands + stands.new_tensor([first_document, 0])

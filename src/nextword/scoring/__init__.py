@@ -14,6 +14,7 @@ In the order in which they act:
 - ``target_likelihood.py``: targets, each after its context or source;
 - ``token_facts.py``: what is said about each token: probability, rank, entropy, and where the probability came from.
 - ``breakdowns/``: tokens told apart, new from repeated ones, copied spans, frequent from rare ones;
+- ``calibration/``: settings of a head chosen on held-out text, in one pass: ``nw.calibrate``;
 - ``measurement/``: texts scored by several models, with intervals and tests: ``nw.score``.
 
 All of them expect a model as in evaluation, without gradient: ``nextword.model.training_modes.measuring``.

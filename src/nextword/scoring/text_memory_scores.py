@@ -9,32 +9,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from nextword.frequency.counts import tokenizer_fingerprint
-from nextword.model.training_modes import measuring
+from nextword.scoring.calibration.calibrate import calibrate_on_texts
 from nextword.scoring.example_encoding import Example, encode_example
 from nextword.scoring.measurement.all_models import score_models
 from nextword.scoring.measurement.data_files import GivenTexts
 from nextword.scoring.measurement.model_passes import Watch
 from nextword.scoring.measurement.score_settings import ScoreSettings
-from nextword.scoring.measurement.scored_texts import ScoredText, Sight, limited, scored_text
-from nextword.scoring.measurement.token_answers import LOG_PROBS, answers, expect_numbers
+from nextword.scoring.measurement.scored_texts import limited
+from nextword.scoring.minibatches import Progress
 from nextword.scoring.opened_model import OpenedModel
 from nextword.text_memory import (
     Document,
-    Found,
     MatchWeights,
     TextIndex,
     TextManifest,
     TextMemory,
     build_text_memory,
     expect_held_out,
-    find_levels,
-    fit_match_weights,
+    head_alone,
     recalling,
 )
-from nextword.text_memory.text_index import LastTokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -77,11 +73,18 @@ def expect_not_stored(opened: OpenedModel, index: TextIndex, examples: Iterable[
         expect_held_out(index, str(example.id), np.array(encode_example(opened, example).target))
 
 
-@torch.no_grad()
 def fit_to_texts(
-    opened: OpenedModel, index: TextIndex, given: GivenTexts, settings: ScoreSettings, *, stored: bool = False
+    opened: OpenedModel,
+    index: TextIndex,
+    given: GivenTexts,
+    settings: ScoreSettings,
+    *,
+    stored: bool = False,
+    progress: Progress | None = None,
 ) -> MatchWeights:
-    """The weights of a memory's matches that make texts most likely, mixed with a model.
+    """The weights of a memory's matches that make texts most likely, mixed with a model; the model reads them once.
+
+    Where the gain's 95 % interval does not exclude 0, the head keeps the whole share.
 
     Args:
         opened: The model.
@@ -89,6 +92,7 @@ def fit_to_texts(
         given: Held-out texts; neither what is stored nor what is to be scored.
         settings: How they are scored.
         stored: Whether they may be in the memory.
+        progress: Told the share that is done.
 
     Raises:
         ValueError: A text is in the memory, or the memory was made with another tokenizer.
@@ -99,29 +103,12 @@ def fit_to_texts(
         examples, _ = limited(opened, examples, settings.limit)
     if not stored:
         expect_not_stored(opened, index, examples)
-    sight = Sight.of(opened, settings)
-    texts = [scored_text(opened, example, sight) for example in examples]
-    log_head: list[np.ndarray] = []
-    levels: list[np.ndarray] = []
-    founds: list[Found] = []
-    with measuring(opened.model):
-        asked = answers(opened, texts, sight, settings.batch_size, LOG_PROBS)
-        for text, log_probs in zip(texts, asked, strict=True):
-            expect_numbers(opened, text, log_probs)
-            found = find_levels(index, _before(text))
-            log_head.append(log_probs)
-            levels.append(found.probabilities(index, text.target))
-            founds.append(found)
-    fitted = fit_match_weights(np.concatenate(log_head), np.concatenate(levels), Found.joined(founds))
-    about = {"tokenizer": index.manifest.tokenizer, "model": opened.name, "data": list(given.data)}
-    return fitted.model_copy(update=about)
-
-
-def _before(text: ScoredText) -> LastTokens:
-    """What a model sees before each token of a text."""
-    ids = np.concatenate([text.context, text.target])
-    places = len(text.context) - 1 + np.arange(len(text.target))
-    return LastTokens.of_text(ids, places, text.visible + text.specials)
+    with recalling(opened.model, TextMemory(index, MatchWeights(shares=head_alone()))):
+        results = calibrate_on_texts(opened, examples, settings, progress=progress, data=list(given.data))
+        fitted: MatchWeights = opened.model.next_word_head.memory.weights
+    about = {"tokenizer": index.manifest.tokenizer, "model": opened.name, "data": results.data}
+    measured = {name: getattr(results, name) for name in ("tokens", "gain", "low", "high")}
+    return fitted.model_copy(update=about | measured)
 
 
 def score_with_memory(

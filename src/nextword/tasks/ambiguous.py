@@ -22,6 +22,7 @@ from pydantic import Field
 from nextword.config import Seed, Settings
 from nextword.model.training_modes import measuring
 from nextword.records import Evaluation, MetricValue
+from nextword.scoring.calibration.chosen_settings import tuned
 from nextword.scoring.minibatches import Progress, progress_within
 from nextword.scoring.word_probes import WordProbe
 from nextword.tasks.parts.ambiguous.haystack import Haystack
@@ -37,7 +38,6 @@ from nextword.tasks.parts.ambiguous.two_answers import (
     mean_nll,
     rank_and_spectrum,
 )
-from nextword.tasks.parts.cache_tuning import tune_cache
 from nextword.tasks.task import Measures, Task, registry
 
 if TYPE_CHECKING:
@@ -148,5 +148,4 @@ class TwoAnswers(Measures):
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of both words of the validation prompts."""
         encoded = encode(self._data.prompts["validation"], tokenizer)
-        with measuring(model):
-            return tune_cache(model, lambda: mean_nll(model, encoded, self._batch_size))
+        return tuned(model, lambda: mean_nll(model, encoded, self._batch_size))

@@ -26,9 +26,9 @@ from nextword.decoding.prompts import Prompt
 from nextword.decoding.writing_settings import MAY_CHANGE
 from nextword.model.training_modes import measuring
 from nextword.records import WITH_PROMPT, Evaluation, MetricValue
+from nextword.scoring.calibration.chosen_settings import tuned
 from nextword.scoring.minibatches import Progress
 from nextword.tasks.parts.bpe import named_or_trained
-from nextword.tasks.parts.cache_tuning import tune_cache
 from nextword.tasks.parts.expand.expand_settings import ExpandGenerationConfig, ExpandStartConfig
 from nextword.tasks.parts.expand.steering import Scorer, steering_metrics, with_other_summaries
 from nextword.tasks.parts.expand.summary_articles import SummaryArticles
@@ -182,10 +182,7 @@ class Steering(Measures):
         """Temperature and weight of a cache, by the likelihood of the first validation articles."""
         scorer = self._scorer(model, tokenizer)
         beginnings = scorer.prompts.beginnings(self._data.pairs.validation, "validation")[: self._config.tuning_pairs]
-        with measuring(model):
-            return tune_cache(
-                model, lambda: scorer.likelihood(beginnings, scorer.nats(beginnings, prompted=False)).nll()
-            )
+        return tuned(model, lambda: scorer.nats(beginnings, prompted=False))
 
     def _scorer(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> Scorer:
         inputs = self._data.inputs(model, tokenizer)

@@ -24,12 +24,12 @@ from nextword.decoding.writing_settings import MAY_CHANGE
 from nextword.metrics import Table
 from nextword.model.training_modes import measuring
 from nextword.records import Evaluation
+from nextword.scoring.calibration.chosen_settings import tuned
 from nextword.scoring.minibatches import Progress
 from nextword.scoring.target_likelihood import TokenPair, likelihood_sum, target_log_probs
 from nextword.tasks.parts.added_tokens import with_tokens
 from nextword.tasks.parts.architecture import ENCODER_DECODER, expect_positions
 from nextword.tasks.parts.bpe import named_or_trained
-from nextword.tasks.parts.cache_tuning import tune_cache
 from nextword.tasks.parts.likelihood_values import likelihood_values
 from nextword.tasks.parts.prompted_texts import PromptedTexts
 from nextword.tasks.parts.seq2seq.source_target import PairEncoder
@@ -144,8 +144,7 @@ class SentenceLikelihood(Measures):
     def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
         """Temperature and weight of a cache, by the likelihood of the first validation sentences."""
         tokens = self._tokens(self._samples.validation[: self._config.tuning_sentences], tokenizer)
-        with measuring(model):
-            return tune_cache(model, lambda: self._likelihood(model, tokens).nll())
+        return tuned(model, lambda: self._likelihood(model, tokens))
 
     def _tokens(self, sentences: Sequence[TableSentence], tokenizer: PreTrainedTokenizerBase) -> list[TokenPair]:
         return [pair.tokens for pair in self._encoder(tokenizer)(self._samples.pairs(sentences))]

@@ -7,15 +7,16 @@
 5. ``levels.py`` looks up the longest match of a text and shorter ones that occur more often.
 6. ``match_weights.py`` says how much each of them counts, by the length of the match; fitted to held-out text.
 7. ``recall.py`` mixes what was found with the distribution of a head.
-8. ``recalling_head.py`` does so for a model, whatever its head is.
-9. ``held_out.py`` refuses to score a text that is stored.
+8. ``level_calibration.py`` fits the weights in one pass of a model over a text.
+9. ``recalling_head.py`` does all of it for a model, whatever its head is.
+10. ``held_out.py`` refuses to score a text that is stored.
 """
 
 from nextword.text_memory.building import Document, build_text_memory
 from nextword.text_memory.held_out import expect_held_out
 from nextword.text_memory.levels import Found, find_levels
 from nextword.text_memory.manifest import TextManifest
-from nextword.text_memory.match_weights import MatchWeights, fit_match_weights
+from nextword.text_memory.match_weights import MatchWeights, fit_match_weights, head_alone
 from nextword.text_memory.recall import Origin, TextMemory, recalled
 from nextword.text_memory.recalling_head import RecallingHead, recalling
 from nextword.text_memory.text_index import StoredPlace, TextIndex
@@ -34,6 +35,7 @@ __all__ = [
     "expect_held_out",
     "find_levels",
     "fit_match_weights",
+    "head_alone",
     "recalled",
     "recalling",
 ]

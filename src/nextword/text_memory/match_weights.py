@@ -38,6 +38,12 @@ class MatchWeights(Record):
     """The text that they were fitted to, for a report."""
     tokens: int = Field(default=0, ge=0)
     """Tokens of that text."""
+    gain: float | None = None
+    """Nats per token that the corpus takes from that text with the best shares; None where nobody knows."""
+    low: float | None = None
+    """Lower end of its 95 % interval."""
+    high: float | None = None
+    """Upper end. Where the interval does not exclude 0, the head has the whole share."""
     evidence: tuple[int, ...] = EVIDENCE
     """How often the match of each level occurs at least."""
     limit: int = Field(default=LIMIT, ge=1)
@@ -73,6 +79,11 @@ class MatchWeights(Record):
         levels = np.where(found.counts > 0, chosen[:, 1:], 0.0)
         lacking = np.where(found.counts > 0, 0.0, chosen[:, 1:]).sum(1)
         return np.concatenate([(chosen[:, 0] + lacking)[:, None], levels], 1)
+
+
+def head_alone(evidence: Sequence[int] = EVIDENCE, lengths: Sequence[int] = LENGTHS) -> list[list[float]]:
+    """Shares under which a corpus says nothing."""
+    return [[1.0, *[0.0] * len(evidence)] for _ in lengths]
 
 
 def group_of(length: Int[np.ndarray, "N"], lengths: Sequence[int]) -> Int[np.ndarray, "N"]:

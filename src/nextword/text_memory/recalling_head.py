@@ -13,6 +13,9 @@ from nextword.context import Context
 from nextword.distribution import NextToken
 from nextword.functional.logspace import at_least_float32
 from nextword.heads.head import Head, StoredTexts
+from nextword.heads.parts.head_calibration import Calibration
+from nextword.text_memory.level_calibration import LevelCalibration
+from nextword.text_memory.levels import Found
 from nextword.text_memory.recall import SOURCE, TextMemory, recalled
 from nextword.text_memory.text_index import LastTokens
 
@@ -86,11 +89,17 @@ class RecallingHead(Head):
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
         """The head's distribution, mixed with that of the corpus at every position."""
+        dtype = at_least_float32(context.states[:0]).dtype
+        return recalled(self.below(context, mode=mode), self.memory, self._found(context), dtype)
+
+    def _found(self, context: Context) -> Found:
         assert context.memory is not None
         past = (context.memory.ids, context.memory.valid, context.row, context.position)
-        contexts = LastTokens(*(tensor.cpu().numpy() for tensor in past))
-        dtype = at_least_float32(context.states[:0]).dtype
-        return recalled(self.below(context, mode=mode), self.memory, self.memory.find(contexts), dtype)
+        return self.memory.find(LastTokens(*(tensor.cpu().numpy() for tensor in past)))
+
+    def calibration(self) -> Calibration:
+        """The weights of the corpus."""
+        return LevelCalibration(lambda context: (self.below(context), self._found(context)), self.memory)
 
     def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
         """As the head below."""

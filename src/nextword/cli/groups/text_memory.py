@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,7 +93,10 @@ def fit(
 
     nextword text-memory fit runs/softmax memory valid.txt --out weights.json
     """
+    from rich.console import Console
+
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
+    from nextword.cli.parts.watch import share_bars
     from nextword.text_memory import TextIndex
 
     quiet_libraries()
@@ -101,9 +105,17 @@ def fit(
     from nextword.scoring.text_memory_scores import fit_to_texts
 
     opened = open_model(model, computing.device, computing.dtype)
-    with interruptible("nothing was written; the same command begins again", goes_on=False):
-        fitted = fit_to_texts(opened, index, given, settings, stored=settings.stored_text)
+    kept = "nothing was written; the same command begins again"
+    with interruptible(kept, goes_on=False), share_bars(Console()) as watch:
+        progress = partial(watch, "held-out text")
+        fitted = fit_to_texts(opened, index, given, settings, stored=settings.stored_text, progress=progress)
     fitted.save(out)
+    interval = "" if fitted.low is None else f" ({fitted.low:.4f} to {fitted.high:.4f})"
+    helps = fitted.low is not None and fitted.low > 0
+    typer.echo(
+        f"{'' if helps else 'Nothing helps, the head speaks alone: '}{fitted.gain:.4f} nats per token{interval}"
+        f" gained, {fitted.tokens:,} tokens"
+    )
     typer.echo("match        head  " + "  ".join(f"{least:>4}+" for least in fitted.evidence))
     for least, shares in zip(fitted.lengths, fitted.shares, strict=True):
         typer.echo(f"{least:>3} and more  " + "  ".join(f"{share:5.3f}" for share in shares))

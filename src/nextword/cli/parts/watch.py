@@ -1,13 +1,22 @@
-"""Shows the progress of a comparison: bars on a terminal, one line per finished stage elsewhere."""
+"""Shows progress: bars on a terminal; of a comparison elsewhere one line per finished stage."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 if TYPE_CHECKING:
     from nextword.comparison.progress import ComparisonWatcher
@@ -30,6 +39,21 @@ def watching(console: Console) -> Iterator[ComparisonWatcher]:
     )
     with bars:
         yield Bars(bars)
+
+
+@contextlib.contextmanager
+def share_bars(console: Console) -> Iterator[Callable[[str, float], None]]:
+    """On a terminal a bar for each name that a share is told of, with the time that is left."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    bars, tasks = Progress(*columns, console=console, transient=True), dict[str, TaskID]()
+
+    def watch(name: str, share: float) -> None:
+        if name not in tasks:
+            tasks[name] = bars.add_task(name, total=1.0)
+        bars.update(tasks[name], completed=share)
+
+    with bars if console.is_terminal else contextlib.nullcontext():
+        yield watch
 
 
 class Lines:

@@ -94,13 +94,21 @@ def score(
             f"processes: must be left out for a model in memory ({in_memory} given); save it and give its folder"
         )
     opened = [partial(OpenedModel.of, one, tokenizers[name], auxiliary_tokenizer, name) for name, one in models.items()]
+    made = validated(ScoreSettings, settings)
+    texts_given = GivenTexts.of(given_examples(texts), ["texts"])
+    return score_models(opened, texts_given, made, tokens=tokens, progress=progress, out=out, processes=processes)
+
+
+def given_examples(texts: str | Example | Sequence[str | Example]) -> list[Example]:
+    """Texts as a user of the library hands them over, each with a name.
+
+    Raises:
+        ValueError: One is the name of a file.
+    """
     given = [texts] if isinstance(texts, str | Example) else list(texts)
     _expect_no_path(given)
     examples = [one if isinstance(one, Example) else Example(one) for one in given]
-    examples = [replace(one, id=one.id or f"text {number}") for number, one in enumerate(examples, 1)]
-    made = validated(ScoreSettings, settings)
-    texts_given = GivenTexts.of(examples, ["texts"])
-    return score_models(opened, texts_given, made, tokens=tokens, progress=progress, out=out, processes=processes)
+    return [replace(one, id=one.id or f"text {number}") for number, one in enumerate(examples, 1)]
 
 
 def _expect_no_path(texts: Sequence[object]) -> None:

@@ -11,10 +11,10 @@ from nextword.config import Settings
 from nextword.metrics.likelihood import LikelihoodSum
 from nextword.model.training_modes import measuring
 from nextword.records import Evaluation
+from nextword.scoring.calibration.chosen_settings import tuned
 from nextword.scoring.long_text import TokenStream, stream_likelihood
 from nextword.scoring.minibatches import Progress
 from nextword.scoring.windows import Window, windows
-from nextword.tasks.parts.cache_tuning import tune_cache
 from nextword.tasks.parts.likelihood_values import likelihood_values
 from nextword.tasks.task import Measures
 
@@ -74,8 +74,7 @@ class WindowLikelihood(Measures):
         stream = self._validation(tokenizer, self._config.tuning_tokens)
         size = min(self._config.window, len(stream) - 1)
         spans = windows(len(stream), size, stride=size)
-        with measuring(model):
-            return tune_cache(model, lambda: self._likelihood(model, stream, spans).nll())
+        return tuned(model, lambda: self._likelihood(model, stream, spans))
 
     def _likelihood(
         self, model: Any, stream: TokenStream, spans: list[Window], progress: Progress | None = None

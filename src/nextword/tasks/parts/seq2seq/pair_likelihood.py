@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from nextword.metrics.copying import frequent_words
 from nextword.model.training_modes import measuring
 from nextword.records import Evaluation
+from nextword.scoring.calibration.chosen_settings import tuned
 from nextword.scoring.minibatches import Progress
 from nextword.scoring.target_likelihood import TokenPair, likelihood_sum, target_log_probs
-from nextword.tasks.parts.cache_tuning import tune_cache
 from nextword.tasks.parts.likelihood_values import likelihood_values
 from nextword.tasks.parts.pair_samples import PairSamples
 from nextword.tasks.parts.seq2seq.copying_measures import example_predictions
@@ -53,8 +53,7 @@ class PairLikelihood(Measures):
         """Temperature and weight of a cache, by the likelihood of the first validation targets."""
         encoded = self._encoder(tokenizer)(self._pairs.validation[: self._config.tuning_pairs])
         tokens = [pair.tokens for pair in encoded]
-        with measuring(model):
-            return tune_cache(model, lambda: self._likelihood(model, tokens).nll())
+        return tuned(model, lambda: self._likelihood(model, tokens))
 
     def _frequent_words(self) -> frozenset[str]:
         return frequent_words((pair.target for pair in self._pairs.train), self._config.frequent_words)
