@@ -38,6 +38,16 @@ def log_add_exp(a: Float[Tensor, "*rows"], b: Float[Tensor, "*rows"]) -> Float[T
     return total.masked_fill(nothing, -torch.inf)
 
 
+def log_add_exp_(a: Float[Tensor, "*rows"], b: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
+    """The same in the memory of ``a``, unless autograd may have kept its values."""
+    return log_add_exp(a, b) if torch.is_grad_enabled() else torch.logaddexp(a, b, out=a)
+
+
+def add_(scores: Float[Tensor, "*rows"], shift: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
+    """``scores + shift`` in the memory of ``scores``, unless autograd may have kept their values."""
+    return scores + shift if torch.is_grad_enabled() else scores.add_(shift)
+
+
 def at_least_float32(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """Half precision scores as float32, wider ones as they are; no sum of exponentials is taken in less."""
     return scores if scores.dtype in (torch.float32, torch.float64) else scores.float()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,7 +24,14 @@ def concatenate_chunks(compute: Callable[[slice], Tensor], chunks: list[slice], 
     """
     if len(chunks) == 1:
         return compute(chunks[0])
-    if recompute and torch.is_grad_enabled():
+    if torch.is_grad_enabled():
         # an output layer may draw at random (LoRA's dropout), and must draw the same again
-        return torch.cat([checkpoint(compute, chunk, use_reentrant=False) for chunk in chunks])
-    return torch.cat([compute(chunk) for chunk in chunks])
+        made = partial(checkpoint, compute, use_reentrant=False) if recompute else compute
+        return torch.cat([made(chunk) for chunk in chunks])
+    part = compute(chunks[0])
+    whole = part.new_empty(chunks[-1].stop, *part.shape[1:])
+    whole[chunks[0]] = part
+    del part  # before the next one is made
+    for chunk in chunks[1:]:
+        whole[chunk] = compute(chunk)
+    return whole
