@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
 from nextword.functional.chunked.weight_gradient import SinglePass
-from nextword.functional.logspace import add_, log_add_exp
+from nextword.functional.logspace import log_add_exp, shift_rows_
 from nextword.functional.retrieved_entries import in_store
 from nextword.functional.stored_entries import Entries, TextRead
 
@@ -90,7 +90,7 @@ class Interpolated(NextToken):
         return self.attention.lowered(total - self.log_rest)
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
-        generated = add_(self.base._log_probs(), self.log_gate[:, None])
+        generated = shift_rows_(self.base._log_probs(), self.log_gate)
         return self._attended().add_to_(generated)
 
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:

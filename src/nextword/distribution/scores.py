@@ -15,7 +15,7 @@ from nextword.distribution.score_edits import Edit, Touched
 from nextword.distribution.vocabulary import Vocabulary
 from nextword.functional.chunked.inplace import log_softmax_, softmax_at_
 from nextword.functional.chunked.weight_gradient import SinglePass
-from nextword.functional.logspace import add_, at_least_float32, log_add_exp
+from nextword.functional.logspace import at_least_float32, log_add_exp, shift_rows_
 from nextword.functional.retrieved_entries import in_store
 from nextword.functional.stored_entries import Entries, Stored, TextRead
 
@@ -138,7 +138,7 @@ class Scores(NextToken):
         for entries in stored.values():
             total = torch.logaddexp(total, entries.log_mass().to(total.dtype))
         lowered = {name: entries.lowered(total.to(entries.scores.dtype)) for name, entries in stored.items()}
-        return add_(log_probs, (of_dense - total)[:, None]), lowered
+        return shift_rows_(log_probs, of_dense - total), lowered
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
         log_probs, stored = self._normalised_(self.dense())

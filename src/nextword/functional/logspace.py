@@ -43,9 +43,9 @@ def log_add_exp_(a: Float[Tensor, "*rows"], b: Float[Tensor, "*rows"]) -> Float[
     return log_add_exp(a, b) if torch.is_grad_enabled() else torch.logaddexp(a, b, out=a)
 
 
-def add_(scores: Float[Tensor, "*rows"], shift: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
-    """``scores + shift`` in the memory of ``scores``, unless autograd may have kept their values."""
-    return scores + shift if torch.is_grad_enabled() else scores.add_(shift)
+def shift_rows_(scores: Float[Tensor, "N V"], shift: Float[Tensor, "N"]) -> Float[Tensor, "N V"]:
+    """``scores + shift[:, None]`` in the memory of ``scores``, unless autograd may have kept their values."""
+    return scores + shift[:, None] if torch.is_grad_enabled() else scores.add_(shift[:, None])
 
 
 def at_least_float32(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
