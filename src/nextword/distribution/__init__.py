@@ -1,4 +1,4 @@
-"""The NextToken distribution and its five kinds."""
+"""The NextToken distribution, its five kinds, and one over scores that are there already."""
 
 from nextword.distribution.class_draw import ClassDraw
 from nextword.distribution.factorized import Factorized
