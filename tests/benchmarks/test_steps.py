@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import head_cost
 import pytest
 import torch
-import head_cost
 from decoding_speed import WHOLE, writers
 from interleaved import interleaved, ratio
 from shapes import attached, backbone
