@@ -149,4 +149,5 @@ class CacheHead(Head):
         if mode == "cache_only":
             return OnMemory(entries, softmax)
         shares = entries.scores.new_tensor([1 - self.config.weight, self.config.weight]).log()
-        return Interpolated(softmax, entries, *shares[:, None].expand(2, len(softmax)), name="cache")
+        of_softmax, of_cache = shares[:, None].expand(2, len(softmax))
+        return Interpolated(softmax, entries, of_softmax, of_cache, name="cache")
