@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
@@ -43,6 +44,8 @@ class Interpolated(NextToken):
         self.device = base.device
         self.vocab_size = base.vocab_size
         self.columns = base.columns
+        # without a share of the probability nothing is seen: the log of zero has no gradient
+        attention = replace(attention, visible=attention.visible & (log_rest > -torch.inf)[:, None])
         self.attention, _ = attention.relative()
         seen = attention.any_visible()
         self.log_gate = torch.where(seen, log_gate, 0.0)
