@@ -25,6 +25,7 @@ HISTORY = tuple(f"--head={head}" for head in ("softmax", "cache", "softmax+c", "
 
 SHORT = (
     ("startup.py",),
+    ("head_cost.py",),
     ("training_step.py",),
     ("training_step.py", "--suite", "gpt2-small", "--batch", "4", "--length", "512", "--rounds", "1"),
     ("profile_step.py",),
@@ -46,6 +47,7 @@ FULL = (*SHORT, ("decoding_speed.py", "--new", "256", "--memory"))
 
 QUICK = (
     ("startup.py",),
+    ("head_cost.py",),
     ("training_step.py",),
     ("profile_step.py", "--head", "softmax"),
     ("decoding_speed.py",),

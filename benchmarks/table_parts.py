@@ -14,6 +14,7 @@ Row = dict[str, str]
 Goals = Mapping[str, Any]
 
 _SETTING = {
+    "head_cost": ("what", "size", "batch", "length", "new", "device", "dtype"),
     "training_cost": ("suite", "size", "batch", "length", "device", "dtype"),
     "decoding_speed": ("size", "batch", "beams", "prompt", "new", "device", "dtype", "processor"),
     "sweeps": ("sweep", "size", "vocabulary", "batch", "length", "device", "dtype"),

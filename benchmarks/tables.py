@@ -14,6 +14,35 @@ _SWEEP = ("sweep", "size", "device")
 """Columns whose rows are one table of a sweep."""
 
 
+_WHAT = {
+    "evaluation": "A call with labels, without gradient",
+    "training": "A training step",
+    "decoding": "A step of greedy decoding",
+}
+"""What a head's cost is measured in."""
+
+
+def cost(data: Path, wanted: Goals) -> str:
+    """Time of every way to use a model, over transformers' own."""
+    parts = []
+    for where, rows in measured(data, "head_cost"):
+        aims = wanted["cost"].get(where["what"], {})
+        body = [
+            [
+                f"`{row['model']}`",
+                f"{float(row['ms']):,.0f}",
+                at_most(row["ratio"], aims.get(row["model"])),
+                f"{float(row['lowest']):.2f}–{float(row['highest']):.2f}",
+            ]
+            for row in rows
+        ]
+        title = f"{_WHAT[where['what']]}, {where['size']}: {where['batch']} × {where['length']} tokens"
+        title += f", {where['new']} written" if where["what"] == "decoding" else ""
+        table = markdown(["", "ms", "time", "of single rounds"], body)
+        parts.append(f"**{title}** ({measured_on(where, rows)})\n\n{table}")
+    return "\n\n".join(parts) or NOTHING
+
+
 def training(data: Path, wanted: Goals) -> str:
     """Time and memory of a training step."""
     parts = []
@@ -307,6 +336,7 @@ def long_memory(data: Path, wanted: Goals) -> str:
 
 
 TABLES: dict[str, Callable[[Path, Goals], str]] = {
+    "cost": cost,
     "training": training,
     "decoding": decoding,
     "history": history,

@@ -10,6 +10,7 @@ import datastore
 import decoding_speed
 import drafting
 import drafting_tables
+import head_cost
 import long_memory
 import performance_page
 import profile_step
@@ -97,6 +98,7 @@ def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Every script at toy size; their rows become tables and figures."""
     quick = ["--quick", "--head", "softmax"]
     data = tmp_path / "data"
+    head_cost.main([*quick, "--out", str(data / "head_cost.csv")])
     training_step.main([*quick, "--suite", "gpt2-small", "--out", str(data / "training_cost.csv")])
     profile_step.main([*quick, "--top", "3", "--out", str(data / "profile_step.csv")])
     decoding_speed.main([*quick, "--beams", "1", "--batch", "1", "--out", str(data / "decoding_speed.csv")])
@@ -121,7 +123,7 @@ def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     performance_page.main(places)
     written = page.read_text(encoding="utf-8")
     assert written.count("not measured yet") == 4  # decoding at full size, a store, context, long memory
-    assert written.count("| `softmax` |") == 5  # training, history, sweeps, scoring, serving
+    assert written.count("| `softmax` |") == 8  # three costs, training, history, sweeps, scoring, serving
     assert "| `--quick` | 3 × 20: " in written
     assert "(≤ 60.00, met)" in written
     assert "(≥ 0.90, " in written  # cache beside softmax in the same engine

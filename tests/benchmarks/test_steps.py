@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import head_cost
 import pytest
 import torch
 from decoding_speed import WHOLE, writers
@@ -81,6 +82,17 @@ def test_rows_of_a_suite() -> None:
     assert rows[0]["time_ratio"] == rows[0]["peak_ratio"] == rows[0]["head_ratio"] == "1.000"
     assert float(rows[1]["head_mb"]) > 0
     assert {row["rival"] for row in rows} == {"cache"}
+
+
+@pytest.mark.parametrize("what", head_cost.WHAT)
+def test_every_way_to_use_a_model_is_timed_against_transformers(what: str) -> None:
+    bare = backbone("toy")
+    models = {"transformers": bare, "cache": attached(bare, "cache")}
+    rows = head_cost.measured(what, models, repeating(300, 2, 16), 3, 1)
+    assert [row["model"] for row in rows] == ["transformers", "cache"]
+    assert rows[0]["ratio"] == "1.000"
+    assert float(rows[1]["ms"]) > 0
+    assert bare.training is (what == "training")
 
 
 def test_a_heads_share_grows_with_the_vocabulary() -> None:

@@ -13,6 +13,7 @@ from nextword.distribution import (
     Add,
     Factorized,
     Interpolated,
+    KnownScores,
     Mixture,
     OnMemory,
     OnWords,
@@ -53,6 +54,7 @@ def kinds(base: Scores, entries: Entries) -> dict:
         "mixture of kinds": Mixture([base, OnMemory(entries, base)], log_weights),
         "replaced": Scores(base.vocabulary, base.states, edits=[_edit(Replace), _edit(Add, seed=8)]),
         "reranked": Scores(base.vocabulary, base.states, edits=[Rerank(randn(N, 2, D, seed=9), (4, 2), Replace())]),
+        "known scores": KnownScores(randn(N + 3, V, seed=10).requires_grad_(), torch.randperm(N + 3)[:N]),
         "stored twice": Scores(base.vocabulary, base.states, stored={"cache": entries, "pointer": entries}),
     }
 
@@ -64,7 +66,8 @@ def _edit(kind: type, seed: int = 7) -> OnWords:
     return OnWords(kind.__name__.lower(), WordScores(words, torch.arange(N), randn(N, 3, seed=seed), present), kind())
 
 
-NAMES = ["interpolated", "factorized", "on memory", "mixture of kinds", "replaced", "reranked", "stored twice"]
+NAMES = ["interpolated", "factorized", "on memory", "mixture of kinds", "replaced", "reranked", "known scores",
+         "stored twice"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,8 +1,9 @@
-"""The NextToken distribution and its five kinds."""
+"""The NextToken distribution, its five kinds, and one over scores that are there already."""
 
 from nextword.distribution.class_draw import ClassDraw
 from nextword.distribution.factorized import Factorized
 from nextword.distribution.interpolated import Interpolated
+from nextword.distribution.known_scores import KnownScores
 from nextword.distribution.memory_distribution import OnMemory
 from nextword.distribution.mixture import Mixture
 from nextword.distribution.next_token import NextToken
@@ -23,6 +24,7 @@ __all__ = [
     "Entries",
     "Factorized",
     "Interpolated",
+    "KnownScores",
     "Mixture",
     "NextToken",
     "OnMemory",

@@ -63,7 +63,7 @@ class ComputedScores(NextToken):
         return in_store(self.stored)
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
-        log_probs = self.dense.clone() if self.stored else self.dense
+        log_probs = self.dense.clone()
         for entries in self.stored.values():
             log_probs = entries.add_to_(log_probs)
         return log_probs

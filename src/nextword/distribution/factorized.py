@@ -151,7 +151,7 @@ class Factorized(NextToken):
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
         if self._computed is not None:
-            return self._computed
+            return self._computed.clone()
         # within each class first, as in training: less a normaliser as large as themselves, scores would lose digits
         by_class = zip(
             self._split(self._dense()),
@@ -162,6 +162,8 @@ class Factorized(NextToken):
         return log_probs[:, self.classes.column]
 
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+        if self._computed is not None:
+            return self._computed.gather(1, ids)
         if not self._is_grouped(ids):
             return self._log_probs().gather(1, ids)
         tokens = ids[:, 0]

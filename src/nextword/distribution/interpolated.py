@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float, Int
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
 from nextword.functional.chunked.weight_gradient import SinglePass
-from nextword.functional.logspace import log_add_exp
+from nextword.functional.logspace import log_add_exp, shift_rows_
 from nextword.functional.retrieved_entries import in_store
 from nextword.functional.stored_entries import Entries, TextRead
 
@@ -43,6 +44,8 @@ class Interpolated(NextToken):
         self.device = base.device
         self.vocab_size = base.vocab_size
         self.columns = base.columns
+        # without a share of the probability nothing is seen: the log of zero has no gradient
+        attention = replace(attention, visible=attention.visible & (log_rest > -torch.inf)[:, None])
         self.attention, _ = attention.relative()
         seen = attention.any_visible()
         self.log_gate = torch.where(seen, log_gate, 0.0)
@@ -90,7 +93,7 @@ class Interpolated(NextToken):
         return self.attention.lowered(total - self.log_rest)
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
-        generated = self.base._log_probs() + self.log_gate[:, None]
+        generated = shift_rows_(self.base._log_probs(), self.log_gate)
         return self._attended().add_to_(generated)
 
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:

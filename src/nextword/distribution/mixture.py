@@ -11,7 +11,7 @@ from torch import Tensor
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.scores import in_one_product
 from nextword.functional.chunked.weight_gradient import SinglePass
-from nextword.functional.logspace import log_add_exp, logsumexp_finite
+from nextword.functional.logspace import log_add_exp, log_add_exp_, logsumexp_finite, shift_rows_
 from nextword.functional.stored_entries import TextRead
 
 
@@ -66,8 +66,8 @@ class Mixture(NextToken):
     def _log_probs(self) -> Float[Tensor, "N V"]:
         total: Tensor | None = None
         for part, log_weight in zip(in_one_product(self.parts), self.log_weights.unbind(-1), strict=True):
-            weighted = part._log_probs() + log_weight[:, None]
-            total = weighted if total is None else log_add_exp(total, weighted)
+            weighted = shift_rows_(part._log_probs(), log_weight)
+            total = weighted if total is None else log_add_exp_(total, weighted)
         assert total is not None
         return total
 

@@ -76,7 +76,8 @@ class NextToken(Attribution):
         return self.computed()
 
     @abstractmethod
-    def _log_probs(self) -> Float[Tensor, "N V"]: ...
+    def _log_probs(self) -> Float[Tensor, "N V"]:
+        """Of all rows at once, in a new tensor, which the caller may change where autograd is off."""
 
     @abstractmethod
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:

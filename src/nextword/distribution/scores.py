@@ -13,10 +13,10 @@ from nextword.distribution.computed_scores import ComputedScores
 from nextword.distribution.next_token import NextToken
 from nextword.distribution.score_edits import Edit, Touched
 from nextword.distribution.vocabulary import Vocabulary
-from nextword.functional.chunked.inplace import softmax_at_
+from nextword.functional.chunked.inplace import log_softmax_, softmax_at_
 from nextword.functional.chunked.recompute import concatenate_chunks
 from nextword.functional.chunked.weight_gradient import SinglePass
-from nextword.functional.logspace import at_least_float32, log_add_exp
+from nextword.functional.logspace import at_least_float32, log_add_exp, shift_rows_
 from nextword.functional.retrieved_entries import in_store
 from nextword.functional.stored_entries import Entries, Stored, TextRead
 
@@ -120,28 +120,32 @@ class Scores(NextToken):
     def _entries(self) -> dict[str, Entries]:
         return {name: stored.scored() for name, stored in self.stored.items()}
 
-    def _lowered(self, scores: Float[Tensor, "N V"]) -> tuple[Tensor, dict[str, Entries], Tensor]:
-        """Dense scores and entries relative to the largest of each row, and the log of their common normaliser.
+    def _normalised_(self, scores: Float[Tensor, "N V"]) -> tuple[Float[Tensor, "N V"], dict[str, Entries]]:
+        """Dense scores and entries as log-probabilities. Destroys ``scores``.
 
-        Relative to the peak, the normaliser is a small number; a difference of two large ones would lose digits.
+        Relative to the largest of each row, the normaliser is a small number; a difference of two large ones would lose
+        digits.
         """
-        peak, stored = scores.detach().amax(-1), self._entries()
+        dense_peak, stored = scores.amax(-1), self._entries()
+        log_probs = log_softmax_(scores)
+        if not stored:
+            return log_probs, {}
+        peak = dense_peak.detach()
         for entries in stored.values():
             peak = torch.maximum(peak, entries.peak().to(peak.dtype))
-        scores = scores - peak[:, None]
         stored = {name: entries.lowered(peak) for name, entries in stored.items()}
-        total = scores.logsumexp(-1)
+        # the largest log-probability is that of the peak, so it has the normaliser of the dense scores
+        total = of_dense = (dense_peak - peak) - log_probs.amax(-1)
         for entries in stored.values():
             total = torch.logaddexp(total, entries.log_mass().to(total.dtype))
-        return scores, stored, total[:, None]
+        lowered = {name: entries.lowered(total.to(entries.scores.dtype)) for name, entries in stored.items()}
+        return shift_rows_(log_probs, of_dense - total), lowered
 
     def _log_probs(self) -> Float[Tensor, "N V"]:
-        if not self.stored:
-            return self.dense().log_softmax(-1)
-        scores, stored, total = self._lowered(self.dense())
+        log_probs, stored = self._normalised_(self.dense())
         for entries in stored.values():
-            scores = entries.add_to_(scores)
-        return scores - total
+            log_probs = entries.add_to_(log_probs)
+        return log_probs
 
     def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
         at_ids, total, _ = self._at(ids, single_pass)
@@ -179,11 +183,8 @@ class Scores(NextToken):
     def computed(self) -> ComputedScores:
         """The scores as log-probabilities, before the stored entries are added, which stay beside them."""
         scores, touched = self._whole()
-        if not self.stored:
-            return ComputedScores(scores.log_softmax(-1), touched, {}, self.name)
-        scores, stored, total = self._lowered(scores)
-        entries = {name: entries.lowered(total[:, 0].to(entries.scores.dtype)) for name, entries in stored.items()}
-        return ComputedScores(scores - total, touched, entries, self.name)
+        log_probs, stored = self._normalised_(scores)
+        return ComputedScores(log_probs, touched, stored, self.name)
 
     def places_in(self) -> dict[str, TextRead]:
         """The texts that edits and stored entries point into."""

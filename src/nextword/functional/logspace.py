@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from nextword.functional.products.in_pieces import only_torch_operations
+
 
 def masked_logsumexp(scores: Float[Tensor, "*rows S"], mask: Bool[Tensor, "*rows S"]) -> Float[Tensor, "*rows"]:
     """``log sum exp(scores)`` over the entries where ``mask`` is true; ``-inf`` with zero gradient where none is.
@@ -36,6 +38,20 @@ def log_add_exp(a: Float[Tensor, "*rows"], b: Float[Tensor, "*rows"]) -> Float[T
     nothing = (a == -torch.inf) & (b == -torch.inf)
     total = torch.logaddexp(a.masked_fill(nothing, 0.0), b.masked_fill(nothing, 0.0))
     return total.masked_fill(nothing, -torch.inf)
+
+
+def log_add_exp_(a: Float[Tensor, "*rows"], b: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
+    """The same, in the memory of ``a`` where no gradient is made."""
+    return torch.logaddexp(a, b, out=a) if _may_be_changed(a) else log_add_exp(a, b)
+
+
+def shift_rows_(scores: Float[Tensor, "N V"], shift: Float[Tensor, "N"]) -> Float[Tensor, "N V"]:
+    """``scores + shift[:, None]``, in the memory of ``scores`` where no gradient is made."""
+    return scores.add_(shift[:, None]) if _may_be_changed(scores) else scores + shift[:, None]
+
+
+def _may_be_changed(scores: Tensor) -> bool:
+    return not torch.is_grad_enabled() and not only_torch_operations(scores.device)
 
 
 def at_least_float32(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

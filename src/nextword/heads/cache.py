@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from nextword.context import Context
-from nextword.distribution import Mixture, NextToken, OnMemory, Scores
+from nextword.distribution import Interpolated, NextToken, OnMemory, Scores
 from nextword.functional.logspace import at_least_float32
 from nextword.functional.products.keys_in_place import Keys
 from nextword.functional.stored_entries import Entries, TextRead
@@ -191,7 +191,6 @@ class CacheHead(Head):
         entries = self.entries(context)
         if mode == "cache_only":
             return OnMemory(entries, softmax)
-        weight = entries.scores.new_tensor([1 - share, share])
-        alone = weight.new_tensor([1.0, 0.0])
-        log_weights = torch.where(entries.any_visible()[:, None], weight, alone).log()
-        return Mixture([softmax, OnMemory(entries, softmax)], log_weights)
+        shares = entries.scores.new_tensor([1 - share, share]).log()
+        of_softmax, of_cache = shares[:, None].expand(2, len(softmax))
+        return Interpolated(softmax, entries, of_softmax, of_cache, name="cache")

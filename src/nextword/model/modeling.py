@@ -47,6 +47,7 @@ from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_
 from nextword.model.training_modes import as_in_evaluation
 from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives
+from nextword.objectives.parts.asked_head import asked_head
 from nextword.pretrained import encoder_config, wordless_tokens
 
 
@@ -185,11 +186,13 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
         return run, head_inputs(self, sides, auxiliary, run)
 
     @outside_graph(LOSS)
-    def _loss(self, for_head: Any, targets: Tensor, total_items: Any, routers: Tensor | None) -> Tensor:
-        """The loss of what each place is to predict."""
+    def _loss(self, for_head: Any, targets: Tensor, logits: Tensor | None, total_items: Any, routers: Any) -> Tensor:
+        """The loss of what each position is to predict; ``logits`` are those of all positions, where they are there."""
         counted = targets != IGNORED_LABEL
-        loss = self.objective(self.next_word_head, for_head.at(counted), targets[counted])
-        return self._divided(loss, total_items, routers)
+        head, context = self.next_word_head, for_head.at(counted)
+        if logits is not None:
+            head = asked_head(head, context, logits, for_head.among_all(counted))
+        return self._divided(self.objective(head, context, targets[counted]), total_items, routers)
 
     @outside_graph(SEQUENCE_UPDATE)
     def _sequence_update(self, sides: Sides, total_items: Any) -> tuple[BackbonePass, HeadInputs, Tensor] | None:
@@ -349,36 +352,34 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
             "inputs_embeds": inputs_embeds,
             "decoder_input_ids": decoder_input_ids,
             "decoder_attention_mask": decoder_attention_mask,
-            "encoder_outputs": encoder_outputs,
-            "decoder_inputs_embeds": decoder_inputs_embeds,
-            "labels": labels,
-            "use_cache": use_cache,
-            "source_ids": source_ids,
-            "aux_input_ids": aux_input_ids,
-            "aux_attention_mask": aux_attention_mask,
         }
-        arguments |= {"aux_states": aux_states, "source_places": source_places}
-        arguments |= {"memory": memory, "new_places": new_places, "step_mask": step_mask, "step_ids": step_ids}
+        arguments |= {"encoder_outputs": encoder_outputs, "aux_input_ids": aux_input_ids, "aux_states": aux_states}
+        arguments |= {"decoder_inputs_embeds": decoder_inputs_embeds, "aux_attention_mask": aux_attention_mask}
+        arguments |= {"source_ids": source_ids, "source_places": source_places, "memory": memory, "labels": labels}
+        arguments |= {"new_places": new_places, "use_cache": use_cache, "step_mask": step_mask, "step_ids": step_ids}
         sides = self._sides(arguments | kwargs)
         targets = sides.decoder.targets
         draws = targets is not None and self.training and self.objective.sequence is not None
         done = self._sequence_update(sides, total_items) if draws else None
-        run, for_head = self._run(sides) if done is None else done[:2]
-        loss = None if done is None else done[2]
+        run, for_head, loss = (*self._run(sides), None) if done is None else done
+        logits = None
+        if (targets is None or not self.training) if return_logits is None else return_logits:
+            draw = draw or self._draw_of_batch(kwargs)
+            logits = self._logits(for_head, draw, ask, logits_to_keep)
         if targets is not None and loss is None:
-            loss = self._loss(for_head, targets, total_items, router_loss(self.backbone, run.outputs))
-        fields = dict(run.outputs) | ({} if loss is None else {"loss": loss})
-        if (loss is None or not self.training) if return_logits is None else return_logits:
-            fields["logits"] = self._logits(for_head, draw or self._draw_of_batch(kwargs), ask, logits_to_keep)
-        outputs = type(run.outputs)(**fields)
+            asked = draw or ask or isinstance(logits_to_keep, Tensor) or logits_to_keep
+            routers = router_loss(self.backbone, run.outputs)
+            loss = self._loss(for_head, targets, None if asked else logits, total_items, routers)
+        made = {name: tensor for name, tensor in (("loss", loss), ("logits", logits)) if tensor is not None}
+        outputs = type(run.outputs)(**dict(run.outputs) | made)
         return outputs.to_tuple() if return_dict is False else outputs
 
     def _logits(self, for_head: Any, draw: Any, ask: Any, logits_to_keep: int | Tensor) -> Tensor:
         """What the distribution answers to a draw, to ``ask``, or to neither: the head's logits (B, T, V)."""
         chosen = draw is not None and not isinstance(logits_to_keep, Tensor)
         distribution = self.next_word_head(for_head.last(1 if chosen else logits_to_keep))
-        answered: Tensor = (draw or ask or self.next_word_head.logits)(distribution)
-        return answered.unflatten(0, (for_head.rows, -1))
+        answer: Callable[[NextToken], Tensor] = draw or ask or self.next_word_head.logits
+        return answer(distribution).unflatten(0, (for_head.rows, -1))
 
     def extra_repr(self) -> str:
         """The head spec."""

@@ -8,7 +8,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nextword.functional.chunked.inplace import overwrite_, softmax_at_
+from nextword.functional.chunked.inplace import log_softmax_, overwrite_, softmax_at_
 from nextword.functional.chunked.weight_gradient import SinglePass
 
 N, V, K = 6, 9, 4
@@ -78,6 +78,25 @@ def test_softmax_at_without_gradients_makes_no_second_tensor() -> None:
     before = given.clone()
     softmax_at_(given, IDS)
     torch.testing.assert_close(given, (before - before.amax(-1, keepdim=True)).exp(), rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [1, 3, 64, 1000, 50_001])
+def test_log_softmax_in_place_is_log_softmax(width: int, dtype: torch.dtype) -> None:
+    given = 30 * torch.randn(33, width, generator=torch.Generator().manual_seed(width), dtype=dtype)
+    given[3, width // 2 + 1 :] = -torch.inf
+    expected, kept = given.log_softmax(-1), given.data_ptr()
+    found = log_softmax_(given)
+    assert torch.equal(found, expected)
+    assert found.data_ptr() == kept
+
+
+def test_log_softmax_with_a_gradient_leaves_the_scores() -> None:
+    given = scores()
+    before = given.detach().clone()
+    found = torch.autograd.grad(log_softmax_(given)[:, 0].sum(), given)[0]
+    torch.testing.assert_close(found, torch.autograd.grad(given.log_softmax(-1)[:, 0].sum(), given)[0])
+    assert torch.equal(given, before)
 
 
 def test_softmax_at_in_a_single_pass_makes_no_second_tensor() -> None:

@@ -33,6 +33,14 @@ def test_values_and_gradients(states: Tensor, recompute: bool, calls: int) -> No
     assert len(seen) == calls
 
 
+def test_without_gradients_each_part_is_written_where_it_goes(states: Tensor) -> None:
+    with torch.no_grad():
+        found = concatenate_chunks(lambda rows: states[rows].exp(), CHUNKS, recompute=False)
+        assert torch.equal(found, states.exp())
+        sums = concatenate_chunks(lambda rows: states[rows].sum()[None], CHUNKS)
+    torch.testing.assert_close(sums.sum(), states.detach().sum())
+
+
 def test_one_chunk_is_computed_once(states: Tensor) -> None:
     seen = []
 

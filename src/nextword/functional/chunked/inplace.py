@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nextword.functional.chunked.no_second_derivative import first_order
 from nextword.functional.chunked.weight_gradient import SinglePass
+from nextword.functional.products.in_pieces import only_torch_operations
 from nextword.functional.score_columns import ALL_COLUMNS, Columns
 
 
@@ -71,6 +72,21 @@ class _SoftmaxAt(torch.autograd.Function):
         share = (torch.zeros_like(mass) if of_total is None else of_total / mass)[:, None]
         gradient = exponentials.mul_(share) if ctx.traversed_once else exponentials * share
         return gradient if of_ids is None else ctx.columns.scatter_add_(gradient, ids, of_ids), None, None, None
+
+
+def log_softmax_(scores: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+    """``scores.log_softmax(-1)``, in the memory of ``scores`` where that can be; they are read nowhere else.
+
+    New memory of this size costs a CPU several times what the numbers do. Where a gradient is made, or by a compiler,
+    the result is a new tensor.
+
+    >>> log_softmax_(torch.tensor([[0.0, 0.0]]))
+    tensor([[-0.6931, -0.6931]])
+    """
+    differentiable = torch.is_grad_enabled() and scores.requires_grad
+    if differentiable or scores.device.type != "cpu" or only_torch_operations(scores.device):
+        return scores.log_softmax(-1)
+    return torch.log_softmax(scores, -1, out=scores)
 
 
 def overwrite_(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from nextword.context import Context, Layout, Memory, Source
@@ -68,6 +68,11 @@ class HeadInputs:
             positions = self.texts.laid_out(positions)
         row, places = positions.nonzero(as_tuple=True)
         return self._context(Layout(row, len(positions)), places, lambda of_all: of_all[row, places])
+
+    def among_all(self, positions: Bool[Tensor, "B T"]) -> Int[Tensor, "N"]:
+        """Which of all positions, in the order of ``last(0)``, the given ones are."""
+        asked = positions if self.new_places is None else positions[self.new_places]
+        return asked.flatten().nonzero()[:, 0]
 
     def last(self, keep: int | Tensor) -> Context:
         """The context at the last places of every sequence (or which), as ``logits_to_keep`` has them; 0 for all."""
