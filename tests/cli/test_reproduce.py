@@ -74,7 +74,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path):
     done = run("--all", "--dry-run", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     text = " ".join(done.output.split())
-    for part in ("counting 2 its own, 2 steps", "2 × 2", "measured on a small GPT-2", "counting/table-3", "GB free"):
+    for part in ("counting 2 its own, 2 steps", "2 × 2", "tried for a few steps", "counting/table-3", "GB free"):
         assert part in text
     assert not list(tmp_path.iterdir())
 

@@ -110,12 +110,12 @@ def comparison_of(
 def settings_of(config: CompareConfig) -> dict[str, Any]:
     """All settings of a comparison with all defaults: ``{"task": {...}, "training": {...}, ...}``."""
     from nextword.comparison.comparison_settings import plain
+    from nextword.comparison.stage_settings import common_settings
     from nextword.tasks import registry
-    from nextword.training.settings import merged
 
     task, content = registry.get(config.task), plain(config)
     content["task"] = {"name": config.task, **plain(validated(task.Config, content.pop("task_settings"), "task"))}
-    content["training"] = plain(merged(task.training_defaults, content["training"], "training"))
+    content["training"] = plain(common_settings(config))
     return content
 
 

@@ -94,6 +94,11 @@ def _is_json(path: Path) -> bool:
         return False
 
 
+def is_here(name: str) -> bool:
+    """Whether a model is a file or a folder, or was downloaded."""
+    return Path(name).expanduser().exists() or _is_downloaded(name)
+
+
 def _is_downloaded(name: str) -> bool:
     import huggingface_hub
 
