@@ -35,7 +35,9 @@ class PlanOptions:
     ] = False
     gpu: Annotated[
         str | None,
-        typer.Option(help='GPU whose hours --dry-run estimates, "H100 80GB"; with a share of its peak, "H100 80GB:0.45".'),
+        typer.Option(
+            help='Estimate hours of a GPU, "H100 80GB", with --dry-run; with a share of its peak, "H100 80GB:0.45".'
+        ),
     ] = None
 
 

@@ -151,7 +151,9 @@ def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
         return merged(task.start.training, config.training, "training")
     defaults = FineTuning().over(LENGTH, config.training)
     if keeps_its_head(config):  # nothing in it is new
-        defaults["learning_rates"] = {name: rate for name, rate in defaults["learning_rates"].items() if name not in NEW}
+        defaults["learning_rates"] = {
+            name: rate for name, rate in defaults["learning_rates"].items() if name not in NEW
+        }
     return merged(defaults, config.training, "training")
 
 

@@ -161,7 +161,7 @@ class FineTuning(Settings):
     """Peak learning rate of the pretrained weights."""
     new_parameters: float = Field(default=1e-3, gt=0)
     """Peak learning rate of what a head and a conditioner add."""
-    adapters: float = Field(default=2e-4, gt=0)
+    adapters: float = Field(default=5e-4, gt=0)
     """Peak learning rate of low-rank adapters, with ``lora``."""
     warmup_ratio: float = Field(default=0.06, ge=0, lt=1)
     """Share of the steps over which the rates rise from 0."""

@@ -16,7 +16,10 @@ SINGLE, HALF = TrainingSettings(steps=10), TrainingSettings(steps=10, bf16=True)
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
     """Two methods on GPT-2 as it was published, which is not here, and no data."""
-    recipe = {"task": {"name": "lm", "data": str(tmp_path_factory.mktemp("data")), "block": 128}, "methods": ["softmax"]}
+    recipe = {
+        "task": {"name": "lm", "data": str(tmp_path_factory.mktemp("data")), "block": 128},
+        "methods": ["softmax"],
+    }
     return experiment_work(configured(recipe, ["start.model=gpt2"]), None)
 
 

@@ -1,7 +1,8 @@
-"""``nextword reproduce --dry-run``: the plan as a table, and what is wrong."""
+"""``--dry-run`` of ``nextword reproduce`` and ``compare``: the plan as a table, and what is wrong."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import typer
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from nextword.comparison.comparison_settings import CompareConfig
     from nextword.reproduction.planning.experiment_plan import ExperimentPlan
     from nextword.reproduction.planning.plan import Plan
     from nextword.reproduction.reproduce_tables import Request
@@ -42,8 +44,7 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
     from nextword.reproduction.planning.training_time import gpu_speed
 
     quiet_libraries()
-    progress = Console(stderr=True, soft_wrap=True)
-    here = StepsHere(lambda line: progress.print(line, markup=False, highlight=False))
+    here = StepsHere(_told_on_stderr())
     measured = gpu is None and request.scale == "small"
     planned = plan(request, here if measured else gpu_speed(gpu or GPU))
     console = Console()
@@ -62,26 +63,66 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
         raise typer.Exit(USER_ERROR)
 
 
+def plan_comparison(config: CompareConfig) -> None:
+    """Prints what a comparison takes, each kind of training tried for a few steps.
+
+    Raises:
+        ValueError: What the comparison would refuse.
+        typer.Exit: With code 130 after Ctrl-C, when what was measured is printed.
+    """
+    from rich.console import Console
+
+    from nextword.cli.parts.run_and_show import quiet_libraries
+    from nextword.reproduction.planning.experiment_plan import comparison_plan, timed
+    from nextword.reproduction.planning.measured_steps import StepsHere
+
+    quiet_libraries()
+    here, console = StepsHere(_told_on_stderr()), Console()
+    planned = timed(comparison_plan(config), here)
+    for table in (_trainings([planned]), _amounts([planned], "")):
+        console.print(table)
+        console.print()
+    console.print(f"time, memory: of training, on {here.told}", markup=False, highlight=False, soft_wrap=True)
+    if here.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _told_on_stderr() -> Callable[[str], None]:
+    from rich.console import Console
+
+    progress = Console(stderr=True, soft_wrap=True)
+    return lambda line: progress.print(line, markup=False, highlight=False)
+
+
 def _show(planned: Plan, console: Console, measured: bool) -> None:
     from rich.table import Table
 
     sources = Table(box=None, padding=(0, 2, 0, 0))
     for title in ("experiment", "tables", "begins from", "data"):
         sources.add_column(title, overflow="fold")
-    amounts = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("experiment", "runs", "steps", "tokens", "numbers", "memory", "disk", "time"):
-        amounts.add_column(title, justify="left" if title == "experiment" else "right", no_wrap=True)
     for one in planned.experiments:
         sources.add_row(one.name, str(len(one.tables)), one.start, ", ".join(one.data))
-        amounts.add_row(*_amounts(one, "" if measured else "~"))
-    for table in (sources, *([_trainings(planned)] if measured else []), amounts):
+    tried = [_trainings(planned.experiments)] if measured else []
+    for table in (sources, *tried, _amounts(planned.experiments, "" if measured else "~")):
         console.print(table)
         console.print()
     for line in _legend(planned, measured):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _trainings(planned: Plan) -> Table:
+def _amounts(experiments: Iterable[ExperimentPlan], estimated: str) -> Table:
+    """A row for each experiment; ``estimated`` is put before estimates."""
+    from rich.table import Table
+
+    amounts = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("experiment", "runs", "steps", "tokens", "numbers", "memory", "disk", "time"):
+        amounts.add_column(title, justify="left" if title == "experiment" else "right", no_wrap=True)
+    for one in experiments:
+        amounts.add_row(*_amounts_of(one, estimated))
+    return amounts
+
+
+def _trainings(experiments: Iterable[ExperimentPlan]) -> Table:
     """What was tried: a row for each training, or why it could not be."""
     from rich.table import Table
 
@@ -90,7 +131,7 @@ def _trainings(planned: Plan) -> Table:
     tried = Table(box=None, padding=(0, 2, 0, 0))
     for title in ("experiment", "training", "runs × steps", "a step", "memory", "time"):
         tried.add_column(title, justify="left" if title in ("experiment", "training") else "right", overflow="fold")
-    for one in planned.experiments:
+    for one in experiments:
         for training, cost in zip(one.work.all_trainings if one.work else [], one.costs, strict=False):
             steps, seconds = training.steps or cost.steps, seconds_of(training, cost)
             tried.add_row(
@@ -126,7 +167,7 @@ def _few(names: list[str], most: int = 4) -> str:
     return ", ".join(names) if len(names) <= most else f"{len(names)} tables"
 
 
-def _amounts(one: ExperimentPlan, estimated: str) -> list[str]:
+def _amounts_of(one: ExperimentPlan, estimated: str) -> list[str]:
     inexact = one.row is not None and one.row.exactness != "exactly"
     about = "" if one.row is None or not inexact else "≤" if one.row.exactness == "at most" else "~"
     return [

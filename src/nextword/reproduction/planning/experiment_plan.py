@@ -142,7 +142,7 @@ def experiment_plan(name: str, request: Request) -> ExperimentPlan:
         lacks = lacks if is_here(config.start.model) else f"{config.start.model} is not on this machine"
     try:
         origin = None if one.start is None else _origin(one.start, request)
-        return _counted(sketch, one, experiment_work(config, task, origin, lacks))
+        return _counted(sketch, one.start, experiment_work(config, task, origin, lacks))
     except ValueError as problem:
         findings.problems += str(problem).splitlines()
         return sketch
@@ -176,15 +176,31 @@ def _checked_task(config: CompareConfig, one: AtScale, request: Request, finding
     return task
 
 
-def _counted(sketch: ExperimentPlan, one: AtScale, work: ExperimentWork) -> ExperimentPlan:
-    """The plan with all that can be counted."""
+def comparison_plan(config: CompareConfig) -> ExperimentPlan:
+    """Plans a comparison as if it were an experiment under the name of its task, without its times.
+
+    Raises:
+        ValueError: What a comparison would refuse before it makes its start.
+    """
+    for method in config.methods:
+        method.expect_known_names()
+    task = build_task(config)
+    check_settings(config, task)
+    expect_measurable(task, config.methods)
+    model = config.start.model
+    lacks = "" if model is None or is_here(model) else f"{model} is not on this machine"
+    return _counted(ExperimentPlan(config.task, [], "", []), None, experiment_work(config, task, lacks=lacks))
+
+
+def _counted(sketch: ExperimentPlan, shared: str | None, work: ExperimentWork) -> ExperimentPlan:
+    """The plan with all that can be counted; ``shared`` is the experiment whose start it begins from too."""
     config = work.config
     counted = replace(
         sketch,
         methods=len(config.methods),
         seeds=list(config.seeds),
         trainings=sum(training.runs for training in work.trainings),
-        start=f"that of {one.start}" if one.start else _start_name(work),
+        start=_start_name(work) if shared is None else f"that of {shared}",
         row=work.length,
         steps=_total([each.steps and each.steps * each.runs for each in work.trainings]),
         tokens=_total([each.tokens and each.tokens * each.runs for each in work.trainings]),

@@ -28,8 +28,7 @@ from nextword.reproduction.planning.work import PlannedTraining, RowLength, step
 from nextword.training.cost import MIB
 from nextword.training.encoded_texts import distinct_texts, encode_texts, is_encodable
 from nextword.training.one_training import train
-from nextword.training.trainable import with_applicable_rates
-from nextword.weights.model_size_check import free_memory
+from nextword.training.trainable import SMALLER, free_to_train, with_applicable_rates
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -58,9 +57,7 @@ class StepsHere:
         say: Told what is being tried, and what came out.
     """
 
-    told = (
-        "this machine, on which each kind of training was tried for a few steps; measuring and writing texts come on top"
-    )
+    told = "this machine, each kind of training tried for a few steps; measuring and writing texts come on top"
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -107,9 +104,6 @@ class StepsHere:
             self._beginnings.clear()
             self._beginnings[id(work)] = _Beginning(work)
         return self._beginnings[id(work)]
-
-
-SMALLER = "training.trains=head, training.lora.rank=8 or a smaller training.batch_size takes less"
 
 
 def kind_of(training: PlannedTraining, work: ExperimentWork) -> str:
@@ -182,7 +176,7 @@ def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Beginning
     settings = training.settings
     count = (UNTIMED + MOST) * settings.batch_size * settings.gradient_accumulation_steps
     rows = FewRows(beginning.rows_of(training), count)
-    needed, free = _estimate(training, work, rows), _free()
+    needed, free = _estimate(training, work, rows), free_to_train()
     if needed is not None and free is not None and needed > free:
         reason = f"does not fit: takes about {needed / 1e9:.0f} GB, {free / 1e9:.0f} GB are free; {SMALLER}"
         return StepCost(reason=reason)
@@ -217,12 +211,6 @@ def _estimate(training: PlannedTraining, work: ExperimentWork, rows: FewRows) ->
 def _tokens(row: Any, architecture: Architecture) -> int:
     """Of a row, source and target together."""
     return len(row["input_ids"]) + (len(row["labels"]) if architecture.has_encoder else 0)
-
-
-def _free() -> int | None:
-    if torch.cuda.is_available():
-        return torch.cuda.mem_get_info()[0]
-    return free_memory()
 
 
 class _Enough(TrainerCallback):

@@ -1,4 +1,4 @@
-"""What a step of a training takes: on a GPU, estimated from its products; see ``measured_steps.py`` for this machine."""
+"""What a step of a training takes on a GPU, estimated from its products; ``measured_steps.py`` is for this machine."""
 
 from __future__ import annotations
 

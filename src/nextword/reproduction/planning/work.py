@@ -53,9 +53,7 @@ class PlannedTraining:
     tokens: int | None
 
 
-def planned_trainings(
-    config: CompareConfig, rows: int | None, length: RowLength | None
-) -> list[PlannedTraining]:
+def planned_trainings(config: CompareConfig, rows: int | None, length: RowLength | None) -> list[PlannedTraining]:
     """Every training of a comparison once, those of searches among them.
 
     Args:
