@@ -13,8 +13,8 @@ pytestmark = pytest.mark.usefixtures("counting_paper")
 METHODS = ["softmax", "cache", "cache:temperature=4", {"head": "mos:2", "training": {"batch_size": 8}}]
 
 
-def planned(*overrides, say=lambda line: None, methods=METHODS):
-    recipe = {"task": "counting", "methods": methods, "seeds": [0, 1], "training": {"steps": 50}}
+def planned(*overrides, say=lambda line: None, methods=METHODS, length=("steps", 50)):
+    recipe = {"task": "counting", "methods": methods, "seeds": [0, 1], "training": dict([length])}
     return timed(comparison_plan(configured(recipe, overrides)), StepsHere(say))
 
 
@@ -50,7 +50,7 @@ def test_each_kind_is_tried_once_and_the_rest_follows(trainings):
 
 
 def test_epochs_are_steps_by_the_rows_that_are_there():
-    one = planned("training.epochs=3", methods=["softmax"])
+    one = planned(methods=["softmax"], length=("epochs", 3))
     cost = one.costs[-1]
     rows = len(one.work.task.data.training(one.work.task.start.tokenizer()))
     assert cost.steps == 3 * -(-rows // 4)
