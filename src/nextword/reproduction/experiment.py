@@ -104,7 +104,10 @@ def comparison_of(
     from nextword.comparison.recipe import configured, read
 
     begin = [] if start is None else [f"start.model={json.dumps(str(start))}"]
-    return configured(read(one.recipe), [*overrides_of(one, data), *begin, *(changes or [])])
+    config = configured(read(one.recipe), [*overrides_of(one, data), *begin, *(changes or [])])
+    if start is None or config.start.model != str(start):
+        return config
+    return config.model_copy(update={"fine_tuning": None})  # a small start, which may not be made yet
 
 
 def settings_of(config: CompareConfig) -> dict[str, Any]:

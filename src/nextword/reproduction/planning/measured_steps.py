@@ -28,7 +28,7 @@ from nextword.reproduction.planning.work import PlannedTraining, RowLength, step
 from nextword.training.cost import MIB
 from nextword.training.encoded_texts import distinct_texts, encode_texts, is_encodable
 from nextword.training.one_training import train
-from nextword.training.trainable import SMALLER, free_to_train, with_applicable_rates
+from nextword.training.trainable import SMALLER, free_to_train
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -119,6 +119,7 @@ def kind_of(training: PlannedTraining, work: ExperimentWork) -> str:
         beginning,
         None if task is None else [task.name, task.data.describe()],
         None if work.length is None else work.length.tokens,
+        method is START,  # whose rows may be others
         _without_fractions(parse_head(method.trained_head).model_dump(mode="json")),
         _without_fractions(parse_objective(objective).model_dump(mode="json")),
         method.conditioner,
@@ -190,8 +191,8 @@ def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Beginning
         if is_encodable(model):
             encoded = encode_texts(model.to(best_device()), distinct_texts([rows]), lambda share: None)
         few = {"steps": UNTIMED + MOST, "epochs": None, "save_every": None, "evaluate_every": None, "keep_best": False}
-        few |= {"patience": None, "report_to": [], "warmup_steps": 0, "warmup_ratio": 0.0}
-        tried = with_applicable_rates(settings.model_copy(update=few), model)
+        few |= {"patience": None, "report_to": [], "learning_rate": 1e-9, "learning_rates": {}}  # nothing diverges
+        tried = settings.model_copy(update=few)
         place, stop = Path(scratch) / "training", _Enough()
         cost = train(model.train(), rows, tried, seed=0, folder=place, encoded=encoded, progress=stop).cost
     seconds = None if cost.ms_per_step is None else cost.ms_per_step / 1000
