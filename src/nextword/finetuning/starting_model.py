@@ -139,7 +139,7 @@ def keeps_its_head(config: TrainConfig) -> bool:
         ValueError: There is no such model, or it has a conditioner and none is asked for.
     """
     saved = saved_configuration(config.model)
-    if not isinstance(saved, NextWordConfig):
+    if not isinstance(saved, NextWordConfig) or saved.head is None:
         return False
     conditioner = None if saved.conditioner is None else parse_conditioner(saved.conditioner)
     if config.conditioner is None and conditioner is not None:

@@ -115,7 +115,8 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
     with stage_told(watcher, "model"):
         model = starting_model(config, settings, task, tokenizer, folder)
         with trainable(model, settings, config.seed):
-            expect_trained(dict.fromkeys(config.training.get("learning_rates", {}), 0.0), model)
+            asked: Any = config.training.get("learning_rates", {})
+            expect_trained(asked, model)
             parameters = sum(trained_modules(model).values())
         settings = with_applicable_rates(settings, model)
     if not config.is_small:

@@ -53,7 +53,7 @@ def trained_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
     return {name: group for name, group in trained.items() if group}
 
 
-def expect_trained(rates: Mapping[str, float], model: PreTrainedModel) -> None:
+def expect_trained(rates: Iterable[str], model: PreTrainedModel) -> None:
     """Raises ValueError where a rate is given for a group that the model does not have or does not train."""
     groups, trained = parameter_groups(model), trained_groups(model)
     for name in rates:

@@ -190,7 +190,13 @@ def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Beginning
         encoded = None
         if is_encodable(model):
             encoded = encode_texts(model.to(best_device()), distinct_texts([rows]), lambda share: None)
-        few = {"steps": UNTIMED + MOST, "epochs": None, "save_every": None, "evaluate_every": None, "keep_best": False}
+        few: dict[str, Any] = {
+            "steps": UNTIMED + MOST,
+            "epochs": None,
+            "save_every": None,
+            "evaluate_every": None,
+            "keep_best": False,
+        }
         few |= {"patience": None, "report_to": [], "learning_rate": 1e-9, "learning_rates": {}}  # nothing diverges
         tried = settings.model_copy(update=few)
         place, stop = Path(scratch) / "training", _Enough()
