@@ -132,6 +132,8 @@ def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: st
     by_place: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
     # A key that is unknown first: often it is why another one is missing.
     for error in sorted(errors, key=lambda error: error["type"] != "extra_forbidden"):
+        if error["type"] == "default_factory_not_called":
+            continue  # what a default follows from is wrong, which is said
         first, rest = error["loc"][:1], error["loc"][1:]
         at = first + tuple(step for step in rest if not (isinstance(step, str) and _KIND.fullmatch(step)))
         by_place.setdefault(at, []).append(error)

@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from nextword.cli import app
 from nextword.records.reproduced_table import ReproducedTable
+from nextword.reproduction.planning import measured_steps
 from nextword.tasks import registry
 from tests.helpers import made_up_paper
 from tests.helpers.counting_task import Counting
@@ -74,7 +75,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path):
     done = run("--all", "--dry-run", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     text = " ".join(done.output.split())
-    for part in ("counting 2 its own, 2 steps", "2 × 2", "measured on a small GPT-2", "counting/table-3", "GB free"):
+    for part in ("counting 2 its own, 2 steps", "2 × 2", "tried for a few steps", "counting/table-3", "GB free"):
         assert part in text
     assert not list(tmp_path.iterdir())
 
@@ -89,3 +90,24 @@ def test_a_dry_run_that_finds_something_wrong_ends_with_code_2(tmp_path):
 def test_hours_may_be_those_of_a_gpu(tmp_path):
     done = run("counting/table-1", "--dry-run", "--gpu", "L4:0.5", "--out", tmp_path / "out")
     assert "L4 at 50% of its published peak, as given" in " ".join(done.output.split())
+
+
+def test_a_comparison_is_planned_in_the_same_way(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["compare", "--task", "counting", "--head", "softmax", "--head", "cache", "--dry-run"]
+    done = CliRunner().invoke(app, words, env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    for part in ("trying the start", "1 × 3", "softmax", "cache", "a step", "each kind of training tried"):
+        assert part in done.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_in_a_dry_run_prints_the_rest_and_ends_with_its_code(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measured_steps, "_cost", interrupted)
+    done = run("counting/table-1", "--dry-run", "--out", tmp_path / "out")
+    assert done.exit_code == 130
+    assert "not tried, interrupted" in done.output
+    assert "1 experiments: 0 s and 1 of unknown length" in done.output

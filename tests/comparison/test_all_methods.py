@@ -171,6 +171,32 @@ def test_the_folder_of_another_comparison_is_refused(finished, override, message
         compare(configured(RECIPE, [override]), finished)
 
 
+@pytest.fixture
+def plain_start(finished, tmp_path):
+    """A model that nothing here was the maker of."""
+    return Path(shutil.copytree(finished / "start" / "model", tmp_path / "plain"))
+
+
+def test_a_comparison_keeps_the_defaults_that_it_was_begun_with(plain_start, tmp_path, caplog):
+    recipe = {**RECIPE, "methods": ["softmax"], "seeds": [0], "start": {"model": str(plain_start)}}
+    more = {**recipe, "methods": ["softmax", "mos:2"]}
+    (now,) = compare(configured(recipe), tmp_path / "now").runs
+    assert now.settings["training"]["learning_rate"] == 5e-5
+    claim = tmp_path / "now" / "compare.json"
+    begun = json.loads(claim.read_text())
+    assert begun.pop("fine_tuning")["new_parameters"] == 1e-3
+    old = Path(shutil.copytree(tmp_path / "now", tmp_path / "old"))
+    (old / "compare.json").write_text(json.dumps(begun))  # as earlier versions wrote it
+    for folder, rate, of_head, warnings in ((tmp_path / "now", 5e-5, 1e-3, 0), (old, 1e-2, None, 1)):
+        caplog.clear()
+        added = compare(configured(more, ["training.warmup_steps=0"] if folder == old else ()), folder).runs[-1]
+        training = added.settings["training"]
+        assert (training["learning_rate"], training["learning_rates"].get("head")) == (rate, of_head)
+        assert caplog.text.count("is much for a pretrained model") == warnings
+    with pytest.raises(ValueError, match=r"fine_tuning\.learning_rate: 5e-05 there, 0.001 asked for"):
+        compare(configured(recipe, ["fine_tuning.learning_rate=1e-3"]), tmp_path / "now")
+
+
 def test_threads_and_kept_models_may_change(copied):
     compare(configured({**RECIPE, "threads": 2, "keep_models": False}), copied)
 

@@ -13,7 +13,6 @@ from nextword.objectives import parse_objective
 from nextword.objectives.histalign import HistAlignConfig
 from nextword.overrides import overridden, read_value
 from nextword.tasks import registry
-from nextword.training.settings import merged
 from tests.helpers.families import tiny
 
 RECIPE = {
@@ -152,9 +151,8 @@ def test_settings_of_the_recipes_are_right(name):
     settings = validated(task.Config, {**data, **config.task_settings}, "task")
     written = getattr(getattr(settings, "generation", None), "texts", lambda: None)()
     assert written is None or written.decodings
-    first = merged(task.training_defaults, config.training, "training")
     trained = [method for method in config.methods if method.trained]
-    assert all(len(stage_settings(method, first, config)) == len(method.objectives) for method in trained)
+    assert all(len(stage_settings(method, config)) == len(method.objectives) for method in trained)
 
 
 @pytest.mark.parametrize("name", ["quickstart", "ambiguous-paper", "ambiguous-llama", "histalign-or-trime"])

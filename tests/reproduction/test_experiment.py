@@ -76,6 +76,9 @@ def test_data_start_and_changes_are_overrides(tmp_path):
     data = DataFolder(tmp_path)
     assert overrides_of(one, data) == ["seeds=[4]", f'task.data="{tmp_path / "xsum" / "pairs.jsonl"}"']
     config = comparison_of(one, data, start=tmp_path / "model", changes=["training.steps=3"])
+    assert config.fine_tuning is None  # the start is a small one, which is not made yet
+    other = comparison_of(one, data, start=tmp_path / "model", changes=["start.model=gpt2"])
+    assert other.fine_tuning is not None
     assert (config.seeds, config.start.model, config.training["steps"]) == ([4], str(tmp_path / "model"), 3)
 
 

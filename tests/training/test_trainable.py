@@ -6,8 +6,9 @@ import pytest
 from torch import nn
 
 import nextword as nw
+from nextword.training import trainable as module
 from nextword.training.settings import LoraSettings
-from nextword.training.trainable import trainable, trained_modules
+from nextword.training.trainable import expect_room, trainable, trained_modules
 from tests.helpers.conditioned_models import encoder
 from tests.helpers.tiny_trainings import settings, tiny_gpt2
 
@@ -33,6 +34,19 @@ def test_every_trained_parameter_is_counted_once(conditioner: str, expected: set
     assert set(found) == expected
     assert sum(found.values()) == sum(one.numel() for one in model.parameters() if one.requires_grad)
     assert found["conditioner"] == sum(one.numel() for one in model.conditioner.parameters())
+
+
+def test_what_cannot_fit_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nw.attach(tiny_gpt2(), "mos:2")
+    numbers = sum(one.numel() for one in model.parameters())
+    monkeypatch.setattr(module, "free_to_train", lambda: 12 * numbers)
+    expect_room(model, settings())
+    monkeypatch.setattr(module, "free_to_train", lambda: 12 * numbers - 1)
+    with pytest.raises(ValueError, match=r"must fit into the memory .*; train the head alone \(training.trains=head\)"):
+        expect_room(model, settings())
+    head = settings(trains="head")
+    with trainable(model, head, seed=0):
+        expect_room(model, head)
 
 
 def test_shared_and_single_parameters() -> None:

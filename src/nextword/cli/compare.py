@@ -11,6 +11,7 @@ from nextword.cli.parts.completion import complete_method, complete_recipe, comp
 from nextword.cli.parts.engine_options import EngineOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
+from nextword.cli.parts.reproduction_plan import plan_comparison
 
 
 @plain_errors
@@ -38,6 +39,10 @@ def compare(
     ] = None,
     seed: Annotated[list[int] | None, typer.Option(help="A seed. May be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for everything that is written.")] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Try a few steps of each kind of training here, and print what all would take."),
+    ] = False,
     data: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Train and measure several methods on the same data, from the same start, with the same batches.
@@ -47,6 +52,8 @@ def compare(
     nextword compare wikitext2 --out runs/wikitext2 training.steps=500
 
     nextword compare --task ambiguous --head softmax --head cache/histalign --seed 0 --seed 1
+
+    nextword compare --task lm task.data=book.txt start.model=gpt2 --head softmax --head pg --dry-run
     """
     from nextword.cli.parts.run_and_show import run_comparison
     from nextword.comparison.recipe import configured, read
@@ -65,4 +72,7 @@ def compare(
     if recipe is None and not (task and head):
         raise ValueError("nothing to compare: give a recipe ('nextword list recipes'), or --task and --head")
     config = configured(content, overrides)
+    if dry_run:
+        plan_comparison(config)
+        return
     run_comparison(config, out or Path("runs") / (Path(recipe).stem if recipe else config.task), computing.asked_for())

@@ -27,12 +27,17 @@ if TYPE_CHECKING:
 class PlanOptions:
     """Whether there is only a plan, and for which machine."""
 
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything and print the plan; train nothing.")] = (
-        False
-    )
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Check everything, try a few steps of each kind of training here, and print the plan."
+        ),
+    ] = False
     gpu: Annotated[
         str | None,
-        typer.Option(help='GPU whose hours --dry-run tells, "H100 80GB"; with a share of its peak, "H100 80GB:0.45".'),
+        typer.Option(
+            help='Estimate hours of a GPU, "H100 80GB", with --dry-run; with a share of its peak, "H100 80GB:0.45".'
+        ),
     ] = None
 
 

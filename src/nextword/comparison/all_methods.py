@@ -80,13 +80,13 @@ def _lead(
     """All of it."""
     for method in config.methods:
         method.expect_known_names()
-    task = build_task(config)
+    task, config = build_task(config), place.as_begun(config)
     settings = check_settings(config, task)
     expect_measurable(task, config.methods)
     place.expect(config, task)
     engine.expect(config)
     stages = StageReporter(progress)
-    with disk_full_explained(place.path), locked(place.path, command), _cpu_threads(config.threads):
+    with disk_full_explained(place.path), locked(place.path, command), cpu_threads(config.threads):
         place.claim(config, task)
         return _do_missing_runs(config, task, settings, place, stages, command, engine)
 
@@ -105,10 +105,10 @@ def make_start(
     Raises:
         ValueError: As ``compare``.
     """
-    task = build_task(config)
-    check_settings(config, task)
     place = ComparisonFolder(folder)
-    with disk_full_explained(place.path), locked(place.path, command or DEFAULT_COMMAND), _cpu_threads(config.threads):
+    task, config = build_task(config), place.as_begun(config)
+    check_settings(config, task)
+    with disk_full_explained(place.path), locked(place.path, command or DEFAULT_COMMAND), cpu_threads(config.threads):
         place.claim(config, task)
         return prepare_start(config, task, place.start, StageReporter(progress or SilentWatcher()))
 
@@ -215,7 +215,8 @@ def _interruption_explained(runs: list[Run], done: dict[Run, RunRecord], folder:
 
 
 @contextlib.contextmanager
-def _cpu_threads(wanted: int | None) -> Iterator[None]:
+def cpu_threads(wanted: int | None) -> Iterator[None]:
+    """Inside the ``with`` block, torch computes with so many threads; None: with as many as it does."""
     before = torch.get_num_threads()
     if wanted is not None:
         torch.set_num_threads(wanted)

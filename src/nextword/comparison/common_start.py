@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue
 from transformers import AutoConfig, AutoTokenizer, set_seed
 
 import nextword as nw
-from nextword.comparison.comparison_settings import CompareConfig, is_folder
+from nextword.comparison.comparison_settings import RANDOM, TRAINED, CompareConfig, is_folder
 from nextword.comparison.corpus_counts import (
     COUNTS,
     TEST_COUNTS,
@@ -167,20 +167,30 @@ def _complete_record(folder: Path) -> StartRecord | None:
 
 
 def _load_given(config: CompareConfig, task: Task, folder: Path, stages: StageReporter) -> StartRecord:
-    name = str(config.start.model)
     with stages("start", "loading"):
-        source = str(Path(name).expanduser()) if is_folder(name) else name
-        _expect_architecture(source, task)
-        backbone = _plain_model(source, task.architecture)
-        tokenizer = AutoTokenizer.from_pretrained(source)
-        set_seed(config.start.seed)
-        add_tokens(backbone, tokenizer, task.start.tokens)
-        task.check(backbone.config, tokenizer)
+        backbone, tokenizer = given_start(config, task)
     counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
     check_methods(backbone, config, task, counts)
     with stages("start", "copying"):
         _save(backbone, tokenizer, folder)
-    return _record_of(name, backbone, tokenizer, task, folder)
+    return _record_of(str(config.start.model), backbone, tokenizer, task, folder)
+
+
+def given_start(config: CompareConfig, task: Task) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model that is named to begin from, in float32, and its tokenizer, with the tokens that the task wants.
+
+    Raises:
+        ValueError: There is none, or the task cannot be measured on it.
+    """
+    name = str(config.start.model)
+    source = str(Path(name).expanduser()) if is_folder(name) else name
+    _expect_architecture(source, task)
+    backbone = _plain_model(source, task.architecture)
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
+    set_seed(config.start.seed)
+    add_tokens(backbone, tokenizer, task.start.tokens)
+    task.check(backbone.config, tokenizer)
+    return backbone, tokenizer
 
 
 def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageReporter) -> StartRecord:
@@ -196,7 +206,7 @@ def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageRe
     check_methods(backbone, config, task, counts)
     if {**pretraining.settings, **config.start.training}.get("steps") == 0:
         _save(backbone, tokenizer, folder)
-        return _record_of(f"random weights for task {config.task}", backbone, tokenizer, task, folder)
+        return _record_of(f"{RANDOM} {config.task}", backbone, tokenizer, task, folder)
     settings = merged(pretraining.settings, config.start.training, "start.training")
     set_seed(config.start.seed)
     model = nw.attach(backbone, PLAIN_HEAD)
@@ -213,7 +223,7 @@ def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageRe
         model = whole_model(model, place)
         done = outcome if done is None else done.followed_by(outcome)
         _save(model.backbone, tokenizer, folder)
-        record = _record_of(f"trained for task {config.task}", model.backbone, tokenizer, task, folder)
+        record = _record_of(f"{TRAINED} {config.task}", model.backbone, tokenizer, task, folder)
         if task.start.knows_enough(record.probe):
             break
         logger.warning("the start does not know enough yet (%s)", _probe_text(record.probe))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,9 +12,14 @@ from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from nextword.comparison.method import Method
 from nextword.config import Seed, Settings, validated
+from nextword.training.settings import FineTuning
 
 if TYPE_CHECKING:
     from nextword.tasks import Task
+
+
+TRAINED, RANDOM = "trained for task", "random weights for task"
+"""How the record of a start (``start.json``) says where a small one comes from that a task made."""
 
 
 class StartConfig(Settings):
@@ -25,6 +31,21 @@ class StartConfig(Settings):
     """Seed of that training."""
     training: dict[str, JsonValue] = Field(default={})
     """Settings of that training which differ from the task's."""
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether the methods fine-tune a model that was trained elsewhere: one that is named, but for small starts."""
+        return self.model is not None and not _is_small(self.model)
+
+
+def _is_small(model: str) -> bool:
+    """Whether a folder has the start that a task made in a comparison (``runs/xsum/start/model``)."""
+    record = Path(model).expanduser().parent / "start.json"
+    try:
+        source = str(json.loads(record.read_bytes()).get("source"))
+    except (OSError, ValueError):
+        return False
+    return source.startswith((TRAINED, RANDOM)) or _is_small(source)
 
 
 class CompareConfig(Settings):
@@ -44,6 +65,9 @@ class CompareConfig(Settings):
     """Settings of the fine-tuning which differ from the task's, the same for every method."""
     second_training: dict[str, JsonValue] = Field(default={})
     """Settings of every method's second stage which differ from those of its first."""
+    fine_tuning: FineTuning | None = Field(default_factory=lambda given: _fine_tuning(given))
+    """Defaults of ``training`` in place of the task's own; what is not given here follows from the start: those of
+    fine-tuning for a pretrained model, none for a small one. docs/train.md states them."""
     threads: int | None = Field(default=None, gt=0)
     """CPU threads; torch's own choice by default."""
     keep_models: bool = True
@@ -68,6 +92,11 @@ class CompareConfig(Settings):
             titles = ", ".join(f"'{method.title}'" for method in self.methods if method.slug == slug)
             raise ValueError(f"methods: {titles} would share the folder '{slug}'; give them different labels")
         return self
+
+
+def _fine_tuning(given: dict[str, Any]) -> FineTuning | None:
+    start = given.get("start")  # absent where it is wrong, which is said
+    return FineTuning() if start is not None and start.is_pretrained else None
 
 
 def build_task(config: CompareConfig) -> Task:

@@ -26,10 +26,13 @@ import nextword
 from nextword.comparison.comparison_settings import CompareConfig, plain
 from nextword.comparison.method import Method, slug
 from nextword.comparison.same_comparison import CLAIM, differences
+from nextword.comparison.stage_settings import defaults
+from nextword.config import validated
 from nextword.records import LOCK_FILES, Results, RunRecord, write_atomically
 from nextword.records.claim import read_claim
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.resume import drop_checkpoints, weights_problem
+from nextword.training.settings import FineTuning
 
 if TYPE_CHECKING:
     from nextword.tasks import Task
@@ -96,6 +99,19 @@ class ComparisonFolder:
         """The page to read."""
         return self.path / "report.html"
 
+    def as_begun(self, config: CompareConfig) -> CompareConfig:
+        """The comparison with the defaults of training that it was begun with here, by an earlier version perhaps.
+
+        Raises:
+            ValueError: What the folder says of itself cannot be read.
+        """
+        path = self.path / CLAIM
+        if "fine_tuning" in config.model_fields_set or not path.exists() or not self._has_begun():
+            return config
+        begun = read_claim(path, "a comparison").get("fine_tuning")
+        kept = None if begun is None else validated(FineTuning, begun, f"{path}: fine_tuning")
+        return config.model_copy(update={"fine_tuning": kept})
+
     def expect(self, config: CompareConfig, task: Task) -> None:
         """Expects the folder to be free or this comparison's own; writes nothing.
 
@@ -111,8 +127,8 @@ class ComparisonFolder:
             if self.path.is_dir() and any(file.name not in LOCK_FILES for file in self.path.iterdir()):
                 raise ValueError(f"{self.path} is not empty and holds no comparison; choose another folder (--out)")
         elif self._has_begun():
-            wanted = _fingerprint(config, task)
-            found = self._with_results(read_claim(path, "a comparison"))
+            wanted = _beyond_defaults(_fingerprint(config, task), config)
+            found = _beyond_defaults(self._with_results(read_claim(path, "a comparison")), config)
             different = differences(found, wanted, {f"task_settings.{key}" for key in task.may_change})
             if different:
                 raise ValueError(
@@ -214,10 +230,20 @@ def _fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
         "files": task.data.describe(),
         "start": plain(config.start),
         "training": config.training,
+        "fine_tuning": None if config.fine_tuning is None else plain(config.fine_tuning),
         "second_training": config.second_training,
         "methods": {method.title: plain(method) for method in config.methods},
         "seeds": {str(seed): seed for seed in config.seeds},
     }
+
+
+def _beyond_defaults(claim: dict[str, Any], config: CompareConfig) -> dict[str, Any]:
+    """A claim without those settings of its training that are the defaults in any case."""
+    given = claim.get("training")
+    if not isinstance(given, dict):
+        return claim
+    without = defaults(config, config.fine_tuning, given)
+    return {**claim, "training": {key: value for key, value in given.items() if value != without.get(key)}}
 
 
 def _unused(path: Path) -> Path:

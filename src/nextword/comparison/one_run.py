@@ -117,7 +117,7 @@ def train_stages(run: Run, setting: Setting) -> TrainingOutcome:
     """The outcome of the last stage, before which the first is done where no method has done it yet."""
     method = run.method
     first, *second = setting.folder.stages(method, run.seed)
-    settings = stage_settings(method, setting.settings, setting.config)
+    settings = stage_settings(method, setting.config)
 
     def from_the_start() -> Any:
         return setting.start.attached(method, run.seed)
@@ -259,7 +259,7 @@ def _draws(
 
 def _record(run: Run, setting: Setting, outcome: TrainingOutcome, measured: Measured) -> RunRecord:
     method = run.method
-    stages = stage_settings(method, setting.settings, setting.config)
+    stages = stage_settings(method, setting.config)
     used: dict[str, Any] = {"method": plain(method)}
     used |= {name: plain(one) for name, one in zip(("training", "second_training"), stages, strict=False)}
     if outcome.validation_curve:

@@ -13,13 +13,13 @@ import torch
 import nextword as nw
 from nextword.comparison.comparison_settings import CompareConfig
 from nextword.comparison.method import TEST_TIME_OBJECTIVE, Method
-from nextword.comparison.stage_settings import stage_settings
+from nextword.comparison.stage_settings import common_settings, given_settings, stage_settings
 from nextword.conditioning.parts.auxiliary_encoder import expect_encoder
 from nextword.model.attach import ObjectiveSpec, attach_to_train
 from nextword.registry import did_you_mean
 from nextword.tasks.parts.head_counts import with_counts
-from nextword.training.learning_rates import GROUPS
-from nextword.training.settings import TrainingSettings, merged
+from nextword.training.learning_rates import GROUPS, harsh_rates
+from nextword.training.settings import TrainingSettings
 from nextword.training.trainable import trained_group_names
 from nextword.training.trainer_arguments import expect_available
 
@@ -31,20 +31,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def common_settings(config: CompareConfig, task: Task) -> TrainingSettings:
-    """The training settings that all methods have in common."""
-    return merged(task.training_defaults, config.training, "training")
-
-
 def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
     """The training settings that all methods have in common, where all that can be said without a model is well.
 
     Raises:
         ValueError: A training setting or a package that there is not, or a conditioner without a text to read.
     """
-    common = common_settings(config, task)
+    common = common_settings(config)
     for method in _all_candidates(config):
-        for settings in stage_settings(method, common, config):
+        for settings in stage_settings(method, config):
             expect_available(settings)
     encoder = needed_encoder(config.methods, task)
     if encoder is not None:
@@ -81,17 +76,21 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
     Raises:
         ValueError: A method that does not fit the start, named; or a learning rate for what there is not.
     """
-    common, encoder = common_settings(config, task), needed_encoder(config.methods, task)
+    encoder = needed_encoder(config.methods, task)
     asked: set[str] = set()
     trained: dict[str, None] = {}
+    harsh: dict[str, None] = {}
     for method in _all_candidates(config):
-        stages = stage_settings(method, common, config)
+        stages, given = stage_settings(method, config), given_settings(method, config)
         try:
             for number, objective in enumerate(method.objectives):
                 model = build_method(copy.deepcopy(backbone), method, objective, encoder, counts)
                 for settings in stages[number : number + 1]:
-                    asked |= settings.learning_rates.keys()
-                    trained |= dict.fromkeys(trained_group_names(model, settings))
+                    asked |= given[number].get("learning_rates", {}).keys()
+                    groups = trained_group_names(model, settings)
+                    trained |= dict.fromkeys(groups)
+                    if config.start.is_pretrained and not method.from_scratch:
+                        harsh |= dict.fromkeys(harsh_rates(settings, groups))
             if method.trained_as:
                 model = nw.attach(model, with_counts(method.head, counts), TEST_TIME_OBJECTIVE)
             if method.generation:
@@ -103,6 +102,8 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
             near = did_you_mean(name, GROUPS)
             raise ValueError(f"training.learning_rates.{name}: no part of a model.{near} Known: {', '.join(GROUPS)}.")
         logger.warning("training.learning_rates.%s has no effect: no method here trains that part", name)
+    for line in list(harsh)[:1]:
+        logger.warning("%s", line)
 
 
 def build_method(

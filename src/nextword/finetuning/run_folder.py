@@ -25,7 +25,8 @@ from nextword.finetuning.train_config import TrainConfig
 from nextword.records import LOCK_FILES, write_atomically
 from nextword.records.claim import differences, read_claim
 from nextword.records.training_results import TrainingResults
-from nextword.training.resume import IDENTITY, drop_checkpoints, weights_problem
+from nextword.training.resume import IDENTITY, TrainingIdentity, drop_checkpoints, weights_problem
+from nextword.training.settings import TrainingSettings
 
 CLAIM, RECORD = "run.json", "record.json"
 MAY_CHANGE = ("nextword", "keep_checkpoints")
@@ -87,6 +88,11 @@ class RunFolder:
             shutil.rmtree(self.training, ignore_errors=True)
             claim = {"nextword": nextword.__version__, **_plain(config), FILES: dict(files)}
             write_atomically(self.training / CLAIM, json.dumps(claim, indent=2) + "\n")
+
+    def begun_settings(self) -> TrainingSettings | None:
+        """Those that the training was begun with here, by an earlier version perhaps; None where it has not begun."""
+        path = self.training / IDENTITY
+        return TrainingIdentity.load(path).settings if path.exists() else None
 
     def _has_begun(self) -> bool:
         """Whether a training has begun; what was refused before leaves nothing to protect."""

@@ -100,7 +100,7 @@ def starting_model(
             saved: Any = saved_configuration(config.model)
             _check(task, text_configuration(saved), tokenizer)
             plain = _loaded(_located(config.model), settings, folder)
-            if isinstance(saved, NextWordConfig) and _has_what_is_asked_for(config, plain):
+            if keeps_its_head(config):
                 plain.set_objective(config.objective)
                 return plain
         head = _with_counts(config.head, task, tokenizer, folder)
@@ -133,16 +133,22 @@ def _check(task: Task, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
         task.check(config, tokenizer)
 
 
-def _has_what_is_asked_for(config: TrainConfig, model: Any) -> bool:
-    """Whether a model of ours has the head and the conditioner that are asked for already."""
-    if config.conditioner is None and model.conditioner is not None:
-        spec = conditioner_spec(model.conditioner.config)
-        raise ValueError(f"conditioner: the model follows an auxiliary text already; give conditioner={spec}")
-    if parse_head(config.head).as_published().unbuilt() != model.next_word_head.config.unbuilt():
+def keeps_its_head(config: TrainConfig) -> bool:
+    """Whether the model is one of ours, with the head and the conditioner that are asked for: nothing in it is new.
+
+    Raises:
+        ValueError: There is no such model, or it has a conditioner and none is asked for.
+    """
+    saved = saved_configuration(config.model)
+    if not isinstance(saved, NextWordConfig) or saved.head is None:
         return False
-    if config.conditioner is None:
-        return True
-    return model.conditioner is not None and parse_conditioner(config.conditioner) == model.conditioner.config
+    conditioner = None if saved.conditioner is None else parse_conditioner(saved.conditioner)
+    if config.conditioner is None and conditioner is not None:
+        spec = conditioner_spec(conditioner)
+        raise ValueError(f"conditioner: the model follows an auxiliary text already; give conditioner={spec}")
+    if parse_head(config.head).as_published().unbuilt() != parse_head(saved.head).as_published().unbuilt():
+        return False
+    return config.conditioner is None or parse_conditioner(config.conditioner) == conditioner
 
 
 def _with_counts(head: HeadSpec, task: Task, tokenizer: PreTrainedTokenizerBase, folder: RunFolder) -> HeadSpec:

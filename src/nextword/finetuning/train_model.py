@@ -13,7 +13,7 @@ from nextword.finetuning.data_kinds import data_task, told_as_data
 from nextword.finetuning.overfitting import warning
 from nextword.finetuning.repeated_data import DataUse
 from nextword.finetuning.run_folder import RunFolder
-from nextword.finetuning.starting_model import has_encoder, starting_model, starting_tokenizer
+from nextword.finetuning.starting_model import has_encoder, keeps_its_head, starting_model, starting_tokenizer
 from nextword.finetuning.train_config import TrainConfig, configured
 from nextword.finetuning.trained_model import measured_on_test_part, results_of, save_trained
 from nextword.finetuning.training_progress import SilentTrainingWatcher, StepTeller, TrainingWatcher, stage_told
@@ -23,19 +23,19 @@ from nextword.tasks import Task
 from nextword.tasks.parts.small_start import SmallStart
 from nextword.training import one_training
 from nextword.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable
-from nextword.training.learning_rates import expect_trained
+from nextword.training.learning_rates import NEW, expect_trained, harsh_rates
 from nextword.training.loss_curve import DivergedError
 from nextword.training.outcome import TrainingOutcome
-from nextword.training.settings import TrainingSettings, merged
+from nextword.training.settings import FineTuning, TrainingSettings, merged
 from nextword.training.sharding import whole_model
-from nextword.training.trainable import trainable, trained_modules
+from nextword.training.trainable import trainable, trained_group_names, trained_modules, with_applicable_rates
 from nextword.training.trainer_arguments import expect_available
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-DEFAULTS: dict[str, Any] = {"epochs": 3, "batch_size": 8, "learning_rate": 5e-5, "warmup_ratio": 0.05}
-"""Training settings of a saved model; a small one made here has those of its size."""
+LENGTH: dict[str, Any] = {"epochs": 3, "batch_size": 8}
+"""How long a saved model is trained, the rest is ``FineTuning``; a small one made here has settings of its size."""
 
 DEFAULT_COMMAND = "nextword.train(config, out)"
 """How a training is repeated that was not started from the command line."""
@@ -106,7 +106,8 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
     """All of it, in a folder that nobody else writes to."""
     with stage_told(watcher, "data"):
         task = data_task(config, has_encoder(config))
-        settings = training_settings(config, task)
+        settings = folder.begun_settings() or training_settings(config, task)
+        expect_available(settings)
         with told_as_data():
             files = task.data.describe()
         folder.claim(config, files)
@@ -114,8 +115,13 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
     with stage_told(watcher, "model"):
         model = starting_model(config, settings, task, tokenizer, folder)
         with trainable(model, settings, config.seed):
-            expect_trained(settings.learning_rates, model)
+            asked: Any = config.training.get("learning_rates", {})
+            expect_trained(asked, model)
             parameters = sum(trained_modules(model).values())
+        settings = with_applicable_rates(settings, model)
+    if not config.is_small:
+        for line in harsh_rates(settings, trained_group_names(model, settings)):
+            watcher.warned(line)
     with told_as_data(), stage_told(watcher, "rows"):
         rows = task.data.training(tokenizer)
         use = DataUse.of(len(rows), settings)
@@ -136,18 +142,20 @@ def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher,
 
 
 def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
-    """All training settings.
+    """All training settings; those of a saved model are ``FineTuning``.
 
     Raises:
-        ValueError: One that there is not, or that asks for what is not here.
+        ValueError: One that there is not.
     """
-    defaults = DEFAULTS
     if config.is_small:
         assert isinstance(task.start, SmallStart)
-        defaults = task.start.training
-    settings = merged(defaults, config.training, "training")
-    expect_available(settings)
-    return settings
+        return merged(task.start.training, config.training, "training")
+    defaults = FineTuning().over(LENGTH, config.training)
+    if keeps_its_head(config):  # nothing in it is new
+        defaults["learning_rates"] = {
+            name: rate for name, rate in defaults["learning_rates"].items() if name not in NEW
+        }
+    return merged(defaults, config.training, "training")
 
 
 def _validated(

@@ -104,18 +104,21 @@ def comparison_of(
     from nextword.comparison.recipe import configured, read
 
     begin = [] if start is None else [f"start.model={json.dumps(str(start))}"]
-    return configured(read(one.recipe), [*overrides_of(one, data), *begin, *(changes or [])])
+    config = configured(read(one.recipe), [*overrides_of(one, data), *begin, *(changes or [])])
+    if start is None or config.start.model != str(start):
+        return config
+    return config.model_copy(update={"fine_tuning": None})  # a small start, which may not be made yet
 
 
 def settings_of(config: CompareConfig) -> dict[str, Any]:
     """All settings of a comparison with all defaults: ``{"task": {...}, "training": {...}, ...}``."""
     from nextword.comparison.comparison_settings import plain
+    from nextword.comparison.stage_settings import common_settings
     from nextword.tasks import registry
-    from nextword.training.settings import merged
 
     task, content = registry.get(config.task), plain(config)
     content["task"] = {"name": config.task, **plain(validated(task.Config, content.pop("task_settings"), "task"))}
-    content["training"] = plain(merged(task.training_defaults, content["training"], "training"))
+    content["training"] = plain(common_settings(config))
     return content
 
 

@@ -92,7 +92,7 @@ class Ambiguous(Task):
     name = "ambiguous"
     version = 1
     Config = AmbiguousConfig
-    # docs/tasks/ambiguous.md says how they were chosen; a pretrained model wants a learning rate of 1e-5
+    # docs/tasks/ambiguous.md says how they were chosen; a pretrained start has the rates of FineTuning
     training_defaults: ClassVar[dict[str, Any]] = {
         "steps": 600, "batch_size": 32, "learning_rate": 6e-3, "freeze_output_embeddings": True,
     }  # fmt: skip

@@ -108,7 +108,7 @@ class StoryContinuation(Task):
     version = 1
     Config = StoriesConfig
     may_change = MAY_CHANGE
-    # for the small start on two CPU cores; a pretrained model wants a learning rate of 1e-5 to 5e-5
+    # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
     training_defaults: ClassVar[dict[str, Any]] = {
         "steps": 200, "batch_size": 4, "learning_rate": 1e-3, "freeze_output_embeddings": False,
     }  # fmt: skip

@@ -82,7 +82,7 @@ class LanguageModelling(Task):
     version = 1
     Config = LmConfig
     may_change = MAY_CHANGE
-    # for the small start on two CPU cores; a pretrained model wants a learning rate of 1e-5 to 5e-5
+    # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
     training_defaults: ClassVar[dict[str, Any]] = {
         "steps": 200, "batch_size": 8, "learning_rate": 2e-3, "freeze_output_embeddings": False,
     }  # fmt: skip

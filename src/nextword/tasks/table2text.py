@@ -57,7 +57,7 @@ class TableToText(Task):
     Config = Table2TextConfig
     architecture = ENCODER_DECODER
     may_change = MAY_CHANGE
-    # for the small start on two CPU cores; a pretrained model wants a learning rate of 1e-5 to 1e-4
+    # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
     training_defaults: ClassVar[dict[str, Any]] = {
         "steps": 200, "batch_size": 16, "learning_rate": 2e-3, "freeze_output_embeddings": False,
     }  # fmt: skip

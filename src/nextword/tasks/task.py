@@ -175,7 +175,7 @@ class Task(ABC):
         architecture: That of the models it trains; others are refused.
         may_change: Settings that a finished comparison may change, since they only say how written texts are measured.
         training_defaults: ``steps``, ``batch_size``, ``learning_rate``, ``freeze_output_embeddings`` of every method's
-            training.
+            training from a small start; rates and warm-up of a pretrained one are those of ``FineTuning``.
         config: The settings of this one.
         data: Rows to train on.
         start: What all methods begin from.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import nn
 from transformers import Trainer
 
 from nextword.devices import vocabulary_mesh
+from nextword.training.settings import FineTuning, TrainingSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -52,13 +53,37 @@ def trained_groups(model: PreTrainedModel) -> dict[str, list[nn.Parameter]]:
     return {name: group for name, group in trained.items() if group}
 
 
-def expect_trained(rates: Mapping[str, float], model: PreTrainedModel) -> None:
+def expect_trained(rates: Iterable[str], model: PreTrainedModel) -> None:
     """Raises ValueError where a rate is given for a group that the model does not have or does not train."""
     groups, trained = parameter_groups(model), trained_groups(model)
     for name in rates:
         if name not in trained:
             problem = "is not trained, all of it is frozen" if name in groups else "is no group of this model"
             raise ValueError(f"learning_rates.{name}: {problem}; it trains {', '.join(trained) or 'nothing'}")
+
+
+NEW = ("head", "conditioner")
+"""Groups that are new where a head is attached to a pretrained model."""
+
+HARSH = 1e-3
+"""Learning rate above which a pretrained model forgets what it knows within a few steps, about."""
+
+
+def harsh_rates(settings: TrainingSettings, groups: Iterable[str]) -> list[str]:
+    """What is to be said of learning rates that are too high for pretrained weights: a line, or nothing.
+
+    Args:
+        settings: Of the training.
+        groups: Those that it trains. Low-rank adapters are new parameters, and may have more, as NEW may.
+    """
+    old = [name for name in groups if name not in NEW and not (name == REST and settings.lora is not None)]
+    highest = max((settings.learning_rates.get(name, settings.learning_rate) for name in old), default=0.0)
+    if highest <= HARSH:
+        return []
+    return [
+        f"training.learning_rate: {highest:g} is much for a pretrained model, which forgets what it knows; give about "
+        f"{FineTuning().learning_rate:g}, and training.learning_rates.head={highest:g} where new parameters want more"
+    ]
 
 
 class GroupedTrainer(Trainer):

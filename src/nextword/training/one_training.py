@@ -27,7 +27,7 @@ from nextword.training.segments.alike_trainer import AlikeTrainer
 from nextword.training.segments.consecutive_trainer import ConsecutiveTrainer
 from nextword.training.settings import TrainingSettings
 from nextword.training.sharding import save_whole, shard, share_vocabulary
-from nextword.training.trainable import trainable, trained_modules
+from nextword.training.trainable import expect_room, trainable, trained_modules
 from nextword.training.trainer_arguments import expect_available, trainer_arguments
 from nextword.weights.held_weights import convert
 
@@ -107,6 +107,7 @@ def _train(
     identity = TrainingIdentity.of(model, settings, seed)
     with trainable(model, settings, seed), _use_cache_kept(model.config):
         expect_trained(settings.learning_rates, model)
+        expect_room(model, settings)
         if processes.is_main():
             claim_folder(folder, identity)
         if settings.fsdp:

@@ -147,11 +147,61 @@ class TrainingSettings(Settings):
         return self
 
 
-def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> TrainingSettings:
-    """The settings that ``defaults`` and, before them, ``overrides`` ask for.
+class FineTuning(Settings):
+    """What a pretrained model is trained with where nothing else is asked for, by every verb and every task.
 
-    An override of ``epochs`` also replaces a default ``steps``, and the other way round; likewise the two warm-ups.
-    Learning rates of parts are overridden part by part.
+    Its length and its batches are those of the task or of the verb. New parameters begin at random or at zero and have
+    further to go than weights that somebody has trained, so they have a rate of their own.
+
+    >>> FineTuning().over({"steps": 200, "learning_rate": 2e-3}, {})["learning_rate"]
+    5e-05
+    """
+
+    learning_rate: float = Field(default=5e-5, gt=0)
+    """Peak learning rate of the pretrained weights."""
+    new_parameters: float = Field(default=1e-3, gt=0)
+    """Peak learning rate of what a head and a conditioner add."""
+    adapters: float = Field(default=5e-4, gt=0)
+    """Peak learning rate of low-rank adapters, with ``lora``."""
+    warmup_ratio: float = Field(default=0.06, ge=0, lt=1)
+    """Share of the steps over which the rates rise from 0."""
+
+    def over(self, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults of a training that begins from a pretrained model.
+
+        Args:
+            defaults: Those of the task, for a small model.
+            given: What is asked for. A ``learning_rate`` in it is that of new parameters and adapters too.
+        """
+        rates = {"head": self.new_parameters, "conditioner": self.new_parameters}
+        if given.get("lora"):
+            rates["backbone"] = self.adapters  # all that is trained of it
+        own = {"learning_rate": self.learning_rate, "warmup_ratio": self.warmup_ratio}
+        return {**defaults, **own, "learning_rates": {} if "learning_rate" in given else rates}
+
+
+def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings over settings, the later before the earlier.
+
+    A setting of ``epochs`` also replaces an earlier one of ``steps``, and the other way round; likewise the two
+    warm-ups. Learning rates of parts are replaced part by part.
+
+    >>> overlaid({"epochs": 3.0, "batch_size": 8}, {"steps": 20})
+    {'batch_size': 8, 'steps': 20}
+    """
+    values: dict[str, Any] = {}
+    for layer in layers:
+        for alternatives in (LENGTHS, WARMUPS):
+            if any(layer.get(key) is not None for key in alternatives):
+                values = {key: value for key, value in values.items() if key not in alternatives}
+        rates = [settings.get("learning_rates") or {} for settings in (values, layer)]
+        both = {"learning_rates": {**rates[0], **rates[1]}} if all(isinstance(one, Mapping) for one in rates) else {}
+        values = {**values, **layer, **both}
+    return values
+
+
+def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str) -> TrainingSettings:
+    """The settings that ``defaults`` and, before them, ``overrides`` ask for: ``overlaid``.
 
     >>> merged({"epochs": 3.0, "batch_size": 8}, {"steps": 20}, "training").epochs is None
     True
@@ -159,10 +209,4 @@ def merged(defaults: Mapping[str, Any], overrides: Mapping[str, Any], where: str
     Raises:
         ValueError: An unknown or wrong setting, named as ``where.key``.
     """
-    values = dict(defaults)
-    for alternatives in (LENGTHS, WARMUPS):
-        if any(overrides.get(key) is not None for key in alternatives):
-            values = {key: value for key, value in values.items() if key not in alternatives}
-    rates = [settings.get("learning_rates") or {} for settings in (values, overrides)]
-    both = {"learning_rates": {**rates[0], **rates[1]}} if all(isinstance(one, Mapping) for one in rates) else {}
-    return validated(TrainingSettings, {**values, **overrides, **both}, where)
+    return validated(TrainingSettings, overlaid(defaults, overrides), where)

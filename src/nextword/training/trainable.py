@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import torch
 from torch import nn
 
 from nextword.training.adapters import lora_adapters
 from nextword.training.learning_rates import parameter_groups, trained_groups
 from nextword.training.settings import TrainingSettings
+from nextword.weights.model_size_check import free_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -72,6 +74,39 @@ def trained_group_names(model: PreTrainedModel, settings: TrainingSettings) -> l
     """
     with trainable(model, settings, seed=0):
         return list(trained_groups(model))
+
+
+SMALLER = "train the head alone (training.trains=head) or adapters (training.lora.rank=8)"
+"""What takes less memory than training everything."""
+
+UPDATED = 3
+"""Numbers that are held of each trained number beside itself: its gradient and Adam's two moments."""
+
+
+def free_to_train() -> int | None:
+    """Bytes that are free on the device that trains; None where it does not say."""
+    if torch.cuda.is_available():
+        return torch.cuda.mem_get_info()[0]
+    return None if torch.accelerator.is_available() else free_memory()
+
+
+def expect_room(model: nn.Module, settings: TrainingSettings) -> None:
+    """Raises ValueError where what is trained now cannot fit, however small the batches: before, not after hours.
+
+    Models that are spread over processes are not looked at.
+    """
+    free = free_to_train()
+    if free is None or settings.fsdp or settings.shard_vocabulary:
+        return
+    trained = [one for one in model.parameters() if one.requires_grad]
+    moved = [one for one in model.parameters() if one.device.type == "cpu"] if torch.cuda.is_available() else []
+    needed = UPDATED * sum(one.nbytes for one in trained) + sum(one.nbytes for one in moved)
+    if needed > free:
+        instead = "choose a smaller model" if settings.lora is not None or settings.trains == "head" else SMALLER
+        raise ValueError(
+            f"training: must fit into the memory (gradients and Adam's moments of {sum(map(torch.numel, trained)):,} "
+            f"numbers take {needed / 2**30:.1f} GiB beside the weights, {free / 2**30:.1f} GiB are free); {instead}"
+        )
 
 
 def trained_modules(model: nn.Module) -> dict[str, int]:

@@ -6,7 +6,7 @@ from huggingface_hub import constants
 from nextword.reproduction.data_sets import DataFolder
 from nextword.reproduction.experiment import SCALES, AtScale, known_experiments
 from nextword.reproduction.planning import experiment_plan as module
-from nextword.reproduction.planning.experiment_plan import experiment_plan
+from nextword.reproduction.planning.experiment_plan import experiment_plan, timed
 from nextword.reproduction.planning.training_time import gpu_speed
 from nextword.reproduction.reproduce_tables import Request
 from tests.helpers.real_data import real_data
@@ -17,7 +17,7 @@ SMALL = [name for name, one in known_experiments().items() if one.small is not N
 
 
 def planned(name, scale, data, tmp_path, *changes):
-    return experiment_plan(name, Request([], scale, data, tmp_path, changes), tmp_path / name, SPEED)
+    return timed(experiment_plan(name, Request([], scale, data, tmp_path, changes)), SPEED)
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -66,17 +66,8 @@ def test_numbers_follow_from_the_settings(written, tmp_path):
     assert one.tokens == 40 * 16 * 64
     assert one.problems == []
     assert one.data == ["wikitext-2"]
-    assert not one.measured
     (line,) = [line for line in one.notes if "train.txt" in line]
     assert "is all of it there? It is of WikiText-2" in line
-
-
-def test_measured_minutes_are_taken_as_they_are(written, tmp_path, monkeypatch):
-    experiment = module.find_experiment("mine")
-    timed = experiment.small.model_copy(update={"minutes": 5, "start_minutes": 2})
-    monkeypatch.setattr(module, "find_experiment", lambda name: experiment.model_copy(update={"small": timed}))
-    one = planned("mine", "small", DataFolder(written.parent), tmp_path)
-    assert (one.seconds, one.measured) == (420, True)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +109,7 @@ def test_what_would_fail_later_is_told_now(written, tmp_path, change, message, m
 def test_more_memory_than_there_is_is_a_note(written, tmp_path):
     one = planned("mine", "small", DataFolder(written.parent), tmp_path, "start.model='gpt2-large'", "task.block=1024")
     assert one.memory > 16 * 774e6
-    assert any(f"takes about {one.memory / 1e9:.0f} GB of memory, and there are 80 GB" in note for note in one.notes)
+    assert f"takes about {one.memory / 1e9:.0f} GB of memory, and there are 80 GB" in one.notes
 
 
 def test_both_scales_are_tested():

@@ -6,7 +6,7 @@ from collections import namedtuple
 import pytest
 
 from nextword.reproduction.data_sets import DataFolder
-from nextword.reproduction.planning.experiment_plan import experiment_plan
+from nextword.reproduction.planning.experiment_plan import experiment_plan, timed
 from nextword.reproduction.planning.plan import plan
 from nextword.reproduction.planning.training_time import gpu_speed
 from nextword.reproduction.reproduce_tables import Request, all_tables
@@ -43,7 +43,7 @@ def test_a_disk_that_is_too_small_is_a_problem(counting_paper, tmp_path, monkeyp
 
 def test_an_experiment_that_begins_from_another_s_start_is_built_on_that(counting_paper, tmp_path):
     request = Request(["counting/table-1"], "small", DataFolder(), tmp_path)
-    own, shared = (experiment_plan(name, request, tmp_path / name, gpu_speed("L4")) for name in ("counting", "again"))
+    own, shared = (timed(experiment_plan(name, request), gpu_speed("L4")) for name in ("counting", "again"))
     assert shared.problems == []
     assert (own.start, shared.start) == ("its own, 2 steps", "that of counting")
     assert shared.parameters == own.parameters

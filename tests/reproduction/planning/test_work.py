@@ -4,13 +4,13 @@ from nextword.comparison.recipe import configured
 from nextword.reproduction.planning.work import RowLength, planned_trainings, row_length, steps_of
 from nextword.training.settings import TrainingSettings
 
-COMMON = TrainingSettings(steps=100, batch_size=4, gradient_accumulation_steps=2)
+COMMON = {"steps": 100, "batch_size": 4, "gradient_accumulation_steps": 2}
 ROW = RowLength(10, "exactly")
 
 
 def plans(*methods, seeds=(0, 1)):
-    config = configured({"task": {"name": "lm"}, "methods": list(methods), "seeds": list(seeds)})
-    return planned_trainings(config, COMMON, 100, ROW)
+    config = configured({"task": {"name": "lm"}, "methods": list(methods), "seeds": list(seeds), "training": COMMON})
+    return planned_trainings(config, 100, ROW)
 
 
 def test_what_methods_share_is_trained_once():

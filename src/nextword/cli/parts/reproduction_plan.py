@@ -1,16 +1,19 @@
-"""``nextword reproduce --dry-run``: the plan as a table, and what is wrong."""
+"""``--dry-run`` of ``nextword reproduce`` and ``compare``: the plan as a table, and what is wrong."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import typer
 
-from nextword.cli.parts.errors import USER_ERROR, complain
+from nextword.cli.parts.errors import INTERRUPTED, USER_ERROR, complain
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
+    from nextword.comparison.comparison_settings import CompareConfig
     from nextword.reproduction.planning.experiment_plan import ExperimentPlan
     from nextword.reproduction.planning.plan import Plan
     from nextword.reproduction.reproduce_tables import Request
@@ -26,24 +29,26 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
 
     Args:
         request: What is to be reproduced.
-        gpu: Whose hours are told, "NAME" or "NAME:SHARE" with the share of its peak that trainings reach; None: this
-            machine's at scale small, else ``GPU``.
+        gpu: Of which hours are estimated, "NAME" or "NAME:SHARE" with the share of its peak that trainings reach; None:
+            at scale small each kind of training is tried here, at scale paper it is ``GPU``.
 
     Raises:
         ValueError: An unknown GPU, or a change that fits nothing.
-        typer.Exit: With code 2 where something is wrong.
+        typer.Exit: With code 2 where something is wrong, with code 130 after Ctrl-C, when what was measured is printed.
     """
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import quiet_libraries
+    from nextword.reproduction.planning.measured_steps import StepsHere
     from nextword.reproduction.planning.plan import plan
-    from nextword.reproduction.planning.training_time import gpu_speed, speed_here
+    from nextword.reproduction.planning.training_time import gpu_speed
 
     quiet_libraries()
-    speed = speed_here() if gpu is None and request.scale == "small" else gpu_speed(gpu or GPU)
-    planned = plan(request, speed)
+    here = StepsHere(_told_on_stderr())
+    measured = gpu is None and request.scale == "small"
+    planned = plan(request, here if measured else gpu_speed(gpu or GPU))
     console = Console()
-    _show(planned, console)
+    _show(planned, console, measured)
     for one in planned.experiments:
         for note in one.notes:
             console.print(f"note: {one.name}: {note}", markup=False, highlight=False, soft_wrap=True)
@@ -52,37 +57,107 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
             complain(f"{one.name}: {problem}")
     for problem in planned.problems:
         complain(problem)
+    if here.interrupted:
+        raise typer.Exit(INTERRUPTED)
     if not planned.is_sound:
         raise typer.Exit(USER_ERROR)
 
 
-def _show(planned: Plan, console: Console) -> None:
+def plan_comparison(config: CompareConfig) -> None:
+    """Prints what a comparison takes, each kind of training tried for a few steps.
+
+    Raises:
+        ValueError: What the comparison would refuse.
+        typer.Exit: With code 130 after Ctrl-C, when what was measured is printed.
+    """
+    from rich.console import Console
+
+    from nextword.cli.parts.run_and_show import quiet_libraries
+    from nextword.reproduction.planning.experiment_plan import comparison_plan, timed
+    from nextword.reproduction.planning.measured_steps import StepsHere
+
+    quiet_libraries()
+    here, console = StepsHere(_told_on_stderr()), Console()
+    planned = timed(comparison_plan(config), here)
+    for table in (_trainings([planned]), _amounts([planned], "")):
+        console.print(table)
+        console.print()
+    console.print(f"time, memory: of training, on {here.told}", markup=False, highlight=False, soft_wrap=True)
+    if here.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _told_on_stderr() -> Callable[[str], None]:
+    from rich.console import Console
+
+    progress = Console(stderr=True, soft_wrap=True)
+    return lambda line: progress.print(line, markup=False, highlight=False)
+
+
+def _show(planned: Plan, console: Console, measured: bool) -> None:
     from rich.table import Table
 
     sources = Table(box=None, padding=(0, 2, 0, 0))
     for title in ("experiment", "tables", "begins from", "data"):
         sources.add_column(title, overflow="fold")
-    amounts = Table(box=None, padding=(0, 2, 0, 0))
-    for title in ("experiment", "runs", "steps", "tokens", "numbers", "memory", "disk", "time"):
-        amounts.add_column(title, justify="left" if title == "experiment" else "right", no_wrap=True)
     for one in planned.experiments:
         sources.add_row(one.name, str(len(one.tables)), one.start, ", ".join(one.data))
-        amounts.add_row(*_amounts(one))
-    for table in (sources, amounts):
+    tried = [_trainings(planned.experiments)] if measured else []
+    for table in (sources, *tried, _amounts(planned.experiments, "" if measured else "~")):
         console.print(table)
         console.print()
-    for line in _legend(planned):
+    for line in _legend(planned, measured):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _legend(planned: Plan) -> list[str]:
+def _amounts(experiments: Iterable[ExperimentPlan], estimated: str) -> Table:
+    """A row for each experiment; ``estimated`` is put before estimates."""
+    from rich.table import Table
+
+    amounts = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("experiment", "runs", "steps", "tokens", "numbers", "memory", "disk", "time"):
+        amounts.add_column(title, justify="left" if title == "experiment" else "right", no_wrap=True)
+    for one in experiments:
+        amounts.add_row(*_amounts_of(one, estimated))
+    return amounts
+
+
+def _trainings(experiments: Iterable[ExperimentPlan]) -> Table:
+    """What was tried: a row for each training, or why it could not be."""
+    from rich.table import Table
+
+    from nextword.reproduction.planning.experiment_plan import seconds_of
+
+    tried = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("experiment", "training", "runs × steps", "a step", "memory", "time"):
+        tried.add_column(title, justify="left" if title in ("experiment", "training") else "right", overflow="fold")
+    for one in experiments:
+        for training, cost in zip(one.work.all_trainings if one.work else [], one.costs, strict=False):
+            steps, seconds = training.steps or cost.steps, seconds_of(training, cost)
+            tried.add_row(
+                one.name,
+                training.method.title + (", second" if training.stage else ""),
+                f"{training.runs} × {UNKNOWN if steps is None else _short(steps)}",
+                UNKNOWN if cost.seconds is None else f"{cost.seconds:.2g} s",
+                UNKNOWN if cost.memory is None else f"{cost.memory / 1e9:.2f} GB",
+                cost.reason or (UNKNOWN if seconds is None else _time(seconds)),
+            )
+    return tried
+
+
+def _legend(planned: Plan, measured: bool) -> list[str]:
     seconds = [one.seconds for one in planned.experiments]
     known = [one for one in seconds if one is not None]
     unknown = len(seconds) - len(known)
+    how = (
+        f"time, memory: of training, on {planned.speed}"
+        if measured
+        else f"time, memory: estimates, of training alone, by its operations and {planned.speed}"
+    )
     return [
         f"{len(seconds)} experiments: {_time(sum(known))}{f' and {unknown} of unknown length' if unknown else ''}",
-        "runs: methods × seeds; numbers: parameters of the largest method; memory: of the largest training, estimated",
-        f"time: * measured; else of training alone, by its operations and {planned.speed}",
+        "runs: methods × seeds; numbers: parameters of the largest method; memory: of the largest training",
+        how,
         f"disk: {planned.disk / 1e9:.2f} GB to be written, {planned.free / 1e9:.0f} GB free",
         *([f"nothing to run at this scale: {_few(planned.without)}"] if planned.without else []),
     ]
@@ -92,7 +167,7 @@ def _few(names: list[str], most: int = 4) -> str:
     return ", ".join(names) if len(names) <= most else f"{len(names)} tables"
 
 
-def _amounts(one: ExperimentPlan) -> list[str]:
+def _amounts_of(one: ExperimentPlan, estimated: str) -> list[str]:
     inexact = one.row is not None and one.row.exactness != "exactly"
     about = "" if one.row is None or not inexact else "≤" if one.row.exactness == "at most" else "~"
     return [
@@ -101,9 +176,9 @@ def _amounts(one: ExperimentPlan) -> list[str]:
         UNKNOWN if one.steps is None else _short(one.steps),
         UNKNOWN if one.tokens is None else about + _short(one.tokens),
         UNKNOWN if one.parameters is None else _short(one.parameters),
-        UNKNOWN if one.memory is None else f"{one.memory / 1e9:.2f} GB",
+        UNKNOWN if one.memory is None else f"{estimated}{one.memory / 1e9:.2f} GB",
         UNKNOWN if one.disk is None else f"{one.disk / 1e9:.1f} GB",
-        UNKNOWN if one.seconds is None else _time(one.seconds) + ("*" if one.measured else ""),
+        UNKNOWN if one.seconds is None else estimated + _time(one.seconds),
     ]
 
 
@@ -120,9 +195,11 @@ def _short(number: int) -> str:
 
 
 def _time(seconds: float) -> str:
-    """Minutes, or hours from two on.
+    """Seconds below two minutes, then minutes, or hours from two on.
 
-    >>> _time(90), _time(9000)
-    ('2 min', '2.5 h')
+    >>> _time(50), _time(150), _time(9000)
+    ('50 s', '2 min', '2.5 h')
     """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

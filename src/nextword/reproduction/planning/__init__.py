@@ -5,7 +5,7 @@
 - ``meta_models.py``: every method on the start's architecture, without memory for its weights;
 - ``work.py``: steps, tokens and floating-point operations; ``memory.py``: memory and disk;
 - ``judge_models.py``: the models that metrics ask;
-- ``training_time.py``: hours, measured or assumed;
-- ``start_models.py``: what the methods begin from;
+- ``start_models.py``: what the methods begin from; ``experiment_work.py``: all trainings of a comparison;
+- ``measured_steps.py``: what a step takes here, tried; ``training_time.py``: on a GPU, estimated;
 - ``experiment_plan.py``: all of it for one experiment; ``plan.py``: of all, and whether there is room.
 """

@@ -2,47 +2,39 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
-from nextword.comparison.comparison_settings import CompareConfig, build_task, plain
+from nextword.comparison.comparison_settings import CompareConfig, build_task
 from nextword.comparison.measured_texts import expect_measurable
 from nextword.comparison.preflight import check_settings
 from nextword.comparison.recipe import configured, read
-from nextword.comparison.stage_settings import stage_settings
-from nextword.config import validated
-from nextword.pretrained import MINILM, encoder_named
 from nextword.reproduction.data_sets import named
 from nextword.reproduction.experiment import AtScale, find_experiment
 from nextword.reproduction.paper import find_table
-from nextword.reproduction.planning.judge_models import Findings, find_model, judge_models
+from nextword.reproduction.planning.experiment_work import START, ExperimentWork, experiment_work
+from nextword.reproduction.planning.judge_models import Findings, find_model, is_here, judge_models
 from nextword.reproduction.planning.made_up_data import made_up_task
-from nextword.reproduction.planning.memory import models_on_disk, training_memory
-from nextword.reproduction.planning.meta_models import ModelSize, method_size, zipf_counts
-from nextword.reproduction.planning.published_models import model_config
-from nextword.reproduction.planning.start_models import raw_paths, start_config, start_name, start_training
-from nextword.reproduction.planning.training_time import Speed, measured_steps, training_seconds
-from nextword.reproduction.planning.work import (
-    PlannedTraining,
-    RowLength,
-    planned_trainings,
-    products,
-    row_length,
-    tokens_of_a_step,
-    training_rows,
-)
+from nextword.reproduction.planning.memory import models_on_disk
+from nextword.reproduction.planning.start_models import raw_paths
+from nextword.reproduction.planning.training_time import StepCost
+from nextword.reproduction.planning.work import PlannedTraining, RowLength
 from nextword.reproduction.reproduce_tables import Request
-from nextword.tasks import registry
-from nextword.training.settings import TrainingSettings, merged
-from nextword.weights.model_size_check import free_memory
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig
-
     from nextword.tasks import Task
+
+
+class Clock(Protocol):
+    """Whoever says what a training step takes: this machine, where it is tried, or a GPU, of which it is estimated."""
+
+    @property
+    def told(self) -> str:
+        """Where the numbers come from, in words."""
+
+    def cost(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
+        """Of one step of a training."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +55,11 @@ class ExperimentPlan:
         tokens: Read in training.
         parameters: Of the largest method.
         trained: Of them, those that are trained.
-        memory: Bytes of the largest training at its peak, an estimate.
         disk: Bytes of models and checkpoints.
-        seconds: Of all trainings and the start.
-        measured: Whether that was measured.
         problems: What is wrong, a line each.
         notes: What must be known, a line each.
+        work: The trainings themselves; None: something is wrong, or no model could be built.
+        costs: Of a step of each training, in the order of ``work.all_trainings``; none before ``timed``.
     """
 
     name: str
@@ -84,22 +75,50 @@ class ExperimentPlan:
     tokens: int | None = None
     parameters: int | None = None
     trained: int | None = None
-    memory: int | None = None
     disk: int | None = None
-    seconds: float | None = None
-    measured: bool = False
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    work: ExperimentWork | None = None
+    costs: list[StepCost] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float | None:
+        """Of all trainings, that of the start too; writing and measuring are not in it."""
+        trainings = [] if self.work is None else self.work.all_trainings
+        each = [seconds_of(one, cost) for one, cost in zip(trainings, self.costs, strict=False)]
+        return None if not each or any(one is None for one in each) else sum(one or 0.0 for one in each)
+
+    @property
+    def memory(self) -> float | None:
+        """Bytes of the largest training at its peak."""
+        known = [cost.memory for cost in self.costs if cost.memory is not None]
+        return max(known) if known and len(known) == len(self.costs) else None
 
 
-def experiment_plan(name: str, request: Request, folder: Path, speed: Speed) -> ExperimentPlan:
-    """Plans an experiment that is done at the scale of a request.
+def seconds_of(training: PlannedTraining, cost: StepCost) -> float | None:
+    """Of a training with all its seeds; None: not known."""
+    steps = cost.steps if training.steps is None else training.steps
+    return None if cost.seconds is None or steps is None else cost.seconds * steps * training.runs
+
+
+def timed(plan: ExperimentPlan, clock: Clock) -> ExperimentPlan:
+    """The plan with what its steps take."""
+    if plan.work is None:
+        return plan
+    costs = [clock.cost(one, plan.work) for one in plan.work.all_trainings]
+    steps = [one.steps or cost.steps for one, cost in zip(plan.work.all_trainings, costs, strict=True)]
+    skipped = len(costs) - len(plan.work.trainings)
+    counted = _total([of and of * one.runs for of, one in zip(steps[skipped:], plan.work.trainings, strict=True)])
+    large = [cost.reason for cost in costs if cost.reason and cost.memory is not None]
+    return replace(plan, costs=costs, steps=counted, notes=[*plan.notes, *large[:1]])
+
+
+def experiment_plan(name: str, request: Request) -> ExperimentPlan:
+    """Plans an experiment that is done at the scale of a request, without its times.
 
     Args:
         name: Of the experiment.
         request: What is to be reproduced.
-        folder: Of the experiment, which may have finished runs.
-        speed: Of the device.
 
     Raises:
         ValueError: A change that the experiment's settings do not know.
@@ -117,11 +136,13 @@ def experiment_plan(name: str, request: Request, folder: Path, speed: Speed) -> 
     findings.notes += request.data.too_small(one.data.values()) if complete else []
     if task is not None and task.writes is not None:
         judge_models(task.writes.texts, findings)
+    lacks = "" if complete else "its data is missing"
     if config.start.model is not None:
         find_model(config.start.model, "start.model", findings)
+        lacks = lacks if is_here(config.start.model) else f"{config.start.model} is not on this machine"
     try:
-        origin = (config, task) if one.start is None else _origin(one.start, request)
-        return _Experiment.of(one, config, task, start_config(*origin), speed).planned(sketch, folder)
+        origin = None if one.start is None else _origin(one.start, request)
+        return _counted(sketch, one.start, experiment_work(config, task, origin, lacks))
     except ValueError as problem:
         findings.problems += str(problem).splitlines()
         return sketch
@@ -155,136 +176,55 @@ def _checked_task(config: CompareConfig, one: AtScale, request: Request, finding
     return task
 
 
-@dataclass(frozen=True)
-class _Experiment:
-    """What is known of an experiment before anything is built.
+def comparison_plan(config: CompareConfig) -> ExperimentPlan:
+    """Plans a comparison as if it were an experiment under the name of its task, without its times.
 
-    Attributes:
-        scale: It at its scale.
-        config: Its comparison.
-        settings: Of its task, with defaults.
-        length: Of a training row; None: not known.
-        trainings: All of them.
-        beginning: How the task's own start is trained, and on rows of which length; None: it is not.
-        backbone: Configuration of the start; None: its data is missing.
-        speed: Of the device.
+    Raises:
+        ValueError: What a comparison would refuse before it makes its start.
     """
+    for method in config.methods:
+        method.expect_known_names()
+    task = build_task(config)
+    check_settings(config, task)
+    expect_measurable(task, config.methods)
+    model = config.start.model
+    lacks = "" if model is None or is_here(model) else f"{model} is not on this machine"
+    return _counted(ExperimentPlan(config.task, [], "", []), None, experiment_work(config, task, lacks=lacks))
 
-    scale: AtScale
-    config: CompareConfig
-    settings: Mapping[str, Any]
-    length: RowLength | None
-    trainings: Sequence[PlannedTraining]
-    beginning: tuple[TrainingSettings, RowLength] | None
-    backbone: PretrainedConfig | None
-    speed: Speed
 
-    @classmethod
-    def of(
-        cls, scale: AtScale, config: CompareConfig, task: Task | None, backbone: PretrainedConfig | None, speed: Speed
-    ) -> _Experiment:
-        """Everything that follows from settings and data.
+def _counted(sketch: ExperimentPlan, shared: str | None, work: ExperimentWork) -> ExperimentPlan:
+    """The plan with all that can be counted; ``shared`` is the experiment whose start it begins from too."""
+    config = work.config
+    counted = replace(
+        sketch,
+        methods=len(config.methods),
+        seeds=list(config.seeds),
+        trainings=sum(training.runs for training in work.trainings),
+        start=_start_name(work) if shared is None else f"that of {shared}",
+        row=work.length,
+        steps=_total([each.steps and each.steps * each.runs for each in work.trainings]),
+        tokens=_total([each.tokens and each.tokens * each.runs for each in work.trainings]),
+    )
+    if work.backbone is None:
+        counted.notes.append("no model was built: how large the start is, the missing data says")
+        return counted
+    sizes = {title: size for title, size in work.sizes.items() if title != START.title}
+    models = [sizes[each.method.title] for each in work.trainings for _ in range(each.runs)]
+    models += [sizes[each.title] for each in config.methods if not each.trained for _ in config.seeds]
+    return replace(
+        counted,
+        parameters=max(size.parameters for size in sizes.values()),
+        trained=max(size.trained for size in sizes.values()),
+        disk=models_on_disk(models, work.sizes[START.title], config.keep_models),
+        work=work,
+    )
 
-        Raises:
-            ValueError: A wrong setting, or a start of which nothing is known.
-        """
-        kind = registry.get(config.task)
-        settings = plain(validated(kind.Config, config.task_settings, "task"))
-        length = row_length(settings, task)
-        common = merged(kind.training_defaults, config.training, "training")
-        beginning = None if scale.start is not None else start_training(config, task, settings, length)
-        trainings = planned_trainings(config, common, training_rows(task), length)
-        return cls(scale, config, settings, length, trainings, beginning, backbone, speed)
 
-    def planned(self, sketch: ExperimentPlan, folder: Path) -> ExperimentPlan:
-        """The whole plan.
-
-        Raises:
-            ValueError: A method that does not fit the start, named.
-        """
-        counted = replace(
-            sketch,
-            methods=len(self.config.methods),
-            seeds=list(self.config.seeds),
-            trainings=sum(one.runs for one in self.trainings),
-            start=f"that of {self.scale.start}" if self.scale.start else start_name(self.config, self.beginning),
-            row=self.length,
-            steps=_total([None if one.steps is None else one.steps * one.runs for one in self.trainings]),
-            tokens=_total([None if one.tokens is None else one.tokens * one.runs for one in self.trainings]),
-        )
-        if self.backbone is None:
-            counted.notes.append("no model was built: how large the start is, the missing data says")
-            return counted
-        sizes = self._sizes(self.backbone)
-        return self._timed(self._sized(counted, sizes, self.backbone), sizes, folder)
-
-    def _sizes(self, backbone: PretrainedConfig) -> dict[str, ModelSize]:
-        """Every method, those of searches too, built on the meta device; by title."""
-        common = merged(registry.get(self.config.task).training_defaults, self.config.training, "training")
-        encoder = self._encoder()
-        sizes = {}
-        with tempfile.TemporaryDirectory() as scratch:
-            counts = zipf_counts(backbone.get_text_config(decoder=True).vocab_size, Path(scratch) / "counts.npz")
-            for method in (candidate for one in self.config.methods for candidate in one.candidates):
-                stages = stage_settings(method, common, self.config)
-                try:
-                    sizes[method.title] = method_size(method, backbone, stages, encoder, counts)
-                except ValueError as problem:
-                    raise ValueError(f"method '{method.title}': {problem}") from problem
-        return sizes
-
-    def _encoder(self) -> PretrainedConfig | None:
-        """Of the auxiliary texts; ``None``: no method has a conditioner, or the package of the encoder is missing."""
-        if all(method.conditioner is None for method in self.config.methods):
-            return None
-        name = encoder_named(self.settings.get("encoder") or MINILM)
-        return None if name is None else model_config(name, "task.encoder")
-
-    def _sized(
-        self, plan: ExperimentPlan, sizes: Mapping[str, ModelSize], backbone: PretrainedConfig
-    ) -> ExperimentPlan:
-        largest = max(sizes.values(), key=lambda size: (size.parameters, size.trained))
-        smallest = min(size.parameters for size in sizes.values())
-        start = ModelSize(smallest, smallest, smallest)
-        models = [sizes[one.method.title] for one in self.trainings for _ in range(one.runs)]
-        models += [sizes[one.title] for one in self.config.methods if not one.trained for _ in self.config.seeds]
-        peaks = [
-            training_memory(sizes[one.method.title], backbone, one.settings, self.length)
-            for one in self.trainings
-            if self.length is not None
-        ]
-        memory = max(peaks, default=None)
-        room = free_memory() if self.speed.memory is None else self.speed.memory
-        if memory is not None and room is not None and memory > room:
-            plan.notes.append(f"takes about {memory / 1e9:.0f} GB of memory, and there are {room / 1e9:.0f} GB")
-        return replace(
-            plan,
-            parameters=largest.parameters,
-            trained=max(size.trained for size in sizes.values()),
-            memory=memory,
-            disk=models_on_disk(models, start, self.config.keep_models),
-        )
-
-    def _timed(self, plan: ExperimentPlan, sizes: Mapping[str, ModelSize], folder: Path) -> ExperimentPlan:
-        if self.scale.minutes is not None:
-            return replace(plan, seconds=60 * (self.scale.minutes + (self.scale.start_minutes or 0)), measured=True)
-        measured = measured_steps(folder)
-        seconds = [training_seconds(one, self._products(one, sizes), self.speed, measured) for one in self.trainings]
-        if any(one is None for one in seconds):
-            return plan
-        of_start = 0.0
-        if self.beginning is not None:
-            settings, length = self.beginning
-            smallest = min(size.parameters for size in sizes.values())
-            tokens = (settings.steps or 0) * tokens_of_a_step(settings, length)
-            of_start = self.speed.seconds(products(smallest, smallest, tokens), settings)
-        titles = {one.method.title for one in self.trainings}
-        return replace(plan, seconds=sum(one or 0.0 for one in seconds) + of_start, measured=titles <= measured.keys())
-
-    @staticmethod
-    def _products(one: PlannedTraining, sizes: Mapping[str, ModelSize]) -> float | None:
-        size = sizes[one.method.title]
-        return None if one.tokens is None else products(size.passed, size.trained, one.tokens)
+def _start_name(work: ExperimentWork) -> str:
+    """The start in a word or two."""
+    if work.config.start.model is not None:
+        return work.config.start.model
+    return "its own" if work.beginning is None else f"its own, {work.beginning.steps or 0:,} steps"
 
 
 def _total(numbers: Sequence[int | None]) -> int | None:

@@ -37,9 +37,9 @@ def judge_models(texts: Texts, findings: Findings) -> None:
 
 
 def find_model(name: str | None, where: str, findings: Findings) -> None:
-    """A folder with a readable config.json, a name on the hub, or the start of the comparison."""
-    if name == START:
-        return
+    """A folder with a readable config.json, a file, a name on the hub, or the start of the comparison."""
+    if name == START or (name is not None and Path(name).expanduser().is_file()):
+        return  # what a file lacks is said where its configuration is read
     if name is None:
         findings.problems.append(f"{where}: must name a model, by folder or hub name (nothing given)")
         return
@@ -92,6 +92,11 @@ def _is_json(path: Path) -> bool:
         return isinstance(json.loads(path.read_text("utf-8")), dict)
     except (OSError, ValueError):
         return False
+
+
+def is_here(name: str) -> bool:
+    """Whether a model is a file or a folder, or was downloaded."""
+    return Path(name).expanduser().exists() or _is_downloaded(name)
 
 
 def _is_downloaded(name: str) -> bool:

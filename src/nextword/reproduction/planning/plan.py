@@ -8,9 +8,8 @@ from pathlib import Path
 
 from nextword.reproduction.experiment_folder import ExperimentFolders
 from nextword.reproduction.paper import find_table
-from nextword.reproduction.planning.experiment_plan import ExperimentPlan, experiment_plan
+from nextword.reproduction.planning.experiment_plan import Clock, ExperimentPlan, experiment_plan, timed
 from nextword.reproduction.planning.memory import existing_folder
-from nextword.reproduction.planning.training_time import Speed
 from nextword.reproduction.reproduce_tables import Request, needed_experiments
 
 
@@ -21,7 +20,7 @@ class Plan:
     Attributes:
         experiments: Each once, in the order in which they run.
         without: Tables for which nothing is run at this scale.
-        speed: Where hours come from that were not measured.
+        speed: Where times come from.
         disk: Bytes that are still to be written.
         free: Bytes that there is room for.
         problems: What is wrong with no single experiment.
@@ -40,19 +39,19 @@ class Plan:
         return not self.problems and not any(one.problems for one in self.experiments)
 
 
-def plan(request: Request, speed: Speed) -> Plan:
-    """Plans everything that a request asks for; trains nothing and writes nothing.
+def plan(request: Request, clock: Clock) -> Plan:
+    """Plans everything that a request asks for; writes nothing, and trains no more than the clock tries.
 
     Args:
         request: What is to be reproduced.
-        speed: Of the device.
+        clock: Who says what training steps take; asked when all is checked.
 
     Raises:
         ValueError: A change that fits no experiment's settings.
     """
     folders = ExperimentFolders(request.out, request.scale, request.data, request.changes)
     names = needed_experiments(request.tables, folders)
-    experiments = [experiment_plan(name, request, folders.folder(name), speed) for name in names]
+    experiments = [timed(one, clock) for one in [experiment_plan(name, request) for name in names]]
     needed = sum(max(0, (one.disk or 0) - _written(folders.folder(one.name))) for one in experiments)
     free = shutil.disk_usage(existing_folder(request.out)).free
     lack = (
@@ -62,7 +61,7 @@ def plan(request: Request, speed: Speed) -> Plan:
     return Plan(
         experiments=experiments,
         without=[table for table in request.tables if not set(find_table(table).experiments) & set(names)],
-        speed=speed.told,
+        speed=clock.told,
         disk=needed,
         free=free,
         problems=[lack] if needed > free else [],

@@ -75,13 +75,6 @@ def start_training(
     return None if rows is None else (merged(defaults, config.start.training, "start.training"), rows)
 
 
-def start_name(config: CompareConfig, training: tuple[TrainingSettings, RowLength] | None) -> str:
-    """The start in a word or two."""
-    if config.start.model is not None:
-        return config.start.model
-    return "its own" if training is None else f"its own, {training[0].steps or 0:,} steps"
-
-
 def raw_paths(data: Mapping[str, Any]) -> list[str]:
     """Data as experiments name it, as overrides: for a plan without that data."""
     return [f"{key}={json.dumps(wanted)}" for key, wanted in data.items()]

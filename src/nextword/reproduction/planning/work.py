@@ -53,14 +53,11 @@ class PlannedTraining:
     tokens: int | None
 
 
-def planned_trainings(
-    config: CompareConfig, common: TrainingSettings, rows: int | None, length: RowLength | None
-) -> list[PlannedTraining]:
+def planned_trainings(config: CompareConfig, rows: int | None, length: RowLength | None) -> list[PlannedTraining]:
     """Every training of a comparison once, those of searches among them.
 
     Args:
         config: The comparison.
-        common: What all methods are trained with.
         rows: Training rows; None: not known.
         length: Of one of them; None: not known.
     """
@@ -71,7 +68,7 @@ def planned_trainings(
             # of a search each combination is trained once, and one of them with the other seeds too
             searched = {config.seeds[0] if method.search_seed is None else method.search_seed}
             seeds = set(config.seeds) if place == 0 else searched
-            stages = stage_settings(candidate, common, config)
+            stages = stage_settings(candidate, config)
             for stage, (name, settings) in enumerate(zip(candidate.stages, stages, strict=False)):
                 seeds_of.setdefault(name, set()).update(seeds | searched if method.search else seeds)
                 steps = steps_of(settings, rows)

@@ -59,7 +59,7 @@ class PairTask(Task):
     """
 
     architecture = ENCODER_DECODER
-    # for the small start on two CPU cores; a pretrained model wants a learning rate of 1e-5 to 1e-4
+    # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
     training_defaults: ClassVar[dict[str, Any]] = {
         "steps": 300, "batch_size": 16, "learning_rate": 2e-3, "freeze_output_embeddings": False,
     }  # fmt: skip
