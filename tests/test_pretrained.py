@@ -128,3 +128,12 @@ def test_the_folder_of_a_comparison_names_its_models(tmp_path: Path) -> None:
     assert [model_location(one) for one in named] == [
         tmp_path / "trained" / name / "model" for name in ("cache-mle-seed0", "softmax-mle-seed0")
     ]
+
+
+@pytest.mark.real
+def test_the_real_model_is_a_language_model(real_model: tuple[Any, Any]) -> None:
+    model, tokenizer = real_model
+    asked = tokenizer("The capital of France is", return_tensors="pt")
+    written = model.generate(**asked, max_new_tokens=1, do_sample=False)
+    assert tokenizer.decode(written[0]) == "The capital of France is Paris"
+    assert tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}], tokenize=False).count("user") == 1

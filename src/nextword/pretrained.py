@@ -1,16 +1,21 @@
-"""Pretrained models, encoders and tokenizers, by folder or hub name, and tokens as a person reads them."""
+"""Pretrained models, encoders and tokenizers, by folder, GGUF file or hub name, and tokens as a person reads them."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import functools
 import importlib.util
 import re
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword import optional_libraries as extras
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 
 def encoder_config(config: Any) -> Any:
@@ -27,38 +32,146 @@ def wordless_tokens(config: Any) -> tuple[int, ...]:
 
 
 def model_location(path: str | Path) -> str | Path:
-    """The folder of a saved model, or what may be the name of one on the hub.
+    """The folder of a saved model, the GGUF file of one, or what may be the name of one on the hub.
 
-    Costs nothing, so that a mistake is told before any library is imported.
+    A folder without a saved model, in which one GGUF file lies, stands for that file. Costs nothing, so that a mistake
+    is told before any library is imported.
 
     Raises:
-        ValueError: A path where no folder is, or a folder without a model.
+        ValueError: A path where no folder is, a folder without a model, or a file that is no GGUF file.
     """
     folder = Path(path).expanduser()
     if folder.is_file():
-        raise ValueError(f"{folder}: must be the folder of a model (a file given); give the folder")
+        return _gguf_location(folder)
     if folder.exists():
-        if not (folder / "config.json").is_file():
-            raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")
-        return folder
-    if str(path).startswith(("/", ".", "~")):
-        raise ValueError(f"{path}: no such folder")
+        if (folder / "config.json").is_file():
+            return folder
+        files = sorted(folder.glob(f"*{GGUF}"))
+        if len(files) == 1:
+            return _gguf_location(files[0])
+        if files:
+            raise ValueError(f"{folder}: has several GGUF files ({_listed(files)}); give one of them")
+        raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")
+    if str(path).startswith(("/", ".", "~")) or folder.suffix == GGUF:
+        raise ValueError(f"{path}: no such {'file' if folder.suffix == GGUF else 'folder'}")
     return path
 
 
 def _models_inside(folder: Path) -> str:
     """What a message says of a folder that is no model: the models of a comparison in it, where it is one's folder."""
-    found = [str(config.parent) for config in sorted(folder.glob(COMPARED_MODELS))]
+    found = [config.parent for config in sorted(folder.glob(COMPARED_MODELS))]
     if not found:
         return " (was saving interrupted?)"
-    rest = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return f", but the folder of a comparison; give one of its models: {', '.join(found[:NAMED])}{rest}"
+    return f", but the folder of a comparison; give one of its models: {_listed(found)}"
+
+
+def _listed(paths: list[Path]) -> str:
+    rest = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+    return ", ".join(map(str, paths[:NAMED])) + rest
 
 
 COMPARED_MODELS = "trained/*/model/config.json"
 """Where the models of a comparison lie in its folder."""
 NAMED = 12
 """Models that a message names at most."""
+
+GGUF = ".gguf"
+"""How the files of llama.cpp, Ollama and LM Studio end: a model, its tokenizer and its chat template in one."""
+_MAGIC = b"GGUF"
+"""What such a file begins with."""
+
+
+def _gguf_location(file: Path) -> Path:
+    """That file, which must be one that can be read here."""
+    with file.open("rb") as opened:
+        begins_as_one = opened.read(len(_MAGIC)) == _MAGIC
+    if not begins_as_one and file.suffix == GGUF:
+        raise ValueError(f"{file}: no GGUF file, by its first bytes; half fetched, or a pointer of Git LFS?")
+    if not begins_as_one:
+        raise ValueError(f"{file}: must be the folder of a model or a GGUF file (another file given); give the folder")
+    if extras.missing({"gguf": "gguf"}):
+        raise ValueError(f"{file}: a GGUF file is read with gguf, not installed here ({extras.install('gguf')})")
+    return file
+
+
+def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
+    """A model, configuration or tokenizer of transformers: ``kind.from_pretrained``, for GGUF files too.
+
+    The weights of a GGUF file are unpacked, to float32 where no ``dtype`` is given; the model is an ordinary one, which
+    trains and is saved as safetensors.
+
+    Args:
+        kind: A class of transformers, such as ``AutoModelForCausalLM``.
+        location: What ``model_location`` gives: a folder, a GGUF file, a hub name.
+        **kwargs: Further arguments of ``kind.from_pretrained``.
+
+    Raises:
+        ValueError: A GGUF file that ends too early, lacks weights, or that transformers cannot read. Of other models
+            what transformers raises.
+    """
+    if not (isinstance(location, Path) or str(location).endswith(GGUF)) or not Path(location).is_file():
+        return kind.from_pretrained(location, **kwargs)
+    return _from_gguf(kind, Path(location), **kwargs)
+
+
+def _from_gguf(kind: Any, file: Path, **kwargs: Any) -> Any:
+    import torch
+    from transformers import AutoConfig, AutoTokenizer, GgufConfig
+
+    place: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
+    info_asked = kwargs.pop("output_loading_info", False)
+    with _gguf_explained(file):
+        if kind is AutoConfig:
+            return copy.deepcopy(_gguf_configuration(file, file.stat().st_mtime_ns))
+        if kind is AutoTokenizer:
+            tokenizer = kind.from_pretrained(**place, **kwargs)
+            tokenizer.name_or_path = str(file)
+            return tokenizer
+        if kwargs.get("dtype", "auto") in (None, "auto"):
+            kwargs["dtype"] = torch.float32
+        # unpacked always: where its kernels are there, transformers would compute with the packed weights
+        kwargs |= {"config": from_pretrained(AutoConfig, file), "quantization_config": GgufConfig(dequantize=True)}
+        model, info = kind.from_pretrained(**place, output_loading_info=True, **kwargs)
+    if missing := sorted(info["missing_keys"]):
+        raise ValueError(f"{file}: lacks {len(missing)} weights of its model ({missing[0]}, ...); is it a part of one?")
+    _as_ordinary(model, file)
+    return (model, info) if info_asked else model
+
+
+@functools.lru_cache(maxsize=4)
+def _gguf_configuration(file: Path, changed: int) -> PretrainedConfig:
+    """Kept while the file has not changed: reading it takes seconds, the vocabulary's, and a run asks several times."""
+    from transformers import AutoConfig
+
+    found: PretrainedConfig = AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
+    found.name_or_path = str(file)
+    return found
+
+
+def _as_ordinary(model: Any, file: Path) -> None:
+    """Takes the marks of a quantised model off one whose weights are unpacked: transformers would not save it."""
+    for mark in ("hf_quantizer", "quantization_method", "is_quantized"):
+        vars(model).pop(mark, None)
+    for mark in ("quantization_config", "_is_quantized"):
+        vars(model.config).pop(mark, None)
+    model.name_or_path = model.config.name_or_path = str(file)
+
+
+@contextlib.contextmanager
+def _gguf_explained(file: Path) -> Iterator[None]:
+    """Raises ValueError, in one line, in place of what transformers and gguf raise inside the block."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, NotImplementedError, OSError, struct.error) as fault:
+        from gguf import GGUFReader
+
+        said = (" ".join(str(fault).split()) or type(fault).__name__).rstrip(".")
+        try:
+            GGUFReader(file)
+        except Exception:  # whatever its bytes lead to
+            raise ValueError(f"{file}: the GGUF file is damaged or half written ({said}); fetch it again") from fault
+        raise ValueError(f"{file}: transformers cannot read this GGUF file ({said})") from fault
+
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"
 """What every saved tokenizer has."""
@@ -113,7 +226,7 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     try:
-        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name)
+        found: PreTrainedTokenizerBase = from_pretrained(AutoTokenizer, name)
     except (OSError, ValueError) as fault:
         said = " ".join(str(fault).split())
         # where one of them is missing transformers tries to read the file in another way, and says what that lacks
@@ -128,9 +241,9 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
 
 
 def saved_tokenizer(path: str | Path) -> PreTrainedTokenizerBase | None:
-    """The tokenizer in the folder of a model; None where there is none, or nothing that can be read."""
+    """The tokenizer in the folder or GGUF file of a model; None where there is none, or nothing that can be read."""
     folder = Path(path).expanduser()
-    if not (folder / TOKENIZER_SETTINGS).is_file():
+    if not folder.is_file() and not (folder / TOKENIZER_SETTINGS).is_file():
         return None
     try:
         return load_tokenizer(str(folder), str(folder))
