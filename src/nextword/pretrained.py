@@ -6,8 +6,11 @@ import contextlib
 import copy
 import functools
 import importlib.util
+import json
+import logging
 import re
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +19,8 @@ from nextword import optional_libraries as extras
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
 
 
 def encoder_config(config: Any) -> Any:
@@ -34,24 +39,19 @@ def wordless_tokens(config: Any) -> tuple[int, ...]:
 def model_location(path: str | Path) -> str | Path:
     """The folder of a saved model, the GGUF file of one, or what may be the name of one on the hub.
 
-    A folder without a saved model, in which one GGUF file lies, stands for that file. Costs nothing, so that a mistake
-    is told before any library is imported.
+    A folder with nothing but one GGUF file stands for that file. Costs nothing, so that a mistake is told before any
+    library is imported.
 
     Raises:
         ValueError: A path where no folder is, a folder without a model, or a file that is no GGUF file.
     """
+    if (file := gguf_file(path)) is not None:
+        return file
     folder = Path(path).expanduser()
-    if folder.is_file():
-        return _gguf_location(folder)
     if folder.exists():
-        if (folder / "config.json").is_file():
-            return folder
-        files = sorted(folder.glob(f"*{GGUF}"))
-        if len(files) == 1:
-            return _gguf_location(files[0])
-        if files:
-            raise ValueError(f"{folder}: has several GGUF files ({_listed(files)}); give one of them")
-        raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")
+        if not (folder / "config.json").is_file():
+            raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")
+        return folder
     if str(path).startswith(("/", ".", "~")) or folder.suffix == GGUF:
         raise ValueError(f"{path}: no such {'file' if folder.suffix == GGUF else 'folder'}")
     return path
@@ -75,67 +75,96 @@ COMPARED_MODELS = "trained/*/model/config.json"
 NAMED = 12
 """Models that a message names at most."""
 
+TOKENIZER_SETTINGS = "tokenizer_config.json"
+"""What every saved tokenizer has."""
+
 GGUF = ".gguf"
 """How the files of llama.cpp, Ollama and LM Studio end: a model, its tokenizer and its chat template in one."""
 _MAGIC = b"GGUF"
-"""What such a file begins with."""
+"""What such a file begins with, whatever its name."""
 
 
-def _gguf_location(file: Path) -> Path:
-    """That file, which must be one that can be read here."""
-    with file.open("rb") as opened:
-        begins_as_one = opened.read(len(_MAGIC)) == _MAGIC
-    if not begins_as_one and file.suffix == GGUF:
-        raise ValueError(f"{file}: no GGUF file, by its first bytes; half fetched, or a pointer of Git LFS?")
-    if not begins_as_one:
-        raise ValueError(f"{file}: must be the folder of a model or a GGUF file (another file given); give the folder")
-    if extras.missing({"gguf": "gguf"}):
-        raise ValueError(f"{file}: a GGUF file is read with gguf, not installed here ({extras.install('gguf')})")
+class GgufError(ValueError):
+    """A GGUF file that cannot be read; says which, and why."""
+
+
+def gguf_file(path: str | Path) -> Path | None:
+    """The GGUF file that a path names, or that lies alone in the folder; None for a saved model and for a hub name.
+
+    Raises:
+        ValueError: Another file, several GGUF files in a folder that has no saved model, or no package to read them.
+    """
+    file = Path(path).expanduser()
+    if file.is_dir():
+        if any((file / name).is_file() for name in ("config.json", TOKENIZER_SETTINGS)):
+            return None
+        found = sorted(file.glob(f"*{GGUF}"))
+        if len(found) > 1:
+            raise GgufError(f"{file}: must have one GGUF file ({_listed(found)} in it); give the file")
+        if not found:
+            return None
+        file = found[0]
+    elif not file.is_file():
+        return None
+    if not is_gguf(file):
+        raise GgufError(f"{file}: must be the folder of a model or a GGUF file (another file given); give the folder")
+    if not _has_magic(file):
+        raise GgufError(f"{file}: no GGUF file, by its first bytes; half fetched, or a pointer of Git LFS?")
+    if extras.missing(["gguf"]):
+        raise GgufError(f"{file}: a GGUF file is read with gguf, not installed here ({extras.install('gguf')})")
     return file
+
+
+def is_gguf(file: Path) -> bool:
+    """Whether a file is a GGUF file, by its name or by its first bytes: Ollama's have no ending."""
+    return file.suffix == GGUF or _has_magic(file)
+
+
+def _has_magic(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return opened.read(len(_MAGIC)) == _MAGIC
 
 
 def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
     """A model, configuration or tokenizer of transformers: ``kind.from_pretrained``, for GGUF files too.
 
     The weights of a GGUF file are unpacked, to float32 where no ``dtype`` is given; the model is an ordinary one, which
-    trains and is saved as safetensors.
+    trains and is saved as safetensors. The first reading of a file writes a line to stderr, since it takes a while.
 
     Args:
         kind: A class of transformers, such as ``AutoModelForCausalLM``.
-        location: What ``model_location`` gives: a folder, a GGUF file, a hub name.
+        location: A folder, a GGUF file or a hub name.
         **kwargs: Further arguments of ``kind.from_pretrained``.
 
     Raises:
-        ValueError: A GGUF file that ends too early, lacks weights, or that transformers cannot read. Of other models
-            what transformers raises.
+        GgufError: A GGUF file that ends too early, lacks weights, or that transformers cannot read. What transformers
+            raises of other models.
     """
-    if not (isinstance(location, Path) or str(location).endswith(GGUF)) or not Path(location).is_file():
-        return kind.from_pretrained(location, **kwargs)
-    return _from_gguf(kind, Path(location), **kwargs)
+    file = gguf_file(location)
+    return kind.from_pretrained(location, **kwargs) if file is None else _from_gguf(kind, file, **kwargs)
 
 
-def _from_gguf(kind: Any, file: Path, **kwargs: Any) -> Any:
+def _from_gguf(kind: Any, file: Path, *, output_loading_info: bool = False, **kwargs: Any) -> Any:
     import torch
     from transformers import AutoConfig, AutoTokenizer, GgufConfig
 
     place: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
-    info_asked = kwargs.pop("output_loading_info", False)
     with _gguf_explained(file):
+        config = copy.deepcopy(_gguf_configuration(file, file.stat().st_mtime_ns))
         if kind is AutoConfig:
-            return copy.deepcopy(_gguf_configuration(file, file.stat().st_mtime_ns))
+            return config
         if kind is AutoTokenizer:
-            tokenizer = kind.from_pretrained(**place, **kwargs)
-            tokenizer.name_or_path = str(file)
-            return tokenizer
-        if kwargs.get("dtype", "auto") in (None, "auto"):
+            return _without_made_up_tokens(kind.from_pretrained(**place, **kwargs), file)
+        if kwargs.get("dtype") in (None, "auto"):
             kwargs["dtype"] = torch.float32
         # unpacked always: where its kernels are there, transformers would compute with the packed weights
-        kwargs |= {"config": from_pretrained(AutoConfig, file), "quantization_config": GgufConfig(dequantize=True)}
+        kwargs |= {"config": config, "quantization_config": GgufConfig(dequantize=True)}
         model, info = kind.from_pretrained(**place, output_loading_info=True, **kwargs)
     if missing := sorted(info["missing_keys"]):
-        raise ValueError(f"{file}: lacks {len(missing)} weights of its model ({missing[0]}, ...); is it a part of one?")
+        raise GgufError(f"{file}: lacks {len(missing)} weights of its model ({missing[0]}, ...); is it a part of one?")
     _as_ordinary(model, file)
-    return (model, info) if info_asked else model
+    _as_the_file_says(model, file)
+    return (model, info) if output_loading_info else model
 
 
 @functools.lru_cache(maxsize=4)
@@ -143,9 +172,24 @@ def _gguf_configuration(file: Path, changed: int) -> PretrainedConfig:
     """Kept while the file has not changed: reading it takes seconds, the vocabulary's, and a run asks several times."""
     from transformers import AutoConfig
 
+    print(f"reading {file} (a folder that the model is saved in reads faster)", file=sys.stderr)
     found: PretrainedConfig = AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
     found.name_or_path = str(file)
     return found
+
+
+def _without_made_up_tokens(tokenizer: Any, file: Path) -> Any:
+    """Without GPT-2's <|endoftext|>, which transformers adds to other vocabularies; the model has no row for it."""
+    from tokenizers import Tokenizer
+    from transformers.integrations.gguf.reader import read_gguf_metadata
+
+    size = read_gguf_metadata(str(file))[0]["tokenizer.ggml.tokens"]
+    if len(tokenizer) > size:
+        content = json.loads(tokenizer.backend_tokenizer.to_str())
+        content["added_tokens"] = [token for token in content["added_tokens"] if token["id"] < size]
+        tokenizer._tokenizer = Tokenizer.from_str(json.dumps(content))
+    tokenizer.name_or_path = str(file)
+    return tokenizer
 
 
 def _as_ordinary(model: Any, file: Path) -> None:
@@ -157,9 +201,28 @@ def _as_ordinary(model: Any, file: Path) -> None:
     model.name_or_path = model.config.name_or_path = str(file)
 
 
+def _as_the_file_says(model: Any, file: Path) -> None:
+    """What transformers leaves out: the token that ends a turn ends texts too; of scaled positions it is said."""
+    from transformers.integrations.gguf.reader import read_gguf_metadata
+
+    facts, tensors = read_gguf_metadata(str(file))
+    turn = facts.get("tokenizer.ggml.eot_token_id")
+    ends = model.generation_config.eos_token_id
+    ends = list(ends) if isinstance(ends, list | tuple) else [] if ends is None else [ends]
+    if turn is not None and turn not in ends:
+        model.generation_config.eos_token_id = [*ends, turn]
+    if scaled := [name for name in tensors if name.startswith(("rope_freqs.", "rope_factors_"))]:
+        logger.warning(
+            "%s: transformers leaves out %s, which scales positions: scores differ from those of the model's own "
+            "folder, above all in long texts",
+            file,
+            " and ".join(scaled),
+        )
+
+
 @contextlib.contextmanager
 def _gguf_explained(file: Path) -> Iterator[None]:
-    """Raises ValueError, in one line, in place of what transformers and gguf raise inside the block."""
+    """Raises GgufError, in one line, in place of what transformers and gguf raise inside the block."""
     try:
         yield
     except (ValueError, LookupError, TypeError, NotImplementedError, OSError, struct.error) as fault:
@@ -169,12 +232,9 @@ def _gguf_explained(file: Path) -> Iterator[None]:
         try:
             GGUFReader(file)
         except Exception:  # whatever its bytes lead to
-            raise ValueError(f"{file}: the GGUF file is damaged or half written ({said}); fetch it again") from fault
-        raise ValueError(f"{file}: transformers cannot read this GGUF file ({said})") from fault
+            raise GgufError(f"{file}: the GGUF file is damaged or half written ({said}); fetch it again") from fault
+        raise GgufError(f"{file}: transformers cannot read this GGUF file ({said})") from fault
 
-
-TOKENIZER_SETTINGS = "tokenizer_config.json"
-"""What every saved tokenizer has."""
 
 MINILM = "minilm"
 """Name of the encoder that comes as a package: all-MiniLM-L6-v2."""
@@ -214,10 +274,10 @@ _FOR_SENTENCEPIECE = {"sentencepiece": "sentencepiece", "google.protobuf": "prot
 
 
 def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of that folder or hub name.
+    """The tokenizer of that folder, GGUF file or hub name.
 
     Args:
-        name: The folder, or the name.
+        name: The folder, the file or the name.
         where: The setting that names it, for messages.
 
     Raises:
@@ -227,6 +287,8 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
 
     try:
         found: PreTrainedTokenizerBase = from_pretrained(AutoTokenizer, name)
+    except GgufError as fault:
+        raise ValueError(f"{where}: {fault}") from None
     except (OSError, ValueError) as fault:
         said = " ".join(str(fault).split())
         # where one of them is missing transformers tries to read the file in another way, and says what that lacks
@@ -243,9 +305,9 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
 def saved_tokenizer(path: str | Path) -> PreTrainedTokenizerBase | None:
     """The tokenizer in the folder or GGUF file of a model; None where there is none, or nothing that can be read."""
     folder = Path(path).expanduser()
-    if not folder.is_file() and not (folder / TOKENIZER_SETTINGS).is_file():
-        return None
     try:
+        if gguf_file(folder) is None and not (folder / TOKENIZER_SETTINGS).is_file():
+            return None
         return load_tokenizer(str(folder), str(folder))
     except ValueError:
         return None

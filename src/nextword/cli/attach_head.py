@@ -13,7 +13,7 @@ from nextword.cli.parts.errors import plain_errors
 
 @plain_errors
 def attach(
-    model: Annotated[str, typer.Argument(help="Folder or name on the hub of a model; it stays as it is.")],
+    model: Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a model; it stays as it is.")],
     head: Annotated[
         str,
         typer.Option(

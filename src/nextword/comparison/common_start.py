@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue
 from transformers import AutoConfig, AutoTokenizer, set_seed
 
 import nextword as nw
-from nextword.comparison.comparison_settings import CompareConfig, is_folder
+from nextword.comparison.comparison_settings import CompareConfig
 from nextword.comparison.corpus_counts import (
     COUNTS,
     TEST_COUNTS,
@@ -25,6 +25,7 @@ from nextword.comparison.corpus_counts import (
 from nextword.comparison.method import Method
 from nextword.comparison.preflight import build_method, check_methods, needed_encoder
 from nextword.comparison.progress import StageReporter
+from nextword.pretrained import GgufError, from_pretrained, load_tokenizer, model_location
 from nextword.records import MetricValue, Record
 from nextword.tasks.parts.added_tokens import add_tokens
 from nextword.tasks.parts.architecture import Architecture, architecture_of
@@ -169,10 +170,10 @@ def _complete_record(folder: Path) -> StartRecord | None:
 def _load_given(config: CompareConfig, task: Task, folder: Path, stages: StageReporter) -> StartRecord:
     name = str(config.start.model)
     with stages("start", "loading"):
-        source = str(Path(name).expanduser()) if is_folder(name) else name
+        source = _located(name)
         _expect_architecture(source, task)
         backbone = _plain_model(source, task.architecture)
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        tokenizer = load_tokenizer(source, "start.model")
         set_seed(config.start.seed)
         add_tokens(backbone, tokenizer, task.start.tokens)
         task.check(backbone.config, tokenizer)
@@ -237,11 +238,18 @@ def _record_of(
     )
 
 
-def _expect_architecture(source: str, task: Task) -> None:
-    if source.startswith(("/", ".")) and not Path(source).exists():
-        raise ValueError(f"start.model: no such folder: {source}")
+def _located(name: str) -> str:
     try:
-        config = AutoConfig.from_pretrained(source)
+        return str(model_location(name))
+    except ValueError as problem:
+        raise ValueError(f"start.model: {problem}") from None
+
+
+def _expect_architecture(source: str, task: Task) -> None:
+    try:
+        config = from_pretrained(AutoConfig, source)
+    except GgufError as problem:
+        raise ValueError(f"start.model: {problem}") from None
     except OSError as problem:
         first = next(iter(str(problem).splitlines()), type(problem).__name__)
         raise ValueError(
