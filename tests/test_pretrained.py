@@ -182,6 +182,14 @@ def test_a_gguf_file_is_the_model_that_it_was_made_of(tiny: Path, llama: Any, wo
     assert from_pretrained(AutoModelForCausalLM, tiny, dtype=torch.bfloat16).dtype == torch.bfloat16
 
 
+def test_files_beside_a_gguf_file_are_not_its_own(tiny: Path, words: Any) -> None:
+    words.save_pretrained(tiny.parent)
+    (tiny.parent / "chat_template.jinja").write_text("another")
+    (tiny.parent / "config.json").write_text('{"model_type": "gpt2"}')
+    assert load_tokenizer(str(tiny), "model").chat_template == gguf_files.CHAT
+    assert nw.load(tiny).config.text_config.model_type == "llama"
+
+
 def test_a_turn_ends_a_text(tiny: Path, words: Any) -> None:
     ends = from_pretrained(AutoModelForCausalLM, tiny).generation_config.eos_token_id
     assert ends == [words.eos_token_id, words.convert_tokens_to_ids(gguf_files.TURN)]

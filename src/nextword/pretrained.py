@@ -11,6 +11,7 @@ import logging
 import re
 import struct
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,8 +149,9 @@ def _from_gguf(kind: Any, file: Path, *, output_loading_info: bool = False, **kw
     import torch
     from transformers import AutoConfig, AutoTokenizer, GgufConfig
 
-    place: dict[str, Any] = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
-    with _gguf_explained(file):
+    # from a folder with nothing in it: of the file's own, transformers would take a tokenizer's files along
+    with _gguf_explained(file), tempfile.TemporaryDirectory() as empty:
+        place: dict[str, Any] = {"pretrained_model_name_or_path": empty, "gguf_file": str(file.absolute())}
         config = copy.deepcopy(_gguf_configuration(file, file.stat().st_mtime_ns))
         if kind is AutoConfig:
             return config
@@ -173,7 +175,8 @@ def _gguf_configuration(file: Path, changed: int) -> PretrainedConfig:
     from transformers import AutoConfig
 
     print(f"reading {file} (a folder that the model is saved in reads faster)", file=sys.stderr)
-    found: PretrainedConfig = AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
+    with tempfile.TemporaryDirectory() as empty:
+        found: PretrainedConfig = AutoConfig.from_pretrained(empty, gguf_file=str(file.absolute()))
     found.name_or_path = str(file)
     return found
 
