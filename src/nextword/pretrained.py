@@ -1,16 +1,27 @@
-"""Pretrained models, encoders and tokenizers, by folder or hub name, and tokens as a person reads them."""
+"""Pretrained models, encoders and tokenizers, by folder, GGUF file or hub name, and tokens as a person reads them."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import functools
 import importlib.util
+import json
+import logging
 import re
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword import optional_libraries as extras
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
 
 
 def encoder_config(config: Any) -> Any:
@@ -27,32 +38,37 @@ def wordless_tokens(config: Any) -> tuple[int, ...]:
 
 
 def model_location(path: str | Path) -> str | Path:
-    """The folder of a saved model, or what may be the name of one on the hub.
+    """The folder of a saved model, the GGUF file of one, or what may be the name of one on the hub.
 
-    Costs nothing, so that a mistake is told before any library is imported.
+    A folder with nothing but one GGUF file stands for that file. Costs nothing, so that a mistake is told before any
+    library is imported.
 
     Raises:
-        ValueError: A path where no folder is, or a folder without a model.
+        ValueError: A path where no folder is, a folder without a model, or a file that is no GGUF file.
     """
+    if (file := gguf_file(path)) is not None:
+        return file
     folder = Path(path).expanduser()
-    if folder.is_file():
-        raise ValueError(f"{folder}: must be the folder of a model (a file given); give the folder")
     if folder.exists():
         if not (folder / "config.json").is_file():
             raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")
         return folder
-    if str(path).startswith(("/", ".", "~")):
-        raise ValueError(f"{path}: no such folder")
+    if str(path).startswith(("/", ".", "~")) or folder.suffix == GGUF:
+        raise ValueError(f"{path}: no such {'file' if folder.suffix == GGUF else 'folder'}")
     return path
 
 
 def _models_inside(folder: Path) -> str:
     """What a message says of a folder that is no model: the models of a comparison in it, where it is one's folder."""
-    found = [str(config.parent) for config in sorted(folder.glob(COMPARED_MODELS))]
+    found = [config.parent for config in sorted(folder.glob(COMPARED_MODELS))]
     if not found:
         return " (was saving interrupted?)"
-    rest = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return f", but the folder of a comparison; give one of its models: {', '.join(found[:NAMED])}{rest}"
+    return f", but the folder of a comparison; give one of its models: {_listed(found)}"
+
+
+def _listed(paths: list[Path]) -> str:
+    rest = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+    return ", ".join(map(str, paths[:NAMED])) + rest
 
 
 COMPARED_MODELS = "trained/*/model/config.json"
@@ -62,6 +78,166 @@ NAMED = 12
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"
 """What every saved tokenizer has."""
+
+GGUF = ".gguf"
+"""How the files of llama.cpp, Ollama and LM Studio end: a model, its tokenizer and its chat template in one."""
+_MAGIC = b"GGUF"
+"""What such a file begins with, whatever its name."""
+
+
+class GgufError(ValueError):
+    """A GGUF file that cannot be read; says which, and why."""
+
+
+def gguf_file(path: str | Path) -> Path | None:
+    """The GGUF file that a path names, or that lies alone in the folder; None for a saved model and for a hub name.
+
+    Raises:
+        ValueError: Another file, several GGUF files in a folder that has no saved model, or no package to read them.
+    """
+    file = Path(path).expanduser()
+    if file.is_dir():
+        if any((file / name).is_file() for name in ("config.json", TOKENIZER_SETTINGS)):
+            return None
+        found = sorted(file.glob(f"*{GGUF}"))
+        if len(found) > 1:
+            raise GgufError(f"{file}: must have one GGUF file ({_listed(found)} in it); give the file")
+        if not found:
+            return None
+        file = found[0]
+    elif not file.is_file():
+        return None
+    if not is_gguf(file):
+        raise GgufError(f"{file}: must be the folder of a model or a GGUF file (another file given); give the folder")
+    if not _has_magic(file):
+        raise GgufError(f"{file}: no GGUF file, by its first bytes; half fetched, or a pointer of Git LFS?")
+    if extras.missing(["gguf"]):
+        raise GgufError(f"{file}: a GGUF file is read with gguf, not installed here ({extras.install('gguf')})")
+    return file
+
+
+def is_gguf(file: Path) -> bool:
+    """Whether a file is a GGUF file, by its name or by its first bytes: Ollama's have no ending."""
+    return file.suffix == GGUF or _has_magic(file)
+
+
+def _has_magic(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return opened.read(len(_MAGIC)) == _MAGIC
+
+
+def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
+    """A model, configuration or tokenizer of transformers: ``kind.from_pretrained``, for GGUF files too.
+
+    The weights of a GGUF file are unpacked, to float32 where no ``dtype`` is given; the model is an ordinary one, which
+    trains and is saved as safetensors. The first reading of a file writes a line to stderr, since it takes a while.
+
+    Args:
+        kind: A class of transformers, such as ``AutoModelForCausalLM``.
+        location: A folder, a GGUF file or a hub name.
+        **kwargs: Further arguments of ``kind.from_pretrained``.
+
+    Raises:
+        GgufError: A GGUF file that ends too early, lacks weights, or that transformers cannot read. What transformers
+            raises of other models.
+    """
+    file = gguf_file(location)
+    return kind.from_pretrained(location, **kwargs) if file is None else _from_gguf(kind, file, **kwargs)
+
+
+def _from_gguf(kind: Any, file: Path, *, output_loading_info: bool = False, **kwargs: Any) -> Any:
+    import torch
+    from transformers import AutoConfig, AutoTokenizer, GgufConfig
+
+    # from a folder with nothing in it: of the file's own, transformers would take a tokenizer's files along
+    with _gguf_explained(file), tempfile.TemporaryDirectory() as empty:
+        place: dict[str, Any] = {"pretrained_model_name_or_path": empty, "gguf_file": str(file.absolute())}
+        config = copy.deepcopy(_gguf_configuration(file, file.stat().st_mtime_ns))
+        if kind is AutoConfig:
+            return config
+        if kind is AutoTokenizer:
+            return _without_made_up_tokens(kind.from_pretrained(**place, **kwargs), file)
+        if kwargs.get("dtype") in (None, "auto"):
+            kwargs["dtype"] = torch.float32
+        # unpacked always: where its kernels are there, transformers would compute with the packed weights
+        kwargs |= {"config": config, "quantization_config": GgufConfig(dequantize=True)}
+        model, info = kind.from_pretrained(**place, output_loading_info=True, **kwargs)
+    if missing := sorted(info["missing_keys"]):
+        raise GgufError(f"{file}: lacks {len(missing)} weights of its model ({missing[0]}, ...); is it a part of one?")
+    _as_ordinary(model, file)
+    _as_the_file_says(model, file)
+    return (model, info) if output_loading_info else model
+
+
+@functools.lru_cache(maxsize=4)
+def _gguf_configuration(file: Path, changed: int) -> PretrainedConfig:
+    """Kept while the file has not changed: reading it takes seconds, the vocabulary's, and a run asks several times."""
+    from transformers import AutoConfig
+
+    print(f"reading {file} (a folder that the model is saved in reads faster)", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as empty:
+        found: PretrainedConfig = AutoConfig.from_pretrained(empty, gguf_file=str(file.absolute()))
+    found.name_or_path = str(file)
+    return found
+
+
+def _without_made_up_tokens(tokenizer: Any, file: Path) -> Any:
+    """Without GPT-2's <|endoftext|>, which transformers adds to other vocabularies; the model has no row for it."""
+    from tokenizers import Tokenizer
+    from transformers.integrations.gguf.reader import read_gguf_metadata
+
+    size = read_gguf_metadata(str(file))[0]["tokenizer.ggml.tokens"]
+    if len(tokenizer) > size:
+        content = json.loads(tokenizer.backend_tokenizer.to_str())
+        content["added_tokens"] = [token for token in content["added_tokens"] if token["id"] < size]
+        tokenizer._tokenizer = Tokenizer.from_str(json.dumps(content))
+    tokenizer.name_or_path = str(file)
+    return tokenizer
+
+
+def _as_ordinary(model: Any, file: Path) -> None:
+    """Takes the marks of a quantised model off one whose weights are unpacked: transformers would not save it."""
+    for mark in ("hf_quantizer", "quantization_method", "is_quantized"):
+        vars(model).pop(mark, None)
+    for mark in ("quantization_config", "_is_quantized"):
+        vars(model.config).pop(mark, None)
+    model.name_or_path = model.config.name_or_path = str(file)
+
+
+def _as_the_file_says(model: Any, file: Path) -> None:
+    """What transformers leaves out: the token that ends a turn ends texts too; of scaled positions it is said."""
+    from transformers.integrations.gguf.reader import read_gguf_metadata
+
+    facts, tensors = read_gguf_metadata(str(file))
+    turn = facts.get("tokenizer.ggml.eot_token_id")
+    ends = model.generation_config.eos_token_id
+    ends = list(ends) if isinstance(ends, list | tuple) else [] if ends is None else [ends]
+    if turn is not None and turn not in ends:
+        model.generation_config.eos_token_id = [*ends, turn]
+    if scaled := [name for name in tensors if name.startswith(("rope_freqs.", "rope_factors_"))]:
+        logger.warning(
+            "%s: transformers leaves out %s, which scales positions: scores differ from those of the model's own "
+            "folder, above all in long texts",
+            file,
+            " and ".join(scaled),
+        )
+
+
+@contextlib.contextmanager
+def _gguf_explained(file: Path) -> Iterator[None]:
+    """Raises GgufError, in one line, in place of what transformers and gguf raise inside the block."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, NotImplementedError, OSError, struct.error) as fault:
+        from gguf import GGUFReader
+
+        said = (" ".join(str(fault).split()) or type(fault).__name__).rstrip(".")
+        try:
+            GGUFReader(file)
+        except Exception:  # whatever its bytes lead to
+            raise GgufError(f"{file}: the GGUF file is damaged or half written ({said}); fetch it again") from fault
+        raise GgufError(f"{file}: transformers cannot read this GGUF file ({said})") from fault
+
 
 MINILM = "minilm"
 """Name of the encoder that comes as a package: all-MiniLM-L6-v2."""
@@ -101,10 +277,10 @@ _FOR_SENTENCEPIECE = {"sentencepiece": "sentencepiece", "google.protobuf": "prot
 
 
 def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of that folder or hub name.
+    """The tokenizer of that folder, GGUF file or hub name.
 
     Args:
-        name: The folder, or the name.
+        name: The folder, the file or the name.
         where: The setting that names it, for messages.
 
     Raises:
@@ -113,7 +289,9 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     try:
-        found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(name)
+        found: PreTrainedTokenizerBase = from_pretrained(AutoTokenizer, name)
+    except GgufError as fault:
+        raise ValueError(f"{where}: {fault}") from None
     except (OSError, ValueError) as fault:
         said = " ".join(str(fault).split())
         # where one of them is missing transformers tries to read the file in another way, and says what that lacks
@@ -128,11 +306,11 @@ def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
 
 
 def saved_tokenizer(path: str | Path) -> PreTrainedTokenizerBase | None:
-    """The tokenizer in the folder of a model; None where there is none, or nothing that can be read."""
+    """The tokenizer in the folder or GGUF file of a model; None where there is none, or nothing that can be read."""
     folder = Path(path).expanduser()
-    if not (folder / TOKENIZER_SETTINGS).is_file():
-        return None
     try:
+        if gguf_file(folder) is None and not (folder / TOKENIZER_SETTINGS).is_file():
+            return None
         return load_tokenizer(str(folder), str(folder))
     except ValueError:
         return None

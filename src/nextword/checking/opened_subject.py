@@ -7,7 +7,7 @@ from typing import Any
 
 from nextword.model.attach import load
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
-from nextword.pretrained import load_tokenizer, model_location
+from nextword.pretrained import GgufError, from_pretrained, gguf_file, load_tokenizer, model_location
 from nextword.registry import UnknownNameError
 
 _ADAPTER = "adapter_config.json"
@@ -18,7 +18,8 @@ def open_subject(path: str | Path) -> Any:
     """The model at a path or of that name.
 
     Args:
-        path: Folder or hub name; the folder of an adapter of peft brings the model that it says it belongs to.
+        path: Folder, GGUF file or hub name; the folder of an adapter of peft brings the model that it says it belongs
+            to.
 
     Returns:
         A model of ours, or one of transformers to which nothing was attached.
@@ -32,16 +33,20 @@ def open_subject(path: str | Path) -> Any:
 
     location = model_location(path)
     try:
-        config = AutoConfig.from_pretrained(location)
+        config = from_pretrained(AutoConfig, location)
     except UnknownNameError as fault:
         raise UnknownNameError(f"{path}: {fault}") from None
+    except GgufError:
+        raise
     except (OSError, ValueError) as fault:
         raise ValueError(f"{path}: no model folder, and no model that can be fetched ({_first_line(fault)})") from fault
     if isinstance(config, NextWordConfig | NextWordSeq2SeqConfig):
         return load(location)
     kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     try:
-        return kind.from_pretrained(location, dtype="auto")
+        return from_pretrained(kind, location, dtype="auto")
+    except GgufError:
+        raise
     except (OSError, ValueError) as fault:
         raise ValueError(f"{path}: cannot be opened as a language model ({_first_line(fault)})") from fault
 
@@ -53,7 +58,7 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "sp
 def tokenizer_of(path: str | Path) -> Any:
     """The tokenizer that was saved with a model; None where there is none, or it cannot be read."""
     folder = Path(path).expanduser()
-    if folder.is_dir() and not any((folder / name).is_file() for name in _TOKENIZERS):
+    if folder.is_dir() and gguf_file(folder) is None and not any((folder / name).is_file() for name in _TOKENIZERS):
         return None
     try:
         return load_tokenizer(str(folder) if folder.is_dir() else str(path), "check")

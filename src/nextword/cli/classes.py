@@ -28,7 +28,7 @@ def classes(
     division: Annotated[
         str | None, typer.Option(help="mefmax, eq-freq or eq-token; eq-freq where a number is given.")
     ] = None,
-    tokenizer: Annotated[str | None, typer.Option(help="Folder or name on the hub, to show tokens.")] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="Folder, GGUF file or name on the hub, to show tokens.")] = None,
 ) -> None:
     """Show the classes of tokens that --head f2 would have, and the objective of MefMax over their number."""
     from rich.console import Console

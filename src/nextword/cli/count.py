@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @plain_errors
 def count(
     data: Annotated[str, typer.Argument(help="Text file, table, folder of them, or NAME[:CONFIG] on the hub.")],
-    tokenizer: Annotated[str, typer.Option(help="Folder or name on the hub of the tokenizer.")],
+    tokenizer: Annotated[str, typer.Option(help="Folder, GGUF file or name on the hub of the tokenizer.")],
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("counts.npz"),
     text_column: Annotated[
         str, typer.Option(help="Column with the text of a table; a number from 0 where it has no header.")

@@ -115,7 +115,7 @@ class SampleOptions:
 @plain_errors
 @option_groups
 def generate(
-    model: Annotated[str, typer.Argument(help="Folder of a saved model, or a name on the hub.")],
+    model: Annotated[str, typer.Argument(help="Folder of a saved model, a GGUF file or a name on the hub.")],
     reading: PromptOptions,
     writing: WritingOptions,
     output: SampleOptions,

@@ -87,8 +87,8 @@ def inspect(
         list[str],
         typer.Argument(
             metavar="[NAME=]MODEL [[NAME=]MODEL]",
-            help="Folder of a saved model or a name on the hub, or a trace that --json wrote. Two are compared on the "
-            "same tokens. The page calls a model NAME, else as its folder.",
+            help="Folder of a saved model, a GGUF file or a name on the hub, or a trace that --json wrote. Two are "
+            "compared on the same tokens. The page calls a model NAME, else as its folder.",
         ),
     ],
     reading: TextOptions,
@@ -148,7 +148,7 @@ def _text_of(file: Path, option: str) -> str:
 
 def _expect_models(models: list[str], reading: TextOptions, writing: WritingOptions) -> None:
     """Raises ValueError, before any library is imported, where the command cannot mean anything."""
-    from nextword.pretrained import model_location
+    from nextword.pretrained import is_gguf, model_location
 
     if len(models) > 2:
         raise ValueError(f"MODEL: must be one model or two ({len(models)} given); compare more of them in pairs")
@@ -159,9 +159,11 @@ def _expect_models(models: list[str], reading: TextOptions, writing: WritingOpti
     asked = [model for model in models if not _is_trace(model)]
     for model in asked:
         path = _named(model)[1]
-        if Path(path).expanduser().is_file():
+        file = Path(path).expanduser()
+        if file.is_file() and not is_gguf(file):
             raise ValueError(
-                f"MODEL: must be a folder or a name on the hub (the file {path} given); give a text as --text {path}"
+                f"MODEL: must be a folder, a GGUF file or a name on the hub (the file {path} given); give a text as "
+                f"--text {path}"
             )
         model_location(path)
     if asked and not (reading.text or reading.prompt or reading.source or reading.auxiliary):

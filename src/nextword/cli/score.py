@@ -154,14 +154,14 @@ def told_apart(words: list[str], models: list[str], data: list[str]) -> tuple[di
 def _is_data(word: str) -> bool:
     """Whether a word of the command line is data; the rest is a model, which ``model_location`` looks at."""
     from nextword.corpora.part_names import is_text, table_ending
-    from nextword.pretrained import COMPARED_MODELS
+    from nextword.pretrained import COMPARED_MODELS, GGUF, is_gguf
 
     path = Path(word).expanduser()
     if path.is_dir():
         # the folder of a comparison is no model either; what looks at models names those in it
-        return not any(any(path.glob(name)) for name in (*MODEL_FILES, COMPARED_MODELS))
+        return not any(any(path.glob(name)) for name in (*MODEL_FILES, f"*{GGUF}", COMPARED_MODELS))
     if path.exists():
-        return True
+        return not is_gguf(path)
     location = Path(word.partition("=")[2] or word).expanduser()
     if not location.exists() and (table_ending(location) is not None or (location.suffix and is_text(location))):
         raise ValueError(f"{word}: must be a file or folder that exists (none there); give its path")

@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue
 from transformers import AutoConfig, AutoTokenizer, set_seed
 
 import nextword as nw
-from nextword.comparison.comparison_settings import RANDOM, TRAINED, CompareConfig, is_folder
+from nextword.comparison.comparison_settings import RANDOM, TRAINED, CompareConfig
 from nextword.comparison.corpus_counts import (
     COUNTS,
     TEST_COUNTS,
@@ -25,6 +25,7 @@ from nextword.comparison.corpus_counts import (
 from nextword.comparison.method import Method
 from nextword.comparison.preflight import build_method, check_methods, needed_encoder
 from nextword.comparison.progress import StageReporter
+from nextword.pretrained import GgufError, from_pretrained, load_tokenizer, model_location
 from nextword.records import MetricValue, Record
 from nextword.tasks.parts.added_tokens import add_tokens
 from nextword.tasks.parts.architecture import Architecture, architecture_of
@@ -182,11 +183,10 @@ def given_start(config: CompareConfig, task: Task) -> tuple[PreTrainedModel, Pre
     Raises:
         ValueError: There is none, or the task cannot be measured on it.
     """
-    name = str(config.start.model)
-    source = str(Path(name).expanduser()) if is_folder(name) else name
+    source = _located(str(config.start.model))
     _expect_architecture(source, task)
     backbone = _plain_model(source, task.architecture)
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
+    tokenizer = load_tokenizer(source, "start.model")
     set_seed(config.start.seed)
     add_tokens(backbone, tokenizer, task.start.tokens)
     task.check(backbone.config, tokenizer)
@@ -247,11 +247,18 @@ def _record_of(
     )
 
 
-def _expect_architecture(source: str, task: Task) -> None:
-    if source.startswith(("/", ".")) and not Path(source).exists():
-        raise ValueError(f"start.model: no such folder: {source}")
+def _located(name: str) -> str:
     try:
-        config = AutoConfig.from_pretrained(source)
+        return str(model_location(name))
+    except ValueError as problem:
+        raise ValueError(f"start.model: {problem}") from None
+
+
+def _expect_architecture(source: str, task: Task) -> None:
+    try:
+        config = from_pretrained(AutoConfig, source)
+    except GgufError as problem:
+        raise ValueError(f"start.model: {problem}") from None
     except OSError as problem:
         first = next(iter(str(problem).splitlines()), type(problem).__name__)
         raise ValueError(

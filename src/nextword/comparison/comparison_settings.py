@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, Field, JsonValue, model_validator
@@ -26,7 +25,8 @@ class StartConfig(Settings):
     """The model that every method starts from."""
 
     model: str | None = None
-    """Folder or hub name of a language model of the task's architecture. Without it the task's own is trained once."""
+    """Folder, GGUF file or hub name of a language model of the task's architecture. Without it the task's own is
+    trained once."""
     seed: Seed = 0
     """Seed of that training."""
     training: dict[str, JsonValue] = Field(default={})
@@ -114,11 +114,6 @@ def build_task(config: CompareConfig) -> Task:
 def plain(config: BaseModel) -> dict[str, Any]:
     """A config as numbers, text, lists and tables."""
     return config.model_dump(mode="json")
-
-
-def is_folder(model: str) -> bool:
-    """Whether a start model is a folder here and not a name on the hub."""
-    return Path(model).expanduser().is_dir()
 
 
 def _repeated(values: Iterable[Any]) -> list[Any]:

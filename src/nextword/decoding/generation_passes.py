@@ -98,7 +98,7 @@ def _asked(settings: GenerationSettings) -> dict[str, Any]:
         return dict(settings.arguments)
     if ASSISTANT in settings.arguments:
         raise ValueError(f"--draft: must be the only model that assists (--set {ASSISTANT} given); leave out one")
-    if not Path(settings.draft).is_dir():
+    if not Path(settings.draft).exists():
         known = ", ".join(drafters.names())
         near = did_you_mean(settings.draft, drafters.names())
         raise ValueError(f"--draft: must be {known} or the folder of a model ('{settings.draft}' given).{near}")

@@ -17,7 +17,7 @@ from nextword.finetuning.train_config import SMALL_T5, TrainConfig
 from nextword.heads import parse_head
 from nextword.model.attach import attach_to_train
 from nextword.model.configuration import NextWordConfig
-from nextword.pretrained import load_tokenizer, model_location
+from nextword.pretrained import GgufError, from_pretrained, load_tokenizer, model_location
 from nextword.tasks import Task
 from nextword.tasks.parts.architecture import architecture_of
 from nextword.tasks.parts.head_counts import HeadSpec, expect_tokenizer, training_counts, wants_counts, with_counts
@@ -48,7 +48,9 @@ def saved_configuration(model: str) -> PretrainedConfig:
     """
     location = _located(model)
     try:
-        found: PretrainedConfig = AutoConfig.from_pretrained(location)
+        found: PretrainedConfig = from_pretrained(AutoConfig, location)
+    except GgufError as problem:
+        raise ValueError(f"model: {problem}") from None
     except (OSError, ValueError) as problem:
         first = next(iter(str(problem).splitlines()), type(problem).__name__)
         raise ValueError(

@@ -27,8 +27,8 @@ class TrainConfig(MethodSettings):
     """
 
     model: str = Field(min_length=1)
-    """Folder or hub name of the model to train, ours or any of transformers. ``small`` is a small GPT-2 with random
-    weights and a tokenizer trained on the data, ``small-t5`` the same as an encoder-decoder model."""
+    """Folder, GGUF file or hub name of the model to train, ours or any of transformers. ``small`` is a small GPT-2 with
+    random weights and a tokenizer trained on the data, ``small-t5`` the same as an encoder-decoder model."""
     data: dict[str, JsonValue]
     """The data: ``path``, its ``kind`` where that cannot be seen (``text``, ``pairs``, ``auxiliary``), and the settings
     of that kind. Text is short for a table with nothing but the path."""

@@ -33,7 +33,7 @@ from nextword.model.forward.output_layer import prove_output_layer
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
 from nextword.model.training_modes import as_in_evaluation, modes_kept
 from nextword.objectives import ObjectiveConfig, parse_objective
-from nextword.pretrained import model_location, saved_tokenizer
+from nextword.pretrained import from_pretrained, model_location, saved_tokenizer
 from nextword.registry import UnknownNameError
 
 logger = logging.getLogger(__name__)
@@ -252,7 +252,7 @@ def load(
     """Loads a saved model with its head, or an ordinary checkpoint and attaches ``head``.
 
     Args:
-        path: Folder or hub name.
+        path: Folder, GGUF file or hub name.
         head: Head for a checkpoint without one (default ``softmax``), or instead of the saved one.
         objective: Objective instead of the saved one (default ``mle`` where none is saved).
         encoder: Takes the place of the saved encoder of auxiliary texts, for instance to be shared by several models;
@@ -260,13 +260,14 @@ def load(
         **kwargs: Further arguments of ``from_pretrained``, such as ``dtype``.
 
     Raises:
-        ValueError: No such folder, a folder without a model, or one that was only half written.
+        ValueError: No such folder, a folder without a model, or one that was only half written; of a GGUF file also
+            one that transformers cannot read.
     """
     path = model_location(path)
     try:
-        config = AutoConfig.from_pretrained(path)
+        config = from_pretrained(AutoConfig, path)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        loaded: Any = kind.from_pretrained(path, output_loading_info=True, **kwargs)
+        loaded: Any = from_pretrained(kind, path, output_loading_info=True, **kwargs)
     except (UnknownNameError, SettingsError) as fault:
         raise type(fault)(f"{path}: {fault}") from None
     except OSError as fault:

@@ -15,7 +15,7 @@ app = typer.Typer(help="Build and index datastores, which the head knn retrieves
 @app.command()
 @plain_errors
 def build(
-    model: Annotated[str, typer.Argument(help="Folder or name on the hub of a decoder-only model.")],
+    model: Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a decoder-only model.")],
     data: Annotated[str, typer.Argument(help="Text file, table, folder of them, or NAME[:CONFIG] on the hub.")],
     out: Annotated[Path, typer.Option(help="Folder of the store.")] = Path("store"),
     precision: Annotated[str, typer.Option(help="Of the keys: float16 or int8.")] = "float16",

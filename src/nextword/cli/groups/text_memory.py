@@ -20,7 +20,7 @@ app = typer.Typer(
     help="Look the last tokens up in a corpus, and mix what came next there with any model.", no_args_is_help=True
 )
 
-Model = Annotated[str, typer.Argument(help="Folder or name on the hub of a model.")]
+Model = Annotated[str, typer.Argument(help="Folder, GGUF file or name on the hub of a model.")]
 Memory = Annotated[Path, typer.Argument(help="Folder that 'nextword text-memory build' wrote.")]
 Data = Annotated[
     list[str],

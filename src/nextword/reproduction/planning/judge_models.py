@@ -13,7 +13,7 @@ from nextword.comparison.measured_texts import START
 from nextword.judges.entities import BUILT_IN
 from nextword.judges.sp import find_parser
 from nextword.metrics.metric import parse_metric
-from nextword.pretrained import encoder_named, packaged_encoder
+from nextword.pretrained import encoder_named, gguf_file, packaged_encoder
 
 if TYPE_CHECKING:
     from nextword.tasks import Texts
@@ -37,13 +37,19 @@ def judge_models(texts: Texts, findings: Findings) -> None:
 
 
 def find_model(name: str | None, where: str, findings: Findings) -> None:
-    """A folder with a readable config.json, a file, a name on the hub, or the start of the comparison."""
-    if name == START or (name is not None and Path(name).expanduser().is_file()):
-        return  # what a file lacks is said where its configuration is read
+    """A folder with a readable config.json, a GGUF file, a name on the hub, or the start of the comparison."""
+    if name == START:
+        return
     if name is None:
         findings.problems.append(f"{where}: must name a model, by folder or hub name (nothing given)")
         return
     folder = Path(name).expanduser()
+    try:
+        if gguf_file(folder) is not None:
+            return
+    except ValueError as problem:
+        findings.problems.append(f"{where}: {problem}")
+        return
     if folder.is_dir():
         if not _is_json(folder / "config.json"):
             findings.problems.append(f"{folder / 'config.json'}: must be the configuration of a model; save it anew")

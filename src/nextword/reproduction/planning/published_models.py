@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from nextword.config import Settings, validated
 from nextword.overrides import parsed
+from nextword.pretrained import GgufError, from_pretrained
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -48,7 +49,7 @@ def model_config(name: str, where: str) -> PretrainedConfig:
     12
 
     Args:
-        name: Folder or hub name.
+        name: Folder, GGUF file or hub name.
         where: The setting that names it, for the message.
 
     Raises:
@@ -59,19 +60,17 @@ def model_config(name: str, where: str) -> PretrainedConfig:
     known = published_models().get(name.rpartition("/")[2])
     folder = Path(name).expanduser()
     try:
-        if folder.is_dir():
-            return _read(AutoConfig, folder)
-        if known is not None:
+        if known is not None and not folder.exists():
             return known.config()
-        return _read(AutoConfig, name)
+        config: PretrainedConfig = from_pretrained(
+            AutoConfig, folder if folder.exists() else name, local_files_only=True
+        )
+        return config
+    except GgufError as problem:
+        raise ValueError(f"{where}: {problem}") from None
     except (OSError, ValueError) as problem:
         first = next(iter(str(problem).splitlines()), type(problem).__name__)
         raise ValueError(
             f"{where}: must be a folder with a model, a downloaded model or one of {', '.join(published_models())} "
             f"('{name}' given); download it where there is a network, or give the path of a folder ({first})"
         ) from None
-
-
-def _read(reader: Any, name: str | Path) -> PretrainedConfig:
-    config: PretrainedConfig = reader.from_pretrained(name, local_files_only=True)
-    return config

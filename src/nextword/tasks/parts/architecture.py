@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nextword.pretrained import from_pretrained
+
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
@@ -33,8 +35,8 @@ class Architecture:
         return model
 
     def load(self, source: str, **kwargs: Any) -> PreTrainedModel:
-        """A pretrained model, from a folder or the hub."""
-        model: PreTrainedModel = self._class().from_pretrained(source, **kwargs)
+        """A pretrained model, from a folder, a GGUF file or the hub."""
+        model: PreTrainedModel = from_pretrained(self._class(), source, **kwargs)
         return model
 
     def _class(self) -> Any:
