@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, Field, JsonValue, model_validator

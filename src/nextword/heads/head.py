@@ -32,7 +32,7 @@ class HeadConfig(SpecSettings):
     head: str
     """Registered name of the head."""
 
-    def as_published(self) -> HeadConfig:
+    def as_published(self) -> Any:
         """With the paper's value of each setting that is still to be fitted: what a training begins with."""
         open_ = {name: value for name, value in self.published.items() if getattr(self, name) == FITTED}
         return self.model_copy(update=open_) if open_ else self

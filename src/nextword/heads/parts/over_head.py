@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from jaxtyping import Float, Int
 from pydantic import field_validator
@@ -35,10 +35,9 @@ class OverHeadConfig(HeadConfig):
         """With the head below as a spec."""
         return self if self.below is None else self.model_copy(update={"below": head_spec(parse_head(self.below))})
 
-    def as_published(self) -> HeadConfig:
+    def as_published(self) -> Any:
         """As of any head, with the head below likewise."""
-        own: Any = super().as_published()
-        return cast(HeadConfig, own.over_published())
+        return super().as_published().over_published()
 
     def over_published(self) -> Any:
         """With the head below as its paper has it, wherever its settings are still to be fitted."""

@@ -10,6 +10,7 @@ the likeliest token stays what it was at 98 % of the positions that were shown.
 from __future__ import annotations
 
 import math
+from operator import itemgetter
 
 import torch
 from jaxtyping import Float, Int
@@ -67,7 +68,7 @@ def unobtrusive_share(softmax: NextToken, added: Entries) -> float:
         added: What is mixed in there.
     """
     rows = torch.split(torch.arange(len(softmax), device=softmax.device), _ROWS)
-    parts = [_overtaking(softmax[some].computed(), added.map(lambda each, some=some: each[some])) for some in rows]
+    parts = [_overtaking(softmax[some].computed(), added.map(itemgetter(some))) for some in rows]
     weight, likeliest = (torch.cat(column) for column in zip(*parts, strict=True))
     seen = weight.isfinite() & likeliest.isfinite()
     if not seen.any():
