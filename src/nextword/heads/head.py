@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from nextword.config import validated
 from nextword.context import Context
 from nextword.distribution import NextToken
 from nextword.functional.stored_entries import Entries
@@ -142,6 +143,21 @@ class Head(nn.Module, ABC):
             states: Last hidden state of the encoder.
         """
         return {name: kept for keeper in self._keepers for name, kept in keeper.source_streams(states).items()}
+
+    def with_settings(self, changes: Mapping[str, Any]) -> Any:
+        """The head's settings with some of them changed.
+
+        Raises:
+            ValueError: Unknown setting, or one that cannot change after the head is built.
+        """
+        changed = validated(type(self.config), self.config.model_dump() | dict(changes), "head")
+        for name in sorted(changes):
+            if name not in self.adjustable:
+                allowed = ", ".join(sorted(self.adjustable)) or "none"
+                raise ValueError(f"head.{name}: cannot change once the head is built; adjustable: {allowed}")
+            if getattr(changed, name) == FITTED:
+                raise ValueError(f"head.{name}: is fitted when a head is attached ('{FITTED}' given); attach it anew")
+        return changed
 
     @abstractmethod
     def forward(self, context: Context, mode: str | None = None) -> NextToken:

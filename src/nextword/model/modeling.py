@@ -13,13 +13,12 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 
 from nextword.conditioning.parts.auxiliary_encoder import width_of
-from nextword.config import validated
 from nextword.context import Context
 from nextword.devices import device_of
 from nextword.distribution import NextToken
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
-from nextword.heads.head import FITTED, Draw
+from nextword.heads.head import Draw
 from nextword.memory.kv_cache import cache_argument, why_no_history
 from nextword.memory.long_memory import LongMemory
 from nextword.model.batching.head_batching import HeadBatching
@@ -143,15 +142,7 @@ class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Savin
         Raises:
             ValueError: Unknown setting, or one that cannot change after the head is built.
         """
-        config = self.next_word_head.config
-        for name, value in changes.items():
-            if value == FITTED and isinstance(value, str):
-                raise ValueError(f"head.{name}: is fitted when a head is attached ('{FITTED}' given); attach it anew")
-        fixed = sorted(set(changes) - self.next_word_head.adjustable)
-        changed = validated(type(config), config.model_dump() | changes, "head")
-        if fixed:
-            allowed = ", ".join(sorted(self.next_word_head.adjustable)) or "none"
-            raise ValueError(f"head.{fixed[0]}: cannot change once the head is built; adjustable: {allowed}")
+        changed = self.next_word_head.with_settings(changes)
         self.next_word_head.config = changed
         self.config.head = changed.model_dump()
 
