@@ -126,7 +126,7 @@ def copying(context: Context, *, masked: bool = True) -> Scores:
         ("lmh:published", "softmax"),
         ("lmh:max,published", "softmax+ce"),
         ("dau:published", "pg"),
-        ("dau:max,published", "cache"),
+        ("dau:max,published", "cache:published"),
         ("bergpt:published", "softmax+ce"),
         ("bergpt:2,start=random", "softmax"),
         ("prefix:2", "pg"),

@@ -25,7 +25,7 @@ def run(*words: object) -> Result:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models, a text, and a table of twenty texts."""
     path = tmp_path_factory.mktemp("score")
-    for name, model in (("plain", word_model(1)), ("ours", nw.attach(word_model(2), "cache"))):
+    for name, model in (("plain", word_model(1)), ("ours", nw.attach(word_model(2), "cache:published"))):
         model.save_pretrained(path / name)
         word_tokenizer().save_pretrained(path / name)
     (path / "text.txt").write_text(TEXT, encoding="utf-8")
@@ -45,7 +45,7 @@ def test_scores_prints_and_writes(folder: Path, tmp_path: Path) -> None:
     texts = [f"{TEXT} {word}" for word in [*WORDS, *WORDS]]
     again = nw.score(models, word_tokenizer(), texts, window=8)
     assert [one.nll for one in found.models] == pytest.approx([one.nll for one in again.models], rel=1e-12)
-    assert found["mine"].head == "cache"
+    assert found["mine"].head == "cache:published"
     assert found.fields == {"text": "story"}
     rows = list(csv.DictReader((tmp_path / "out" / "score.csv").open(encoding="utf-8")))
     assert float(rows[0]["perplexity"]) == found["plain"].perplexity

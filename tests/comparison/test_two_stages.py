@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 import nextword as nw
+from nextword.comparison import preflight
 from nextword.comparison.all_methods import ComparisonInterrupted, compare
 from nextword.comparison.recipe import configured
 from nextword.frequency import TokenCounts, tokenizer_fingerprint
@@ -97,7 +98,7 @@ def test_a_changed_second_stage_is_another_comparison(tmp_path):
 
 def test_from_scratch_begins_from_random_weights_of_the_seed(tmp_path, monkeypatch):
     begun = {}
-    attached = nw.attach
+    attached = preflight.attach_to_train
 
     def spy(backbone, head, *rest, **more):
         begun.setdefault(str(head), []).append(backbone.get_input_embeddings().weight.detach().clone())
@@ -106,7 +107,7 @@ def test_from_scratch_begins_from_random_weights_of_the_seed(tmp_path, monkeypat
     scratch = {"head": "mos:2", "from_scratch": True}
     config = configured({**RECIPE, "methods": ["cache", scratch], "seeds": [0, 1]})
     compare(config, tmp_path / "out")
-    monkeypatch.setattr(nw, "attach", spy)
+    monkeypatch.setattr(preflight, "attach_to_train", spy)
     start = weights(tmp_path / "out" / "start")["transformer.wte.weight"]
     compare(
         configured(

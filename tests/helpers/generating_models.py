@@ -47,8 +47,8 @@ MODES = {
 
 HEADS: dict[str, Any] = {
     "softmax": "softmax",
-    "cache": {"head": "cache", "temperature": 0.5},
-    "long cache": {"head": "cache", "temperature": 0.5, "long": 4},
+    "cache": {"head": "cache", "temperature": 0.5, "weight": None},
+    "long cache": {"head": "cache", "temperature": 0.5, "weight": None, "long": 4},
     "source cache": {"head": "cache", "temperature": 0.1, "weight": 0.8},
     "softmax+mi": "softmax+mi",
     "mos:2+mi": "mos:2+mi",
@@ -61,9 +61,9 @@ HEADS: dict[str, Any] = {
     "ps+mi": "ps+mi",
     "softmax+cepr:3+mi": "softmax+cepr:3+mi",
     "pg+mi": "pg+mi",
-    "f2": {"head": "f2", "counts": counts_file(), "decoupled": False},
+    "f2": {"head": "f2", "counts": counts_file(), "prior": None, "decoupled": False},
     "f2+mi": {"head": "f2", "counts": counts_file(), "decoupled": False, "mi": {}},
-    "f2 decoupled": {"head": "f2", "counts": counts_file()},
+    "f2 decoupled": {"head": "f2", "counts": counts_file(), "prior": None},
     "sigsoftmax": "sigsoftmax",
     "softmax+r:3": "softmax+r:3",
 }

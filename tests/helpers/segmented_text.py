@@ -28,6 +28,6 @@ def data() -> Dataset:
     return Dataset.from_dict({"input_ids": rows, "labels": rows})
 
 
-def model(head: str = "cache:long=40") -> Any:
+def model(head: str = "cache:published,long=40") -> Any:
     """A tiny one, with a head that looks back."""
     return nw.attach(tiny_gpt2(), head)

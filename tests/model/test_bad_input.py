@@ -74,7 +74,11 @@ def t5(width: int = 8) -> T5ForConditionalGeneration:
         ("softmax+mi:3", "mle", "layers x window"),
         ({"head": "mos", "componets": 3}, "mle", "head.componets: unknown key. Did you mean 'components'"),
         ({"components": 3}, "mle", "head: missing"),
-        ({"head": "cache", "temperature": 0.0}, "mle", r"head\.temperature: must be more than 0 \(0\.0 given\)"),
+        (
+            {"head": "cache", "temperature": 0.0},
+            "mle",
+            r"head\.temperature: must be more than 0 or .fitted. \(0\.0 given\)",
+        ),
         ("softmax", "mel", "Did you mean 'mle'"),
         ("softmax", "histalign", "stores no tokens"),
         ("mos:3", "mle:labels", "no memory values"),

@@ -40,7 +40,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, model in {
         "causal": nw.attach(tiny("gpt2"), "mos:2+mi", "face"),
         "seq2seq": nw.attach(tiny("t5"), "softmax+e"),
-        "conditioned": conditioned(tiny("gpt2"), "cache", "lmh", "histalign"),
+        "conditioned": conditioned(tiny("gpt2"), "cache:published", "lmh", "histalign"),
     }.items():
         model.save_pretrained(folder / name)
         word_tokenizer().save_pretrained(folder / name)
@@ -78,7 +78,7 @@ model.save_pretrained(FOLDER + "again")
     assert printed == [
         "nextword.model.modeling NextWordForCausalLM mos:2+mi/face:opr", "NextWordConfig", "1",
         "nextword.model.modeling NextWordForSeq2SeqLM softmax+e/mle", "NextWordSeq2SeqConfig", "1",
-        "nextword.model.modeling NextWordForCausalLM cache/histalign/lmh", "NextWordConfig",
+        "nextword.model.modeling NextWordForCausalLM cache:published/histalign/lmh", "NextWordConfig",
     ]  # fmt: skip
     files = {file.name for file in (saved / "again").iterdir()}
     assert files >= {"config.json", "generation_config.json", "model.safetensors", "modeling_nextword.py", "README.md"}

@@ -40,7 +40,7 @@ FACTS = CardFacts(
 
 @pytest.fixture(scope="module")
 def config() -> Any:
-    return nw.attach(tiny("gpt2"), "cache", "histalign").config
+    return nw.attach(tiny("gpt2"), "cache:published", "histalign").config
 
 
 def test_what_the_hub_reads(config: Any) -> None:
@@ -66,7 +66,7 @@ def test_what_readers_are_told(config: Any) -> None:
     text = ModelCard(card_text(config, FACTS, "folder")).text
     for line in (
         "# wikitext-cache",
-        "`openai-community/gpt2` with a head of nextword, in short `cache/histalign`:",
+        "`openai-community/gpt2` with a head of nextword, in short `cache:published/histalign`:",
         "- Head `cache`: Softmax and stored tokens, normalised together; no new parameters.",
         "- Objective `histalign`: Token loss plus a ranking loss over the memory.",
         'model = nw.load("wikitext-cache")',

@@ -19,7 +19,9 @@ V = 40
 IDS = torch.randint(1, V, (120,), generator=torch.Generator().manual_seed(2))
 
 
-def gpt2(head: str = "cache:temperature=0.5,long=30", positions: int = 400, *, reads_context: bool = True) -> Any:
+def gpt2(
+    head: str = "cache:temperature=0.5,weight=none,long=30", positions: int = 400, *, reads_context: bool = True
+) -> Any:
     torch.manual_seed(0)
     sizes = {"n_layer": 1, "n_head": 2, "n_embd": 16, "vocab_size": V, "n_positions": positions}
     bare = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=None, initializer_range=0.6))
@@ -36,7 +38,7 @@ def mistral() -> Any:
         vocab_size=V, **sizes, num_key_value_heads=2, sliding_window=7, initializer_range=0.6, bos_token_id=0,
         eos_token_id=None, pad_token_id=0,
     )  # fmt: skip
-    return nw.attach(MistralForCausalLM(config).double().eval(), "cache:temperature=0.5,long=30")
+    return nw.attach(MistralForCausalLM(config).double().eval(), "cache:temperature=0.5,weight=none,long=30")
 
 
 @torch.no_grad()
@@ -67,14 +69,14 @@ def test_drafts_and_beams_write_the_same_over_a_memory_that_forgets() -> None:
     asked = {"max_new_tokens": 150, "do_sample": False, "pad_token_id": 0}
     plain = model.generate(IDS[None, :20], **asked)
     assert torch.equal(model.generate(IDS[None, :20], draft="prompt", **asked), plain)
-    unbounded = gpt2("cache:temperature=0.5,long=100000")
+    unbounded = gpt2("cache:temperature=0.5,weight=none,long=100000")
     beams = [one.generate(IDS[None, :20], num_beams=3, **asked | {"max_new_tokens": 8}) for one in (model, unbounded)]
     assert beams[0].shape == beams[1].shape == (1, 28)
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_what_is_remembered_is_seen_as_if_it_stood_in_the_cache(rows: int) -> None:
-    model = gpt2("cache:temperature=0.5,long=100", reads_context=False)
+    model = gpt2("cache:temperature=0.5,weight=none,long=100", reads_context=False)
     asked = {"max_new_tokens": 20, "do_sample": False, "pad_token_id": 0}
     text = torch.cat([torch.zeros(1, dtype=torch.long), IDS])
     whole = model.generate(text[None], **asked)[0, len(text) :]
@@ -88,7 +90,7 @@ def test_what_is_remembered_is_seen_as_if_it_stood_in_the_cache(rows: int) -> No
 
 
 def test_a_model_of_few_positions_remembers_a_text_that_is_longer() -> None:
-    model = gpt2("cache:temperature=0.5,long=100", positions=16)
+    model = gpt2("cache:temperature=0.5,weight=none,long=100", positions=16)
     cache = remember(model, IDS)
     written = model.generate(IDS[None, :4], past_key_values=cache, max_new_tokens=8, pad_token_id=0)
     assert written.shape == (1, 12)

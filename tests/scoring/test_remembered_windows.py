@@ -40,8 +40,8 @@ def attached(head: str, *, reads_context: bool = True) -> Any:
 
 
 def head(long: int, **settings: Any) -> str:
-    said = {"temperature": TEMPERATURE, "long": long, **settings}
-    return "cache:" + ",".join(f"{name}={value}" for name, value in said.items())
+    said = {"temperature": TEMPERATURE, "long": long, "weight": None, **settings}
+    return "cache:" + ",".join(f"{name}={value}".lower() for name, value in said.items())
 
 
 @torch.no_grad()
@@ -99,7 +99,9 @@ def test_segments_with_memory_are_one_pass_where_states_do_not_depend_on_the_win
 def test_a_window_that_is_the_whole_text_is_the_cache_without_long() -> None:
     spans = windows(17, 16, 16)
     with torch.no_grad():
-        expected = torch.cat(list(window_log_probs(attached(f"cache:temperature={TEMPERATURE}"), IDS[:17], spans, 1)))
+        expected = torch.cat(
+            list(window_log_probs(attached(f"cache:temperature={TEMPERATURE},weight=none"), IDS[:17], spans, 1))
+        )
         found = torch.cat(list(window_log_probs(attached(head(1000)), IDS[:17], spans, 1)))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
@@ -136,7 +138,7 @@ def test_a_start_token_begins_a_document_that_sees_nothing_of_the_one_before() -
 
 
 def test_no_text_sees_the_one_before_it_and_places_are_those_of_the_text() -> None:
-    opened = opened_models.decoder(text_tokenizers.byte_level(), "cache:temperature=0.1,long=80")
+    opened = opened_models.decoder(text_tokenizers.byte_level(), "cache:temperature=0.1,weight=none,long=80")
     written = ["one two three two one two three " * 8, "three two one " * 9]
     sight = Sight.of(opened, ScoreSettings(window=20, stride=8))
     texts = [

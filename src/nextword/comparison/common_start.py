@@ -88,6 +88,8 @@ class CommonStart:
     """Token counts of the test text, where a measure needs them."""
     encoder: str | None = None
     """Folder or hub name of the encoder of the task's auxiliary texts, where a method has a conditioner."""
+    pretrained: bool = False
+    """Whether it is fine-tuned, as what was trained elsewhere is."""
 
     def backbone(self) -> PreTrainedModel:
         """A new copy of the model, in float32."""
@@ -101,7 +103,8 @@ class CommonStart:
         """A new model of a method as its training begins; its new parameters depend on ``seed`` only."""
         backbone = self.random_backbone(seed) if method.from_scratch else self.backbone()
         set_seed(seed)
-        return build_method(backbone, method, method.objective, self.encoder, self.counts)
+        pretrained = self.pretrained and not method.from_scratch
+        return build_method(backbone, method, method.objective, self.encoder, self.counts, pretrained)
 
     def random_backbone(self, seed: int) -> PreTrainedModel:
         """A model of the same architecture with random weights, in float32."""
@@ -148,6 +151,7 @@ def prepare_start(
         counts=counts,
         test_counts=needed_test_counts(task, tokenizer, folder / TEST_COUNTS, stages),
         encoder=needed_encoder(config.methods, task),
+        pretrained=config.fine_tuning is not None,
     )
 
 

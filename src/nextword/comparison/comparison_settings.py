@@ -74,6 +74,10 @@ class CompareConfig(Settings):
     keep_models: bool = True
     """Keep the trained models in the folder; without them a finished run cannot be looked into."""
 
+    def is_fine_tuned(self, method: Method) -> bool:
+        """Whether a method begins from a pretrained model."""
+        return self.fine_tuning is not None and not method.from_scratch
+
     @model_validator(mode="before")
     @classmethod
     def _task_table(cls, given: Any) -> Any:

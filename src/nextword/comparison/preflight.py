@@ -84,7 +84,9 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
         stages, given = stage_settings(method, config), given_settings(method, config)
         try:
             for number, objective in enumerate(method.objectives):
-                model = build_method(copy.deepcopy(backbone), method, objective, encoder, counts)
+                model = build_method(
+                    copy.deepcopy(backbone), method, objective, encoder, counts, config.is_fine_tuned(method)
+                )
                 for settings in stages[number : number + 1]:
                     asked |= given[number].get("learning_rates", {}).keys()
                     groups = trained_group_names(model, settings)
@@ -107,7 +109,12 @@ def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, 
 
 
 def build_method(
-    backbone: PreTrainedModel, method: Method, objective: ObjectiveSpec, encoder: str | None, counts: Path | None
+    backbone: PreTrainedModel,
+    method: Method,
+    objective: ObjectiveSpec,
+    encoder: str | None,
+    counts: Path | None,
+    pretrained: bool,
 ) -> Any:
     """A method's model as one stage of its training begins, on this backbone.
 
@@ -117,8 +124,9 @@ def build_method(
         objective: That of the stage.
         encoder: Of the task's auxiliary texts.
         counts: Of the training text, for a head that goes by them and names none.
+        pretrained: Whether the backbone was pretrained: then a head begins where the model is, not as published.
     """
-    attach = attach_to_train if method.trained else nw.attach
+    attach = nw.attach if pretrained or not method.trained else attach_to_train
     return attach(
         backbone,
         with_counts(method.trained_head, counts),

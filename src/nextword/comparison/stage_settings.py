@@ -29,7 +29,7 @@ def stage_settings(method: Method, config: CompareConfig) -> list[TrainingSettin
     Raises:
         ValueError: A setting that there is not.
     """
-    fine_tuning = None if method.from_scratch else config.fine_tuning
+    fine_tuning = config.fine_tuning if config.is_fine_tuned(method) else None
     wheres = [f"method '{method.title}': training", f"method '{method.title}': then.training"]
     stages = zip(given_settings(method, config), wheres, strict=False)
     return [_settings(config, fine_tuning, given, where) for given, where in stages]

@@ -109,7 +109,8 @@ def starting_model(
         set_seed(config.seed)
         with told_as_data():
             encoder = None if config.conditioner is None else task.data.encoder()
-        return attach_to_train(plain, head, config.objective, conditioner=config.conditioner, encoder=encoder)
+        attach = attach_to_train if config.is_small else nw.attach
+        return attach(plain, head, config.objective, conditioner=config.conditioner, encoder=encoder)
 
 
 def _loaded(location: str | Path, settings: TrainingSettings, folder: RunFolder) -> Any:
@@ -148,7 +149,7 @@ def keeps_its_head(config: TrainConfig) -> bool:
     if config.conditioner is None and conditioner is not None:
         spec = conditioner_spec(conditioner)
         raise ValueError(f"conditioner: the model follows an auxiliary text already; give conditioner={spec}")
-    if parse_head(config.head).as_published().unbuilt() != parse_head(saved.head).as_published().unbuilt():
+    if not parse_head(config.head).unbuilt().is_met_by(parse_head(saved.head).unbuilt()):
         return False
     return config.conditioner is None or parse_conditioner(config.conditioner) == conditioner
 

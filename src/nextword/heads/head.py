@@ -38,6 +38,11 @@ class HeadConfig(SpecSettings):
         open_ = {name: value for name, value in self.published.items() if getattr(self, name) == FITTED}
         return self.model_copy(update=open_) if open_ else self
 
+    def is_met_by(self, other: HeadConfig) -> bool:
+        """Whether other settings are these, or were fitted where these are still to be."""
+        asked, had = self.model_dump(), other.model_dump()
+        return asked.keys() == had.keys() and all(asked[name] in (had[name], FITTED) for name in asked)
+
     def unbuilt(self) -> HeadConfig:
         """These settings without what building a head for one model has filled in."""
         return self

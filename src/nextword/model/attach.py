@@ -96,9 +96,9 @@ def attach_to_train(
     conditioner: ConditionerSpec | None = None,
     encoder: PreTrainedModel | str | Path | None = None,
 ) -> NextWordModel:
-    """As ``attach``, with the start of the paper: gates half open, a joint cache. Training closes the distance.
+    """As ``attach``, with the start of the paper: gates half open, a joint cache.
 
-    From starts that are fitted to the model it does not get as far: docs/train.md has the numbers.
+    For a model that is trained from scratch, or nearly: docs/train.md has what a training reaches from either start.
     """
     return _attached(model, parse_head(head).as_published(), objective, conditioner, encoder)
 
@@ -233,7 +233,7 @@ def _shown(model: NextWordModel, to: Callable[[Head, Callable[[Tensor], Context]
         length = min(_BEGINNING_LENGTH, limit, len(ids))
         if model._wordless:  # pictures without pixels
             ids = ids.masked_fill(torch.isin(ids, torch.tensor(model._wordless)), _WORD)
-        rows = ids[: len(ids) // length * length].view(-1, length).to(model.device)
+        rows = ids[: len(ids) // length * length].view(-1, length).to(device_of(model.get_input_embeddings()))
         inputs = {"input_ids": rows, "use_cache": False, **model.blank_auxiliary(len(rows))}
         return model.context(inputs | ({"decoder_input_ids": rows} if model.config.is_encoder_decoder else {}))
 

@@ -163,7 +163,7 @@ def test_drawn_texts_follow_the_same_distribution(head: str, rules: dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("conditioner", "head"), [("lmh", "cache"), pytest.param("bergpt", "pg", marks=pytest.mark.slow)]
+    ("conditioner", "head"), [("lmh", "cache:published"), pytest.param("bergpt", "pg", marks=pytest.mark.slow)]
 )
 def test_drawn_texts_of_conditioned_models_follow_the_same_distribution(conditioner: str, head: str) -> None:
     """As above."""

@@ -14,7 +14,7 @@ PROMPT = "abcabcabcabc"
 
 @pytest.fixture(scope="module")
 def served() -> Any:
-    with running(small_model({"head": "cache", "temperature": 0.1})) as found:
+    with running(small_model({"head": "cache", "temperature": 0.1, "weight": None})) as found:
         yield found
 
 

@@ -98,7 +98,7 @@ def test_what_learned_to_copy_from_rows_that_are_alike_copies_from_a_store(tmp_p
     asked = torch.tensor([tokenizer("<s> " + " ".join(chance.sample(new, 3)))["input_ids"] for _ in range(20)])
     losses = {}
     for alike in (True, False):
-        ours = model("cache:long=40")
+        ours = model("cache:published,long=40")
         train(ours, rows, settings(alike=alike, steps=150), seed=1, folder=tmp_path / f"alike-{alike}")
         opened, store = OpenedModel.of(ours, tokenizer), tmp_path / f"store-{alike}"
         build_datastore(opened, stored, store)

@@ -56,7 +56,7 @@ def test_rows_are_read_in_order_from_one_that_the_seed_chooses() -> None:
 
 @pytest.mark.parametrize("objective", ["mle:labels", "histalign:labels"])
 def test_labels_of_former_steps_are_not_known_and_are_refused(tmp_path, objective: str) -> None:
-    ours = nw.attach(tiny_gpt2(), "cache:long=40", objective=objective)
+    ours = nw.attach(tiny_gpt2(), "cache:published,long=40", objective=objective)
     with pytest.raises(ValueError, match=r"memory_values: 'labels' must be with whole texts.*take 'inputs'"):
         train(ours, data(), settings(consecutive=True), seed=1, folder=tmp_path)
     rows = text(2)

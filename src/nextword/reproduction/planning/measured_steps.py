@@ -186,7 +186,8 @@ def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Beginning
         vocabulary = backbone.config.get_text_config(decoder=True).vocab_size
         counts = zipf_counts(vocabulary, Path(scratch) / "counts.npz")
         encoder = needed_encoder([method], task)
-        model = build_method(backbone, method, method.objectives[training.stage], encoder, counts)
+        objective, pretrained = method.objectives[training.stage], work.config.is_fine_tuned(method)
+        model = build_method(backbone, method, objective, encoder, counts, pretrained)
         encoded = None
         if is_encodable(model):
             encoded = encode_texts(model.to(best_device()), distinct_texts([rows]), lambda share: None)
