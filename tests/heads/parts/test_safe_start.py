@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from torch import Tensor
 import nextword as nw
 from nextword.heads import head_spec, parse_head
 from nextword.heads.parts.safe_start import fitted_temperature, nats_apart, probe_tokens, unobtrusive_share
+from nextword.reproduction.planning.meta_models import zipf_counts
 from tests.helpers.counted import counts_file
 from tests.helpers.families import VOCABULARY, tiny
 
@@ -109,6 +111,25 @@ def test_no_head_makes_a_model_worse(name: str, length: float) -> None:
         same = int((texts.likeliest(ours) == likeliest).sum())
         assert max(worse) <= ALLOWED, (head, worse)
         assert same >= SAME, (head, same)
+
+
+REAL_HEADS = ["cache", "cache:temperature=4", "pg", "ps", "copynet", "sigsoftmax", "mos:3", "softmax+cpr:20,100+mi"]
+
+
+@pytest.mark.real
+@torch.no_grad()
+def test_no_head_makes_a_real_model_worse(real_model: tuple[Any, Any], tmp_path: Path) -> None:
+    model, tokenizer = real_model
+    text = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text()
+    ids = tokenizer(text, return_tensors="pt").input_ids[:, :256]
+    greedy = model.generate(ids[:, :64], max_new_tokens=WRITTEN, do_sample=False)[:, :-1]
+    before, likeliest = model(input_ids=ids, labels=ids).loss, model(input_ids=greedy).logits[0, 63:].argmax(-1)
+    for head in [*REAL_HEADS, {"head": "f2", "counts": str(zipf_counts(model.config.vocab_size, tmp_path / "c.npz"))}]:
+        ours = nw.attach(model, head).eval()
+        worse = (ours(input_ids=ids, labels=ids).loss - before).item()
+        same = int((ours(input_ids=greedy).logits[0, 63:].argmax(-1) == likeliest).sum())
+        assert worse <= ALLOWED, (head, worse)
+        assert same >= SAME * len(likeliest) / WRITTEN, (head, same)
 
 
 @pytest.mark.parametrize("head", ["cache:published", "ps:published", "pg:published", "f2:published"])
