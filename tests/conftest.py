@@ -3,6 +3,8 @@
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
@@ -25,6 +27,25 @@ def pytest_collection_finish() -> None:
 
 
 collect_ignore = ["helpers/dummy_package"]  # importing it registers its parts
+
+
+@pytest.fixture(scope="session")
+def real_model_folder() -> str:
+    """The real model of tests marked ``real``: its folder, or what NEXTWORD_REAL_MODEL names, also on the hub."""
+    folder = Path(__file__).parents[1] / "models" / "smollm2-135m"
+    name = os.environ.get("NEXTWORD_REAL_MODEL")
+    if name is None and not (folder / "config.json").is_file():
+        pytest.skip("models/smollm2-135m is absent: make real-model")
+    return name or str(folder)
+
+
+@pytest.fixture(scope="session")
+def real_model(real_model_folder: str) -> tuple[Any, Any]:
+    """The real model in evaluation, float32, and its tokenizer; loaded once, so a test leaves both as they are."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(real_model_folder, dtype=torch.float32)
+    return model, AutoTokenizer.from_pretrained(real_model_folder)
 
 
 @pytest.fixture(autouse=True)
