@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jaxtyping import Int
+from torch import Tensor
+
 from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.config import validated
 from nextword.scoring.calibration.calibration_results import CalibrationResults
@@ -14,8 +17,10 @@ from nextword.scoring.measurement.all_models import given_examples
 from nextword.scoring.measurement.score_settings import ScoreSettings
 from nextword.scoring.measurement.scored_texts import Sight, limited, scored_text
 from nextword.scoring.measurement.token_answers import LOG_PROBS, answers, expect_numbers
+from nextword.model.modeling import NextWordModel
 from nextword.scoring.minibatches import Progress
 from nextword.scoring.opened_model import AnyModel, OpenedModel
+from nextword.scoring.target_likelihood import TokenPair, target_log_probs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
 
 def calibrate(
     model: AnyModel,
-    texts: str | Example | Sequence[str | Example],
+    texts: str | Example | Sequence[str | Example] | Int[Tensor, "B T"],
     tokenizer: PreTrainedTokenizerBase | None = None,
     *,
     auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
@@ -41,12 +46,14 @@ def calibrate(
 
     Args:
         model: A model with such a head, or the folder of one; how it is set does not matter.
-        texts: A text or several, each read by itself, and neither trained on nor to be tested on.
-        tokenizer: Its tokenizer; None for a folder, which has its own.
+        texts: A text or several, each read by itself, and neither trained on nor to be tested on. Or rows of token ids,
+            for a decoder-only model in memory and without a tokenizer: each row is read in one piece, and all but its
+            first token count.
+        tokenizer: Its tokenizer; None for a folder, which has its own, and for token ids.
         auxiliary_tokenizer: Makes inputs of auxiliary texts, for models that follow one.
         apply: Whether a model in memory is left with what was chosen, as by ``configure_head``.
         progress: Told the share that is done.
-        settings: Of ``nw.score``: ``window``, ``stride``, ``batch_size``, ``limit``.
+        settings: Of ``nw.score``: ``window``, ``stride``, ``batch_size``, ``limit``. Rows of ids take ``batch_size``.
 
     Returns:
         What was chosen (``settings``), the gain in nats per token with its interval, and the curve. The interval is a
@@ -61,9 +68,33 @@ def calibrate(
         >>> results = nw.calibrate(model, valid_text, tokenizer, limit=10_000)  # doctest: +SKIP
         >>> results.settings, results.gain, (results.low, results.high)  # doctest: +SKIP
     """
-    opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
     made = validated(ScoreSettings, settings)
+    if isinstance(texts, Tensor):
+        return chosen(model, _asking_rows(model, texts, made, progress), apply=apply, data=["token ids"])
+    opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
     return calibrate_on_texts(opened, given_examples(texts), made, apply=apply, progress=progress, data=["texts"])
+
+
+def _asking_rows(
+    model: object, ids: Int[Tensor, "B T"], settings: ScoreSettings, progress: Progress | None
+) -> Callable[[], None]:
+    if not isinstance(model, NextWordModel) or model.config.is_encoder_decoder or model.conditioner is not None:
+        raise ValueError(
+            "texts: must be texts, not token ids, unless the model is attached, in memory, decoder-only and without a "
+            "conditioner"
+        )
+    if ids.dim() != 2 or ids.is_floating_point() or ids.shape[1] < 2 or not len(ids):
+        raise ValueError(
+            f"texts: token ids must be rows of whole numbers, (B, T) with T of 2 at least ({tuple(ids.shape)} given)"
+        )
+    if {"window", "stride", "limit"} & settings.model_fields_set:
+        raise ValueError("texts: of token ids each row is read in one piece; cut them yourself, or give texts")
+    pairs = [TokenPair(row[:1], row[1:], 0) for row in ids.tolist()]
+
+    def ask() -> None:
+        target_log_probs(model, pairs, settings.batch_size, progress=progress)
+
+    return ask
 
 
 def calibrate_on_texts(
