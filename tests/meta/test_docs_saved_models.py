@@ -23,8 +23,8 @@ def test_examples_of_saved_models_run(tmp_path: Path, monkeypatch: pytest.Monkey
     for body in blocks(PAGE, "python"):
         exec(body, namespace)
     assert isinstance(namespace["facts"], CardFacts)
-    assert open_model("mine", device="cpu").model.config.spec == "cache:temperature=0.5/histalign"
-    assert "`cache:temperature=0.5/histalign`" in PAGE
+    assert open_model("mine", device="cpu").model.config.spec == "cache:temperature=0.5,weight=none/histalign"
+    assert "`cache:temperature=0.5,weight=none/histalign`" in PAGE
     listed = set(re.findall(r"^\| `([\w./]+)`", PAGE, re.MULTILINE))
     there = {file.name for file in Path("mine").iterdir()} - {"tokenizer_config.json"}
     assert listed == there | {"encoder_tokenizer/"}
