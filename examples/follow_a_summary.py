@@ -38,7 +38,7 @@ def main(steps: int = 80) -> None:
     sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
     encoder = BertModel(BertConfig(vocab_size=len(reader), **sizes)).eval()
 
-    for conditioner, head in (("dau", "softmax"), ("bergpt", "softmax"), ("bergpt", "pg")):
+    for conditioner, head in (("dau", "softmax"), ("bergpt", "softmax"), ("bergpt", "pg:published")):
         backbone, tokenizer = model_and_tokenizer(None, [*texts, *summaries])
         settings = {"conditioner": conditioner, "trains": "decoder"}  # nothing here was trained before
         model = nw.attach(backbone, head, conditioner=settings, encoder=encoder).train()

@@ -28,7 +28,8 @@ def main(steps: int = 60) -> None:
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts.npz"
         nw.count_tokens(Dataset.from_dict({"text": texts}), tokenizer, out=counts)
-        model = nw.attach(backbone, {"head": "f2", "counts": str(counts), "start": "random"})
+        settings = {"head": "f2", "counts": str(counts), "start": "random", "prior": None}
+        model = nw.attach(backbone, settings)
 
     stream = [token for text in texts for token in tokenizer(text)["input_ids"]]
     rows = torch.tensor(stream[: len(stream) // LENGTH * LENGTH]).view(-1, LENGTH)

@@ -23,7 +23,7 @@ def main(name: str | None = None, steps: int = 60) -> None:
     """Prints the top words, each with a bar of its sources, for the whole distribution and for the memory alone."""
     torch.manual_seed(0)
     backbone, tokenizer = model_and_tokenizer(name, sentences())
-    model = nw.attach(backbone, "cache", objective="histalign")
+    model = nw.attach(backbone, "cache:published", objective="histalign")
     train(model, encode(tokenizer, sentences()), steps)
 
     ids = encode(tokenizer, [PROMPT])

@@ -58,7 +58,7 @@ def test_swap_a_head(capsys: pytest.CaptureFixture[str]) -> None:
     assert not names["places"].requires_grad
     assert names["tokenizer"].decode(names["words"][0, 0]) == "Pip"
     assert names["shares"]["cache"][0, 0] > 0.5
-    assert names["again"].config.spec == "cache/mle"
+    assert names["again"].config.spec == "cache:published/mle"
     assert Path("page.html").is_file()
 
 

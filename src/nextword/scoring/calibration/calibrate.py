@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.config import validated
+from nextword.model.modeling import NextWordModel
 from nextword.scoring.calibration.calibration_results import CalibrationResults
 from nextword.scoring.calibration.chosen_settings import chosen
 from nextword.scoring.example_encoding import Example
@@ -17,7 +18,6 @@ from nextword.scoring.measurement.all_models import given_examples
 from nextword.scoring.measurement.score_settings import ScoreSettings
 from nextword.scoring.measurement.scored_texts import Sight, limited, scored_text
 from nextword.scoring.measurement.token_answers import LOG_PROBS, answers, expect_numbers
-from nextword.model.modeling import NextWordModel
 from nextword.scoring.minibatches import Progress
 from nextword.scoring.opened_model import AnyModel, OpenedModel
 from nextword.scoring.target_likelihood import TokenPair, target_log_probs
