@@ -26,14 +26,9 @@ def test_examples_of_saved_models_run(tmp_path: Path, monkeypatch: pytest.Monkey
     for body in blocks(PAGE, "python"):
         exec(body, namespace)
     assert isinstance(namespace["facts"], CardFacts)
-<<<<<<< HEAD
-    assert open_model("mine", device="cpu").model.config.spec == "cache:temperature=0.5/histalign"
-    assert open_model("model", device="cpu").model.config.spec == "softmax/mle"
-    assert "`cache:temperature=0.5/histalign`" in PAGE
-=======
     assert open_model("mine", device="cpu").model.config.spec == "cache:temperature=0.5,weight=none/histalign"
+    assert open_model("model", device="cpu").model.config.spec == "softmax/mle"
     assert "`cache:temperature=0.5,weight=none/histalign`" in PAGE
->>>>>>> docs42
     listed = set(re.findall(r"^\| `([\w./]+)`", PAGE, re.MULTILINE))
     there = {file.name for file in Path("mine").iterdir()} - {"tokenizer_config.json"}
     assert listed == there | {"encoder_tokenizer/"}
