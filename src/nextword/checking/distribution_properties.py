@@ -12,6 +12,7 @@ from nextword.checking.probe_texts import Batch
 from nextword.checking.property import Case, Deviation, Property
 from nextword.checking.ways_of_reading import Reader, deviation, inputs_of, largest
 from nextword.functional.chunked.budget import score_memory
+from nextword.functional.chunked.inplace import log_softmax_
 from nextword.functional.logspace import at_least_float32
 
 _ONE_ROW_AT_ONCE = 1e-6
@@ -72,7 +73,7 @@ def _logits(reader: Reader, case: Case) -> Iterator[Deviation]:
     for name, labels in (("without labels", None), ("with labels", batch.ids)):
         out = case.model(**inputs_of(case.model, batch), labels=labels, return_logits=True)
         logits = at_least_float32(out.logits[batch.mask])
-        yield Deviation(name, deviation(logits.log_softmax(-1), reader.log_probs(batch)))
+        yield Deviation(name, deviation(log_softmax_(logits.clone()), reader.log_probs(batch)))
 
 
 def _sources(reader: Reader, case: Case) -> Iterator[Deviation]:

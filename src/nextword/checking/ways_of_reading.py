@@ -14,6 +14,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 from nextword.checking.probe_texts import Batch
 from nextword.distribution import NextToken
+from nextword.functional.chunked.inplace import log_softmax_
 from nextword.functional.logspace import at_least_float32
 
 
@@ -108,7 +109,7 @@ class BackboneReader(Reader):
 
     def answer(self, inputs: dict[str, Any], positions: Bool[Tensor, "B T"]) -> Float[Tensor, "N V"]:
         """The softmax of the scores that its forward returns."""
-        return at_least_float32(self.model.backbone(**inputs).logits[positions]).log_softmax(-1)
+        return log_softmax_(at_least_float32(self.model.backbone(**inputs).logits[positions]))
 
     def _all_log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
         return self.answer(self.inputs(batch), batch.mask)
