@@ -126,14 +126,11 @@ def build_method(
         counts: Of the training text, for a head that goes by them and names none.
         pretrained: Whether the backbone was pretrained: then a head begins where the model is, not as published.
     """
-    attach = nw.attach if pretrained or not method.trained else attach_to_train
-    return attach(
-        backbone,
-        with_counts(method.trained_head, counts),
-        objective,
-        conditioner=method.conditioner,
-        encoder=encoder if method.conditioner else None,
-    )
+    head = with_counts(method.trained_head, counts)
+    followed: dict[str, Any] = {"conditioner": method.conditioner, "encoder": encoder if method.conditioner else None}
+    if not method.trained:
+        return nw.attach(backbone, head, objective, **followed)
+    return attach_to_train(backbone, head, objective, **followed, pretrained=pretrained)
 
 
 def _check_generation(model: Any, method: Method, task: Task) -> None:

@@ -109,8 +109,8 @@ def starting_model(
         set_seed(config.seed)
         with told_as_data():
             encoder = None if config.conditioner is None else task.data.encoder()
-        attach = attach_to_train if config.is_small else nw.attach
-        return attach(plain, head, config.objective, conditioner=config.conditioner, encoder=encoder)
+        followed: dict[str, Any] = {"conditioner": config.conditioner, "encoder": encoder}
+        return attach_to_train(plain, head, config.objective, **followed, pretrained=not config.is_small)
 
 
 def _loaded(location: str | Path, settings: TrainingSettings, folder: RunFolder) -> Any:

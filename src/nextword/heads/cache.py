@@ -46,6 +46,10 @@ class CacheConfig(HeadConfig):
     """How many of the last places are seen, of windows that came before too, where a long text is scored or written on.
     None: those of the window."""
 
+    def to_fine_tune(self) -> CacheConfig:
+        """One normaliser, whose share of the cache grows with training, at a temperature that fits the states."""
+        return self.model_copy(update={"weight": None}) if self.weight == FITTED else self
+
 
 @registry.register("cache")
 class CacheHead(Head):

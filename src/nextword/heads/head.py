@@ -38,6 +38,10 @@ class HeadConfig(SpecSettings):
         open_ = {name: value for name, value in self.published.items() if getattr(self, name) == FITTED}
         return self.model_copy(update=open_) if open_ else self
 
+    def to_fine_tune(self) -> Any:
+        """What a pretrained model is trained with: fitted to it, in the form that learns where there are two."""
+        return self
+
     def is_met_by(self, other: HeadConfig) -> bool:
         """Whether other settings are these, or were fitted where these are still to be."""
         asked, had = self.model_dump(), other.model_dump()

@@ -95,12 +95,19 @@ def attach_to_train(
     *,
     conditioner: ConditionerSpec | None = None,
     encoder: PreTrainedModel | str | Path | None = None,
+    pretrained: bool = False,
 ) -> NextWordModel:
-    """As ``attach``, with the start of the paper: gates half open, a joint cache.
+    """As ``attach``, for a training: docs/train.md has what it reaches from which start.
 
-    For a model that is trained from scratch, or nearly: docs/train.md has what a training reaches from either start.
+    A small model begins as published: gates half open, a joint cache with similarities as they are. On a pretrained one
+    that would drown what it knows, so there a head is fitted to the model, a cache as one normaliser.
     """
-    return _attached(model, parse_head(head).as_published(), objective, conditioner, encoder)
+    parsed = parse_head(head)
+    begun = parsed.to_fine_tune() if pretrained else parsed.as_published()
+    wrapped = _attached(model, begun, objective, conditioner, encoder)
+    if pretrained and begun.published:
+        _say_what_it_costs(wrapped)
+    return wrapped
 
 
 def _attached(

@@ -91,7 +91,7 @@ def log_softmax_(scores: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
     differentiable = torch.is_grad_enabled() and scores.requires_grad
     if differentiable or scores.device.type != "cpu" or only_torch_operations(scores.device):
         return scores.log_softmax(-1)
-    for part in scores.split(max(1, _IN_CACHE // max(1, scores.shape[-1]))):
+    for part in torch.split(scores, max(1, _IN_CACHE // max(1, scores.shape[-1]))):
         torch.log_softmax(part, -1, out=part)
         part -= part.exp().sum(-1, keepdim=True).log()  # torch.sum adds pairwise, log_softmax does not
     return scores
