@@ -82,6 +82,10 @@ class FrequencyConfig(HeadConfig):
             return []
         return [str(self.classes)] + ([self.division] if self.division != _BY_HAND else [])
 
+    def to_fine_tune(self) -> FrequencyConfig:
+        """Class embeddings alone, which score the classes of the targets and no others."""
+        return self.model_copy(update={"prior": None}) if self.prior == FITTED else self
+
     def unbuilt(self) -> FrequencyConfig:
         """Without what belongs to one vocabulary."""
         return self.model_copy(update={"boundaries": None, "tokenizer": None})

@@ -37,6 +37,10 @@ class SigsoftmaxConfig(HeadConfig):
     bias: bool = True
     """Whether the projection has a bias."""
 
+    def to_fine_tune(self) -> SigsoftmaxConfig:
+        """As published: where the sigmoid bends nothing there is nothing to learn of it."""
+        return self.as_published()
+
 
 @registry.register("sigsoftmax")
 class SigsoftmaxHead(Head):
