@@ -19,6 +19,7 @@ from nextword.comparison.comparison_settings import plain
 from nextword.comparison.preflight import build_method, needed_encoder
 from nextword.devices import best_device
 from nextword.heads import parse_head
+from nextword.heads.head import FITTED
 from nextword.objectives import parse_objective
 from nextword.reproduction.planning.experiment_work import START, ExperimentWork
 from nextword.reproduction.planning.memory import training_memory
@@ -115,12 +116,14 @@ def kind_of(training: PlannedTraining, work: ExperimentWork) -> str:
     objective = method.objectives[training.stage]
     beginning = str(work.config.start.model) if work.backbone is None else work.backbone.to_json_string()
     settings = plain(training.settings)
+    head = parse_head(method.trained_head)
+    begun = head.to_fine_tune() if work.config.is_fine_tuned(method) else head.as_published()
     parts = [
         beginning,
         None if task is None else [task.name, task.data.describe()],
         None if work.length is None else work.length.tokens,
         method is START,  # whose rows may be others
-        _without_fractions(parse_head(method.trained_head).model_dump(mode="json")),
+        _without_fractions(begun.model_dump(mode="json")),
         _without_fractions(parse_objective(objective).model_dump(mode="json")),
         method.conditioner,
         {name: settings[name] for name in TAKE_TIME},
@@ -133,7 +136,7 @@ def _without_fractions(value: Any) -> Any:
         return {key: _without_fractions(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_without_fractions(inner) for inner in value]
-    return "a number" if isinstance(value, float) else value
+    return "a number" if isinstance(value, float) or value == FITTED else value
 
 
 class _Beginning:
