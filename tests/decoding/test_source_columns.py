@@ -48,7 +48,7 @@ def test_shares_and_places_are_those_of_a_text_alone(tmp_path):
 def test_places_of_a_source_are_indices_into_it(tmp_path):
     prompts = [TextPrompt(source=text, id=place) for place, text in enumerate(TEXTS)]
     pointed = 0
-    for line in written(opened_model("t5", "pg"), prompts, tmp_path / "s.jsonl"):
+    for line in written(opened_model("t5", "pg:published"), prompts, tmp_path / "s.jsonl"):
         for token, strongest in zip(line["token_ids"], line["places"]["pointer"], strict=True):
             assert {line["prompt_token_ids"][at] for at, _ in strongest} <= {token}
             pointed += len(strongest)
