@@ -40,6 +40,12 @@ LENGTHS: dict[str, Sequence[int]] = {"quick": (1, 6, 17), "thorough": (1, 6, 17,
 FEWER_LENGTHS = (1, 17)
 """Those of a quick check of a model that is not ours, which may be large; each costs two dozen passes and more."""
 
+SHORT_LENGTHS = (1, 6)
+"""Those of a quick check of a large model of ours, which is read token by token in every mode of its head."""
+
+_LARGE = 50_000_000
+"""Parameters from which on a model is large: on two cores a pass takes seconds."""
+
 PROPERTIES: tuple[Property, ...] = (*ANSWERS, *INVARIANCES, *PLACES, *AUXILIARY)
 """Everything that is checked, in the order of the report."""
 
@@ -69,8 +75,9 @@ def check(
             and target at once. For a conditioned model each has a random auxiliary text.
         tokenizer: Turns texts into ids, and is itself asked which texts it cannot tell apart.
         seed: Of the random tokens.
-        lengths: Lengths of the random texts, by default 1, 6 and 17, and 64 in a thorough check; 1 and 17 in a quick
-            one of a model that is not ours. A head of ours is checked on batches of three sequences of each length.
+        lengths: Lengths of the random texts, by default 1, 6 and 17, and 64 in a thorough check; in a quick one 1 and
+            17 of a model that is not ours, 1 and 6 of a large model of ours. A head of ours is checked on batches of
+            three sequences of each length.
         max_length: Given texts are cut to so many tokens.
         vocabulary: Number of tokens of a scorer, which is given in place of a model: a function of prefixes, or an
             object with more (``nextword.checking.audit.scorer.Scorer``).
@@ -92,10 +99,16 @@ def check(
     """
     ours = vocabulary is None and isinstance(model, NextWordModel)
     if lengths is None:
-        lengths = FEWER_LENGTHS if vocabulary is None and not ours and effort == "quick" else LENGTHS[effort]
+        lengths = LENGTHS[effort]
+        if effort == "quick" and vocabulary is None:
+            lengths = FEWER_LENGTHS if not ours else SHORT_LENGTHS if _is_large(model) else lengths
     wanted = Wanted(texts_or_ids, tokenizer, lengths, max_length, seed, effort == "thorough")
     report = _of_ours(model, wanted) if ours else _of_what_is_not_ours(model, vocabulary, wanted)
     return report if tokenizer is None else _with_round_trip(report, tokenizer)
+
+
+def _is_large(model: torch.nn.Module) -> bool:
+    return sum(parameter.numel() for parameter in model.parameters()) >= _LARGE
 
 
 def _with_round_trip(report: CheckReport, tokenizer: Any) -> CheckReport:
