@@ -194,9 +194,10 @@ def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
         for alternatives in (LENGTHS, WARMUPS):
             if any(layer.get(key) is not None for key in alternatives):
                 values = {key: value for key, value in values.items() if key not in alternatives}
-        rates = [settings.get("learning_rates") or {} for settings in (values, layer)]
-        both = {"learning_rates": {**rates[0], **rates[1]}} if all(isinstance(one, Mapping) for one in rates) else {}
-        values = {**values, **layer, **both}
+        rates = [settings["learning_rates"] or {} for settings in (values, layer) if "learning_rates" in settings]
+        values = {**values, **layer}
+        if len(rates) == 2 and all(isinstance(one, Mapping) for one in rates):
+            values["learning_rates"] = {**rates[0], **rates[1]}
     return values
 
 
