@@ -15,7 +15,6 @@ from torch import Tensor
 from transformers import BartConfig, BartForConditionalGeneration, GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
-from nextword.checking import checker
 from nextword.checking.checker import PROPERTIES, CheckFailedError, CheckReport
 from nextword.context import Context
 from nextword.distribution import NextToken, Scores
@@ -399,18 +398,3 @@ def test_report_reads_as_text_and_as_a_table(backbone: GPT2LMHeadModel, plant: C
 def test_every_property_says_what_it_means_and_what_to_look_at() -> None:
     assert len({one.name for one in PROPERTIES}) == len(PROPERTIES)
     assert all(one.meaning and one.look_at.startswith(("Look", "Training")) for one in PROPERTIES)
-
-
-def test_a_large_model_is_read_in_short_texts(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = nw.attach(backbone, "softmax")
-    lengths: list[int] = []
-    read = checker.Words.random_sample
-
-    def seen(words: Any, length: int) -> Any:
-        lengths.append(length)
-        return read(words, length)
-
-    monkeypatch.setattr(checker.Words, "random_sample", seen)
-    monkeypatch.setattr(checker, "_LARGE", 1)
-    assert nw.check(model).passed
-    assert lengths == [1, 6]

@@ -37,7 +37,7 @@ class SigsoftmaxConfig(HeadConfig):
     bias: bool = True
     """Whether the projection has a bias."""
 
-    def to_fine_tune(self) -> SigsoftmaxConfig:
+    def to_fine_tune(self) -> Any:
         """As published: where the sigmoid bends nothing there is nothing to learn of it."""
         return self.as_published()
 
