@@ -92,8 +92,8 @@ def log_softmax_(scores: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
     if differentiable or scores.device.type != "cpu" or only_torch_operations(scores.device):
         return scores.log_softmax(-1)
     for part in torch.split(scores, max(1, _IN_CACHE // max(1, scores.shape[-1]))):
-        torch.log_softmax(part, -1, out=part)
-        part -= part.exp().sum(-1, keepdim=True).log()  # torch.sum adds pairwise, log_softmax does not
+        part -= part.amax(-1, keepdim=True)
+        part -= part.exp().sum(-1, keepdim=True).log()  # torch.sum adds pairwise, torch's log_softmax does not
     return scores
 
 
