@@ -196,8 +196,8 @@ def overlaid(*layers: Mapping[str, Any]) -> dict[str, Any]:
                 values = {key: value for key, value in values.items() if key not in alternatives}
         rates = [settings["learning_rates"] or {} for settings in (values, layer) if "learning_rates" in settings]
         values = {**values, **layer}
-        if len(rates) == 2 and all(isinstance(one, Mapping) for one in rates):
-            values["learning_rates"] = {**rates[0], **rates[1]}
+        if rates and all(isinstance(one, Mapping) for one in rates):
+            values["learning_rates"] = {name: rate for one in rates for name, rate in one.items()}
     return values
 
 
