@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -175,3 +176,13 @@ def test_the_manifest_says_where_it_is_from(tmp_path: Path) -> None:
     assert said["nextword"] == nw.__version__
     assert said["origin"]["model"] == folder.name
     assert "data.jsonl" in said["origin"]["data"]
+
+
+def test_progress_counts_keys_within_a_shard_and_after_it(tmp_path: Path) -> None:
+    folder, store = small_store(tmp_path)
+    told: list[int] = []
+    build_datastore(folder, tmp_path / "data.jsonl", tmp_path / "told", SETTINGS, told.append)
+    ends = list(itertools.accumulate(StoredKeys(store).manifest.shards))
+    assert told == sorted(told)
+    assert set(ends) < set(told)
+    assert told[-1] == ends[-1]

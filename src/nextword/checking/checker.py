@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from nextword.checking.audit.auditing import Wanted, audit_model, audit_scorer
+from nextword.checking.audit.auditing import Progress, Wanted, audit_model, audit_scorer
 from nextword.checking.audit.shrinking import shrunk
 from nextword.checking.auxiliary_properties import AUXILIARY
 from nextword.checking.distribution_properties import ANSWERS
@@ -25,7 +25,7 @@ from nextword.checking.property import (
     Property,
 )
 from nextword.checking.tokenizer_round_trip import round_trip
-from nextword.checking.ways_of_reading import BackboneReader, Reader
+from nextword.checking.ways_of_reading import BackboneReader, Reader, magnification
 from nextword.conditioning import conditioner_spec
 from nextword.heads import head_spec
 from nextword.model.modeling import NextWordModel
@@ -60,6 +60,7 @@ def check(
     max_length: int = 64,
     vocabulary: int | None = None,
     effort: Effort = "quick",
+    progress: Progress | None = None,
 ) -> CheckReport:
     """Checks that a model's next-word distributions are distributions, in every mode of its head.
 
@@ -82,6 +83,7 @@ def check(
         vocabulary: Number of tokens of a scorer, which is given in place of a model: a function of prefixes, or an
             object with more (``nextword.checking.audit.scorer.Scorer``).
         effort: "quick", or "thorough" for longer texts too, and for questions that take much memory.
+        progress: Told before each property its name, and the share of all that is done.
 
     Returns:
         A row for each property. ``report.raise_if_failed()`` turns failures into an exception.
@@ -103,8 +105,13 @@ def check(
         if effort == "quick" and vocabulary is None:
             lengths = FEWER_LENGTHS if not ours else SHORT_LENGTHS if _is_large(model) else lengths
     wanted = Wanted(texts_or_ids, tokenizer, lengths, max_length, seed, effort == "thorough")
-    report = _of_ours(model, wanted) if ours else _of_what_is_not_ours(model, vocabulary, wanted)
+    told = progress or _nobody
+    report = _of_ours(model, wanted, told) if ours else _of_what_is_not_ours(model, vocabulary, wanted, told)
     return report if tokenizer is None else _with_round_trip(report, tokenizer)
+
+
+def _nobody(name: str, share: float) -> None:
+    """Where progress is of no interest."""
 
 
 def _is_large(model: torch.nn.Module) -> bool:
@@ -117,7 +124,7 @@ def _with_round_trip(report: CheckReport, tokenizer: Any) -> CheckReport:
     return replace(report, rows=(*report.rows, row), findings=findings)
 
 
-def _of_ours(model: Any, wanted: Wanted) -> CheckReport:
+def _of_ours(model: Any, wanted: Wanted, progress: Progress) -> CheckReport:
     words = Words.of_model(model, wanted.seed)
     samples = [words.random_sample(length) for length in _fitting(wanted.lengths, words.longest)]
     if wanted.given is not None:
@@ -126,7 +133,10 @@ def _of_ours(model: Any, wanted: Wanted) -> CheckReport:
     cases = [Case(model, words, sample) for sample in samples]
     with _as_it_was(model), torch.no_grad():
         readers = [Reader(model, mode) for mode in model.next_word_head.modes]
-        judged = [_judged(one, readers, cases) for one in PROPERTIES]
+        judged = []
+        for number, one in enumerate(PROPERTIES):
+            progress(one.name, number / len(PROPERTIES))
+            judged.append(_judged(one, readers, cases))
     name = type(model.backbone).__name__
     dtype = str(model.dtype).removeprefix("torch.")
     conditioner = None if model.conditioner is None else conditioner_spec(model.conditioner.config)
@@ -135,9 +145,9 @@ def _of_ours(model: Any, wanted: Wanted) -> CheckReport:
     return CheckReport(name, head_spec(model.next_word_head.config), dtype, rows, conditioner, findings)
 
 
-def _of_what_is_not_ours(model: Any, vocabulary: int | None, wanted: Wanted) -> CheckReport:
+def _of_what_is_not_ours(model: Any, vocabulary: int | None, wanted: Wanted, progress: Progress) -> CheckReport:
     if vocabulary is not None:
-        return audit_scorer(model, vocabulary, replace(wanted, lengths=_fitting(wanted.lengths, None)))
+        return audit_scorer(model, vocabulary, replace(wanted, lengths=_fitting(wanted.lengths, None)), progress)
     if not isinstance(model, torch.nn.Module) or not hasattr(model, "config"):
         raise ValueError(
             f"check: must be given a model of transformers ({type(model).__name__} given); "
@@ -146,7 +156,7 @@ def _of_what_is_not_ours(model: Any, vocabulary: int | None, wanted: Wanted) -> 
     config: Any = model.config
     longest = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     with _as_it_was(model), torch.no_grad():
-        return audit_model(model, replace(wanted, lengths=_fitting(wanted.lengths, longest)))
+        return audit_model(model, replace(wanted, lengths=_fitting(wanted.lengths, longest)), progress)
 
 
 _ROOM = 4
@@ -176,11 +186,13 @@ def _judged(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[Ro
             # judged by what rounding does to the backbone itself, up to a limit that no rounding excuses
             bare = worst_of(one, [BackboneReader(model)], cases)
             rounding = 0.0 if bare is None else bare.found.value
-            allowed, limit = tolerance + SHARE_OF_ROUNDING * rounding, one.most(model.dtype)
-            if one.of_the_cache and allowed > limit:
+            excused, limit = SHARE_OF_ROUNDING * rounding, one.most(model.dtype)
+            if one.of_the_cache and tolerance + excused > limit:
                 reason = f"{type(model.backbone).__name__} itself does not do so: alone it deviates by {rounding:.3g}"
                 return Row(one.name, one.meaning, None, tolerance, reason, one.look_at), None
-            tolerance = min(allowed, limit)
+            if excused:
+                excused *= magnification(found.reader, found.case.batch)
+            tolerance = min(tolerance + excused, limit)
             where += f"; the bare backbone deviates by {rounding:.3g}"
     except Exception as fault:  # whatever a head raises is a finding about it, and the other rows still count
         row = Row(one.name, one.meaning, torch.inf, tolerance, "the call failed", one.look_at, fault)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -113,6 +114,36 @@ class BackboneReader(Reader):
 
     def _all_log_probs(self, batch: Batch) -> Float[Tensor, "N V"]:
         return self.answer(self.inputs(batch), batch.mask)
+
+
+def magnification(reader: Reader, batch: Batch) -> float:
+    """How many times as far as the bare backbone's a head's answers move, where the input embeddings move a little.
+
+    A cache compares long states that have much in common, so that what rounding does to them shows more in its answers
+    than in the backbone's own. At least 1.
+
+    Args:
+        reader: Asks the head.
+        batch: About which texts.
+    """
+    bare = BackboneReader(reader.model)
+    moved = [deviation(_with_moved_embeddings(one, batch), one.log_probs(batch)) for one in (reader, bare)]
+    return max(1.0, moved[0] / moved[1]) if moved[1] > 0 else 1.0
+
+
+def _with_moved_embeddings(reader: Reader, batch: Batch) -> Float[Tensor, "N V"]:
+    """Answers where each number of the input embeddings is off by chance, well above rounding and yet by little."""
+    step = torch.finfo(reader.model.dtype).eps ** 0.5
+    chance = torch.Generator().manual_seed(0)
+
+    def move(module: Any, inputs: Any, embeddings: Tensor) -> Tensor:
+        return embeddings * (1 + step * torch.randn(embeddings.shape, generator=chance).to(embeddings))
+
+    hook = reader.model.backbone.get_input_embeddings().register_forward_hook(move)
+    try:
+        return reader.log_probs(replace(batch))  # a copy, of which no answer is kept
+    finally:
+        hook.remove()
 
 
 def _steps(length: int, sizes: tuple[int, ...]) -> Iterator[tuple[int, int]]:

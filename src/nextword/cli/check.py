@@ -45,13 +45,17 @@ def check(
 
     import nextword as nw
     from nextword.cli.parts.run_and_show import quiet_libraries
+    from nextword.cli.parts.watch import share_bar, waiting
 
     quiet_libraries()
-    subject, settings = _opened(path, lm_eval)
+    console = Console()
+    with waiting(console, "opening the model"):
+        subject, settings = _opened(path, lm_eval)
     if thorough:
         settings["effort"] = "thorough"
-    result = nw.check(subject, **settings)
-    Console().print(result.table() if verbose else _short(result))
+    with share_bar(console) as progress:
+        result = nw.check(subject, **settings, progress=progress)
+    console.print(result.table() if verbose else _short(result))
     if out is not None:
         from nextword.report.checking.check_page import write_check
 

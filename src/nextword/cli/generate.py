@@ -162,10 +162,11 @@ def generate(
     from nextword.decoding.generation_run import GenerationRun
     from nextword.scoring.opened_model import open_model
 
-    run = GenerationRun.planned(
-        open_model(location, computing.device, computing.dtype), prompts, settings, reading.chat
-    )
     console = Console()
+    with waiting(Console(stderr=True), "opening the model"):
+        run = GenerationRun.planned(
+            open_model(location, computing.device, computing.dtype), prompts, settings, reading.chat
+        )
     kept = "no file was written" if output.out is None else "the finished texts are kept"
     with interruptible(kept, goes_on=output.out is not None):
         if output.out is not None:

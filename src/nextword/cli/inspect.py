@@ -108,8 +108,15 @@ def inspect(
     inputs = _inputs(reading)
     _expect_models(models, reading, writing)
     _expect_writable(page, models, reading)
+
+    from rich.console import Console
+
+    from nextword.cli.parts.watch import waiting
+
     with interruptible("nothing was written; the same command begins again", goes_on=False):
-        records = _traces(models, inputs, _generation(writing), page, computing)
+        generation = _generation(writing)
+        with waiting(Console(), "opening the model") as say:
+            records = _traces(models, inputs, generation, page, computing, say)
     _write(records, page)
 
 
@@ -216,6 +223,7 @@ def _traces(
     generation: dict[str, Any],
     page: PageOptions,
     computing: ComputingOptions,
+    say: Callable[[str], None],
 ) -> list[TraceRecord]:
     """A trace of each model, all of one text: what the first one writes, where none is given."""
     from nextword.records.token_trace import TraceRecord
@@ -225,7 +233,9 @@ def _traces(
         if _is_trace(model):
             records.append(TraceRecord.load(model))
             continue
+        say(f"opening {_named(model)[1]}")
         ask = _asking(model, page, computing)
+        say(f"asking {_named(model)[1]}")
         record = ask(**inputs) if "text" in inputs else ask(**inputs, **generation)
         if "text" not in inputs and len(models) > 1:
             # Both are asked about the text, for what is written need not be the tokens that a tokenizer makes of it.

@@ -41,12 +41,14 @@ def serve(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import quiet_libraries
+    from nextword.cli.parts.watch import waiting
     from nextword.scoring.opened_model import open_model
     from nextword.serving.http.app import run
 
     quiet_libraries()
-    opened = open_model(model, settings.device)
     console = Console()
+    with waiting(console, "opening the model"):
+        opened = open_model(model, settings.device)
 
     def say(address: str) -> None:
         console.print(f"{opened.name} at {address} (Ctrl-C stops it)", highlight=False)

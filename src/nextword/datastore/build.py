@@ -24,7 +24,7 @@ from nextword.scoring.prompt_encoding import start_id
 from nextword.workers import ThisProcess, Workers, workers
 
 Progress = Callable[[int], None]
-"""Told how many keys are stored."""
+"""Told how many keys are computed."""
 
 _PROBE = 32
 """Tokens by whose states a model is known again."""
@@ -75,7 +75,7 @@ def build_datastore(
             file of plain text.
         out: Folder of the store.
         settings: How; the defaults where None.
-        progress: Told how many keys are stored, now and then.
+        progress: Told how many keys are computed, now and then: after each shard, and in this process within one.
 
     Raises:
         ValueError: No text there, a model with an encoder or a conditioner, a folder with another store, another
@@ -92,15 +92,22 @@ def build_datastore(
         _begin(folder, origin)
         windows = documents.windows(opened.tokenizer, origin.start, origin.window, origin.stride)
         first, windows = _first(windows, corpus.source)
+        asked = _workers(opened, model, chosen)
+        shards: list[int] = []
+
+        def told(keys: int) -> None:
+            if progress is not None:
+                progress(sum(shards) + keys)
+
         tasks = (
-            ShardTask(folder, number, of_shard, chosen.precision, chosen.batch_size)
+            ShardTask(
+                folder, number, of_shard, chosen.precision, chosen.batch_size, told if asked.in_this_process else None
+            )
             for number, of_shard in enumerate(in_shards(windows, chosen.shard_keys))
         )
-        shards: list[int] = []
-        for facts in _workers(opened, model, chosen).answers(tasks):
+        for facts in asked.answers(tasks):
             shards.append(facts.keys)
-            if progress is not None:
-                progress(sum(shards))
+            told(0)
         probe = _write_probe(folder, opened, first)
         manifest = StoreManifest(
             nextword=__version__,

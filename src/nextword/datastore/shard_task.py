@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class ShardTask:
         windows: What it holds.
         precision: Of the keys.
         batch_size: Windows that go through the model together.
+        told: Told after each batch how many keys of this shard are computed.
     """
 
     folder: Path
@@ -34,13 +36,14 @@ class ShardTask:
     windows: list[DocumentWindow]
     precision: str
     batch_size: int
+    told: Callable[[int], None] | None = None
 
     def __call__(self, opened: OpenedModel) -> ShardFacts:
         """What the shard says of itself."""
         there = finished(self.folder, self.number)
         if there is not None:
             return there
-        keys = np.concatenate(states_of(opened, self.windows, self.batch_size))
+        keys = np.concatenate(states_of(opened, self.windows, self.batch_size, self.told))
         tokens = np.array([token for window in self.windows for token in window.ids[-window.stored :]])
         places = np.array(
             [(one.document, one.place + step) for one in self.windows for step in range(one.stored)], dtype=np.int64
@@ -57,9 +60,15 @@ def expect_decoder(opened: OpenedModel) -> None:
         )
 
 
-def states_of(opened: OpenedModel, windows: list[DocumentWindow], batch_size: int) -> list[Float[np.ndarray, "_ D"]]:
+def states_of(
+    opened: OpenedModel,
+    windows: list[DocumentWindow],
+    batch_size: int,
+    told: Callable[[int], None] | None = None,
+) -> list[Float[np.ndarray, "_ D"]]:
     """What the output layer reads before each stored token, window by window."""
     found: list[np.ndarray] = [np.empty(0)] * len(windows)
+    done = 0
     order = sorted(range(len(windows)), key=lambda at: len(windows[at].ids))  # of like lengths: little padding
     with measuring(opened.model):
         for begin in range(0, len(order), batch_size):
@@ -68,6 +77,9 @@ def states_of(opened: OpenedModel, windows: list[DocumentWindow], batch_size: in
             for row, at in zip(states, chosen, strict=True):
                 length = len(windows[at].ids) - 1
                 found[at] = row[length - windows[at].stored : length].float().cpu().numpy()
+                done += windows[at].stored
+            if told is not None:
+                told(done)
     return found
 
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from rich.console import Console
 
-from nextword.cli.parts.watch import Bars, Lines, headline, watching
+from nextword.cli.parts.watch import Bars, Lines, headline, share_bar, waiting, watching
 from nextword.records import Cost, Evaluation, FailedRun, MetricValue, RunRecord
 
 RECORD = RunRecord(
@@ -62,3 +63,22 @@ def test_a_failed_run_is_a_line(terminal):
             FailedRun(method="[x]", head="cache", objective="mle", seed=3, reason="KeyError: 1", traceback="runs/x.txt")
         )
     assert "failed: [x], seed 3: KeyError: 1 (runs/x.txt)" in text.getvalue()
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(True, ["opening the model", "7 keys computed"]), (False, [])])
+def test_what_has_no_share_is_a_line_on_a_terminal(terminal, shown):
+    text = io.StringIO()
+    with waiting(Console(file=text, force_terminal=terminal, width=100), "opening the model") as say:
+        time.sleep(0.15)  # rich draws ten times a second
+        say("7 keys computed")
+        time.sleep(0.15)
+    assert [what for what in ("opening the model", "7 keys computed") if what in text.getvalue()] == shown
+
+
+@pytest.mark.parametrize(("terminal", "shown"), [(True, True), (False, False)])
+def test_a_bar_says_what_is_done_now(terminal, shown):
+    text = io.StringIO()
+    with share_bar(Console(file=text, force_terminal=terminal, width=100)) as progress:
+        progress("sums to one", 0.25)
+        time.sleep(0.15)
+    assert ("sums to one" in text.getvalue() and "25%" in text.getvalue()) is shown

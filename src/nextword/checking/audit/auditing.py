@@ -28,6 +28,9 @@ from nextword.checking.probe_texts import Words, given_sample
 from nextword.checking.property import SHARE_OF_ROUNDING, Case, Property
 from nextword.checking.ways_of_reading import Reader, deviation
 
+Progress = Callable[[str, float], None]
+"""Told what is asked now, and the share of all that is done."""
+
 _KNOWN = {one.name: one for one in (*ANSWERS, *INVARIANCES)}
 _IN_STEPS = "cache, token by token"
 _NOT_REPEATED = ("asked again", "scored before", "left over", "untouched copy")
@@ -59,10 +62,12 @@ class Audit:
 
     Args:
         readers: Whom to ask: a subject in all its ways.
+        progress: Told before each question its property's name, and the share of all that is done.
         places: Places of texts that are asked about.
     """
 
     readers: Sequence[Any]
+    progress: Progress
     places: int = 0
     rounding: dict[Any, float] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
@@ -97,7 +102,8 @@ class Audit:
 
     def ask_all(self, *questions: Question) -> None:
         """Asks them in this order, in which causes come first."""
-        for question in questions:
+        for number, question in enumerate(questions):
+            self.progress(question.property.name, number / len(questions))
             self.ask(question)
 
     def report(self, name: str) -> CheckReport:
@@ -170,7 +176,7 @@ class Wanted:
     thorough: bool
 
 
-def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted) -> CheckReport:
+def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted, progress: Progress) -> CheckReport:
     """Audits a scorer, see ``nextword.check``.
 
     Raises:
@@ -184,7 +190,7 @@ def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted) -> CheckReport:
     copied = copy_of(scorer)
     repeats = REPEATS if copied is None else (*REPEATS, UNTOUCHED)
     readers = [ScorerReader(scorer, way, vocabulary, copied) for way in ways]
-    audit = Audit(readers, texts.places)
+    audit = Audit(readers, progress, texts.places)
     audit.ask_all(
         Question(SUMS, [*texts.alone, *texts.together], ()),
         Question(_KNOWN["finite"], texts.alone, ()),
@@ -213,13 +219,13 @@ def _continued(texts: _Texts, vocabulary: int, thorough: bool) -> Question:
     return Question(continuations(vocabulary, thorough), cases, costly=costly, told=told)
 
 
-def audit_model(model: Any, wanted: Wanted) -> CheckReport:
+def audit_model(model: Any, wanted: Wanted, progress: Progress) -> CheckReport:
     """Audits a model of transformers that has no head of ours, see ``nextword.check``."""
     bare = BareModel(model)
     words = Words.of_model(bare, wanted.seed)
     texts = _Texts.made(bare, words, wanted)
     reader = ModelReader(bare)
-    audit = Audit([reader], texts.places)
+    audit = Audit([reader], progress, texts.places)
     audit.ask_all(
         Question(SUMS, [*texts.alone, *texts.together], ()),
         Question(_KNOWN["finite"], texts.alone, ()),

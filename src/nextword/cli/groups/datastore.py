@@ -25,8 +25,13 @@ def build(
     processes: Annotated[int | None, typer.Option(help="Processes, each with the model; else one.")] = None,
 ) -> None:
     """Store the state before every token of a corpus. After Ctrl-C or a kill the same command goes on."""
-    from nextword.cli.parts.run_and_show import interruptible
+    from rich.console import Console
+
+    from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
+    from nextword.cli.parts.watch import waiting
     from nextword.datastore import BuildSettings, build_datastore
+
+    quiet_libraries()
 
     if precision not in ("float16", "int8"):
         raise ValueError(f"--precision: must be float16 or int8 ('{precision}' given)")
@@ -37,8 +42,8 @@ def build(
         window=window,
         processes=processes,
     )
-    with interruptible(f"finished shards are in {out}"):
-        made = build_datastore(model, data, out, settings)
+    with interruptible(f"finished shards are in {out}"), waiting(Console(), "opening the model") as say:
+        made = build_datastore(model, data, out, settings, lambda keys: say(f"{keys:,} keys computed"))
     empty = f", {made.empty_documents:,} of them empty" if made.empty_documents else ""
     typer.echo(f"{sum(made.shards):,} keys of {made.documents:,} documents{empty}: {out.resolve()}")
 

@@ -69,9 +69,13 @@ def build(
     quiet_libraries()
     given = _texts(data, field, split)
     loaded = load_tokenizer(tokenizer, "MODEL")
+    from rich.console import Console
+
+    from nextword.cli.parts.watch import waiting
     from nextword.scoring.text_memory_scores import store_texts
 
-    with interruptible("nothing was written; the same command begins again", goes_on=False):
+    kept = "nothing was written; the same command begins again"
+    with interruptible(kept, goes_on=False), waiting(Console(), "reading and sorting the texts"):
         made = store_texts(loaded, given, out, this_command())
     typer.echo(f"{made.tokens:,} tokens of {made.documents:,} documents")
     typer.echo(f"Written: {out.resolve()}")
@@ -96,7 +100,7 @@ def fit(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
-    from nextword.cli.parts.watch import share_bars
+    from nextword.cli.parts.watch import share_bars, waiting
     from nextword.text_memory import TextIndex
 
     quiet_libraries()
@@ -104,7 +108,8 @@ def fit(
     from nextword.scoring.opened_model import open_model
     from nextword.scoring.text_memory_scores import fit_to_texts
 
-    opened = open_model(model, computing.device, computing.dtype)
+    with waiting(Console(), "opening the model"):
+        opened = open_model(model, computing.device, computing.dtype)
     kept = "nothing was written; the same command begins again"
     with interruptible(kept, goes_on=False), share_bars(Console()) as watch:
         progress = partial(watch, "held-out text")
@@ -142,6 +147,7 @@ def score(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
+    from nextword.cli.parts.watch import share_bars, waiting
     from nextword.report import score_tables
     from nextword.text_memory import TextMemory
 
@@ -150,14 +156,15 @@ def score(
     from nextword.scoring.opened_model import open_model
     from nextword.scoring.text_memory_scores import score_with_memory
 
-    opened = open_model(model, computing.device, computing.dtype)
-    with interruptible("nothing was written; the same command begins again", goes_on=False):
+    console, kept = Console(), "nothing was written; the same command begins again"
+    with waiting(console, "opening the model"):
+        opened = open_model(model, computing.device, computing.dtype)
+    with interruptible(kept, goes_on=False), share_bars(console) as watch:
         results = score_with_memory(
-            opened, remembered, given, settings, stored=settings.stored_text, command=this_command()
+            opened, remembered, given, settings, stored=settings.stored_text, progress=watch, command=this_command()
         )
     if out is not None:
         results.save(out)
-    console = Console()
     for table in score_tables(results):
         console.print(table)
 

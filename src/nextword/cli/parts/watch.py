@@ -11,6 +11,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    SpinnerColumn,
     TaskID,
     TaskProgressColumn,
     TextColumn,
@@ -42,6 +43,21 @@ def watching(console: Console) -> Iterator[ComparisonWatcher]:
 
 
 @contextlib.contextmanager
+def waiting(console: Console, what: str) -> Iterator[Callable[[str], None]]:
+    """On a terminal a line that says what is done and for how long, where nobody can say what share of it is done.
+
+    Args:
+        console: Where it is shown, and gone afterwards.
+        what: What is done first; what follows is told to the function that this gives.
+    """
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    bars = Progress(*columns, console=console, transient=True)
+    task = bars.add_task(what, total=None)
+    with bars if console.is_terminal else contextlib.nullcontext():
+        yield lambda now: bars.update(task, description=now)
+
+
+@contextlib.contextmanager
 def share_bars(console: Console) -> Iterator[Callable[[str, float], None]]:
     """On a terminal a bar for each name that a share is told of, with the time that is left."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
@@ -54,6 +70,16 @@ def share_bars(console: Console) -> Iterator[Callable[[str, float], None]]:
 
     with bars if console.is_terminal else contextlib.nullcontext():
         yield watch
+
+
+@contextlib.contextmanager
+def share_bar(console: Console) -> Iterator[Callable[[str, float], None]]:
+    """On a terminal one bar, told what is done now and which share was done before."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    bars = Progress(*columns, console=console, transient=True)
+    task = bars.add_task("", total=1.0)
+    with bars if console.is_terminal else contextlib.nullcontext():
+        yield lambda what, share: bars.update(task, description=what, completed=share)
 
 
 class Lines:
