@@ -44,7 +44,7 @@ def attach(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
-    from nextword.cli.parts.watch import share_bars, waiting
+    from nextword.cli.parts.watch import share_bars
     from nextword.finetuning.added_head import CALIBRATION, add_head
     from nextword.scoring.measurement.data_files import read_texts
     from nextword.scoring.opened_model import open_model
@@ -54,12 +54,10 @@ def attach(
     if texts is not None:
         typer.echo(f"Reading {tokens:,} tokens of held-out text at most, once", err=True)
     kept = "nothing was written; the same command begins again"
-    with interruptible(kept, goes_on=False):
-        with waiting(Console(), "opening the model"):
-            opened = open_model(model)
-        with share_bars(Console()) as watch:
-            progress = partial(watch, "held-out text")
-            added = add_head(opened, head, out, texts, tokens=tokens, command=this_command(), progress=progress)
+    with interruptible(kept, goes_on=False), share_bars(Console()) as watch:
+        opened = open_model(model)
+        progress = partial(watch, "held-out text")
+        added = add_head(opened, head, out, texts, tokens=tokens, command=this_command(), progress=progress)
     for line in _told(added.calibration):
         typer.echo(line)
     typer.echo(f"{added.spec}: {out.resolve()}")

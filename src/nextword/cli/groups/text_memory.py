@@ -100,7 +100,7 @@ def fit(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
-    from nextword.cli.parts.watch import share_bars, waiting
+    from nextword.cli.parts.watch import share_bars
     from nextword.text_memory import TextIndex
 
     quiet_libraries()
@@ -108,10 +108,9 @@ def fit(
     from nextword.scoring.opened_model import open_model
     from nextword.scoring.text_memory_scores import fit_to_texts
 
-    with waiting(Console(), "opening the model"):
-        opened = open_model(model, computing.device, computing.dtype)
     kept = "nothing was written; the same command begins again"
     with interruptible(kept, goes_on=False), share_bars(Console()) as watch:
+        opened = open_model(model, computing.device, computing.dtype)
         progress = partial(watch, "held-out text")
         fitted = fit_to_texts(opened, index, given, settings, stored=settings.stored_text, progress=progress)
     fitted.save(out)
@@ -147,7 +146,7 @@ def score(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
-    from nextword.cli.parts.watch import share_bars, waiting
+    from nextword.cli.parts.watch import share_bars
     from nextword.report import score_tables
     from nextword.text_memory import TextMemory
 
@@ -157,9 +156,8 @@ def score(
     from nextword.scoring.text_memory_scores import score_with_memory
 
     console, kept = Console(), "nothing was written; the same command begins again"
-    with waiting(console, "opening the model"):
-        opened = open_model(model, computing.device, computing.dtype)
     with interruptible(kept, goes_on=False), share_bars(console) as watch:
+        opened = open_model(model, computing.device, computing.dtype)
         results = score_with_memory(
             opened, remembered, given, settings, stored=settings.stored_text, progress=watch, command=this_command()
         )

@@ -59,12 +59,14 @@ def waiting(console: Console, what: str) -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def share_bars(console: Console) -> Iterator[Callable[[str, float], None]]:
-    """On a terminal a bar for each name that a share is told of, with the time that is left."""
+    """On a terminal a bar for each name that a share is told of, with the time that is left; before, one that swings."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     bars, tasks = Progress(*columns, console=console, transient=True), dict[str, TaskID]()
+    opening = bars.add_task("opening the model", total=None)
 
     def watch(name: str, share: float) -> None:
         if name not in tasks:
+            bars.update(opening, visible=False)
             tasks[name] = bars.add_task(name, total=1.0)
         bars.update(tasks[name], completed=share)
 

@@ -49,8 +49,10 @@ function hueOf({ shares }) {
 function add(token) {
   const place = state.tokens.push(token) - 1;
   const probability = percent(Math.exp(token.log_prob ?? -Infinity));
+  // A token can have no text of its own, such as part of a character: a dotted circle keeps it in sight and in reach.
   $("#text").append(element("button", {
     type: "button", class: hueOf(token), "aria-pressed": "false", "data-place": place,
+    "data-empty": token.piece ? null : "",
     title: `${probability}, ${ordinal(token.rank)} choice`, onclick: () => open(place),
   }, token.piece || "\u200b"));
 }
