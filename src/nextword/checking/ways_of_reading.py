@@ -137,7 +137,8 @@ def _with_moved_embeddings(reader: Reader, batch: Batch) -> Float[Tensor, "N V"]
     chance = torch.Generator().manual_seed(0)
 
     def move(module: Any, inputs: Any, embeddings: Tensor) -> Tensor:
-        return embeddings * (1 + step * torch.randn(embeddings.shape, generator=chance).to(embeddings))
+        moved: Tensor = embeddings * (1 + step * torch.randn(embeddings.shape, generator=chance).to(embeddings))
+        return moved
 
     hook = reader.model.backbone.get_input_embeddings().register_forward_hook(move)
     try:

@@ -159,6 +159,7 @@ def generate(
         raise ValueError("--sources and --score-references are written to samples files; give --out")
     quiet_libraries()
 
+    from nextword.cli.parts.watch import waiting
     from nextword.decoding.generation_run import GenerationRun
     from nextword.scoring.opened_model import open_model
 

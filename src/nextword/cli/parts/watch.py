@@ -59,7 +59,7 @@ def waiting(console: Console, what: str) -> Iterator[Callable[[str], None]]:
 
 @contextlib.contextmanager
 def share_bars(console: Console) -> Iterator[Callable[[str, float], None]]:
-    """On a terminal a bar for each name that a share is told of, with the time that is left; before, one that swings."""
+    """On a terminal a bar for each name that a share is told of, with the time left; before, one that swings."""
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     bars, tasks = Progress(*columns, console=console, transient=True), dict[str, TaskID]()
     opening = bars.add_task("opening the model", total=None)
