@@ -14,6 +14,7 @@ from nextword.model import registration
 if TYPE_CHECKING:
     from nextword import conditioning, frequency, heads, judges, metrics, objectives
     from nextword.checking.checker import check
+    from nextword.comparison.all_methods import compare
     from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
     from nextword.decoding.generation_run import generate
     from nextword.distribution import NextToken
@@ -44,6 +45,7 @@ _HOME = {
     "attach": "nextword.model.attach",
     "calibrate": "nextword.scoring.calibration.calibrate",
     "check": "nextword.checking.checker",
+    "compare": "nextword.comparison.all_methods",
     "count_tokens": "nextword.frequency",
     "evaluate": "nextword.evaluation",
     "generate": "nextword.decoding.generation_run",
@@ -66,6 +68,7 @@ __all__ = [
     "attach",
     "calibrate",
     "check",
+    "compare",
     "conditioning",
     "count_tokens",
     "evaluate",

@@ -22,17 +22,28 @@ def is_offloaded(module: nn.Module) -> bool:
     return _fetching_hook(module) is not None
 
 
+def weight_of(layer: nn.Module) -> Tensor:
+    """A layer's weight; the dynamically quantised layers of torch give theirs when they are asked."""
+    weight: Any = layer.weight
+    return cast("Tensor", weight() if callable(weight) else weight)
+
+
+def precision_of(layer: nn.Module) -> torch.dtype:
+    """Of what a layer is to read: that of its weight, float32 where the weight is of integers."""
+    weight = weight_of(layer)
+    return weight.dtype if weight.is_floating_point() else torch.float32
+
+
 def device_of(module: nn.Module) -> torch.device:
     """Where a module with a weight computes: on its weight's device, or where accelerate brings an offloaded one."""
-    weight: Any = module.weight
+    weight = weight_of(module)
     hook = _fetching_hook(module)
     return torch.device(weight.device if hook is None else hook.execution_device)
 
 
 def _fetching_hook(module: nn.Module) -> Any:
-    weight: Any = module.weight
     hook: Any = getattr(module, "_hf_hook", None)
-    if hook is None or not weight.is_meta:  # an offloaded weight leaves its shape behind, without content
+    if hook is None or not weight_of(module).is_meta:  # an offloaded weight leaves its shape behind, without content
         return None
     return next((one for one in getattr(hook, "hooks", [hook]) if getattr(one, "offload", False)), None)
 
@@ -64,7 +75,7 @@ VOCABULARY = "vocabulary"
 
 def vocabulary_mesh(layer: nn.Module) -> Any:
     """The processes (a ``DeviceMesh``) that share the rows of a layer's weight; None where each has the whole of it."""
-    mesh: Any = getattr(layer.weight, "device_mesh", None)
+    mesh: Any = getattr(weight_of(layer), "device_mesh", None)
     return mesh if mesh is not None and mesh.mesh_dim_names == (VOCABULARY,) else None
 
 

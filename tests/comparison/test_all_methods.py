@@ -35,7 +35,7 @@ def real_report():
 def finished(counting, tmp_path_factory):
     """A finished comparison, which tests must leave as it is."""
     folder = tmp_path_factory.mktemp("finished") / "out"
-    compare(configured(RECIPE), folder)
+    nw.compare(RECIPE, folder)
     return folder
 
 

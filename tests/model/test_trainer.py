@@ -86,3 +86,23 @@ def test_trainer_learns(tmp_path: Path) -> None:
         run = trainer(causal(head, objective), tmp_path / head.replace(":", "-"), max_steps=12)
         run.train()
         assert losses(run)[-1] < losses(run)[0] - 0.1, head
+
+
+@pytest.mark.parametrize(("make", "head"), [(causal, "softmax"), (causal, "cache"), (seq2seq, "softmax+cepr:3")])
+def test_label_smoothing_smooths_the_next_token(make, head: str, tmp_path: Path) -> None:
+    """Trainer takes the loss of the logits itself, and shifts the labels of a decoder-only model whose name it knows."""
+    model = make(head).eval()
+    run = trainer(model, tmp_path, label_smoothing_factor=0.1)
+    batch = collate(list(rows(4)))
+    if model.config.is_encoder_decoder:  # as transformers' collator for such models does
+        batch["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels=batch["labels"])
+    with torch.no_grad():
+        loss = run.compute_loss(model, dict(batch))
+        answer = model(**{key: given for key, given in batch.items() if key != "labels"})
+    scores, labels = answer.logits.double(), batch["labels"]
+    if not model.config.is_encoder_decoder:
+        scores, labels = scores[:, :-1], labels[:, 1:]
+    log_probs, counted = scores.log_softmax(-1), labels != -100
+    of_labels = log_probs.gather(-1, labels.clamp_min(0)[..., None])[..., 0]
+    expected = -(0.9 * of_labels + 0.1 * log_probs.mean(-1))[counted].mean()
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-5)

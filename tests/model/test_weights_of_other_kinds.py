@@ -92,6 +92,21 @@ def test_a_layer_of_integers_that_cannot_be_asked_for_nothing(head: str) -> None
     assert model.generate(IDS, max_new_tokens=3).shape == (1, 9)
 
 
+@pytest.mark.parametrize("head", ["softmax", "cache", "softmax+cpr:3,5+mi:2x3", "mos:2", "pg"])
+@pytest.mark.filterwarnings("ignore:.*quantization")
+def test_layers_that_torch_quantises(head: str) -> None:
+    """Their weights are packed; ``weight`` is a method."""
+    bare = tiny_llama()
+    quantised = torch.ao.quantization.quantize_dynamic(nw.attach(bare, head), {torch.nn.Linear})
+    with torch.no_grad():
+        if head == "softmax":
+            plain = torch.ao.quantization.quantize_dynamic(bare, {torch.nn.Linear})
+            assert torch.equal(quantised(input_ids=IDS).logits, plain(IDS).logits)
+            assert torch.equal(nw.attach(plain, head)(input_ids=IDS).logits, plain(IDS).logits)
+    nw.check(quantised, lengths=(6,)).raise_if_failed()
+    assert quantised.generate(IDS, max_new_tokens=3).shape == (1, 9)
+
+
 def test_words_are_not_compared_by_vectors_that_cannot_be_read() -> None:
     bare = tiny_llama()
     bare.lm_head = Integers(bare.lm_head.weight.detach())

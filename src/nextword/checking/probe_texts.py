@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nextword.checking.auxiliary_probe_texts import AuxiliaryText, AuxiliaryWords
 from nextword.conditioning.parts.auxiliary_tokenizer import FILL
-from nextword.devices import device_of
+from nextword.devices import device_of, weight_of
 from nextword.functional.padding import Side, padded
 
 _T = TypeVar("_T")
@@ -176,7 +176,7 @@ class Words:
         for key in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
             value = getattr(model.config, key, None)
             special.update(value if isinstance(value, list) else [] if value is None else [value])
-        known = min(words.weight.shape[0], model.get_output_embeddings().weight.shape[0])
+        known = min(words.weight.shape[0], len(weight_of(model.get_output_embeddings())))
         ordinary = [token for token in range(known) if token not in special]
         tokens = torch.tensor(ordinary if len(ordinary) > 3 else range(known))
         start: int | None = None

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,6 +24,7 @@ from nextword.comparison.measured_texts import expect_measurable, measured_texts
 from nextword.comparison.one_run import Run, Setting
 from nextword.comparison.preflight import check_settings
 from nextword.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
+from nextword.comparison.recipe import configured
 from nextword.comparison.search.grid_search import finished_searches, settled
 from nextword.comparison.shown_examples import written_examples
 from nextword.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked
@@ -41,7 +42,7 @@ class ComparisonInterrupted(KeyboardInterrupt):
 
 
 def compare(
-    config: CompareConfig,
+    config: CompareConfig | Mapping[str, Any],
     folder: str | Path,
     progress: ComparisonWatcher | None = None,
     command: str | None = None,
@@ -54,7 +55,7 @@ def compare(
     second call tries it again.
 
     Args:
-        config: What to compare.
+        config: What to compare: the content of a recipe, or the checked config.
         folder: Where everything is written; a folder of another comparison is refused.
         progress: Who is told about progress.
         command: How the user started this, for the report.
@@ -65,7 +66,12 @@ def compare(
             is at work in the folder, or the engine cannot be used here.
         DiskFullError: There is no room to write something.
         ComparisonInterrupted: Ctrl-C.
+
+    Examples:
+        >>> recipe = {"task": "ambiguous", "methods": ["softmax", "cache/histalign"], "seeds": [0, 1]}
+        >>> compare(recipe, "runs/ambiguous").summaries["softmax"]  # doctest: +SKIP
     """
+    config = config if isinstance(config, CompareConfig) else configured(dict(config))
     if not processes.is_main():
         train_with_main()
         return Results.load(ComparisonFolder(folder).results)

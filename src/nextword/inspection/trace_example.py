@@ -9,6 +9,7 @@ import numpy as np
 
 from nextword import __version__
 from nextword.conditioning import conditioner_spec
+from nextword.devices import weight_of
 from nextword.heads import head_spec
 from nextword.inspection.continuation import written_example
 from nextword.inspection.long_example import facts_in_windows, window_of
@@ -118,7 +119,7 @@ def traced(
     Raises:
         ValueError: As ``trace``.
     """
-    window, size = window_of(opened, encoded), len(opened.model.get_output_embeddings().weight)
+    window, size = window_of(opened, encoded), len(weight_of(opened.model.get_output_embeddings()))
     numbers = {"candidates": min(candidates, size), "places": places}
     facts, places_in = facts_in_windows(opened, encoded, inputs, window, **numbers)
     _expect_numbers(facts)

@@ -40,7 +40,7 @@ from nextword.model.forward.vocabulary_check import expect_vocabulary
 from nextword.model.generation import HeadGeneration
 from nextword.model.loading import Loading
 from nextword.model.peft_adapters import Adapted
-from nextword.model.registration import name_in_transformers
+from nextword.model.registration import list_by_name, name_in_transformers
 from nextword.model.saving import Saving
 from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_greedily
 from nextword.model.training_modes import as_in_evaluation
@@ -393,4 +393,5 @@ class NextWordForSeq2SeqLM(NextWordModel, GenerationMixin):  # type: ignore[misc
 
 AutoModelForCausalLM.register(NextWordConfig, NextWordForCausalLM, exist_ok=True)
 AutoModelForSeq2SeqLM.register(NextWordSeq2SeqConfig, NextWordForSeq2SeqLM, exist_ok=True)
+list_by_name(NextWordForCausalLM, NextWordForSeq2SeqLM)
 name_in_transformers(NextWordForCausalLM, NextWordForSeq2SeqLM)

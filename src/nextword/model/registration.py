@@ -11,6 +11,10 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 _TABLE = "transformers.models.auto.configuration_auto"
 
@@ -34,6 +38,22 @@ def name_in_transformers(*models: type) -> None:
         if isinstance(holder, ModuleType) and holder.__name__ == "transformers":
             for model in models:
                 setattr(holder, model.__name__, model)
+
+
+def list_by_name(causal: type[PreTrainedModel], seq2seq: type[PreTrainedModel]) -> None:
+    """Puts our models into transformers' tables of names, beside the ``Auto`` classes.
+
+    What is not in them is not known to predict the next token: ``Trainer`` with label smoothing compares each position
+    with the token that stands there, and lm-eval takes an encoder-decoder model for a decoder.
+
+    Args:
+        causal: The class of decoder-only models.
+        seq2seq: That of encoder-decoder models.
+    """
+    from transformers.models.auto import modeling_auto as tables
+
+    tables.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[causal.config_class.model_type] = causal.__name__
+    tables.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES[seq2seq.config_class.model_type] = seq2seq.__name__
 
 
 def _register_now() -> None:

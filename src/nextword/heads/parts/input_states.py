@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nextword.config import Settings
+from nextword.devices import precision_of
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.head_modifiers import modifiers
 from nextword.memory.pass_memory import PassMemory
@@ -151,7 +152,7 @@ class InputBlock(LastState):
         # offset j of the first new place stands j places before place ``before``
         at = [slice(self.before - j, self.before - j + length) for j in range(self.window)]
         window = torch.cat([read[:, places, i] for i in range(self.layers) for places in at], -1)
-        merged = self.merge(window.to(self.merge.weight.dtype))
+        merged = self.merge(window.to(precision_of(self.merge)))
         return torch.cat([states, F.gelu(merged, approximate="tanh").to(states.dtype)], -1)
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.context import Context
+from nextword.devices import precision_of
 from nextword.functional.logspace import at_least_float32
 from nextword.functional.products.keys_in_place import Keys
 from nextword.functional.stored_entries import Entries, TextRead
@@ -127,4 +128,4 @@ def _mapped(projection: Projection, states: Tensor) -> Tensor:
     if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is not torch.float16:
         return at_least_float32(projection(states))
     with torch.autocast(device, enabled=False):
-        return at_least_float32(projection(states.to(projection.weight.dtype)))
+        return at_least_float32(projection(states.to(precision_of(projection))))

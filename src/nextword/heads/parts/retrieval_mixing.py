@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nextword.devices import precision_of
 from nextword.distribution import Interpolated, NextToken, Retrieved
 from nextword.heads.parts.over_head import normalised_jointly
 
@@ -67,7 +68,7 @@ class ConfidenceGate(Mixing):
 
     def forward(self, below: NextToken, found: Retrieved, name: str, weight: float) -> NextToken:
         """The interpolation with the gate's weights."""
-        logit = self.linear(self._confidence(found).to(self.linear.weight.dtype))[:, 0].to(found.scores.dtype)
+        logit = self.linear(self._confidence(found).to(precision_of(self.linear)))[:, 0].to(found.scores.dtype)
         return Interpolated(below, found, F.logsigmoid(-logit), F.logsigmoid(logit), name)
 
     @staticmethod

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from nextword.context import Context, Layout, Memory, Source
-from nextword.devices import is_offloaded, vocabulary_mesh
+from nextword.devices import is_offloaded, vocabulary_mesh, weight_of
 from nextword.distribution import Vocabulary
 from nextword.memory.growing_history import GrowingHistory
 from nextword.memory.slots import PagedMemory
@@ -208,7 +208,7 @@ def _words(model: Any, ids: Tensor) -> Tensor:
 
 def _vectors(embedding: nn.Module) -> Tensor | None:
     """The words' vectors, where they can be read off an embedding's weight."""
-    weight: Any = embedding.weight
+    weight = weight_of(embedding)
     readable = weight.is_floating_point() and not is_offloaded(embedding) and vocabulary_mesh(embedding) is None
     return weight if readable else None
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
-from nextword.devices import vocabulary_mesh
+from nextword.devices import vocabulary_mesh, weight_of
 
 
 class OutputTap:
@@ -74,8 +74,7 @@ def fewest_states(layer: nn.Module) -> Callable[[Tensor], Tensor]:
     One, where the layer's weight is of integers (a product of nothing with a 4-bit weight of bitsandbytes ends the
     process) or shared by processes (DTensor divides by the number of positions).
     """
-    weight: Any = layer.weight
-    fewest = 0 if weight.is_floating_point() and vocabulary_mesh(layer) is None else 1
+    fewest = 0 if weight_of(layer).is_floating_point() and vocabulary_mesh(layer) is None else 1
     return lambda states: states[:, :fewest]
 
 

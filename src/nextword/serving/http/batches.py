@@ -9,6 +9,7 @@ from typing import Any
 from transformers import ContinuousBatchingConfig
 from transformers.cli.serving.utils import CBGenerateManager, GenerationState
 
+from nextword.devices import weight_of
 from nextword.serving.http.serve_settings import ServeSettings
 
 _PAGE = 256
@@ -44,7 +45,7 @@ class SharedBatches(GenerationState):
         )
         self.manager: Any = model.init_continuous_batching(how, room)
         self.manager.start()
-        self._vocabulary = len(model.get_output_embeddings().weight)
+        self._vocabulary = len(weight_of(model.get_output_embeddings()))
 
     def get_manager(self, model_id: str, use_cb: bool = False) -> RequestBatches:
         """The way of one request to the manager."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from nextword.devices import weight_of
 from nextword.inspection.text_pieces import pieces_of_ids
 from nextword.inspection.trace_example import traced
 from nextword.model.forward.vocabulary_check import expect_known_ids
@@ -56,7 +57,7 @@ class InspectedPages:
         read = tokenizer(prompt, return_offsets_mapping=True)
         if not read["input_ids"] or not ids:
             raise ValueError("prompt, ids: must have at least one token each; write something first")
-        expect_known_ids("ids", torch.tensor(ids), len(opened.model.get_output_embeddings().weight))
+        expect_known_ids("ids", torch.tensor(ids), len(weight_of(opened.model.get_output_embeddings())))
         pieces = pieces_of_ids(tokenizer, ids, read["input_ids"])
         written = len("".join(pieces).encode())
         example = Example("".join(pieces), prompt, id="answer")
