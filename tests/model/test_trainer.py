@@ -90,7 +90,7 @@ def test_trainer_learns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("make", "head"), [(causal, "softmax"), (causal, "cache"), (seq2seq, "softmax+cepr:3")])
 def test_label_smoothing_smooths_the_next_token(make, head: str, tmp_path: Path) -> None:
-    """Trainer takes the loss of the logits itself, and shifts the labels of a decoder-only model whose name it knows."""
+    """Trainer makes this loss from the logits, and shifts the labels of decoder-only models whose name it knows."""
     model = make(head).eval()
     run = trainer(model, tmp_path, label_smoothing_factor=0.1)
     batch = collate(list(rows(4)))

