@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from transformers import StoppingCriteriaList, StopStringCriteria
 
 from nextword.datastore import remembering
 from nextword.decoding.generation_passes import GenerationPass, effective_config, end_ids
-from nextword.decoding.row_sampling import RowwiseLoop, batch_seed, stream_key, uniform_numbers
+from nextword.decoding.row_sampling import RowwiseLoop, batch_seed, text_keys, uniform_numbers
 from nextword.functional.padding import padded
 from nextword.model.drafting.drafted_loop import DraftedLoop
 from nextword.model.drafting.drafting import Drafting
@@ -67,18 +66,11 @@ class GeneratedText:
 def rows_of(prompts: Sequence[EncodedExample], one: GenerationPass) -> list[Row]:
     """The texts of a pass, in the order of the prompts.
 
-    A row's key is made of seed, sample and what the prompt says, not of its place: it stays the same where prompts are
-    added, taken away or put into another order. Of equal prompts each has a key of its own.
+    Each has a key of its own (``text_keys``).
     """
-    seen: Counter[int] = Counter()
-    rows: list[Row] = []
-    for prompt in prompts:
-        content = stream_key(prompt.context, prompt.example.auxiliary)
-        for sample in range(one.samples):
-            key = stream_key(one.seed, content, seen[content], sample)
-            rows.append(Row(len(rows), prompt, sample, key))
-        seen[content] += 1
-    return rows
+    keys = text_keys(one.seed, [(prompt.context, prompt.example.auxiliary) for prompt in prompts], one.samples)
+    texts = [(prompt, sample) for prompt in prompts for sample in range(one.samples)]
+    return [Row(number, *text, key) for number, (text, key) in enumerate(zip(texts, keys, strict=True))]
 
 
 def length_batches(rows: Sequence[Row], size: int) -> list[list[Row]]:

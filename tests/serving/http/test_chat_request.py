@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from dataclasses import replace
 
 import openai
 import pytest
@@ -14,15 +12,6 @@ from tests.helpers.running_server import running, small_model
 
 PROMPT = "The king sat on the throne. The"
 ASKED = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 6, "temperature": 0}
-
-
-@pytest.fixture(scope="module")
-def talking():
-    opened = small_model()
-    tokenizer = copy.deepcopy(opened.tokenizer)
-    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
-    with running(replace(opened, tokenizer=tokenizer)) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
