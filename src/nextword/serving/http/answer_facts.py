@@ -58,10 +58,12 @@ class AnswerFacts:
     def _of(self, context: list[int], answer: list[int], candidates: int, places: int) -> TokenFacts:
         if not context:
             context, answer = answer[:1], answer[1:]
+        pair = TokenPair(context, answer or context, 0)  # of a single token alone there is nothing to ask
         with measuring(self.opened.model):
-            distribution, targets = distribution_at_targets(self.opened.model, [TokenPair(context, answer, 0)])
+            distribution, targets = distribution_at_targets(self.opened.model, [pair])
             size = distribution.vocab_size
-            return token_facts(distribution, targets, candidates=min(candidates, size), places=places)
+            facts = token_facts(distribution, targets, candidates=min(candidates, size), places=places)
+        return facts[: len(answer)]
 
 
 def twin(model: Any) -> Any:

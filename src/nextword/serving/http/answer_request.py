@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import pydantic_core
@@ -65,6 +65,25 @@ class RequestPart(BaseModel):
     @classmethod
     def _without_nulls(cls, values: Any) -> Any:
         return {name: value for name, value in values.items() if value is not None} if _is_table(values) else values
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the tokens of an answer are chosen, under the names of ``generate``.
+
+    Attributes:
+        do_sample: Whether they are drawn; else each is the likeliest.
+        max_new_tokens: How many at most.
+        temperature: Log-probabilities are divided by it.
+        top_k: Drawn from so many; 0: all.
+        top_p: Drawn from the likeliest that have this much probability together.
+    """
+
+    do_sample: bool
+    max_new_tokens: int
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
 
 
 class StreamOptions(RequestPart):
@@ -147,13 +166,11 @@ class AnswerRequest(RequestPart):
         """
         raise NotImplementedError
 
-    def generation(self, base: Any) -> Any:
-        """The generation config of this request, from that of the model; stops are not looked for by it."""
-        made = copy.deepcopy(base)
-        made.max_new_tokens, made.stop_strings = self.most, None
-        if self.temperature is not None:
-            made.do_sample = self.temperature >= _COLDEST
-            made.temperature = self.temperature if made.do_sample else None
-        made.top_k = self.top_k
-        made.top_p = self.top_p if self.top_p is not None else (made.top_p if made.do_sample else None)
-        return made
+    def sampling(self, base: Any, room: int) -> Sampling:
+        """How tokens are chosen, where the model's own generation config is ``base`` and there is room for so many."""
+        draws = bool(base.do_sample) if self.temperature is None else self.temperature >= _COLDEST
+        if not draws:
+            return Sampling(False, min(self.most, room))
+        temperature = base.temperature if self.temperature is None else self.temperature
+        top_p = base.top_p if self.top_p is None else self.top_p
+        return Sampling(True, min(self.most, room), temperature or 1.0, self.top_k or 0, 1.0 if top_p is None else top_p)

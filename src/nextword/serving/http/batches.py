@@ -11,6 +11,7 @@ import torch
 from transformers import ContinuousBatchingConfig
 
 from nextword.model.forward.vocabulary_check import expect_known_ids
+from nextword.serving.http.answer_request import Sampling
 from nextword.serving.http.serve_settings import ServeSettings
 
 _PAGE = 256
@@ -42,6 +43,7 @@ class SharedBatches:
         self._manager: Any = model.init_continuous_batching(how, room)
         self._manager.start()
         self._read = len(model.get_input_embeddings().weight)
+        self._ends = how.eos_token_id
         self._vocabulary = len(model.get_output_embeddings().weight)
 
     @property
@@ -83,12 +85,14 @@ class SharedBatches:
         expect_known_ids("prompt", torch.tensor(ids), self._read)
         return left
 
-    def begin(self, ids: Sequence[int], how: Any, name: str, tell: Callable[[Any], None]) -> Callable[[], None]:
+    def begin(
+        self, ids: Sequence[int], how: Sampling, name: str, tell: Callable[[Any], None]
+    ) -> Callable[[], None]:
         """Begins to write.
 
         Args:
             ids: The prompt.
-            how: Its generation config.
+            how: How its tokens are chosen.
             name: Of the request.
             tell: Called in the running loop with what is written, whenever it has grown.
 
@@ -98,18 +102,17 @@ class SharedBatches:
         Raises:
             RuntimeError: Nothing is written any more.
         """
-        # the likeliest token alone is greedy search
-        temperature, top_k = (float(how.temperature or 1.0), how.top_k or 0) if how.do_sample else (1.0, 1)
+        top_k = how.top_k if how.do_sample else 1  # the likeliest token alone is greedy search
         self._manager.register_result_handler(name, tell)
         added = self._manager.add_request(
             list(ids),
             request_id=name,
             streaming=True,
             max_new_tokens=how.max_new_tokens,
-            eos_token_id=-1 if how.eos_token_id is None else how.eos_token_id,
-            temperature=temperature,
-            top_k=int(top_k) if 0 < top_k < self._vocabulary else self._vocabulary,
-            top_p=float(1.0 if how.top_p is None or not how.do_sample else how.top_p),
+            eos_token_id=-1 if self._ends is None else self._ends,
+            temperature=float(how.temperature),
+            top_k=top_k if 0 < top_k < self._vocabulary else self._vocabulary,
+            top_p=float(how.top_p),
         )
         if added is None:
             raise RuntimeError("the batches have ended; start the server again")

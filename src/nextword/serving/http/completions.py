@@ -145,7 +145,7 @@ class Completions:
 
     def _keys(self, answers: Sequence[WrittenAnswer], request: AnswerRequest) -> list[int | None]:
         """What each answer's tokens are drawn by; None: nothing of its own."""
-        if request.seed is None or not request.generation(self._config).do_sample:
+        if request.seed is None or not request.sampling(self._config, 0).do_sample:
             return [None] * len(answers)
         prompts = answers[:: request.n]
         return [*text_keys(request.seed, [(answer.prompt, None) for answer in prompts], request.n)]
@@ -155,14 +155,13 @@ class Completions:
         outputs: asyncio.Queue[tuple[WrittenAnswer, Any]],
     ) -> Callable[[], None]:  # fmt: skip
         """Has an answer written, in the shared batches or apart; what gives it up."""
-        how, name = request.generation(self._config), f"{name}-{answer.index}"
-        how.max_new_tokens = min(request.most, room)
+        how = request.sampling(self._config, room)
 
         def tell(output: Any) -> None:
             outputs.put_nowait((answer, output))
 
         if request.draft is None and key is None:
-            return self._batches.begin(answer.prompt, how, name, tell)
+            return self._batches.begin(answer.prompt, how, f"{name}-{answer.index}", tell)
         if self._singles is None:
             field = "seed" if request.draft is None else "draft"
             raise ValueError(f"{field}: must be left out where the server remembers texts (--remember)")

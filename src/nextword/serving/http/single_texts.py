@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from nextword.heads import head_spec
 from nextword.model.drafting.drafted_loop import DraftedLoop
 from nextword.model.drafting.drafting import Drafting
 from nextword.model.training_modes import measuring
+from nextword.serving.http.answer_request import Sampling
 
 
 @dataclass
@@ -63,13 +64,13 @@ class SingleTexts:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="singles")
 
     def begin(
-        self, ids: Sequence[int], how: Any, draft: str | None, key: int | None, tell: Callable[[WrittenSoFar], None]
+        self, ids: Sequence[int], how: Sampling, draft: str | None, key: int | None, tell: Callable[[WrittenSoFar], None]
     ) -> Callable[[], None]:
         """Begins to write, after the requests before it.
 
         Args:
             ids: The prompt.
-            how: Its generation config.
+            how: How its tokens are chosen.
             draft: Who guesses words; None: they are written one by one.
             key: What its tokens are drawn by, as ``nextword.decoding.row_sampling`` has it; None: torch's generator.
             tell: Called in the running loop with what is written, whenever it has grown.
@@ -105,15 +106,15 @@ class SingleTexts:
             self._give_up(request)
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def _write(self, ids: list[int], how: Any, loop: RowwiseLoop | DraftedLoop, request: _Request) -> None:
+    def _write(self, ids: list[int], how: Sampling, loop: RowwiseLoop | DraftedLoop, request: _Request) -> None:
         if request.given_up:
             return
         try:
             with measuring(self._model):
                 prompt = torch.tensor([ids], device=self._model.device)
                 self._model.generate(
-                    prompt, attention_mask=torch.ones_like(prompt), generation_config=how, custom_generate=loop,
-                    stopping_criteria=StoppingCriteriaList([_GivenUp(request)]),
+                    prompt, attention_mask=torch.ones_like(prompt), custom_generate=loop, **asdict(how),
+                    stopping_criteria=StoppingCriteriaList([_GivenUp(request)]), stop_strings=None, max_length=None,
                 )  # fmt: skip
             judged = loop.drafting.judged if isinstance(loop, DraftedLoop) else []
             request.finish(
