@@ -358,7 +358,10 @@ def token_bytes(tokenizer: PreTrainedTokenizerBase, token: int) -> bytes | None:
         return None
     if token in tokenizer.added_tokens_decoder:
         return str(piece).encode()
-    text = tokenizer.convert_tokens_to_string([_ANCHOR, piece]).removeprefix(_ANCHOR)
+    if _between_anchors(tokenizer, _ANCHOR) == _ANCHOR:
+        text = _between_anchors(tokenizer, piece)
+    else:  # pieces are words, and a space is before each
+        text = tokenizer.convert_tokens_to_string([_ANCHOR, piece]).removeprefix(_ANCHOR)
     if "\N{REPLACEMENT CHARACTER}" not in text:
         return text.encode()
     return bytes([int(piece[1:-1], 16)]) if _BYTE.fullmatch(piece) else _bytes_of(piece)

@@ -159,6 +159,18 @@ def test_stop_strings_end_a_text_at_the_token_that_completes_them():
     assert 0 < stopped < len(free)
 
 
+@pytest.mark.parametrize("draft", [None, "prompt"])
+def test_a_stop_that_began_in_the_prompt_ends_nothing(draft):
+    opened = opened_model(head=LOUD_CACHE)
+    settings = {"decodings": ["greedy"], "arguments": {"eos_token_id": None}, "draft": draft}
+    prompts = [TextPrompt("The king"), TextPrompt("Once upon a time there was a king", id=1)]
+    free = texts(opened, prompts, **settings)
+    for number, ids in free.items():
+        stop = "king" + tokenizer().decode(ids[:1])
+        assert stop not in tokenizer().decode(ids)
+        assert texts(opened, prompts, stop=[stop], **settings)[number] == ids
+
+
 def test_texts_have_at_least_the_least_tokens():
     opened = opened_model()
     opened.model.generation_config.eos_token_id = list(range(2, 290))

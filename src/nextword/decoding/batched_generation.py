@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import StoppingCriteriaList, StopStringCriteria
+from transformers import StoppingCriteria, StoppingCriteriaList, StopStringCriteria
 
 from nextword.datastore import remembering
 from nextword.decoding.generation_passes import GenerationPass, effective_config, end_ids
@@ -143,6 +143,7 @@ class BatchedGeneration:
         contexts = [prompt.context for prompt in prompts]
         ids, mask = padded(contexts, 0, side="right" if self.opened.has_encoder else "left")
         config = effective_config(model, one.arguments)
+        begin = 1 if self.opened.has_encoder else ids.shape[1]
         with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
             torch.manual_seed(batch_seed([row.key for row in rows]))
             try:
@@ -152,11 +153,10 @@ class BatchedGeneration:
                     **inputs,
                     **one.arguments,
                     **self._loop(rows, one),
-                    **self._ends(config),
+                    **self._ends(config, begin),
                 )
             except TypeError as fault:
                 raise ValueError(f"generate: cannot take {_shown(one.arguments)} ({fault})") from fault
-        begin = 1 if self.opened.has_encoder else ids.shape[1]
         ends, pad = end_ids(config), one.arguments.get("pad_token_id", config.pad_token_id)
         written = [self._cut(without_end(row, ends, pad)) for row in output[:, begin:].tolist()]
         texts = [str(tokenizer.decode(row, skip_special_tokens=True)) for row in written]
@@ -174,12 +174,12 @@ class BatchedGeneration:
             return {"custom_generate": DraftedLoop(self.drafting, drawn, self.streamer)}
         return {"custom_generate": RowwiseLoop(drawn, self.streamer)}
 
-    def _ends(self, config: Any) -> dict[str, Any]:
+    def _ends(self, config: Any, begin: int) -> dict[str, Any]:
         # Made here, because generate loses the tokenizer that it needs for them where it is given a loop.
         strings = [*self.stop, *_as_list(config.stop_strings)]
         if not strings:
             return {}
-        criterion = StopStringCriteria(self.opened.tokenizer, strings)
+        criterion = _Written(StopStringCriteria(self.opened.tokenizer, strings), begin)
         return {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([criterion])}
 
     def _cut(self, ids: list[int]) -> list[int]:
@@ -197,6 +197,22 @@ class BatchedGeneration:
             middle = (low + high) // 2
             low, high = (low, middle) if stops(middle) else (middle, high)
         return ids[:high]
+
+
+class _Written(StoppingCriteria):
+    """Shows another criterion what was written alone: a stop that began in the prompt is none of the text's.
+
+    Args:
+        criterion: The other.
+        begin: Tokens of each row before the first new one.
+    """
+
+    def __init__(self, criterion: StoppingCriteria, begin: int) -> None:
+        self._criterion, self._begin = criterion, begin
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> Any:
+        """Whether each text ends."""
+        return self._criterion(input_ids[:, self._begin :], scores, **kwargs)
 
 
 def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[int]:

@@ -1,4 +1,4 @@
-"""What may be asked of ``/v1/completions``: prompts echoed with log-probabilities, lists of prompts, several answers."""
+"""What may be asked of ``/v1/completions``: echoes with log-probabilities, lists of prompts, several answers."""
 
 from __future__ import annotations
 

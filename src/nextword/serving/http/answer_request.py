@@ -34,11 +34,11 @@ _WITHOUT_EFFECT: Mapping[str, tuple[Any, ...]] = {
 
 
 def read_request(kind: type[R], body: bytes) -> R:
-    """A request from its bytes.
+    r"""A request from its bytes.
 
     Args:
         kind: What it must be.
-        body: JSON. Half of a character (``\\ud83d`` alone) is none.
+        body: JSON. Half of a character (``\ud83d`` alone) is none.
 
     Raises:
         ValueError: It is not; says where.
@@ -173,4 +173,6 @@ class AnswerRequest(RequestPart):
             return Sampling(False, min(self.most, room))
         temperature = base.temperature if self.temperature is None else self.temperature
         top_p = base.top_p if self.top_p is None else self.top_p
-        return Sampling(True, min(self.most, room), temperature or 1.0, self.top_k or 0, 1.0 if top_p is None else top_p)
+        return Sampling(
+            True, min(self.most, room), temperature or 1.0, self.top_k or 0, 1.0 if top_p is None else top_p
+        )

@@ -85,9 +85,7 @@ class SharedBatches:
         expect_known_ids("prompt", torch.tensor(ids), self._read)
         return left
 
-    def begin(
-        self, ids: Sequence[int], how: Sampling, name: str, tell: Callable[[Any], None]
-    ) -> Callable[[], None]:
+    def begin(self, ids: Sequence[int], how: Sampling, name: str, tell: Callable[[Any], None]) -> Callable[[], None]:
         """Begins to write.
 
         Args:

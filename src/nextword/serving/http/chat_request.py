@@ -26,7 +26,7 @@ class Message(RequestPart):
 
     role: str
     """Who: what the template knows, in most "system", "user" and "assistant"."""
-    content: list[TextPart] = []
+    content: list[TextPart] = Field(default=[])
     """What: a text, or parts of one."""
     name: str | None = None
     """For templates that read it."""

@@ -37,6 +37,9 @@ class Sent(NamedTuple):
     characters: int = 0
 
 
+NOTHING = Sent()
+
+
 class Completions:
     """Answers requests.
 
@@ -121,18 +124,13 @@ class Completions:
                     yield answer
             while unfinished:
                 answer, output = await outputs.get()
-                if answer.finished:
+                if answer.index not in unfinished:
                     continue
                 if output.error is not None:
                     raise output.error if isinstance(output.error, ValueError) else RuntimeError(output.error)
-                for token in output.generated_tokens[answer.written :]:
-                    answer.add(token)
-                    if answer.finished:
-                        break
-                else:
-                    if output.is_finished():
-                        answer.end(ends)
-                        answer.drafted = (output.accepted, output.refused) if request.draft else None
+                answer.read(output.generated_tokens, ends, is_all=output.is_finished())
+                if output.is_finished() and request.draft:
+                    answer.drafted = output.accepted, output.refused
                 if answer.finished:
                     unfinished.pop(answer.index)()
                 yield answer
@@ -183,7 +181,7 @@ class Completions:
             try:
                 answer: WrittenAnswer | None = first
                 while answer is not None:
-                    before = sent.get(answer.index, Sent())
+                    before = sent.get(answer.index, NOTHING)
                     if answer.certain > before.tokens or answer.finished:
                         choice, sent[answer.index] = await self._choice(answer, request, before)
                         yield _event(form.shell(name, self.name, [choice], stream=True) | without)
@@ -196,7 +194,7 @@ class Completions:
         yield "data: [DONE]\n\n"
 
     async def _choice(
-        self, answer: WrittenAnswer, request: AnswerRequest, sent: Sent = Sent()
+        self, answer: WrittenAnswer, request: AnswerRequest, sent: Sent = NOTHING
     ) -> tuple[dict[str, Any], Sent]:
         """What of an answer is certain and not sent yet, as a choice; and what is sent then."""
         form, finished = request.form, answer.finished
@@ -204,7 +202,7 @@ class Completions:
         new, pieces = answer.ids[begin:end], answer.pieces[begin:end]
         # the end of a character that was never whole comes with no token
         text = answer.text[sent.characters :] if finished else "".join(pieces)
-        choice = form.choice(answer.index, text, finished, stream=request.stream, first=sent == Sent())
+        choice = form.choice(answer.index, text, finished, stream=request.stream, first=sent == NOTHING)
         if new and (request.rivals is not None or request.sources):
             before = [*answer.before, *answer.ids[:begin]]
             places = PLACES if request.sources else 0

@@ -64,7 +64,12 @@ class SingleTexts:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="singles")
 
     def begin(
-        self, ids: Sequence[int], how: Sampling, draft: str | None, key: int | None, tell: Callable[[WrittenSoFar], None]
+        self,
+        ids: Sequence[int],
+        how: Sampling,
+        draft: str | None,
+        key: int | None,
+        tell: Callable[[WrittenSoFar], None],
     ) -> Callable[[], None]:
         """Begins to write, after the requests before it.
 
@@ -117,9 +122,7 @@ class SingleTexts:
                     stopping_criteria=StoppingCriteriaList([_GivenUp(request)]), stop_strings=None, max_length=None,
                 )  # fmt: skip
             judged = loop.drafting.judged if isinstance(loop, DraftedLoop) else []
-            request.finish(
-                accepted=sum(one.accepted for one in judged), drafted=sum(len(one.words) for one in judged)
-            )
+            request.finish(accepted=sum(one.accepted for one in judged), drafted=sum(len(one.words) for one in judged))
         except Exception as problem:  # whoever asked is told
             request.fail(problem)
 

@@ -71,7 +71,7 @@ def sources_of(ids: Sequence[int], pieces: Sequence[str], facts: TokenFacts, fir
     """
     made = []
     for number, (token, piece, row) in enumerate(zip(ids, pieces, _rows(ids, facts), strict=True)):
-        told = {"log_prob": None, "rank": None, "entropy": None, "shares": {}, "places": {}}
+        told: dict[str, Any] = {"log_prob": None, "rank": None, "entropy": None, "shares": {}, "places": {}}
         made.append(
             {"id": token, "piece": piece, "place": first + number, **(told if row is None else _told(facts, row))}
         )

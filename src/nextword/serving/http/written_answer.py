@@ -51,6 +51,21 @@ class WrittenAnswer:
         """Tokens behind the prompt."""
         return len(self.ids) - self._echoed
 
+    def read(self, tokens: Sequence[int], ends: Sequence[int], *, is_all: bool) -> None:
+        """What has been written of the answer, that which is known included.
+
+        Args:
+            tokens: All behind the prompt.
+            ends: Tokens that end a text.
+            is_all: Whether nothing follows.
+        """
+        for token in tokens[self.written :]:
+            self.add(token)
+            if self.finished:
+                return
+        if is_all:
+            self.end(ends)
+
     def add(self, token: int) -> None:
         """One more token; a stop ends the answer before it."""
         piece = self._piece(token)
@@ -105,9 +120,9 @@ class WrittenAnswer:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Characters at the end of a text that a stop begins with.
+    r"""Characters at the end of a text that a stop begins with.
 
-    >>> _overlap("It ends.", ".\\n"), _overlap("aab", "abc"), _overlap("It ends", ".\\n")
+    >>> _overlap("It ends.", ".\n"), _overlap("aab", "abc"), _overlap("It ends", ".\n")
     (1, 2, 0)
     """
     longest = min(len(text), len(stop) - 1)
