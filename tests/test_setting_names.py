@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
         ),
         (
             {"min_new_tokens": 9, "max_new_tokens": 5}, ["--min-new-tokens", "9", "--max-new-tokens", "5"],
-            "min_new_tokens: must be at most max_new_tokens, 5", "--min-new-tokens: must be at most --max-new-tokens, 5",
+            "min_new_tokens: must be at most max_new_tokens", "--min-new-tokens: must be at most --max-new-tokens",
         ),
         (
             {"draft": "placs"}, ["--draft", "placs"],

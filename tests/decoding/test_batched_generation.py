@@ -161,12 +161,12 @@ def test_stop_strings_end_a_text_at_the_token_that_completes_them():
 
 @pytest.mark.parametrize("draft", [None, "prompt"])
 def test_a_stop_that_began_in_the_prompt_ends_nothing(draft):
-    opened = opened_model(head=LOUD_CACHE)
+    opened = opened_model()
     settings = {"decodings": ["greedy"], "arguments": {"eos_token_id": None}, "draft": draft}
-    prompts = [TextPrompt("The king"), TextPrompt("Once upon a time there was a king", id=1)]
+    prompts = [TextPrompt("The king!"), TextPrompt("Once upon a time there was a king!", id=1)]
     free = texts(opened, prompts, **settings)
     for number, ids in free.items():
-        stop = "king" + tokenizer().decode(ids[:1])
+        stop = "!" + tokenizer().decode(ids[:1])
         assert stop not in tokenizer().decode(ids)
         assert texts(opened, prompts, stop=[stop], **settings)[number] == ids
 
@@ -213,7 +213,7 @@ def test_drafts_write_the_same_texts(family, head, decoding):
 
 
 def test_draft_that_cannot_be_is_refused_before_anything_is_written():
-    with pytest.raises(ValueError, match="--draft: must go with greedy search or sampling"):
+    with pytest.raises(ValueError, match="^draft: must go with greedy search or sampling"):
         texts(opened_model(), draft="prompt", decodings=["beam:2"])
     with pytest.raises(ValueError, match="needs a head that copies"):
         texts(opened_model(), draft="places")
