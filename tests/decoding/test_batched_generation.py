@@ -217,7 +217,7 @@ def test_drafts_write_the_same_texts(family, head, decoding):
 
 
 def test_draft_that_cannot_be_is_refused_before_anything_is_written():
-    with pytest.raises(ValueError, match="^draft: must go with greedy search or sampling"):
+    with pytest.raises(ValueError, match=r"^draft: must go with greedy search or sampling"):
         texts(opened_model(), draft="prompt", decodings=["beam:2"])
     with pytest.raises(ValueError, match="needs a head that copies"):
         texts(opened_model(), draft="places")

@@ -69,6 +69,7 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
 
     app = FastAPI(title="nextword", lifespan=lifespan, docs_url=None, redoc_url=None)
     _explain_errors(app)
+    _answer_as_openai(app, completions)
 
     @app.get("/")
     def playground() -> HTMLResponse:
@@ -84,7 +85,22 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
     def metrics() -> Response:
         return Response(meters.text(), media_type="text/plain; version=0.0.4")
 
-    served = {"id": opened.name, "object": "model", "created": int(time.time()), "owned_by": "nextword"}
+    @app.post("/inspect")
+    async def inspect(request: Request) -> dict[str, Any]:
+        asked = read_request(InspectRequest, await request.body())
+        return await pages.make(asked.prompt, asked.ids)
+
+    @app.get("/inspected/{name}")
+    def inspected(name: str) -> HTMLResponse:
+        page = pages.find(name)
+        return HTMLResponse(page or "This page is gone; inspect the text again.", 200 if page else 404)
+
+    return Admission(app, settings, meters)
+
+
+def _answer_as_openai(app: FastAPI, completions: Completions) -> None:
+    """OpenAI's addresses."""
+    served = {"id": completions.name, "object": "model", "created": int(time.time()), "owned_by": "nextword"}
 
     @app.get("/v1/models")
     def models() -> dict[str, Any]:
@@ -102,18 +118,6 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Any:
         return await completions.answer(read_request(ChatRequest, await request.body()))
-
-    @app.post("/inspect")
-    async def inspect(request: Request) -> dict[str, Any]:
-        asked = read_request(InspectRequest, await request.body())
-        return await pages.make(asked.prompt, asked.ids)
-
-    @app.get("/inspected/{name}")
-    def inspected(name: str) -> HTMLResponse:
-        page = pages.find(name)
-        return HTMLResponse(page or "This page is gone; inspect the text again.", 200 if page else 404)
-
-    return Admission(app, settings, meters)
 
 
 def _explain_errors(app: FastAPI) -> None:
