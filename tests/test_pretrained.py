@@ -16,7 +16,7 @@ import nextword as nw
 from nextword.checking.opened_subject import open_subject
 from nextword.cli.score import told_apart
 from nextword.finetuning.starting_model import saved_configuration
-from nextword.pretrained import from_pretrained, load_tokenizer, model_location, token_label
+from nextword.pretrained import from_pretrained, load_tokenizer, model_location, token_bytes, token_label
 from nextword.reproduction.planning.published_models import model_config
 from nextword.scoring.opened_model import open_model
 from nextword.tasks.parts.architecture import DECODER_ONLY
@@ -111,6 +111,30 @@ def test_no_label_is_empty_or_that_of_another_token(kind: Callable[[], Any]) -> 
 def test_labels(kind: Callable[[], Any], expected: dict[str, str]) -> None:
     found = dict(labels_of(made(kind)))
     assert {piece: found[piece] for piece in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (byte_level, {"Ġwas": b" was", "Ċ": b"\n", "â": b"\xe2", "<eos>": None}),
+        (unigram, {"▁was": b" was", "</s>": None, "€": b"\xe2\x82\xac"}),
+        (byte_fallback, {"▁was": b" was", "was": b"was", "<0x0A>": b"\n", "<0xE2>": b"\xe2", "<s>": None}),
+        (word_piece, {"was": b" was", "##was": b"was", "[SEP]": None}),
+        (end_of_word, {"was": b"was", "was</w>": b"was "}),
+    ],
+)
+def test_bytes_are_those_of_the_text(kind: Callable[[], Any], expected: dict[str, bytes | None]) -> None:
+    tokenizer = made(kind)
+    assert {piece: token_bytes(tokenizer, tokenizer.convert_tokens_to_ids(piece)) for piece in expected} == expected
+
+
+@pytest.mark.parametrize("kind", [byte_level, byte_fallback])
+def test_bytes_of_parts_of_a_character_are_joined_to_it(kind: Callable[[], Any]) -> None:
+    tokenizer = made(kind)
+    ids = tokenizer("🙂 was é", add_special_tokens=False)["input_ids"]
+    parts = [token_bytes(tokenizer, token) or b"" for token in ids]
+    assert b"".join(parts).decode().strip() == "🙂 was é"
+    assert any(part.decode(errors="replace") == "\N{REPLACEMENT CHARACTER}" for part in parts)
 
 
 def test_words_are_their_own_labels() -> None:

@@ -18,6 +18,7 @@ from pydantic_core import ErrorDetails
 
 from nextword.deferred_model import DeferredModel
 from nextword.registry import did_you_mean
+from nextword.setting_names import named
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -172,7 +173,7 @@ def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, .
         known = sorted(fields_at(model, at[:-1]))
         return f"{place}: unknown key.{did_you_mean(str(at[-1]), known)} Known: {', '.join(known)}."
     if error["type"] == "missing":
-        return f"{place}: missing; give {place}=VALUE.{_described(model, at)}"
+        return f"{place}: missing; give {named(place, 'VALUE')}.{_described(model, at)}"
     message = said(error)
     about = re.fullmatch(r"(\w+)(?::| (?=must )) ?(.*)", message, re.DOTALL)
     if about and about[1] in fields_at(model, at):  # a check of several settings that is about one of them

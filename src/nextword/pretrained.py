@@ -348,6 +348,25 @@ def token_label(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
     return _visible(text) or f"<#{token}>"
 
 
+def token_bytes(tokenizer: PreTrainedTokenizerBase, token: int) -> bytes | None:
+    """The bytes that a token adds behind others, a part of a character as it is; None where it adds no text.
+
+    Those of the tokens of a text, joined, are the text's.
+    """
+    piece: Any = tokenizer.convert_ids_to_tokens(token)
+    if not piece or token in tokenizer.all_special_ids:
+        return None
+    if token in tokenizer.added_tokens_decoder:
+        return str(piece).encode()
+    if _between_anchors(tokenizer, _ANCHOR) == _ANCHOR:
+        text = _between_anchors(tokenizer, piece)
+    else:  # pieces are words, and a space is before each
+        text = tokenizer.convert_tokens_to_string([_ANCHOR, piece]).removeprefix(_ANCHOR)
+    if "\N{REPLACEMENT CHARACTER}" not in text:
+        return text.encode()
+    return bytes([int(piece[1:-1], 16)]) if _BYTE.fullmatch(piece) else _bytes_of(piece)
+
+
 def _between_anchors(tokenizer: PreTrainedTokenizerBase, piece: str) -> str:
     joined = tokenizer.convert_tokens_to_string([_ANCHOR, piece, _ANCHOR])
     return joined.removeprefix(_ANCHOR).removesuffix(_ANCHOR)

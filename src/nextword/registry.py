@@ -11,7 +11,7 @@ Filled by a decorator beside each class, so that adding a part edits no list, in
     >>> animals.get("cot")
     Traceback (most recent call last):
     ...
-    nextword.registry.UnknownNameError: unknown animal 'cot'. Did you mean 'cat'? Known: cat. ...
+    nextword.registry.UnknownNameError: unknown animal 'cot'. Did you mean 'cat'? Known: cat.
 """
 
 from __future__ import annotations
@@ -22,13 +22,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from nextword import plugins
+from nextword.setting_names import either
 
 T = TypeVar("T")
-
-_OF_YOUR_OWN = (
-    "One of your own is known once its module was imported: `--import MODULE` before the command, `import MODULE` in "
-    "Python."
-)
 
 
 class UnknownNameError(ValueError):
@@ -106,7 +102,9 @@ class Registry(Generic[T]):
         if name not in self:
             near = did_you_mean(name, [*self._entries, *self._aliases])
             known = ", ".join(map(self.written, self.names()))
-            raise UnknownNameError(f"unknown {self.kind} '{name}'.{near} Known: {known}. {_OF_YOUR_OWN}")
+            raise UnknownNameError(
+                f"unknown {self.kind} '{name}'.{near} Known: {known}.{'' if near else _of_your_own()}"
+            )
         return self._entries[self._aliases.get(name.lower(), name.lower())]
 
     def written(self, name: str) -> str:
@@ -131,6 +129,11 @@ class Registry(Generic[T]):
             importlib.import_module(self._also)
         plugins.load()
         return self._entries
+
+
+def _of_your_own() -> str:
+    way = either("`--import MODULE` before the command", "`import MODULE`")
+    return f" One of your own is known once its module was imported: {way}."
 
 
 def _origin(entry: Any) -> str:

@@ -159,6 +159,22 @@ def test_stop_strings_end_a_text_at_the_token_that_completes_them():
     assert 0 < stopped < len(free)
 
 
+@pytest.mark.parametrize("draft", [None, "prompt"])
+def test_a_stop_that_began_in_the_prompt_ends_nothing(draft):
+    opened = opened_model(head=LOUD_CACHE)
+    settings = {"decodings": ["greedy"], "arguments": {"eos_token_id": None}, "draft": draft}
+    prompts = [TextPrompt(f"{text}.", id=number) for number, text in enumerate(["the king met", "the mayor", "a"])]
+    free = texts(opened, prompts, **settings)
+    tried = 0
+    for prompt in prompts:
+        ids = free[prompt.id, 0]
+        stop = prompt.prompt + tokenizer().decode(ids[:1])
+        if stop.isascii() and stop not in tokenizer().decode(ids):
+            tried += 1
+            assert texts(opened, prompts, stop=[stop], **settings)[prompt.id, 0] == ids
+    assert tried
+
+
 def test_texts_have_at_least_the_least_tokens():
     opened = opened_model()
     opened.model.generation_config.eos_token_id = list(range(2, 290))
@@ -201,7 +217,7 @@ def test_drafts_write_the_same_texts(family, head, decoding):
 
 
 def test_draft_that_cannot_be_is_refused_before_anything_is_written():
-    with pytest.raises(ValueError, match="--draft: must go with greedy search or sampling"):
+    with pytest.raises(ValueError, match=r"^draft: must go with greedy search or sampling"):
         texts(opened_model(), draft="prompt", decodings=["beam:2"])
     with pytest.raises(ValueError, match="needs a head that copies"):
         texts(opened_model(), draft="places")

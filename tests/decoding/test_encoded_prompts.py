@@ -59,7 +59,7 @@ def test_the_longest_text_that_fits_is_written_and_one_more_token_is_refused(hea
     with pytest.raises(
         ValueError,
         match=rf"prompt long: its {longest} tokens and {room + 1} new ones are more than the {limit} that the "
-        rf"model has positions for; set --max-new-tokens to at most {room}, or shorten it",
+        rf"model has positions for; set max_new_tokens to at most {room}, or shorten it",
     ):
         expect_room(opened, encoded, room + 1)
 
@@ -80,7 +80,7 @@ def test_room_of_an_encoder_and_of_its_decoder():
     opened = opened_model("bart")
     source = encode_prompts(opened, [TextPrompt(source="The king")])
     expect_room(opened, source, POSITIONS - 1)
-    with pytest.raises(ValueError, match=rf"--max-new-tokens: must be at most {POSITIONS - 1}"):
+    with pytest.raises(ValueError, match=rf"^max_new_tokens: must be at most {POSITIONS - 1}"):
         expect_room(opened, source, POSITIONS)
     with pytest.raises(ValueError, match="that the encoder has positions for"):
         expect_room(opened, encode_prompts(opened, [TextPrompt(source="king" * POSITIONS)]), 1)

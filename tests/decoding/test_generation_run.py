@@ -127,7 +127,7 @@ def test_finished_texts_are_not_written_again(tmp_path, monkeypatch):
 def test_another_run_is_refused_with_the_difference_named(tmp_path, changes, difference):
     write_samples_files(planned(decodings=["greedy"]), tmp_path)
     before = contents(tmp_path)
-    with pytest.raises(ValueError, match=rf"greedy\.jsonl is of another run \({difference}\); choose another --out"):
+    with pytest.raises(ValueError, match=rf"greedy\.jsonl is of another run \({difference}\); choose another out"):
         write_samples_files(planned(**{"decodings": ["greedy"], **changes}), tmp_path)
     assert contents(tmp_path) == before
 

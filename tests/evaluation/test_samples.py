@@ -77,7 +77,7 @@ def test_other_faults(tmp_path: Path) -> None:
         list(read_samples(tmp_path, Words()))
     with pytest.raises(ValueError, match=r"unknown field 'txet'\. Did you mean 'text'"):
         list(read_samples(write(tmp_path, GOOD), Words(), {"txet": "a"}))
-    with pytest.raises(ValueError, match=r"line 1: no 'txt', which --field text=txt asks for\. Did you mean 'text'"):
+    with pytest.raises(ValueError, match=r"no 'txt', which fields=\{'text': 'txt'\} asks for\. Did you mean 'text'"):
         list(read_samples(write(tmp_path, GOOD), Words(), {"text": "txt"}))
     broken = tmp_path / "latin.jsonl"
     broken.write_bytes(b'{"text": "a"}\n{"text": "\xe9"}\n')
@@ -133,7 +133,7 @@ def test_plain_text_names_its_lines_and_has_no_fields(tmp_path: Path) -> None:
     path = tmp_path / "mine.txt"
     path.write_text("a\nb\n\n\nc\n")
     assert [sample.place for sample in read_samples(path, Words())] == [f"{path}, line 1", f"{path}, line 5"]
-    with pytest.raises(ValueError, match=r"mine.txt is plain text, which has no fields: leave out --field text=output"):
+    with pytest.raises(ValueError, match=r"is plain text, which has no fields: leave out fields=\{'text': 'output'\}"):
         list(read_samples(path, Words(), {"text": "output"}))
     path.write_text("")
     with pytest.raises(ValueError, match=r"mine.txt is empty"):

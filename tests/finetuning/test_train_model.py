@@ -115,7 +115,7 @@ def test_another_training_in_the_folder_is_refused_with_the_difference(trained: 
         ValueError, match=r'belongs to another training:\n  head: "cache" there, "mos:2" asked for'
     ) as told:
         train(configured(recipe_of(text, "mos:2"), SHORT), trained)
-    assert "Choose another folder (--out)" in str(told.value)
+    assert "Choose another folder (out)" in str(told.value)
     assert sorted(trained.rglob("*")) == before
 
 
@@ -183,7 +183,7 @@ def test_files_of_others_are_left_alone(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("x")
     with pytest.raises(ValueError, match="is not empty and holds no training"):
         train(configured(recipe_of(text, "cache"), SHORT), tmp_path)
-    with pytest.raises(ValueError, match=r"mine.txt is a file; --out names a folder"):
+    with pytest.raises(ValueError, match=r"mine.txt is a file; out names a folder"):
         train(configured(recipe_of(text, "cache"), SHORT), tmp_path / "mine.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 

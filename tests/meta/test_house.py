@@ -22,7 +22,7 @@ WIDE_SIGNATURES = {"forward", "prepare_inputs_for_generation"}
 
 # A room may import from itself and from the rooms on the lines above its own; "" is the package with its public names.
 ORDER = (
-    {"deferred_model", "optional_libraries", "plugins", "processes"},
+    {"deferred_model", "optional_libraries", "plugins", "processes", "setting_names"},
     {"devices", "registry", "functional", "records", "pretrained", "weights", "workers"},
     {"config", "distribution", "overrides", "report"},
     {"corpora", "spec_syntax"},
@@ -48,9 +48,9 @@ ORDER = (
 # These know no model: they may import from themselves and from the rooms named here, nothing else of ours.
 CLOSED = {
     "functional": set(),
-    "registry": {"plugins"},
-    "records": {"deferred_model", "plugins"},
-    "metrics": {"records", "registry", "config", "specs", "frequency", "corpora"},
+    "registry": {"plugins", "setting_names"},
+    "records": {"deferred_model", "plugins", "setting_names"},
+    "metrics": {"setting_names", "records", "registry", "config", "specs", "frequency", "corpora"},
     "report": {"records"},
 }
 # Libraries that a room must not know, even inside a function.

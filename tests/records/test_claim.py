@@ -12,7 +12,7 @@ from nextword.records.claim import differences, read_claim
 @pytest.mark.parametrize(("content", "message"), [("{", "cannot be read"), ("[1]", "not what a comparison writes")])
 def test_a_file_that_is_no_claim(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "compare.json").write_text(content)
-    with pytest.raises(ValueError, match=rf"{message}.*choose another folder \(--out\) or delete this one"):
+    with pytest.raises(ValueError, match=rf"{message}.*choose another folder \(out\) or delete this one"):
         read_claim(tmp_path / "compare.json", "a comparison")
 
 

@@ -41,7 +41,7 @@ def holder(folder, before="", seconds=lock.LEASE_SECONDS):
 
 def test_a_second_process_is_told_who_is_there(tmp_path):
     with holder(tmp_path) as process:
-        said = rf"in use by process {process.pid} on \S+ since .*: nextword compare first\. Wait.*--out"
+        said = rf"in use by process {process.pid} on \S+ since .*: nextword compare first\. Wait.*\(out\)"
         with pytest.raises(ValueError, match=said), locked(tmp_path, "second"):
             pass
         process.send_signal(signal.SIGSTOP)  # suspended, not gone

@@ -27,6 +27,7 @@ from nextword.comparison.preflight import build_method, check_methods, needed_en
 from nextword.comparison.progress import StageReporter
 from nextword.pretrained import GgufError, from_pretrained, load_tokenizer, model_location
 from nextword.records import MetricValue, Record
+from nextword.setting_names import named
 from nextword.tasks.parts.added_tokens import add_tokens
 from nextword.tasks.parts.architecture import Architecture, architecture_of
 from nextword.tasks.parts.head_counts import HeadSpec, with_counts
@@ -166,7 +167,7 @@ def _complete_record(folder: Path) -> StartRecord | None:
     if weights_problem(folder / "model") or _sha256(folder / "model") != record.sha256:
         raise ValueError(
             f"{folder / 'model'} is not the start that {folder / 'start.json'} describes: its weights changed. "
-            "Finished runs began from the other one; choose another folder (--out) or delete this one."
+            f"Finished runs began from the other one; choose another folder ({named('out')}) or delete this one."
         )
     return record
 

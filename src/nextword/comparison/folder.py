@@ -30,6 +30,7 @@ from nextword.comparison.stage_settings import defaults
 from nextword.config import validated
 from nextword.records import LOCK_FILES, Results, RunRecord, write_atomically
 from nextword.records.claim import read_claim
+from nextword.setting_names import named
 from nextword.training.outcome import TrainingOutcome
 from nextword.training.resume import drop_checkpoints, weights_problem
 from nextword.training.settings import FineTuning
@@ -121,11 +122,13 @@ class ComparisonFolder:
             ValueError: The folder belongs to another comparison (says which keys differ) or holds other files.
         """
         if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"{self.path} is a file; --out names a folder")
+            raise ValueError(f"{self.path} is a file; {named('out')} names a folder")
         path = self.path / CLAIM
         if not path.exists():
             if self.path.is_dir() and any(file.name not in LOCK_FILES for file in self.path.iterdir()):
-                raise ValueError(f"{self.path} is not empty and holds no comparison; choose another folder (--out)")
+                raise ValueError(
+                    f"{self.path} is not empty and holds no comparison; choose another folder ({named('out')})"
+                )
         elif self._has_begun():
             wanted = _beyond_defaults(_fingerprint(config, task), config)
             found = _beyond_defaults(self._with_results(read_claim(path, "a comparison")), config)
@@ -134,7 +137,7 @@ class ComparisonFolder:
                 raise ValueError(
                     f"{self.path} belongs to another comparison:\n"
                     + "\n".join(f"  {line}" for line in different)
-                    + "\nChoose another folder (--out), or delete this one to start over."
+                    + f"\nChoose another folder ({named('out')}), or delete this one to start over."
                 )
 
     def claim(self, config: CompareConfig, task: Task) -> None:

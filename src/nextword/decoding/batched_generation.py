@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import StoppingCriteriaList, StopStringCriteria
+from transformers import StoppingCriteria, StoppingCriteriaList, StopStringCriteria
 
 from nextword.datastore import remembering
 from nextword.decoding.generation_passes import GenerationPass, effective_config, end_ids
-from nextword.decoding.row_sampling import RowwiseLoop, batch_seed, stream_key, uniform_numbers
+from nextword.decoding.row_sampling import RowwiseLoop, batch_seed, text_keys, uniform_numbers
 from nextword.functional.padding import padded
 from nextword.model.drafting.drafted_loop import DraftedLoop
 from nextword.model.drafting.drafting import Drafting
@@ -67,18 +66,11 @@ class GeneratedText:
 def rows_of(prompts: Sequence[EncodedExample], one: GenerationPass) -> list[Row]:
     """The texts of a pass, in the order of the prompts.
 
-    A row's key is made of seed, sample and what the prompt says, not of its place: it stays the same where prompts are
-    added, taken away or put into another order. Of equal prompts each has a key of its own.
+    Each has a key of its own (``text_keys``).
     """
-    seen: Counter[int] = Counter()
-    rows: list[Row] = []
-    for prompt in prompts:
-        content = stream_key(prompt.context, prompt.example.auxiliary)
-        for sample in range(one.samples):
-            key = stream_key(one.seed, content, seen[content], sample)
-            rows.append(Row(len(rows), prompt, sample, key))
-        seen[content] += 1
-    return rows
+    keys = text_keys(one.seed, [(prompt.context, prompt.example.auxiliary) for prompt in prompts], one.samples)
+    texts = [(prompt, sample) for prompt in prompts for sample in range(one.samples)]
+    return [Row(number, *text, key) for number, (text, key) in enumerate(zip(texts, keys, strict=True))]
 
 
 def length_batches(rows: Sequence[Row], size: int) -> list[list[Row]]:
@@ -151,6 +143,7 @@ class BatchedGeneration:
         contexts = [prompt.context for prompt in prompts]
         ids, mask = padded(contexts, 0, side="right" if self.opened.has_encoder else "left")
         config = effective_config(model, one.arguments)
+        begin = 1 if self.opened.has_encoder else ids.shape[1]
         with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
             torch.manual_seed(batch_seed([row.key for row in rows]))
             try:
@@ -160,11 +153,10 @@ class BatchedGeneration:
                     **inputs,
                     **one.arguments,
                     **self._loop(rows, one),
-                    **self._ends(config),
+                    **self._ends(config, begin),
                 )
             except TypeError as fault:
                 raise ValueError(f"generate: cannot take {_shown(one.arguments)} ({fault})") from fault
-        begin = 1 if self.opened.has_encoder else ids.shape[1]
         ends, pad = end_ids(config), one.arguments.get("pad_token_id", config.pad_token_id)
         written = [self._cut(without_end(row, ends, pad)) for row in output[:, begin:].tolist()]
         texts = [str(tokenizer.decode(row, skip_special_tokens=True)) for row in written]
@@ -182,12 +174,12 @@ class BatchedGeneration:
             return {"custom_generate": DraftedLoop(self.drafting, drawn, self.streamer)}
         return {"custom_generate": RowwiseLoop(drawn, self.streamer)}
 
-    def _ends(self, config: Any) -> dict[str, Any]:
+    def _ends(self, config: Any, begin: int) -> dict[str, Any]:
         # Made here, because generate loses the tokenizer that it needs for them where it is given a loop.
         strings = [*self.stop, *_as_list(config.stop_strings)]
         if not strings:
             return {}
-        criterion = StopStringCriteria(self.opened.tokenizer, strings)
+        criterion = _Written(StopStringCriteria(self.opened.tokenizer, strings), begin)
         return {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([criterion])}
 
     def _cut(self, ids: list[int]) -> list[int]:
@@ -205,6 +197,22 @@ class BatchedGeneration:
             middle = (low + high) // 2
             low, high = (low, middle) if stops(middle) else (middle, high)
         return ids[:high]
+
+
+class _Written(StoppingCriteria):
+    """Shows another criterion what was written alone: a stop that began in the prompt is none of the text's.
+
+    Args:
+        criterion: The other.
+        begin: Tokens of each row before the first new one.
+    """
+
+    def __init__(self, criterion: StoppingCriteria, begin: int) -> None:
+        self._criterion, self._begin = criterion, begin
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> Any:
+        """Whether each text ends."""
+        return self._criterion(input_ids[:, self._begin :], scores, **kwargs)
 
 
 def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[int]:

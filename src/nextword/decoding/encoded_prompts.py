@@ -12,6 +12,7 @@ from nextword.scoring.example_encoding import EncodedExample
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.prompt_encoding import encode_prompt
 from nextword.scoring.remembered_windows import looks_beyond_windows
+from nextword.setting_names import named
 
 
 def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: bool = False) -> list[EncodedExample]:
@@ -88,7 +89,7 @@ def expect_room(opened: OpenedModel, encoded: Sequence[EncodedExample], new: int
     limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
     if limit is not None and new + 1 > limit:
         raise ValueError(
-            f"--max-new-tokens: must be at most {limit - 1}, the decoder has {limit} positions ({new} given)"
+            f"{named('max_new_tokens')}: must be at most {limit - 1}, the decoder has {limit} positions ({new} given)"
         )
 
 
@@ -98,7 +99,7 @@ def _expect_length(one: EncodedExample, new: int, opened: OpenedModel) -> None:
     if limit is None or length + new - 1 <= limit:
         return
     room = limit - length + 1
-    advice = f"set --max-new-tokens to at most {room}, or shorten it" if room > 0 else "shorten it"
+    advice = f"set {named('max_new_tokens')} to at most {room}, or shorten it" if room > 0 else "shorten it"
     if looks_beyond_windows(opened.model):
         advice += ", or let nextword.scoring.remembered_text.remember read its beginning"
     raise ValueError(

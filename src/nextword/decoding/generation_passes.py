@@ -15,6 +15,7 @@ from nextword.decoding.generation_settings import GenerationSettings
 from nextword.model.drafting.drafting import drafters
 from nextword.registry import did_you_mean
 from nextword.scoring.opened_model import OpenedModel, open_model
+from nextword.setting_names import either, named
 
 DEFAULT_NEW_TOKENS = 100
 MODEL_DEFAULT = "model's default"
@@ -97,11 +98,15 @@ def _asked(settings: GenerationSettings) -> dict[str, Any]:
     if settings.draft is None or settings.draft in drafters:
         return dict(settings.arguments)
     if ASSISTANT in settings.arguments:
-        raise ValueError(f"--draft: must be the only model that assists (--set {ASSISTANT} given); leave out one")
+        raise ValueError(
+            f"{named('draft')}: must be the only model that assists ({_argument(ASSISTANT)} given); leave out one"
+        )
     if not Path(settings.draft).exists():
         known = ", ".join(drafters.names())
         near = did_you_mean(settings.draft, drafters.names())
-        raise ValueError(f"--draft: must be {known} or the folder of a model ('{settings.draft}' given).{near}")
+        raise ValueError(
+            f"{named('draft')}: must be {known} or the folder of a model ('{settings.draft}' given).{near}"
+        )
     return {**settings.arguments, ASSISTANT: settings.draft}
 
 
@@ -112,8 +117,8 @@ def _expect_draftable(opened: OpenedModel, settings: GenerationSettings, title: 
     rowwise = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
     if mode not in (*rowwise, GenerationMode.ASSISTED_GENERATION):
         raise ValueError(
-            f"--draft: must go with greedy search or sampling ('{title}' given), where one word follows the other; "
-            "leave out one of the two"
+            f"{named('draft')}: must go with greedy search or sampling ('{title}' given), where one word follows "
+            "the other; leave out one of the two"
         )
     if settings.draft in drafters:
         drafters.get(settings.draft)().expect_fit(opened.model)
@@ -133,10 +138,15 @@ def effective_config(model: Any, arguments: Mapping[str, Any]) -> Any:
     for name in arguments:
         if name not in known:
             near = did_you_mean(name, known)
-            raise ValueError(f"--set {name}: generate knows no such argument.{near} Known: {', '.join(known)}.")
+            raise ValueError(f"{_argument(name)}: generate knows no such argument.{near} Known: {', '.join(known)}.")
     told = {name: value for name, value in arguments.items() if name != ASSISTANT}
     config, _ = model._prepare_generation_config(None, **told)
     return config
+
+
+def _argument(name: str) -> str:
+    """What a message calls an argument of ``generate``."""
+    return either(f"--set {name}", f"arguments['{name}']")
 
 
 def _known_names() -> list[str]:
@@ -155,7 +165,8 @@ def _with_assistant(opened: OpenedModel, arguments: Mapping[str, Any]) -> dict[s
     assistant = open_model(str(arguments[ASSISTANT]), str(opened.model.device))
     if assistant.tokenizer.get_vocab() != opened.tokenizer.get_vocab():
         raise ValueError(
-            f"--set {ASSISTANT}: must have the model's tokenizer ('{assistant.name}' has another); give another model"
+            f"{_argument(ASSISTANT)}: must have the model's tokenizer ('{assistant.name}' has another); give "
+            "another model"
         )
     return {**arguments, ASSISTANT: assistant.model}
 
@@ -164,8 +175,8 @@ def _expect_in_library(mode: GenerationMode) -> None:
     place = GENERATION_MODES_MAPPING[mode]
     if "/" in place:
         raise ValueError(
-            f"--set: {mode.value.replace('_', ' ')} is no longer part of transformers; it is code to be downloaded "
-            f"from https://hf.co/{place} and run. Choose another decoding"
+            f"{named('arguments')}: {mode.value.replace('_', ' ')} is no longer part of transformers; it is code to "
+            f"be downloaded from https://hf.co/{place} and run. Choose another decoding"
         )
 
 
@@ -177,7 +188,7 @@ def _lengths(opened: OpenedModel, config: Any, settings: GenerationSettings) -> 
     if settings.min_new_tokens is not None:
         if settings.min_new_tokens > lengths["max_new_tokens"]:
             raise ValueError(
-                f"--min-new-tokens: must be at most --max-new-tokens, {lengths['max_new_tokens']} "
+                f"{named('min_new_tokens')}: must be at most {named('max_new_tokens')}, {lengths['max_new_tokens']} "
                 f"({settings.min_new_tokens} given)"
             )
         lengths |= {"min_new_tokens": settings.min_new_tokens, "min_length": None}
@@ -208,6 +219,6 @@ def pass_path(out: Path, one: GenerationPass, count: int) -> Path:
         return out / one.file_name()
     if count > 1:
         raise ValueError(
-            f"--out {out}: {count} samples files are written, one for each decoding and seed; give a folder"
+            f"{named('out', out)}: {count} samples files are written, one for each decoding and seed; give a folder"
         )
     return out

@@ -29,6 +29,7 @@ from nextword.records import locked
 from nextword.scoring.example_encoding import EncodedExample
 from nextword.scoring.minibatches import Progress
 from nextword.scoring.opened_model import AnyModel, OpenedModel
+from nextword.setting_names import named
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -208,7 +209,7 @@ def write_samples_files(
     paths = [pass_path(out, one, len(run.passes)) for one in run.passes]
     folder = out if out.suffix != ".jsonl" else out.parent
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--out {out}: {folder} is a file; give a folder")
+        raise ValueError(f"{named('out', out)}: {folder} is a file; give a folder")
     with locked(folder, command):
         files = [
             PartialSamples(path, {**run.identity(one), "references scored": scored})

@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from nextword.config import Seed, Settings
 from nextword.decoding.strategies import Decoding
+from nextword.setting_names import named
 
 HAVE_A_SETTING = {
     "max_new_tokens": "max_new_tokens",
@@ -54,8 +55,7 @@ class GenerationSettings(Settings):
     def _not_settings(cls, arguments: dict[str, Any]) -> dict[str, Any]:
         for name in arguments:
             if name in HAVE_A_SETTING:
-                option = f"--{HAVE_A_SETTING[name].replace('_', '-')}"
-                raise ValueError(f"'{name}' has an option of its own; give {option}")
+                raise ValueError(f"'{name}' has a setting of its own; give {named(HAVE_A_SETTING[name])}")
         return arguments
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nextword.records import disk_full_explained, write_atomically
+from nextword.setting_names import named
 
 RUN = "run"
 """Key of the first line of a samples file, which says how all its texts were written."""
@@ -101,10 +102,10 @@ def _shown(run: Mapping[str, Any], name: str) -> str:
 
 def _expect_same(path: Path, before: Any, now: Mapping[str, Any]) -> None:
     if not isinstance(before, dict) or not before:
-        raise ValueError(f"{path} is there and was not written by nextword generate; choose another --out")
+        raise ValueError(f"{path} is there and was not written by nextword generate; choose another {named('out')}")
     changed = differences(before, now)
     if changed:
-        raise ValueError(f"{path} is of another run ({'; '.join(changed)}); choose another --out or delete it")
+        raise ValueError(f"{path} is of another run ({'; '.join(changed)}); choose another {named('out')} or delete it")
 
 
 def _first_run(path: Path) -> Any:

@@ -13,6 +13,7 @@ from nextword.evaluation.samples import plain_text_of, read_samples
 from nextword.metrics.parts.sample import Sample
 from nextword.metrics.parts.units import Words
 from nextword.scoring.example_encoding import Example
+from nextword.setting_names import either
 
 FIELDS = ("prompt", "source", "auxiliary")
 """What a model may read; a line of JSON has at least one of them."""
@@ -95,8 +96,8 @@ def _of_sample(sample: Sample, number: int) -> TextPrompt:
     if all(value is None for value in read.values()):
         keys = ", ".join(sample.model_dump(exclude_unset=True))
         raise ValueError(
-            f"{sample.place}: must have one of {', '.join(FIELDS)} ({keys} given); name the right key with --field "
-            "prompt=KEY"
+            f"{sample.place}: must have one of {', '.join(FIELDS)} ({keys} given); name the right key with "
+            f"{either('--field prompt=KEY', 'fields')}"
         )
     if read["source"] is not None and read["prompt"] == read["source"]:
         read["prompt"] = None  # samples of encoder-decoder models show the source as the prompt

@@ -8,6 +8,7 @@ cumulative distribution at one number of it: a sample of the same distribution.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,26 @@ def stream_key(*parts: object) -> int:
     True
     """
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:16], "big")
+
+
+def text_keys(seed: int | None, contents: Sequence[tuple[object, ...]], samples: int) -> list[int]:
+    """The keys of so many texts after each prompt, one prompt after the other.
+
+    A key is made of seed, sample and what the prompt says, not of its place: it stays the same where prompts are added,
+    taken away or put into another order. Of equal prompts each has keys of its own.
+
+    Args:
+        seed: Of what is drawn.
+        contents: What each prompt says: its tokens, and its auxiliary text or None.
+        samples: Texts after each.
+    """
+    seen: Counter[int] = Counter()
+    keys: list[int] = []
+    for content in contents:
+        made_of = stream_key(*content)
+        keys += [stream_key(seed, made_of, seen[made_of], sample) for sample in range(samples)]
+        seen[made_of] += 1
+    return keys
 
 
 def uniform_numbers(keys: Sequence[int], count: int) -> Float[Tensor, "B T"]:

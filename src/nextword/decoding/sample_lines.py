@@ -14,6 +14,7 @@ from nextword.model.training_modes import measuring
 from nextword.scoring.example_encoding import auxiliary_inputs, encode_example
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.target_likelihood import target_log_probs
+from nextword.setting_names import named
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,9 @@ def reference_columns(
     if len(missing) == len(prompts) and not scored:
         return {}
     if missing:
-        raise ValueError(f"prompt {missing[0]}: has no reference, and others or --score-references need one; give one")
+        raise ValueError(
+            f"prompt {missing[0]}: has no reference, and others or {named('score_references')} need one; give one"
+        )
     ids = opened.tokenizer
     columns: dict[str | int, dict[str, Any]] = {
         prompt.id: {

@@ -17,6 +17,7 @@ from nextword.evaluation.unit_choice import unit_for
 from nextword.metrics.metric import Setup
 from nextword.metrics.parts.units import Words
 from nextword.records import EvaluationResults
+from nextword.setting_names import either
 
 HUMAN = "human"
 
@@ -73,9 +74,9 @@ def evaluate(
     difference = different_prompts([one for runs in readings.values() for one in runs])
     if config.paired and difference is not None:
         plain = _of_plain_text(readings)
+        unpaired = either("--set paired=false", "paired=False")
         raise ValueError(
-            f"{difference}. Paired tests need the same examples{plain}; paired=false (--set paired=false) compares "
-            "without tests."
+            f"{difference}. Paired tests need the same examples{plain}; {unpaired} compares without tests."
         )
     passes = {name: [_measured(one, _named(watch, name)) for one in runs] for name, runs in readings.items()}
     _expect_a_value([one for runs in passes.values() for one in runs])

@@ -10,6 +10,7 @@ from nextword.config import Seed, Settings
 from nextword.evaluation.samples import PlainText
 from nextword.metrics.parts.intervals import MOST_DRAWS, RESAMPLES
 from nextword.metrics.parts.paired_tests import PERMUTATIONS
+from nextword.setting_names import either, named
 
 ALL = "all"
 """In the place of metrics: all that the samples have fields for."""
@@ -84,7 +85,7 @@ class EvaluateConfig(Settings):
             raise ValueError("the tokenizer says which tokens are special; give 'tokenizer' or 'special', not both")
         if "human" in self.systems and self.human:
             raise ValueError(
-                "'human' is the row of the references: give people's texts as --references FILE (references = FILE), "
-                "the system another name, or human = false (--set human=false)"
+                f"'human' is the row of the references: give people's texts as {named('references', 'FILE')}, the "
+                f"system another name, or {either('--set human=false', 'human=False')}"
             )
         return self

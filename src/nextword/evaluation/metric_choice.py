@@ -8,7 +8,7 @@ from typing import Any
 from nextword import optional_libraries as extras
 from nextword.evaluation.evaluation_settings import ALL
 from nextword.metrics.metric import Metric, MetricConfig, parse_metric, registry
-from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.sample import Sample, renaming
 
 EITHER = {
     "tokens": ("token_ids", "text"),
@@ -79,10 +79,9 @@ def _nothing(sample: Sample) -> str:
     null = [f"'{name}' is null" for name in sorted(sample.model_fields_set) if getattr(sample, name) is None]
     there = ", ".join(sorted(set(has) | set(sample.model_extra or ()))) or "no key with a value"
     way = (
-        f" If '{others[0]}' is what the system wrote: --field text={others[0]} (in Python: "
-        f'fields={{"text": "{others[0]}"}}).'
+        f" If '{others[0]}' is what the system wrote: {renaming('text', others[0])}."
         if others
-        else " What a system wrote is read from 'text', or from the key that --field text=KEY names."
+        else f" What a system wrote is read from 'text', or from the key that {renaming('text', 'KEY')} names."
     )
     return f"{sample.place}: nothing to measure: it has {there}{''.join(f', and {one}' for one in null)}.{way}"
 

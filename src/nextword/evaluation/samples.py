@@ -13,9 +13,10 @@ from pydantic_core import ErrorDetails
 
 from nextword.config import must_be, said, wanted
 from nextword.corpora import Digest, is_json_lines, json_lines, numbered_lines, table_ending
-from nextword.metrics.parts.sample import Sample
+from nextword.metrics.parts.sample import Sample, renaming
 from nextword.metrics.parts.units import Unit
 from nextword.registry import did_you_mean
+from nextword.setting_names import named
 
 PlainText = Literal["lines", "blocks"]
 """How plain text is cut into texts: one a line, or one between blank lines."""
@@ -115,7 +116,7 @@ def _beside(samples: Iterator[tuple[str, Sample]], references: Path, path: Path)
             )
         (place, sample), (of_people, person) = pair
         if sample.references or sample.reference_token_ids:
-            raise ValueError(f"{place}: has references of its own; leave --references {references} out")
+            raise ValueError(f"{place}: has references of its own; leave {named('references', references)} out")
         if person.text is None:
             keys = ", ".join(sorted(person.model_fields_set | set(person.model_extra or ())))
             raise ValueError(
@@ -150,14 +151,14 @@ def _text(text: str) -> Sample:
 
 
 def _options(renamed: Mapping[str, str]) -> list[str]:
-    return [f"--field {field}={key}" for field, key in renamed.items()]
+    return [renaming(field, key) for field, key in renamed.items()]
 
 
 def _sample(content: dict[str, Any], place: str, renamed: Mapping[str, str]) -> Sample:
     for field, key in renamed.items():
         if key not in content:
             raise ValueError(
-                f"{place}: no '{key}', which --field {field}={key} asks for.{did_you_mean(key, content)} "
+                f"{place}: no '{key}', which {renaming(field, key)} asks for.{did_you_mean(key, content)} "
                 f"The line has: {', '.join(content)}."
             )
     # All at once, so that two fields may swap keys or read the same one.

@@ -25,6 +25,7 @@ from nextword.finetuning.train_config import TrainConfig
 from nextword.records import LOCK_FILES, write_atomically
 from nextword.records.claim import differences, read_claim
 from nextword.records.training_results import TrainingResults
+from nextword.setting_names import named
 from nextword.training.resume import IDENTITY, TrainingIdentity, drop_checkpoints, weights_problem
 from nextword.training.settings import TrainingSettings
 
@@ -56,11 +57,13 @@ class RunFolder:
             ValueError: The folder belongs to another training (says what differs) or holds other files.
         """
         if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"{self.path} is a file; --out names a folder")
+            raise ValueError(f"{self.path} is a file; {named('out')} names a folder")
         path = self.training / CLAIM
         if not path.exists():
             if self.path.is_dir() and any(file.name not in LOCK_FILES for file in self.path.iterdir()):
-                raise ValueError(f"{self.path} is not empty and holds no training; choose another folder (--out)")
+                raise ValueError(
+                    f"{self.path} is not empty and holds no training; choose another folder ({named('out')})"
+                )
         elif self._has_begun():
             claim = read_claim(path, "a training")
             may_change = MAY_CHANGE if files is not None and FILES in claim else (*MAY_CHANGE, FILES)
@@ -70,7 +73,7 @@ class RunFolder:
                 raise ValueError(
                     f"{self.path} belongs to another training:\n"
                     + "\n".join(f"  {line}" for line in different)
-                    + "\nChoose another folder (--out), or delete this one to start over."
+                    + f"\nChoose another folder ({named('out')}), or delete this one to start over."
                 )
 
     def claim(self, config: TrainConfig, files: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from nextword.finetuning.trained_model import measured_on_test_part, results_of,
 from nextword.finetuning.training_progress import SilentTrainingWatcher, StepTeller, TrainingWatcher, stage_told
 from nextword.records import disk_full_explained, locked
 from nextword.records.training_results import TrainingResults
+from nextword.setting_names import named
 from nextword.tasks import Task
 from nextword.tasks.parts.small_start import SmallStart
 from nextword.training import one_training
@@ -203,7 +204,8 @@ def _trained(
             )
         except DivergedError as problem:
             raise ValueError(
-                f"training: {problem}; give a smaller training.learning_rate and another folder (--out){_kept(folder)}"
+                f"training: {problem}; give a smaller training.learning_rate and another folder ({named('out')})"
+                f"{_kept(folder)}"
             ) from problem
 
 

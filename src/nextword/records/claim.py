@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nextword.setting_names import named
+
 
 def read_claim(path: Path, writer: str) -> dict[str, Any]:
     """The content of such a file.
@@ -22,10 +24,12 @@ def read_claim(path: Path, writer: str) -> dict[str, Any]:
         claim = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:
         raise ValueError(
-            f"{path} cannot be read ({problem}); choose another folder (--out) or delete this one"
+            f"{path} cannot be read ({problem}); choose another folder ({named('out')}) or delete this one"
         ) from None
     if not isinstance(claim, dict):
-        raise ValueError(f"{path} is not what {writer} writes; choose another folder (--out) or delete this one")
+        raise ValueError(
+            f"{path} is not what {writer} writes; choose another folder ({named('out')}) or delete this one"
+        )
     return claim
 
 

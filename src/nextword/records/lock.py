@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nextword.records.files import write_atomically
+from nextword.setting_names import named
 
 LOCK, LEASE, OWNER = ".lock", ".lease", ".owner"
 LOCK_FILES = frozenset({LOCK, LEASE, OWNER})
@@ -48,7 +49,7 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
         except Timeout:
             raise ValueError(
                 f"{folder} is in use by {_owner(folder)}. Wait until it is done, stop it, or choose another folder "
-                "(--out)"
+                f"({named('out')})"
             ) from None
         held.callback((folder / OWNER).unlink, missing_ok=True)
         since = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")

@@ -17,6 +17,7 @@ from nextword.records.disk import disk_full_explained
 from nextword.records.files import write_atomically
 from nextword.records.lock import locked
 from nextword.retrieval.shard import write_array
+from nextword.setting_names import named
 from nextword.text_memory.manifest import MANIFEST, NAMES, ORDER, STARTS, STREAM, TextManifest
 from nextword.text_memory.suffix_order import expect_sorter, sorted_places, token_bytes
 
@@ -104,7 +105,7 @@ def _same(found: TextManifest, out: Path, vocab_size: int, tokenizer: str, data:
     changed = [name for name, value in given.items() if getattr(found, name) != value]
     if changed:
         said = "; ".join(f"{name} was {getattr(found, name)}, is {given[name]}" for name in changed)
-        raise ValueError(f"{out}: must be empty or hold the same corpus ({said}); give another --out")
+        raise ValueError(f"{out}: must be empty or hold the same corpus ({said}); give another {named('out')}")
     return found
 
 

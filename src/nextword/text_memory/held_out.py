@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Int
 
+from nextword.setting_names import either
 from nextword.text_memory.text_index import BELOW, TextIndex
 
 RUN = 32
@@ -45,6 +46,6 @@ def expect_held_out(index: TextIndex, name: str, ids: Int[np.ndarray, "T"]) -> N
     where = f"'{index.names[int(documents[0])]}' from token {int(offsets[0]) - length + 1:,} on"
     raise ValueError(
         f"{name}: must not be in the text memory that helps to predict it ({int(found.sum()):,} of {len(found):,} runs "
-        f"of {length} tokens are, the first in {where}); take another text, or allow it with stored=True "
-        "(--stored-text)"
+        f"of {length} tokens are, the first in {where}); take another text, or allow it with "
+        f"{either('--stored-text', 'stored=True')}"
     )

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("counting", "quick_report")
 
 def test_ray_that_is_not_installed_is_named_before_anything_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr("nextword.optional_libraries._is_there", lambda module: module != "ray")
-    with pytest.raises(ValueError, match=r"--engine: ray is not installed; pip install 'nextword\[ray\]'"):
+    with pytest.raises(ValueError, match=r"engine: ray is not installed; pip install 'nextword\[ray\]'"):
         compare(
             configured({"task": {"name": "counting"}, "methods": ["softmax"]}), tmp_path / "out", engine=RayEngine()
         )
@@ -30,7 +30,7 @@ def test_ray_that_is_not_installed_is_named_before_anything_is_trained(tmp_path,
 def test_ray_beside_torchrun_is_refused(monkeypatch):
     monkeypatch.setattr("nextword.optional_libraries._is_there", lambda module: True)
     monkeypatch.setattr("nextword.processes.count", lambda: 2)
-    with pytest.raises(ValueError, match=r"--engine: must be sequential under a launcher.*\(2 given\)"):
+    with pytest.raises(ValueError, match=r"engine: must be sequential under a launcher.*\(2 given\)"):
         RayEngine().expect(configured({"task": {"name": "counting"}, "methods": ["softmax"]}))
 
 

@@ -77,3 +77,18 @@ def test_tokens_are_shown_as_they_are_chosen(monkeypatch):
     monkeypatch.setattr(type(opened.model), "forward", counted)
     show_text(run_of(opened, decodings=["greedy"]), screen)
     assert shown == list(range(12))
+
+
+@pytest.mark.parametrize("draft", [None, "prompt"])
+def test_what_is_shown_ends_with_the_stop_as_the_text_does(draft):
+    opened = opened_model(head=LOUD_CACHE)
+    how = {"decodings": ["greedy"], "arguments": {"eos_token_id": None}, "draft": draft}
+    ((_, free),) = generated_texts(run_of(opened, **how))
+    for begin in range(4):
+        stop = free.text[begin : begin + 2 + begin]
+        run, screen = run_of(opened, stop=[stop], **how), Screen(False)
+        show_text(run, screen)
+        ((_, text),) = generated_texts(run)
+        assert "".join(piece for piece, _ in screen.pieces) == text.text
+        assert stop in text.text
+        assert free.text.startswith(text.text)

@@ -277,7 +277,7 @@ def test_broken_weights_are_refused(factcc_folder: str, tmp_path: Path) -> None:
 
 
 def test_bad_settings(factcc_folder: str, bert_classifier: MakeFolder) -> None:
-    with pytest.raises(ValueError, match=r"nli\.model: missing; .*--set nli\.model="):
+    with pytest.raises(ValueError, match=r"nli\.model: missing; .*\{'metric': 'nli', 'model': 'models/nli'\}"):
         metric("nli")
     with pytest.raises(ValueError, match=r"factcc\.model: 'manueldeprada/FactCC' is no folder, not downloaded yet"):
         metric("factcc")

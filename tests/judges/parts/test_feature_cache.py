@@ -157,7 +157,7 @@ def test_features_that_are_no_numbers_are_refused_and_not_kept(tmp_path: Path) -
 
 def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ValueError, match=r"cannot be kept in .*file.*Name another folder: --features FOLDER"):
+    with pytest.raises(ValueError, match=r"cannot be kept in .*file.*Name another folder: features=FOLDER"):
         rows(tmp_path / "file", Counted(TEXTS))
 
 

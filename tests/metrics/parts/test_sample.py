@@ -166,5 +166,5 @@ def test_targets_are_their_own_prediction_and_nothing_is_known_of_their_probabil
 def test_targets_need_no_references() -> None:
     human = Sample.model_validate(PREDICTED).as_human()
     assert (human.text, human.predicted_token_ids) == (None, [1, 2])
-    with pytest.raises(MissingFieldError, match=r"no 'references', which the human row needs.*--references FILE"):
+    with pytest.raises(MissingFieldError, match=r"no 'references', which the human row needs.*references=FILE"):
         Sample.model_validate({"text": "a"}).as_human()

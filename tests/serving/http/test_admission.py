@@ -15,12 +15,6 @@ from tests.helpers.running_server import running, slowed, small_model
 PROMPT = "The king sat on the throne. The"
 
 
-@pytest.fixture(scope="module")
-def served():
-    with running(small_model()) as found:
-        yield found
-
-
 def test_a_key_is_asked_for():
     with running(small_model("softmax"), api_key="secret") as found:
         assert found.complete("x").status_code == 401

@@ -10,7 +10,7 @@ from tests.helpers.running_server import running, small_model
 def test_numbers_are_those_of_the_requests():
     with running(small_model("softmax")) as served:
         assert served.complete([5, 6, 7], max_tokens=4).status_code == 200
-        assert served.complete([]).status_code == 422
+        assert served.complete([]).status_code == 400
         answer = served.client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=")
     families = {family.name: family for family in text_string_to_metric_families(answer.text)}
@@ -24,7 +24,7 @@ def test_numbers_are_those_of_the_requests():
         for sample in family.samples
     }
     assert found["nextword_requests_total", "/v1/completions", "200"] == 1
-    assert found["nextword_requests_total", "/v1/completions", "422"] == 1
+    assert found["nextword_requests_total", "/v1/completions", "400"] == 1
     assert found["nextword_tokens_total", "prompt"] == 3
     assert found["nextword_tokens_total", "answer"] == 4
     assert found["nextword_request_seconds_count", "/v1/completions"] == 2

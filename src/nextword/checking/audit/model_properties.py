@@ -12,6 +12,7 @@ from nextword.checking.audit.model_reading import BareModel, ModelReader
 from nextword.checking.property import Case, Deviation, Property, compared
 from nextword.checking.ways_of_reading import inputs_of
 from nextword.functional.padding import IGNORED_LABEL
+from nextword.setting_names import either
 
 _SMALL = 20_000_000
 """Parameters of which a second copy, in another precision, costs nothing worth mentioning."""
@@ -60,7 +61,11 @@ def _in_double(reader: Any, case: Case) -> Iterator[Deviation]:
 
 def _large(model: Any) -> str:
     size = sum(weight.numel() for weight in model.backbone.parameters())
-    return f"a copy in float64 of {size:,} weights is made by --thorough only" if size > _SMALL else ""
+    return (
+        f"a copy in float64 of {size:,} weights is made by {either('--thorough', 'thorough=True')} only"
+        if size > _SMALL
+        else ""
+    )
 
 
 LOSS = Property(

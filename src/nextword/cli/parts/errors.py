@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from functools import partial
+from typing import ParamSpec, TypeVar, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from nextword import processes
+from nextword.setting_names import of_command
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
@@ -30,7 +33,8 @@ def plain_errors(command: Callable[Parameters, Returned]) -> Callable[Parameters
     @functools.wraps(command)
     def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         try:
-            return command(*args, **kwargs)
+            with of_command(partial(options_of, guarded)):
+                return command(*args, **kwargs)
         except (ValueError, OSError) as problem:
             if os.environ.get("NEXTWORD_DEBUG") == "1":
                 raise
@@ -42,6 +46,17 @@ def plain_errors(command: Callable[Parameters, Returned]) -> Callable[Parameters
             raise
 
     return guarded
+
+
+@functools.cache
+def options_of(command: Callable[..., object]) -> dict[str, str]:
+    """The options of a verb by the names of its parameters."""
+    hints = get_type_hints(command, include_extras=True)
+    options = [(name, one) for name, hint in hints.items() for one in get_args(hint)[1:] if isinstance(one, OptionInfo)]
+    return {
+        name: next((one for one in option.param_decls or () if one.startswith("--")), f"--{name.replace('_', '-')}")
+        for name, option in options
+    }
 
 
 def complain(message: str, kind: str = "error") -> None:

@@ -15,6 +15,7 @@ from nextword.comparison.engines.engine import Engine, Outcome, Resources, regis
 from nextword.comparison.engines.ray_task import Deliveries, Mailbox, Work, carried_out
 from nextword.comparison.engines.shared_trainings import startable
 from nextword.comparison.one_run import Run, Setting
+from nextword.setting_names import named
 
 _LOOKS_EVERY = 0.5
 """Seconds after which the watcher is told what is new, and runs that waited for a training are looked at again."""
@@ -39,11 +40,11 @@ class RayEngine(Engine):
             ValueError: Ray is not installed, the processes of torchrun are at work, or no machine has what a run takes.
         """
         if extras.missing(["ray"]):
-            raise ValueError(f"--engine: ray is not installed; {extras.install('ray')}")
+            raise ValueError(f"{named('engine')}: ray is not installed; {extras.install('ray')}")
         if processes.count() > 1:
             raise ValueError(
-                f"--engine: must be sequential under a launcher of several processes ({processes.count()} given); "
-                "start nextword without torchrun"
+                f"{named('engine')}: must be sequential under a launcher of several processes ({processes.count()} "
+                "given); start nextword without torchrun"
             )
         ray = _started()
         if os.environ.get("RAY_ADDRESS"):

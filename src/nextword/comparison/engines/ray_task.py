@@ -21,6 +21,7 @@ from nextword.comparison.folder import ComparisonFolder
 from nextword.comparison.one_run import Run, Setting
 from nextword.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
 from nextword.records import disk_full_explained, locked
+from nextword.setting_names import named
 from nextword.training.settings import TrainingSettings
 
 _MESSAGE_EVERY = 1.0
@@ -186,5 +187,5 @@ def _expect_shared(folder: ComparisonFolder) -> None:
     if not (folder.start / "start.json").is_file():
         raise ValueError(
             f"{folder.path}: must lie on a disk that all machines of the Ray cluster see (it is not on "
-            f"{socket.gethostname()}); choose another folder (--out)"
+            f"{socket.gethostname()}); choose another folder ({named('out')})"
         )

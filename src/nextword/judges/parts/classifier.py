@@ -16,6 +16,7 @@ from nextword.judges.parts.feature_cache import FeatureCache, key_of
 from nextword.judges.parts.label_choice import consistent_label
 from nextword.judges.parts.padded_batches import Encoded, as_tensors, by_length, pad_id_of, padded
 from nextword.metrics import Setup, Table
+from nextword.setting_names import either
 
 Evidence = str | Table
 Question = tuple[Evidence, str]
@@ -100,9 +101,7 @@ class Classifier:
         default_label: int | None = None,
     ) -> None:
         self._metric, self._form, self._setup, self._max_length = metric, form, setup, max_length
-        self._found = find_checkpoint(
-            name, f"{metric}.model", f"Give one, for example --set {metric}.model=models/{metric}."
-        )
+        self._found = find_checkpoint(name, f"{metric}.model", f"Give one, for example {_with_model(metric)}.")
         import transformers
 
         self._config = load_part(transformers.AutoConfig.from_pretrained, self._found, f"{metric}.model")
@@ -175,6 +174,12 @@ class Classifier:
                 f"({', '.join(sorted(info['missing_keys'])[:4])}); it was not trained as a classifier"
             )
         return tokenizer, model.to(self._setup.device).eval()
+
+
+def _with_model(metric: str) -> str:
+    """How a user names the checkpoint of a metric."""
+    folder = f"models/{metric}"
+    return either(f"--set {metric}.model={folder}", f"metrics=[{{'metric': '{metric}', 'model': '{folder}'}}]")
 
 
 def _as_text(evidence: Evidence) -> str:

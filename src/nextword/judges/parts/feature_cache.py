@@ -16,6 +16,7 @@ from jaxtyping import Float, UInt8
 
 from nextword.records import DiskFullError, write_atomically
 from nextword.records.files import replacing
+from nextword.setting_names import named
 
 Compute = Callable[[list[int]], Iterable[tuple[list[int], Float[np.ndarray, "B D"]]]]
 """Given positions, gives batches in any order: some of those positions, with a row of features for each."""
@@ -120,7 +121,7 @@ class FeatureCache:
         except OSError as fault:
             raise ValueError(
                 f"{self._name}: features cannot be kept in {self._folder}: {fault}. Name another folder: "
-                "--features FOLDER, in Python the setting features"
+                f"{named('features', 'FOLDER')}"
             ) from fault
 
     def _load(self) -> Iterator[tuple[str, Float[np.ndarray, "D"]]]:

@@ -12,8 +12,14 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from nextword.metrics.parts.special_ids import before_special
 from nextword.metrics.parts.units import MIXED, Unit, Words, as_ids
 from nextword.registry import did_you_mean
+from nextword.setting_names import either, named
 
 Ids = list[Annotated[int, Field(ge=-(2**63), lt=2**63)]]
+
+
+def renaming(field: str, key: str) -> str:
+    """How a user says that a field is read from another key."""
+    return either(f"--field {field}={key}", f"fields={{'{field}': '{key}'}}")
 
 
 class MissingFieldError(ValueError):
@@ -140,12 +146,12 @@ class Sample(BaseModel):
                 empty = "null" if value is None else "empty"
                 raise MissingFieldError(f"{self._place}: '{field}' is {empty}, and {why} needs it.")
             keys = self.model_fields_set | set(self.model_extra or ())
-            aside = " People's texts in a file of their own: --references FILE." if field == "references" else ""
+            renamed = f" To read {field} from another key: {renaming(field, 'KEY')}." if self.model_extra else ""
+            own_file = f" People's texts in a file of their own: {named('references', 'FILE')}."
             near = did_you_mean(field, keys - {field})
             raise MissingFieldError(
                 f"{self._place}: no '{field}', which {why} needs.{near} The line has: {', '.join(sorted(keys)) or '-'}."
-                f"{f' To read {field} from another key: --field {field}=KEY.' if self.model_extra else ''}"
-                f"{aside}"
+                f"{renamed}{own_file if field == 'references' else ''}"
             )
         return value
 

@@ -1,13 +1,15 @@
-"""``nextword serve``: transformers' own server with what it lacks for our models.
+"""``nextword serve``: a model behind OpenAI's addresses, on transformers' continuous batching.
 
-- ``app.py``: transformers' application with our parts in it, and how it is run.
+- ``app.py``: the application, and how it is run.
 - ``serve_settings.py``: addresses and limits.
+- ``answer_request.py``, ``completion_request.py``, ``chat_request.py``: what requests may hold.
+- ``completions.py``: what answers them, alone or as a stream.
 - ``batches.py``: one manager of continuous batching for all requests, each with its own sampling.
-- ``completions.py``: ``/v1/completions``, with log-probabilities and, when asked for, sources and places.
-- ``answer_forms.py``: how its answers are written, and those of a chat.
-- ``completion_request.py``: what such a request may hold.
-- ``chat.py``: ``/v1/chat/completions``.
+- ``single_texts.py``: what is written beside it: with drafts, and with a seed.
+- ``written_answer.py``: an answer as it is written, up to a stop.
 - ``answer_facts.py``: what the model says of the tokens of an answer.
+- ``told_tokens.py``: how a client is told of them.
+- ``answer_forms.py``: what answers look like: completions, and chats.
 - ``admission.py``: key, queue, time, clients that hang up, numbers for Prometheus; around all of it.
 - ``pages.py``: the page to play with, and the pages of inspected answers.
 """

@@ -34,7 +34,7 @@ class AnswerFacts:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="facts")
 
     async def of(self, context: Sequence[int], answer: Sequence[int], *, candidates: int, places: int) -> TokenFacts:
-        """Facts about each token of an answer after its context."""
+        """Facts about each token of an answer after its context; without one, about all but the first."""
         asked = asyncio.get_running_loop().run_in_executor
         return await asked(self._worker, self._of, list(context), list(answer), candidates, places)
 
@@ -56,10 +56,14 @@ class AnswerFacts:
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def _of(self, context: list[int], answer: list[int], candidates: int, places: int) -> TokenFacts:
+        if not context:
+            context, answer = answer[:1], answer[1:]
+        pair = TokenPair(context, answer or context, 0)  # of a single token alone there is nothing to ask
         with measuring(self.opened.model):
-            distribution, targets = distribution_at_targets(self.opened.model, [TokenPair(context, answer, 0)])
+            distribution, targets = distribution_at_targets(self.opened.model, [pair])
             size = distribution.vocab_size
-            return token_facts(distribution, targets, candidates=min(candidates, size), places=places)
+            facts = token_facts(distribution, targets, candidates=min(candidates, size), places=places)
+        return facts[: len(answer)]
 
 
 def twin(model: Any) -> Any:

@@ -18,19 +18,32 @@ _UNLIKELY = -9999.0
 
 
 @dataclass(frozen=True)
-class LabelledToken:
-    """A token of an answer, as it is named to a client.
+class NamedToken:
+    """A token as it is named to a client.
 
     Attributes:
         label: Its text; where that is part of a character, its name in the vocabulary.
-        log_prob: Log of its probability.
-        rivals: The likeliest tokens in its place, each with its log-probability.
-        offset: Where in the answer its text begins.
+        content: The bytes of its text; None for a token without, such as one that ends texts.
+        log_prob: Log of its probability; None at the first token of a text, which nothing predicts.
     """
 
     label: str
-    log_prob: float
-    rivals: Sequence[tuple[str, float]]
+    content: bytes | None
+    log_prob: float | None
+
+
+@dataclass(frozen=True)
+class ShownToken:
+    """A token of an answer.
+
+    Attributes:
+        token: It.
+        rivals: The likeliest tokens in its place, the likeliest first.
+        offset: Where in the answer its text begins.
+    """
+
+    token: NamedToken
+    rivals: Sequence[NamedToken]
     offset: int
 
 
@@ -44,11 +57,11 @@ class AnswerForm(Protocol):
         """What is around the choices."""
         ...
 
-    def choice(self, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
-        """A text, or in a stream the next part of it."""
+    def choice(self, index: int, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
+        """A text with its number, or in a stream the next part of it."""
         ...
 
-    def log_probs(self, tokens: Sequence[LabelledToken], rivals: int) -> dict[str, Any]:
+    def log_probs(self, tokens: Sequence[ShownToken], rivals: int) -> dict[str, Any]:
         """Log-probabilities of tokens, and of so many rivals of each."""
         ...
 
@@ -62,18 +75,18 @@ class TextForm:
         """As in the contract."""
         return _shell("text_completion", name, model, choices)
 
-    def choice(self, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
+    def choice(self, index: int, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
         """As in the contract."""
-        return {"index": 0, "text": text, "logprobs": None, "finish_reason": finished}
+        return {"index": index, "text": text, "logprobs": None, "finish_reason": finished}
 
-    def log_probs(self, tokens: Sequence[LabelledToken], rivals: int) -> dict[str, Any]:
+    def log_probs(self, tokens: Sequence[ShownToken], rivals: int) -> dict[str, Any]:
         """As in the contract."""
-        named = [{label: json_number(value) for label, value in token.rivals[:rivals]} for token in tokens]
+        named = [_by_label(shown.rivals[:rivals]) for shown in tokens]
         return {
-            "tokens": [token.label for token in tokens],
-            "token_logprobs": [json_number(token.log_prob) for token in tokens],
+            "tokens": [shown.token.label for shown in tokens],
+            "token_logprobs": [json_number(shown.token.log_prob) for shown in tokens],
             "top_logprobs": named if rivals else None,
-            "text_offset": [token.offset for token in tokens],
+            "text_offset": [shown.offset for shown in tokens],
         }
 
 
@@ -86,16 +99,16 @@ class ChatForm:
         """As in the contract."""
         return _shell("chat.completion.chunk" if stream else "chat.completion", name, model, choices)
 
-    def choice(self, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
+    def choice(self, index: int, text: str, finished: str | None, *, stream: bool, first: bool) -> dict[str, Any]:
         """As in the contract; who speaks is said once."""
         said = {"content": text} if stream and not first else {"role": "assistant", "content": text}
-        return {"index": 0, "delta" if stream else "message": said, "logprobs": None, "finish_reason": finished}
+        return {"index": index, "delta" if stream else "message": said, "logprobs": None, "finish_reason": finished}
 
-    def log_probs(self, tokens: Sequence[LabelledToken], rivals: int) -> dict[str, Any]:
+    def log_probs(self, tokens: Sequence[ShownToken], rivals: int) -> dict[str, Any]:
         """As in the contract."""
         content = [
-            _of_chat(token.label, token.log_prob) | {"top_logprobs": [_of_chat(*one) for one in token.rivals[:rivals]]}
-            for token in tokens
+            _of_chat(shown.token) | {"top_logprobs": [_of_chat(rival) for rival in shown.rivals[:rivals]]}
+            for shown in tokens
         ]
         return {"content": content, "refusal": None}
 
@@ -103,13 +116,22 @@ class ChatForm:
 TEXT, CHAT = TextForm(), ChatForm()
 
 
-def json_number(value: float) -> float | None:
+def json_number(value: float | None) -> float | None:
     """JSON has no infinity: the log of a probability of zero is null."""
-    return value if value > -float("inf") else None
+    return None if value is None or value == -float("inf") else value
 
 
-def _of_chat(label: str, log_prob: float) -> dict[str, Any]:
-    return {"token": label, "logprob": max(log_prob, _UNLIKELY), "bytes": list(label.encode())}
+def _by_label(rivals: Sequence[NamedToken]) -> dict[str, float | None] | None:
+    """Of several with one label the likeliest; None at the first token of a text, which has none."""
+    return {one.label: json_number(one.log_prob) for one in reversed(rivals)} or None
+
+
+def _of_chat(token: NamedToken) -> dict[str, Any]:
+    log_prob = _UNLIKELY if token.log_prob is None else max(token.log_prob, _UNLIKELY)
+    return {
+        "token": token.label, "logprob": log_prob,
+        "bytes": None if token.content is None else list(token.content),
+    }  # fmt: skip
 
 
 def _shell(kind: str, name: str, model: str, choices: list[dict[str, Any]]) -> dict[str, Any]:

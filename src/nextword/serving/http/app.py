@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from pydantic import BaseModel, ConfigDict
 
 from nextword.datastore import remember_recent
 from nextword.model.batching.batchable import expect_batchable
@@ -20,23 +19,22 @@ from nextword.report.playground.playground_page import playground_page
 from nextword.scoring.opened_model import OpenedModel
 from nextword.serving.http.admission import Admission, error_body
 from nextword.serving.http.answer_facts import AnswerFacts, twin
+from nextword.serving.http.answer_request import RequestPart, TokenIds, read_request
 from nextword.serving.http.batches import SharedBatches
-from nextword.serving.http.chat import Chat
+from nextword.serving.http.chat_request import ChatRequest
 from nextword.serving.http.completion_request import CompletionRequest
 from nextword.serving.http.completions import Completions
-from nextword.serving.http.drafted_texts import DraftedTexts
 from nextword.serving.http.meters import Meters
 from nextword.serving.http.pages import InspectedPages
 from nextword.serving.http.serve_settings import ServeSettings
+from nextword.serving.http.single_texts import SingleTexts
 
 
-class InspectRequest(BaseModel):
+class InspectRequest(RequestPart):
     """An answer to inspect, and the prompt before it."""
 
-    model_config = ConfigDict(extra="forbid")
-
     prompt: str
-    ids: list[int]
+    ids: TokenIds
 
 
 def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
@@ -56,10 +54,10 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
     facts, batches = AnswerFacts(opened), SharedBatches(opened.model, settings)
     meters = Meters(batches)
     # the head of the twin would not see what the others remember
-    drafts = None if settings.remember else DraftedTexts(twin(facts.opened.model), batches.longest)
+    singles = None if settings.remember else SingleTexts(twin(facts.opened.model))
     remember = partial(facts.remember, opened.model) if settings.remember else None
-    completions = Completions(opened.name, batches, facts, meters, drafts, remember)
-    talk, pages = Chat(opened, batches, completions), InspectedPages(facts)
+    completions = Completions(opened.name, batches, facts, meters, singles, remember)
+    pages = InspectedPages(facts)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -71,6 +69,7 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
 
     app = FastAPI(title="nextword", lifespan=lifespan, docs_url=None, redoc_url=None)
     _explain_errors(app)
+    _answer_as_openai(app, completions)
 
     @app.get("/")
     def playground() -> HTMLResponse:
@@ -79,28 +78,17 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
 
     @app.get("/health")
     def health() -> JSONResponse:
-        alive = batches.is_cb_alive()
+        alive = batches.is_alive
         return JSONResponse({"status": "ok" if alive else "the batches have ended"}, 200 if alive else 503)
 
     @app.get("/metrics")
     def metrics() -> Response:
         return Response(meters.text(), media_type="text/plain; version=0.0.4")
 
-    @app.get("/v1/models")
-    def models() -> dict[str, Any]:
-        return {"object": "list", "data": [{"id": opened.name, "object": "model", "owned_by": "nextword"}]}
-
-    @app.post("/v1/completions")
-    async def complete(request: CompletionRequest) -> Any:
-        return await completions.answer(request)
-
-    @app.post("/v1/chat/completions")
-    async def chat(body: dict[str, Any]) -> Any:
-        return await talk.answer(body)
-
     @app.post("/inspect")
-    async def inspect(request: InspectRequest) -> dict[str, Any]:
-        return await pages.make(request.prompt, request.ids)
+    async def inspect(request: Request) -> dict[str, Any]:
+        asked = read_request(InspectRequest, await request.body())
+        return await pages.make(asked.prompt, asked.ids)
 
     @app.get("/inspected/{name}")
     def inspected(name: str) -> HTMLResponse:
@@ -110,16 +98,33 @@ def build_app(opened: OpenedModel, settings: ServeSettings) -> Admission:
     return Admission(app, settings, meters)
 
 
+def _answer_as_openai(app: FastAPI, completions: Completions) -> None:
+    """OpenAI's addresses."""
+    served = {"id": completions.name, "object": "model", "created": int(time.time()), "owned_by": "nextword"}
+
+    @app.get("/v1/models")
+    def models() -> dict[str, Any]:
+        return {"object": "list", "data": [served]}
+
+    @app.get("/v1/models/{name:path}")
+    def model(name: str) -> dict[str, Any]:
+        completions.expect_served(name)
+        return served
+
+    @app.post("/v1/completions")
+    async def complete(request: Request) -> Any:
+        return await completions.answer(read_request(CompletionRequest, await request.body()))
+
+    @app.post("/v1/chat/completions")
+    async def chat(request: Request) -> Any:
+        return await completions.answer(read_request(ChatRequest, await request.body()))
+
+
 def _explain_errors(app: FastAPI) -> None:
     """Errors in OpenAI's form."""
 
     def answer(status: int, text: str) -> Response:
         return Response(error_body(text, "invalid_request_error"), status, media_type="application/json")
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, problem: RequestValidationError) -> Response:
-        found = "; ".join(f"{'.'.join(str(key) for key in one['loc'][1:])}: {one['msg']}" for one in problem.errors())
-        return answer(422, found)
 
     @app.exception_handler(ValueError)
     async def refused(request: Request, problem: ValueError) -> Response:

@@ -2,63 +2,62 @@
 
 from __future__ import annotations
 
-import copy
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, field_validator, model_validator
+
+from nextword.serving.http.answer_forms import TEXT, AnswerForm
+from nextword.serving.http.answer_request import RIVALS, AnswerRequest, TokenIds
 
 
-class CompletionRequest(BaseModel):
-    """A request. Fields of OpenAI that would have no effect are refused rather than left unread."""
+class CompletionRequest(AnswerRequest):
+    """Texts to go on with."""
 
-    model_config = ConfigDict(extra="forbid")
+    form: ClassVar[AnswerForm] = TEXT
 
-    prompt: str | list[int] = Field(min_length=1)
-    """A text, or token ids."""
-    model: str | None = None
-    """Name of the served model; may be left out."""
-    max_tokens: int = Field(default=256, ge=1)
-    """Tokens of the answer at most."""
-    temperature: float | None = Field(default=None, ge=0, le=100)
-    """0: greedy. By default what the model's generation_config says."""
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    """The likeliest tokens that have this much probability together."""
-    top_k: int | None = Field(default=None, ge=1)
-    """The so many likeliest tokens."""
-    stop: str | list[str] | None = None
-    """Texts that end the answer, up to four."""
-    stream: bool = False
-    """Whether tokens are sent as they are written."""
-    logprobs: int | None = Field(default=None, ge=0, le=20)
+    prompt: list[Annotated[str, Field(min_length=1)] | TokenIds] = Field(min_length=1)
+    """A text or token ids, or several."""
+    max_tokens: int = Field(default=256, ge=0)
+    """Tokens of the answer at most; 0 with ``echo``: the prompt alone."""
+    logprobs: int | None = Field(default=None, ge=0, le=RIVALS)
     """How many rivals of each token are named, with log-probabilities."""
-    sources: bool = False
-    """Whether each token says which parts of the distribution its probability came from, and which places."""
-    draft: Literal["places", "prompt"] | None = None
-    """Who guesses words, of which one pass judges several. Such a request is written apart from the shared batches."""
-    echo: Literal[False] = False
-    n: Literal[1] = 1
-    best_of: Literal[1] = 1
-    presence_penalty: Literal[0] = 0
-    frequency_penalty: Literal[0] = 0
-    suffix: None = None
-    user: str | None = None
+    echo: bool = False
+    """Whether the answer begins with the prompt, of whose tokens log-probabilities are told too."""
+    best_of: int | None = None
+    """Must be ``n``: the answers are not ranked."""
+
+    @field_validator("prompt", mode="before")
+    @classmethod
+    def _one_prompt_or_several(cls, prompt: Any) -> Any:
+        is_one = isinstance(prompt, str) or (isinstance(prompt, list) and prompt and isinstance(prompt[0], int))
+        return [prompt] if is_one else prompt
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if not self.max_tokens and not self.echo:
+            raise ValueError("max_tokens: must be at least 1 (0 given) where echo is not true")
+        if self.best_of not in (None, self.n):
+            raise ValueError(f"best_of: must be n, which is {self.n} ({self.best_of} given); leave it out")
+        return self
 
     @property
-    def stops(self) -> list[str]:
-        """Texts that end the answer."""
-        return [self.stop] if isinstance(self.stop, str) else list(self.stop or [])[:4]
+    def most(self) -> int:
+        """As in the contract."""
+        return self.max_tokens
 
     @property
-    def asks_facts(self) -> bool:
-        """Whether the model is asked about the tokens that it has written."""
-        return self.logprobs is not None or self.sources
+    def rivals(self) -> int | None:
+        """As in the contract."""
+        return self.logprobs
 
-    def generation(self, base: Any) -> Any:
-        """The generation config of this request, from that of the model."""
-        made = copy.deepcopy(base)
-        made.max_new_tokens = self.max_tokens
-        if self.temperature is not None:
-            made.do_sample, made.temperature = self.temperature > 0, self.temperature or None
-        made.top_k = self.top_k
-        made.top_p = self.top_p if self.top_p is not None else (made.top_p if made.do_sample else None)
-        return made
+    @property
+    def echoes(self) -> bool:
+        """As in the contract."""
+        return self.echo
+
+    def rows(self, tokenizer: Any) -> list[list[int]]:
+        """As in the contract."""
+        rows = [tokenizer(one)["input_ids"] if isinstance(one, str) else one for one in self.prompt]
+        if not all(rows):
+            raise ValueError("prompt: must have a token (none in this text); write a word")
+        return rows

@@ -1,4 +1,4 @@
-"""How a prompt goes on, with log-probabilities and, when asked for, sources and places.
+"""How prompts go on, with log-probabilities and, when asked for, sources and places.
 
 Answers have one of OpenAI's forms. Log-probabilities are those of the model's distribution, before temperature, top-k
 and top-p. With ``sources`` a choice has a further key, ``nextword``: for each token the parts of the distribution that
@@ -10,46 +10,34 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from nextword.pretrained import token_label
-from nextword.scoring.token_facts import TokenFacts
+from nextword.decoding.row_sampling import text_keys
 from nextword.serving.http.answer_facts import PLACES, AnswerFacts
-from nextword.serving.http.answer_forms import TEXT, AnswerForm, LabelledToken, json_number
+from nextword.serving.http.answer_request import AnswerRequest
 from nextword.serving.http.batches import SharedBatches
-from nextword.serving.http.completion_request import CompletionRequest
-from nextword.serving.http.drafted_texts import DraftedTexts
 from nextword.serving.http.meters import Meters
+from nextword.serving.http.single_texts import SingleTexts
+from nextword.serving.http.told_tokens import TokenNames, shown_tokens, sources_of
+from nextword.serving.http.written_answer import WrittenAnswer
 
-_BEFORE = 8
-"""Tokens of the prompt that decide how the answer begins: with a space, or in the middle of a character."""
+_MOST = 2048
+"""Answers to one request."""
 
 
-@dataclass
-class Answer:
-    """What has been written so far.
+class Sent(NamedTuple):
+    """How much of an answer has been sent."""
 
-    Attributes:
-        ids: Tokens of the answer.
-        pieces: What each adds to the text; empty where a character is not whole yet.
-        finished: Why it ended; None while it goes on.
-        drafted: Drafted words that were accepted and refused; None: none were asked for, or it goes on.
-    """
+    tokens: int = 0
+    characters: int = 0
 
-    ids: list[int] = field(default_factory=list)
-    pieces: list[str] = field(default_factory=list)
-    finished: str | None = None
-    drafted: tuple[int, int] | None = None
 
-    @property
-    def text(self) -> str:
-        """The answer."""
-        return "".join(self.pieces)
+NOTHING = Sent()
 
 
 class Completions:
@@ -60,7 +48,7 @@ class Completions:
         batches: Where tokens are written.
         facts: What is asked about them.
         meters: What is counted.
-        drafts: Where requests that ask for drafts are written; None: they are refused.
+        singles: Where requests with drafts, and drawn ones with a seed, are written; None: they are refused.
         remember: Called with the tokens of every finished prompt and answer; None: nothing is remembered.
     """
 
@@ -70,225 +58,178 @@ class Completions:
         batches: SharedBatches,
         facts: AnswerFacts,
         meters: Meters,
-        drafts: DraftedTexts | None = None,
+        singles: SingleTexts | None = None,
         remember: Callable[[list[int]], Awaitable[None]] | None = None,
     ) -> None:
-        self.name, self._batches, self._facts, self._meters, self._drafts = name, batches, facts, meters, drafts
+        self.name, self._batches, self._facts, self._meters, self._singles = name, batches, facts, meters, singles
         self._remember = remember
-        self._model = facts.opened.model
+        self._config = facts.opened.model.generation_config
         self._tokenizer: Any = facts.opened.tokenizer
+        self._names = TokenNames(self._tokenizer)
 
-    async def answer(self, request: CompletionRequest, form: AnswerForm = TEXT) -> JSONResponse | StreamingResponse:
+    async def answer(self, request: AnswerRequest) -> JSONResponse | StreamingResponse:
         """The response to a request.
 
-        Args:
-            request: The request.
-            form: How the answer is written.
-
         Raises:
-            ValueError: The request cannot be answered; says why.
+            LookupError: It names another model.
+            ValueError: It cannot be answered; says why.
         """
-        if request.model not in (None, self.name):
-            raise LookupError(f"model: must be '{self.name}', which is served here ('{request.model}' given)")
-        ids = self._ids(request.prompt)
-        name = f"{form.prefix}-{uuid.uuid4().hex}"
+        self.expect_served(request.model)
+        rows = request.rows(self._tokenizer)
+        if len(rows) * request.n > _MOST:
+            raise ValueError(f"prompt: must ask for at most {_MOST:,} answers ({len(rows) * request.n:,} asked for)")
+        stops = [*request.stop, *_as_list(self._config.stop_strings)]
+        prompts = [row for row in rows for _ in range(request.n)]
+        answers = [
+            WrittenAnswer(self._tokenizer, prompt, stops, index, echoes=request.echoes)
+            for index, prompt in enumerate(prompts)
+        ]
+        name = f"{request.form.prefix}-{uuid.uuid4().hex}"
+        usage = partial(_usage, rows, answers)
+        steps = self._written(answers, request, name)
         if request.stream:
-            steps = self._written(ids, request, name)
             first = await anext(steps)  # what is wrong with a request is said before the answer begins
-            return StreamingResponse(
-                self._events(first, steps, ids, request, name, form), media_type="text/event-stream"
-            )
-        answer = Answer()
-        async with aclosing(self._written(ids, request, name)) as steps:
-            async for step in steps:
-                answer = step
-        choice = await self._choice(ids, answer, request, form)
-        return JSONResponse(form.shell(name, self.name, [choice], stream=False) | {"usage": _usage(ids, answer)})
+            events = self._events(first, steps, request, name, usage)
+            return StreamingResponse(events, media_type="text/event-stream")
+        async with aclosing(steps):
+            async for _ in steps:
+                pass
+        choices = [(await self._choice(answer, request))[0] for answer in answers]
+        return JSONResponse(request.form.shell(name, self.name, choices, stream=False) | {"usage": usage()})
 
-    def _ids(self, prompt: str | list[int]) -> list[int]:
-        if isinstance(prompt, list):
-            return prompt
-        found: list[int] = self._tokenizer(prompt)["input_ids"]
-        if not found:
-            raise ValueError("prompt: must have a token (none in this text); write a word")
-        return found
-
-    async def _written(self, ids: list[int], request: CompletionRequest, name: str) -> AsyncGenerator[Answer]:
-        """The answer, again whenever it has grown; a request that nobody waits for any more is given up."""
-        from tokenizers.decoders import DecodeStream
-
-        how = request.generation(self._model.generation_config)
-        outputs: asyncio.Queue[Any] = asyncio.Queue()
-        give_up = self._begin(ids, request, how, name, outputs)
-        answer, decoder = Answer(), DecodeStream([], skip_special_tokens=True)
-        rust = self._tokenizer._tokenizer
-        for one in ids[-_BEFORE:]:
-            decoder.step(rust, one)
-        try:
-            while answer.finished is None:
-                output = await outputs.get()
-                if output.error is not None:
-                    raise output.error if isinstance(output.error, ValueError) else RuntimeError(output.error)
-                for token in output.generated_tokens[len(answer.ids) :]:
-                    answer.ids.append(token)
-                    answer.pieces.append(decoder.step(rust, token) or "")
-                    if any(stop in answer.text for stop in request.stops):
-                        answer.finished = "stop"
-                        _cut(answer, request.stops)
-                        break
-                else:
-                    if output.is_finished():
-                        self._end_text(ids, answer)
-                        answer.finished = "stop" if answer.ids and answer.ids[-1] in _ends(how) else "length"
-                        answer.drafted = (output.accepted, output.refused) if request.draft else None
-                yield answer
-        finally:
-            self._meters.tokens.labels("prompt").inc(len(ids))
-            self._meters.tokens.labels("answer").inc(len(answer.ids))
-            give_up(name)
+    def expect_served(self, model: str | None) -> None:
+        """Raises LookupError where another model is asked for."""
+        if model not in (None, self.name):
+            raise LookupError(f"model: must be '{self.name}', which is served here ('{model}' given)")
 
     def close(self) -> None:
-        """Gives up what is written with drafts; the batches end by themselves."""
-        if self._drafts is not None:
-            self._drafts.close()
+        """Gives up what is written apart; the batches end by themselves."""
+        if self._singles is not None:
+            self._singles.close()
+
+    async def _written(
+        self, answers: Sequence[WrittenAnswer], request: AnswerRequest, name: str
+    ) -> AsyncGenerator[WrittenAnswer]:
+        """Each of the answers, again whenever it has grown; what nobody waits for any more is given up."""
+        rooms = [self._batches.room_behind(answer.prompt, least=min(1, request.most)) for answer in answers]
+        outputs: asyncio.Queue[tuple[WrittenAnswer, Any]] = asyncio.Queue()
+        ends = _as_list(self._config.eos_token_id)
+        unfinished: dict[int, Callable[[], None]] = {}
+        try:
+            for answer, room, key in zip(answers, rooms, self._keys(answers, request), strict=True):
+                if request.most:
+                    unfinished[answer.index] = self._begin(answer, room, key, request, name, outputs)
+                else:
+                    answer.end(ends)
+                    yield answer
+            while unfinished:
+                answer, output = await outputs.get()
+                if answer.index not in unfinished:
+                    continue
+                if output.error is not None:
+                    raise output.error if isinstance(output.error, ValueError) else RuntimeError(output.error)
+                answer.read(output.generated_tokens, ends, is_all=output.is_finished())
+                if output.is_finished() and request.draft:
+                    answer.drafted = output.accepted, output.refused
+                if answer.finished:
+                    unfinished.pop(answer.index)()
+                yield answer
+        finally:
+            for answer in answers:
+                self._meters.tokens.labels("prompt").inc(len(answer.prompt))
+                self._meters.tokens.labels("answer").inc(answer.written)
+            for give_up in unfinished.values():
+                give_up()
+
+    def _keys(self, answers: Sequence[WrittenAnswer], request: AnswerRequest) -> list[int | None]:
+        """What each answer's tokens are drawn by; None: nothing of its own."""
+        if request.seed is None or not request.sampling(self._config, 0).do_sample:
+            return [None] * len(answers)
+        prompts = answers[:: request.n]
+        return [*text_keys(request.seed, [(answer.prompt, None) for answer in prompts], request.n)]
 
     def _begin(
-        self, ids: list[int], request: CompletionRequest, how: Any, name: str, outputs: asyncio.Queue[Any]
-    ) -> Callable[[str], None]:
-        """Has a request written, in the shared batches or with drafts; what gives it up."""
-        if request.draft is None:
-            self._batches.manager.register_result_handler(name, outputs.put_nowait)
-            self._batches.add(ids, how, name, streaming=True, eos_token_id=how.eos_token_id)
-            given_up: Callable[[str], None] = self._batches.manager.cancel_request
-            return given_up
-        if self._drafts is None:
-            raise ValueError("draft: must be left out where the server remembers texts (--remember)")
-        self._drafts.begin(ids, how, request.draft, name, outputs.put_nowait)
-        return self._drafts.cancel
+        self, answer: WrittenAnswer, room: int, key: int | None, request: AnswerRequest, name: str,
+        outputs: asyncio.Queue[tuple[WrittenAnswer, Any]],
+    ) -> Callable[[], None]:  # fmt: skip
+        """Has an answer written, in the shared batches or apart; what gives it up."""
+        how = request.sampling(self._config, room)
 
-    def _end_text(self, ids: list[int], answer: Answer) -> None:
-        """Adds what is left of a character that was begun, as the tokenizer shows it."""
-        before = ids[-_BEFORE:]
-        whole, read = (
-            self._tokenizer.decode(one, skip_special_tokens=True) for one in ([*before, *answer.ids], before)
-        )
-        if answer.pieces:
-            answer.pieces[-1] += str(whole)[len(read) + len(answer.text) :]
+        def tell(output: Any) -> None:
+            outputs.put_nowait((answer, output))
+
+        if request.draft is None and key is None:
+            return self._batches.begin(answer.prompt, how, f"{name}-{answer.index}", tell)
+        if self._singles is None:
+            field = "seed" if request.draft is None else "draft"
+            raise ValueError(f"{field}: must be left out where the server remembers texts (--remember)")
+        return self._singles.begin(answer.prompt, how, request.draft, key, tell)
 
     async def _events(
         self,
-        first: Answer,
-        steps: AsyncGenerator[Answer],
-        ids: list[int],
-        request: CompletionRequest,
+        first: WrittenAnswer,
+        steps: AsyncGenerator[WrittenAnswer],
+        request: AnswerRequest,
         name: str,
-        form: AnswerForm,
+        usage: Callable[[], dict[str, Any]],
     ) -> AsyncIterator[str]:
-        """The answer as server-sent events, each with the tokens that are new."""
-        sent, answer = 0, first
+        """The answers as server-sent events, each with the tokens of one that are new."""
+        form, counts = request.form, request.stream_options.include_usage
+        without = {"usage": None} if counts else {}
+        sent: dict[int, Sent] = {}
         async with aclosing(steps):
             try:
-                while True:
-                    new = len(answer.ids)
-                    if new > sent or answer.finished:
-                        choice = await self._choice(ids, answer, request, form, sent)
-                        yield _event(form.shell(name, self.name, [choice], stream=True))
-                        sent = new
-                    if answer.finished:
-                        break
-                    answer = await anext(steps)
+                answer: WrittenAnswer | None = first
+                while answer is not None:
+                    before = sent.get(answer.index, NOTHING)
+                    if answer.certain > before.tokens or answer.finished:
+                        choice, sent[answer.index] = await self._choice(answer, request, before)
+                        yield _event(form.shell(name, self.name, [choice], stream=True) | without)
+                    answer = await anext(steps, None)
             except RuntimeError as problem:
                 yield _event({"error": {"message": str(problem), "type": "server_error"}})
                 return
-        yield _event(form.shell(name, self.name, [], stream=True) | {"usage": _usage(ids, answer)})
+        if counts:
+            yield _event(form.shell(name, self.name, [], stream=True) | {"usage": usage()})
         yield "data: [DONE]\n\n"
 
     async def _choice(
-        self, ids: list[int], answer: Answer, request: CompletionRequest, form: AnswerForm, begin: int = 0
-    ) -> dict[str, Any]:
-        """The answer from a token on, as a choice."""
-        finished = answer.finished
-        new, pieces = answer.ids[begin:], answer.pieces[begin : len(answer.ids)]
-        choice = form.choice("".join(pieces), finished, stream=request.stream, first=begin == 0)
-        if request.asks_facts and new:
+        self, answer: WrittenAnswer, request: AnswerRequest, sent: Sent = NOTHING
+    ) -> tuple[dict[str, Any], Sent]:
+        """What of an answer is certain and not sent yet, as a choice; and what is sent then."""
+        form, finished = request.form, answer.finished
+        begin, end = sent.tokens, answer.certain
+        new, pieces = answer.ids[begin:end], answer.pieces[begin:end]
+        # the end of a character that was never whole comes with no token
+        text = answer.text[sent.characters :] if finished else "".join(pieces)
+        choice = form.choice(answer.index, text, finished, stream=request.stream, first=sent == NOTHING)
+        if new and (request.rivals is not None or request.sources):
+            before = [*answer.before, *answer.ids[:begin]]
             places = PLACES if request.sources else 0
-            before = [*ids, *answer.ids[:begin]]
-            facts = await self._facts.of(before, new, candidates=max(request.logprobs or 0, 1), places=places)
-            offset = len("".join(answer.pieces[:begin]))
-            if request.logprobs is not None:
-                choice["logprobs"] = form.log_probs(self._labelled(new, pieces, facts, offset), request.logprobs)
+            facts = await self._facts.of(before, new, candidates=max(request.rivals or 0, 1), places=places)
+            if request.rivals is not None:
+                shown = shown_tokens(self._names, new, pieces, facts, sent.characters)
+                choice["logprobs"] = form.log_probs(shown, request.rivals)
             if request.sources:
-                choice["nextword"] = {"tokens": self._sources(new, pieces, facts, len(before))}
+                choice["nextword"] = {"tokens": sources_of(new, pieces, facts, len(before))}
         if finished and self._remember is not None:  # not before: the answer did not have itself to retrieve from
-            await self._remember([*ids, *answer.ids])
-        return choice
-
-    def _labelled(self, ids: list[int], pieces: list[str], facts: TokenFacts, offset: int) -> list[LabelledToken]:
-        """Tokens with their rivals; the first one's text begins at ``offset``."""
-        best = zip(facts.candidates.ids.tolist(), facts.candidates.log_prob.tolist(), strict=True)
-        return [
-            LabelledToken(
-                self._label(ids[place]),
-                log_prob,
-                [(self._label(rival), value) for rival, value in zip(rivals, values, strict=True)],
-                offset + len("".join(pieces[:place])),
-            )
-            for place, (log_prob, (rivals, values)) in enumerate(zip(facts.log_prob.tolist(), best, strict=True))
-        ]
-
-    def _sources(self, ids: list[int], pieces: list[str], facts: TokenFacts, first: int) -> list[dict[str, Any]]:
-        """What each token's probability came from; places count from the first token of the prompt."""
-        made = []
-        for row, (token, piece) in enumerate(zip(ids, pieces, strict=True)):
-            places = {
-                name: [
-                    [at, round(share, 4)]
-                    for at, share in zip(of.at[row].tolist(), of.share[row].tolist(), strict=True)
-                    if at >= 0
-                ]
-                for name, of in facts.places.items()
-                if of.documents is None
-            }
-            shares = {name: round(float(share[row]), 4) for name, share in facts.shares.items()}
-            log_prob = json_number(float(facts.log_prob[row]))
-            made.append(
-                {
-                    "id": token, "piece": piece, "place": first + row, "log_prob": log_prob,
-                    "rank": int(facts.rank[row]), "entropy": float(facts.entropy[row]), "shares": shares,
-                    "places": places,
-                }
-            )  # fmt: skip
-        return made
-
-    def _label(self, token: int) -> str:
-        text: str = self._tokenizer.decode([token], clean_up_tokenization_spaces=False)
-        # parts of characters all have the same text
-        return token_label(self._tokenizer, token) if not text or "\N{REPLACEMENT CHARACTER}" in text else text
+            await self._remember([*answer.before, *answer.ids])
+        return choice, Sent(end, sent.characters + len(text))
 
 
-def _cut(answer: Answer, stops: list[str]) -> None:
-    """Leaves out the text from the first stop on, and the tokens that have nothing before it."""
-    end = min(answer.text.find(stop) for stop in stops if stop in answer.text)
-    kept = ""
-    for place, piece in enumerate(answer.pieces):
-        answer.pieces[place] = piece[: max(end - len(kept), 0)]
-        kept += piece
-
-
-def _ends(how: Any) -> list[int]:
-    ends = how.eos_token_id
-    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
-
-
-def _usage(ids: list[int], answer: Answer) -> dict[str, Any]:
-    total = len(ids) + len(answer.ids)
-    usage: dict[str, Any] = {
-        "prompt_tokens": len(ids), "completion_tokens": len(answer.ids), "total_tokens": total,
-    }  # fmt: skip
-    if answer.drafted is not None:
+def _usage(rows: Sequence[Sequence[int]], answers: Sequence[WrittenAnswer]) -> dict[str, Any]:
+    """Tokens of all prompts, each counted once, and of all answers."""
+    read, written = sum(map(len, rows)), sum(answer.written for answer in answers)
+    usage: dict[str, Any] = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    drafted = [answer.drafted for answer in answers if answer.drafted is not None]
+    if drafted:
         names = ("accepted_prediction_tokens", "rejected_prediction_tokens")
-        usage["completion_tokens_details"] = dict(zip(names, answer.drafted, strict=True))
+        usage["completion_tokens_details"] = dict(zip(names, map(sum, zip(*drafted, strict=True)), strict=True))
     return usage
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [] if value is None else [value] if isinstance(value, str | int) else list(value)
 
 
 def _event(content: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from nextword.metrics import Sample
 from nextword.records.survey_files import Marking, Passage, Question
 from nextword.registry import Registry
+from nextword.setting_names import named
 from nextword.survey.judgements import Judgements, Scored
 from nextword.survey.similar_sentences import Encode
 from nextword.survey.survey_settings import SurveyConfig
@@ -99,7 +100,7 @@ class Kind(ABC):
         if len(prompts) < self.config.items:
             raise ValueError(
                 f"items: must be at most {len(prompts)}, {found} ({self.config.items} given); give more texts or "
-                f"--items {len(prompts)}"
+                f"{named('items', len(prompts))}"
             )
         return [prompts[place] for place in rng.permutation(len(prompts))[: self.config.items]]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nextword.records import write_atomically
 from nextword.report.survey.judge_page import judge_page, mturk_layout
+from nextword.setting_names import named
 from nextword.survey.make_survey import MadeSurvey
 from nextword.survey.outputs.label_studio import label_studio_config, label_studio_tasks
 from nextword.survey.outputs.mturk_csv import mturk_csv
@@ -28,7 +29,7 @@ def write_survey(made: MadeSurvey, folder: Path) -> list[Path]:
     """
     held = folder / SURVEY
     if held.exists() and f'"id": "{made.survey.id}"' not in held.read_text(encoding="utf-8"):
-        raise ValueError(f"{folder}: must be free (another survey is in it); give another --out")
+        raise ValueError(f"{folder}: must be free (another survey is in it); give another {named('out')}")
     given = folder / FOR_JUDGES
     files = {
         given / "page.html": judge_page(made.survey),

@@ -1,19 +1,27 @@
-"""Requests that ask for drafts: written one after the other, several words a pass, beside the shared batches."""
+"""Texts with drafts, and drawn ones with a seed: written one after the other, beside the shared batches.
+
+The batches draw the tokens of all requests from one stream of random numbers, so that no request has a seed of its own
+there, and they write one word a pass.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 
+from nextword.decoding.row_sampling import RowwiseLoop, uniform_numbers
+from nextword.heads import head_spec
+from nextword.model.drafting.drafted_loop import DraftedLoop
 from nextword.model.drafting.drafting import Drafting
 from nextword.model.training_modes import measuring
-from nextword.serving.http.batches import TooLongError
+from nextword.serving.http.answer_request import Sampling
 
 
 @dataclass
@@ -39,79 +47,82 @@ class WrittenSoFar:
         return self.finished
 
 
-class DraftedTexts:
-    """Writes with drafts, on a twin of the served model: the batches go on meanwhile.
+class SingleTexts:
+    """Writes text after text, on a twin of the served model: the batches go on meanwhile.
 
     What was learned of how many words to draft is kept from request to request. Not for a server whose head remembers
     texts (``--remember``): the twin's would not see what the others do.
 
     Args:
         twin: The model; its modules are nobody else's.
-        longest: Tokens of prompt and answer together.
     """
 
-    def __init__(self, twin: Any, longest: int) -> None:
-        self._model, self._longest = twin, longest
+    def __init__(self, twin: Any) -> None:
+        self._model = twin
         self._draftings: dict[str, Drafting] = {}
-        self._begun: dict[str, _Request] = {}
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="drafts")
+        self._begun: set[_Request] = set()
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="singles")
 
-    def begin(self, ids: Sequence[int], how: Any, by: str, name: str, tell: Callable[[WrittenSoFar], None]) -> None:
+    def begin(
+        self,
+        ids: Sequence[int],
+        how: Sampling,
+        draft: str | None,
+        key: int | None,
+        tell: Callable[[WrittenSoFar], None],
+    ) -> Callable[[], None]:
         """Begins to write, after the requests before it.
 
         Args:
             ids: The prompt.
-            how: Its generation config.
-            by: Who guesses.
-            name: Of the request.
+            how: How its tokens are chosen.
+            draft: Who guesses words; None: they are written one by one.
+            key: What its tokens are drawn by, as ``nextword.decoding.row_sampling`` has it; None: torch's generator.
             tell: Called in the running loop with what is written, whenever it has grown.
 
-        Raises:
-            TooLongError: Prompt and answer do not fit.
-            ValueError: A prompt with unknown tokens, or a head that cannot draft in this way.
-        """
-        left = self._longest - len(ids)
-        if left < 1:
-            raise TooLongError(
-                f"prompt: must leave room for an answer within {self._longest:,} tokens ({len(ids):,} given); "
-                "shorten it"
-            )
-        vocabulary = len(self._model.get_input_embeddings().weight)
-        unknown = next((one for one in ids if not 0 <= one < vocabulary), None)
-        if unknown is not None:
-            raise ValueError(f"prompt: tokens must be from 0 to {vocabulary - 1} ({unknown} given)")
-        drafting = self._draftings.setdefault(by, Drafting(by))
-        drafting.drafter.expect_fit(self._model)
-        how.max_new_tokens = min(how.max_new_tokens or left, left)
-        request = _Request(asyncio.get_running_loop(), tell)
-        self._begun[name] = request
-        self._worker.submit(self._write, list(ids), how, drafting, request)
+        Returns:
+            What gives the request up.
 
-    def cancel(self, name: str) -> None:
-        """Nobody waits for this request any more."""
-        if (request := self._begun.pop(name, None)) is not None:
-            request.given_up = True
+        Raises:
+            ValueError: A head that cannot draft in this way, or draws by itself.
+        """
+        drafting = None if draft is None else self._draftings.setdefault(draft, Drafting(draft))
+        if drafting is not None:
+            drafting.drafter.expect_fit(self._model)
+        if key is not None and self._model.head_draw(how) is not None:
+            raise ValueError(
+                f"seed: must be left out with head '{head_spec(self._model.next_word_head.config)}', which draws a "
+                "class before each token from numbers that all requests share"
+            )
+        uniform = None if key is None else uniform_numbers([key], how.max_new_tokens)
+        request = _Request(asyncio.get_running_loop(), tell)
+        loop = RowwiseLoop(uniform, request) if drafting is None else DraftedLoop(drafting, uniform, request)
+        self._begun.add(request)
+        self._worker.submit(self._write, list(ids), how, loop, request)
+        return partial(self._give_up, request)
+
+    def _give_up(self, request: _Request) -> None:
+        self._begun.discard(request)
+        request.given_up = True
 
     def close(self) -> None:
         """Gives up all requests, and ends the thread."""
-        for name in list(self._begun):
-            self.cancel(name)
+        for request in list(self._begun):
+            self._give_up(request)
         self._worker.shutdown(wait=False, cancel_futures=True)
 
-    def _write(self, ids: list[int], how: Any, drafting: Drafting, request: _Request) -> None:
+    def _write(self, ids: list[int], how: Sampling, loop: RowwiseLoop | DraftedLoop, request: _Request) -> None:
         if request.given_up:
             return
         try:
             with measuring(self._model):
                 prompt = torch.tensor([ids], device=self._model.device)
                 self._model.generate(
-                    prompt, attention_mask=torch.ones_like(prompt), generation_config=how, draft=drafting,
-                    streamer=request, stopping_criteria=StoppingCriteriaList([_GivenUp(request)]),
+                    prompt, attention_mask=torch.ones_like(prompt), custom_generate=loop, **asdict(how),
+                    stopping_criteria=StoppingCriteriaList([_GivenUp(request)]), stop_strings=None, max_length=None,
                 )  # fmt: skip
-            request.finish(
-                accepted=sum(one.accepted for one in drafting.judged),
-                drafted=sum(len(one.words) for one in drafting.judged),
-            )
+            judged = loop.drafting.judged if isinstance(loop, DraftedLoop) else []
+            request.finish(accepted=sum(one.accepted for one in judged), drafted=sum(len(one.words) for one in judged))
         except Exception as problem:  # whoever asked is told
             request.fail(problem)
 
@@ -126,14 +137,11 @@ class _Request:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tell: Callable[[WrittenSoFar], None]) -> None:
         self._loop, self._tell = loop, tell
-        self._words: list[int] | None = None
+        self._words: list[int] = []
         self.given_up = False
 
     def put(self, words: torch.Tensor) -> None:
-        """A new word; the first call hands over the prompt."""
-        if self._words is None:
-            self._words = []
-            return
+        """A new word."""
         self._words += words.tolist()
         self._say(WrittenSoFar(list(self._words)))
 
@@ -142,11 +150,11 @@ class _Request:
 
     def finish(self, accepted: int, drafted: int) -> None:
         """All is written."""
-        self._say(WrittenSoFar(list(self._words or []), None, True, accepted, drafted - accepted))
+        self._say(WrittenSoFar(list(self._words), None, True, accepted, drafted - accepted))
 
     def fail(self, problem: Exception) -> None:
         """Nothing more will be written."""
-        self._say(WrittenSoFar(list(self._words or []), problem, True))
+        self._say(WrittenSoFar(list(self._words), problem, True))
 
     def _say(self, so_far: WrittenSoFar) -> None:
         if not self._loop.is_closed():

@@ -1,0 +1,129 @@
+"""An answer as it is written: its tokens, what each adds to the text, and where a stop ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_BEFORE = 8
+"""Tokens of the prompt that decide how the answer begins: with a space, or in the middle of a character."""
+
+
+class WrittenAnswer:
+    """What has been written so far, behind the prompt where that is shown too.
+
+    Args:
+        tokenizer: Makes text of tokens.
+        prompt: Tokens that were read.
+        stops: Texts that end the answer and are left out of it.
+        index: Which of the answers to a request it is.
+        echoes: Whether the prompt is shown.
+
+    Attributes:
+        before: Tokens that are not shown: those of the prompt, or none.
+        ids: Tokens that are shown.
+        pieces: What each adds to the text; empty where a character is not whole yet.
+        finished: Why it ended; None while it goes on.
+        drafted: Drafted words that were accepted and refused; None: none were asked for, or it goes on.
+    """
+
+    def __init__(
+        self, tokenizer: Any, prompt: Sequence[int], stops: Sequence[str] = (), index: int = 0, *, echoes: bool = False
+    ) -> None:
+        from tokenizers.decoders import DecodeStream
+
+        self.index, self.prompt, self._tokenizer, self._stops = index, list(prompt), tokenizer, stops
+        self._decoder = DecodeStream([], skip_special_tokens=True)
+        read = [self._piece(token) for token in (prompt if echoes else prompt[-_BEFORE:])]
+        self.before: list[int] = [] if echoes else self.prompt
+        self.ids, self.pieces = (list(prompt), read) if echoes else ([], [])
+        self._echoed, self._text = len(self.ids), ""
+        self.finished: str | None = None
+        self.drafted: tuple[int, int] | None = None
+
+    @property
+    def text(self) -> str:
+        """All that is shown."""
+        return "".join(self.pieces)
+
+    @property
+    def written(self) -> int:
+        """Tokens behind the prompt."""
+        return len(self.ids) - self._echoed
+
+    def read(self, tokens: Sequence[int], ends: Sequence[int], *, is_all: bool) -> None:
+        """What has been written of the answer, that which is known included.
+
+        Args:
+            tokens: All behind the prompt.
+            ends: Tokens that end a text.
+            is_all: Whether nothing follows.
+        """
+        for token in tokens[self.written :]:
+            self.add(token)
+            if self.finished:
+                return
+        if is_all:
+            self.end(ends)
+
+    def add(self, token: int) -> None:
+        """One more token; a stop ends the answer before it."""
+        piece = self._piece(token)
+        self.ids.append(token)
+        self.pieces.append(piece)
+        self._text += piece
+        found = [at for stop in self._stops if (at := self._text.find(stop)) >= 0]
+        if found:
+            self.finished = "stop"
+            self._cut(min(found))
+
+    def end(self, ends: Sequence[int]) -> None:
+        """No more tokens.
+
+        Args:
+            ends: Tokens that end a text; another last one means that there was no room for more.
+        """
+        self.finished = "stop" if self.written and self.ids[-1] in ends else "length"
+        if self.written:
+            self.pieces[-1] += self._unfinished_character()
+
+    @property
+    def certain(self) -> int:
+        """How many tokens stay as they are; the text of those behind them may be the beginning of a stop."""
+        if self.finished:
+            return len(self.ids)
+        held = max((_overlap(self._text, stop) for stop in self._stops), default=0)
+        count = len(self.ids)
+        while held > 0:
+            count -= 1
+            held -= len(self.pieces[count])
+        return count
+
+    def _piece(self, token: int) -> str:
+        return self._decoder.step(self._tokenizer._tokenizer, token) or ""
+
+    def _cut(self, end: int) -> None:
+        """Leaves out the answer's text from this character on; its tokens stay, with nothing to add."""
+        left = end
+        for place in range(self._echoed, len(self.pieces)):
+            self.pieces[place] = self.pieces[place][:left]
+            left -= len(self.pieces[place])
+
+    def _unfinished_character(self) -> str:
+        """What is left of a character that was begun, as the tokenizer shows it."""
+        read = self.prompt[-_BEFORE:]
+        before, whole = (
+            str(self._tokenizer.decode(ids, skip_special_tokens=True))
+            for ids in (read, [*read, *self.ids[self._echoed :]])
+        )
+        return whole[len(before) + len(self._text) :]
+
+
+def _overlap(text: str, stop: str) -> int:
+    r"""Characters at the end of a text that a stop begins with.
+
+    >>> _overlap("It ends.", ".\n"), _overlap("aab", "abc"), _overlap("It ends", ".\n")
+    (1, 2, 0)
+    """
+    longest = min(len(text), len(stop) - 1)
+    return next((count for count in range(longest, 0, -1) if text.endswith(stop[:count])), 0)
