@@ -15,7 +15,16 @@ import jaxtyping
 import pytest
 import torch
 
-from nextword import plugins
+SOURCES = Path(__file__).parents[1] / "src"
+SHAPED = [
+    ".".join(file.relative_to(SOURCES).with_suffix("").parts)
+    for file in sorted(SOURCES.rglob("*.py"))
+    if "from jaxtyping import" in file.read_text(encoding="utf-8")
+]
+"""Modules with shape annotations: all of them are checked, as soon as they are imported."""
+jaxtyping.install_import_hook(SHAPED, "beartype.beartype")
+
+from nextword import plugins  # noqa: E402
 
 torch.set_num_threads(1)
 

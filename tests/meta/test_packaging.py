@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import tomllib
@@ -104,21 +103,3 @@ def test_the_sdist_has_what_a_clone_has() -> None:
 
 def test_types_come_along() -> None:
     assert (Path(nextword.__file__).parent / "py.typed").is_file()
-
-
-def test_shapes_are_checked_wherever_they_are_annotated() -> None:
-    """A package that jaxtyping is told of must exist, and one with shape annotations must be told of."""
-    flag = next(
-        word for word in PROJECT["tool"]["pytest"]["ini_options"]["addopts"].split() if "jaxtyping-pack" in word
-    )
-    *listed, _ = flag.partition("=")[2].split(",")
-    for name in listed:
-        assert importlib.util.find_spec(name) is not None, f"{name} is gone"
-    source = ROOT / "src"
-    annotated = {
-        ".".join(file.relative_to(source).with_suffix("").parts)
-        for file in source.rglob("*.py")
-        if "from jaxtyping import" in file.read_text(encoding="utf-8")
-    }
-    left = sorted(name for name in annotated if not any(name == one or name.startswith(f"{one}.") for one in listed))
-    assert left == []

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from nextword.frequency.frequency_classes import FrequencyClasses, by_frequency
 
@@ -124,7 +124,7 @@ class _Sums:
     """
 
     counts: Int[np.ndarray, "S"]
-    logs: Float[np.ndarray, "S"]
+    logs: Shaped[np.ndarray, "S"]  # long doubles are no Float of jaxtyping
 
     @classmethod
     def of(cls, ranked: Int[np.ndarray, "V"]) -> _Sums:

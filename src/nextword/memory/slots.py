@@ -41,13 +41,13 @@ class PassSlots:
     """Where the tokens of one pass stand: N new places of R requests, side by side in one row, request by request.
 
     Args:
-        starts: Where the new places of each request begin in the row, and at last N.
+        starts: Where the new places of each request begin in the row, and at last N: R + 1 numbers.
         lengths: Places of each request so far, the new ones included; at least one.
         held: Slot of each of these places. Behind the last one stands the slot of the first, which can be read.
         count: N, known without asking the device.
     """
 
-    starts: Int[Tensor, "R+1"]
+    starts: Int[Tensor, "_R"]
     lengths: Int[Tensor, "R"]
     held: Int[Tensor, "R S"]
     count: int
@@ -55,7 +55,7 @@ class PassSlots:
     @classmethod
     def of_blocks(
         cls,
-        starts: Int[Tensor, "R+1"],
+        starts: Int[Tensor, "_R"],
         lengths: Int[Tensor, "R"],
         table: Int[Tensor, "R M"],
         block_size: int,
@@ -65,7 +65,7 @@ class PassSlots:
         """From the blocks of each request.
 
         Args:
-            starts: Where the new places of each request begin in the row, and at last N.
+            starts: Where the new places of each request begin in the row, and at last N: R + 1 numbers.
             lengths: Places of each request so far, the new ones included.
             table: Blocks of each request in order; what stands behind its last block is not looked at.
             block_size: Slots of a block; block b has the slots from ``b * block_size`` on.
@@ -80,7 +80,7 @@ class PassSlots:
     @classmethod
     def of_list(
         cls,
-        starts: Int[Tensor, "R+1"],
+        starts: Int[Tensor, "_R"],
         lengths: Int[Tensor, "R"],
         listed: Int[Tensor, "K"],
         count: int,
@@ -89,7 +89,7 @@ class PassSlots:
         """From the slots of all requests in one list.
 
         Args:
-            starts: Where the new places of each request begin in the row, and at last N.
+            starts: Where the new places of each request begin in the row, and at last N: R + 1 numbers.
             lengths: Places of each request so far, the new ones included.
             listed: Slots of the first request's places, then those of the second, and so on.
             count: N.

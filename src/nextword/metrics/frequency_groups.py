@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Self
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -87,7 +86,7 @@ class FrequencyGroupsConfig(MetricConfig):
     """Path of a text file whose tokens are counted, line by line; without both, the references are counted."""
 
     @model_validator(mode="after")
-    def _fit(self) -> Self:
+    def _fit(self) -> FrequencyGroupsConfig:
         if self.counts is not None and self.corpus is not None:
             raise ValueError("give 'counts' or 'corpus', not both")
         frequency_groups([1], self.boundaries)

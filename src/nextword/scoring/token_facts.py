@@ -204,7 +204,7 @@ def _facts(block: NextToken, ids: Int[Tensor, "N"], candidates: int, places: int
     return facts
 
 
-def _share(log_part: Float[Tensor, "N K"], log_prob: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+def _share(log_part: Float[Tensor, "N K"], log_prob: Float[Tensor, "N #K"]) -> Float[Tensor, "N K"]:
     return (log_part - log_prob.masked_fill(log_prob == -torch.inf, 0.0)).exp()
 
 

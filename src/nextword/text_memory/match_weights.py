@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -54,7 +54,7 @@ class MatchWeights(Record):
     """For each group of lengths the share of the head, and that of each level."""
 
     @model_validator(mode="after")
-    def _are_shares(self) -> Self:
+    def _are_shares(self) -> MatchWeights:
         for name, numbers in (("evidence", self.evidence), ("lengths", self.lengths)):
             if not numbers or numbers[0] != 1 or list(numbers) != sorted(set(numbers)):
                 raise ValueError(f"{name}: must rise from 1 ({list(numbers)} given); fit the weights again")

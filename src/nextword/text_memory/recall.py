@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -48,7 +48,9 @@ class TextMemory:
     weights: MatchWeights
 
     @classmethod
-    def open(cls, folder: str | Path, weights: str | Path, tokenizer: PreTrainedTokenizerBase | None = None) -> Self:
+    def open(
+        cls, folder: str | Path, weights: str | Path, tokenizer: PreTrainedTokenizerBase | None = None
+    ) -> TextMemory:
         """A corpus and weights from disk.
 
         Args:

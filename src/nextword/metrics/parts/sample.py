@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Int
@@ -39,7 +39,7 @@ class Table(BaseModel):
     """Caption; empty where there is none."""
 
     @model_validator(mode="after")
-    def _rectangular(self) -> Self:
+    def _rectangular(self) -> Table:
         for number, row in enumerate(self.rows, 1):
             if len(row) != len(self.header):
                 raise ValueError(f"row {number} of the table has {len(row)} cells, its header has {len(self.header)}")
@@ -103,7 +103,7 @@ class Sample(BaseModel):
         return content
 
     @model_validator(mode="after")
-    def _lengths_agree(self) -> Self:
+    def _lengths_agree(self) -> Sample:
         for name in ("log_probs", "target_ranks", "predicted_token_ids"):
             given = getattr(self, name)
             if given is not None and self.target_token_ids is not None and len(given) != len(self.target_token_ids):
@@ -115,7 +115,7 @@ class Sample(BaseModel):
             raise ValueError(f"'reference_token_ids' has {len(ids)} entries, 'references' has {len(texts)}")
         return self
 
-    def bound(self, place: str, unit: Unit) -> Self:
+    def bound(self, place: str, unit: Unit) -> Sample:
         """This sample, told where it comes from (for messages) and how its texts are cut into tokens."""
         self._place, self._unit = place, unit
         return self

@@ -180,7 +180,7 @@ def _as_one_text(
         return places[new_places][None]
 
     run = replace(run, states=joined(run.states), layers=tuple(joined(layer) for layer in run.layers))
-    return run, replace(decoder, ids=joined(decoder.ids), valid=joined(decoder.valid), labels=None)
+    return run, replace(decoder, ids=joined(decoder.ids), valid=joined(decoder.valid), labels=None, targets=None)
 
 
 def _as_texts_apart(run: BackbonePass, decoder: DecoderSide, texts: TextRows) -> tuple[BackbonePass, DecoderSide]:
@@ -188,7 +188,8 @@ def _as_texts_apart(run: BackbonePass, decoder: DecoderSide, texts: TextRows) ->
     states, layers = texts.laid_out(run.states), tuple(texts.laid_out(layer) for layer in run.layers)
     labels = None if decoder.labels is None else texts.laid_out(decoder.labels)
     ids, valid = texts.laid_out(decoder.ids), texts.laid_out(decoder.valid)
-    return replace(run, states=states, layers=layers), replace(decoder, ids=ids, valid=valid, labels=labels)
+    decoder = replace(decoder, ids=ids, valid=valid, labels=labels, targets=None)  # those of the rows as they came
+    return replace(run, states=states, layers=layers), decoder
 
 
 def _packed(model: Any, sides: Sides, run: BackbonePass, memory: PagedMemory) -> PackedInputs:

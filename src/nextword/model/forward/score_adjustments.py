@@ -22,7 +22,7 @@ class Adjustment(ABC):
         """This adjustment as ``backbone`` makes it, None where it makes none."""
 
     @abstractmethod
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
         """The adjusted scores.
 
         Args:
@@ -56,7 +56,7 @@ class SoftCap(_ByNumber):
 
     name, keys = "soft_cap", ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
         """Scores within plus or minus the cap."""
         return torch.tanh(scores / self.number) * self.number
 
@@ -66,7 +66,7 @@ class Multiply(_ByNumber):
 
     name, keys = "multiply", ("logit_scale",)
 
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
         """Scaled scores."""
         return scores * self.number
 
@@ -76,7 +76,7 @@ class Divide(_ByNumber):
 
     name, keys = "divide", ("logits_scaling",)
 
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
         """Scaled scores."""
         return scores / self.number
 
@@ -95,7 +95,7 @@ class AddBias(Adjustment):
         bias = getattr(backbone, "final_logits_bias", None)
         return None if bias is None else cls(bias.flatten())
 
-    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*rows V"] | None = None) -> Tensor:
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
         """Scores with the bias."""
         bias = self.bias.to(scores.device)
         return scores + (bias if ids is None else bias[ids])
