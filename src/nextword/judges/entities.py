@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -59,6 +59,7 @@ def entity_precision(
     return np.array(rows, dtype=np.float64).reshape(-1, 2)
 
 
+@runtime_checkable
 class Names(Protocol):
     """What finds the named entities of texts."""
 
