@@ -1,6 +1,8 @@
 """Where text comes from: files, folders, tables and data sets of the hub. No model, nothing else of ours."""
 
-from nextword.corpora.jsonl import Digest, JsonLine, json_lines, numbered_lines
+from nextword.corpora.files.jsonl import JsonLine, json_lines
+from nextword.corpora.files.packed import Digest, file_place, file_text, numbered_lines
+from nextword.corpora.files.row_files import readable, table_rows
 from nextword.corpora.open import (
     Batch,
     Corpus,
@@ -12,7 +14,6 @@ from nextword.corpora.open import (
     of_files,
     open_corpus,
     published,
-    readable,
     split_named,
 )
 from nextword.corpora.part_names import PARTS, file_names, is_json_lines, is_text, part_files, part_of, table_ending
@@ -24,6 +25,8 @@ __all__ = [
     "Digest",
     "JsonLine",
     "file_names",
+    "file_place",
+    "file_text",
     "is_hub_name",
     "is_json_lines",
     "is_published",
@@ -41,4 +44,5 @@ __all__ = [
     "readable",
     "split_named",
     "table_ending",
+    "table_rows",
 ]

@@ -91,6 +91,7 @@ def count_tokens(
         steps: Iterator[Tally]
         if is_streamed(corpus.rows):
             _expect_state(corpus, out)
+            batch_size = corpus.batch_size or batch_size
             settings |= {"reading": "as a stream", "batch_size": batch_size}  # its state holds for one batch size
             steps = _streamed(corpus, counter, batch_size, _begun(out, settings, counter.size))
         else:
