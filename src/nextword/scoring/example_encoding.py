@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from nextword.corpora import expect_whole_characters
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.prompt_encoding import start_id
 from nextword.scoring.target_likelihood import Inputs, TokenPair
@@ -27,6 +28,9 @@ class Example:
         source: What an encoder-decoder model reads.
         auxiliary: What the encoder of a conditioned model reads, such as the summary of the text.
         id: Tells it from others.
+
+    Raises:
+        ValueError: One of them has half a character (a surrogate without the other).
     """
 
     text: str
@@ -34,6 +38,10 @@ class Example:
     source: str | None = None
     auxiliary: str | None = None
     id: str | int = 0
+
+    def __post_init__(self) -> None:
+        for text in (self.text, self.prompt, self.source, self.auxiliary):
+            expect_whole_characters(text or "", f"example {self.id}")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nextword.corpora.files.characters import expect_whole_characters
 from nextword.corpora.files.packed import Digest, file_place, numbered_lines
 
 
@@ -64,7 +65,7 @@ def _entries(text: str, place: str) -> Iterator[JsonLine]:
         entry_place = f"{place}, entry {number}"
         if not isinstance(entry, dict):
             raise ValueError(f"{entry_place}: must be a JSON object ({json.dumps(entry)[:40]} given)")
-        _expect_whole_characters(entry, entry_place)
+        expect_whole_characters(json.dumps(entry, ensure_ascii=False), entry_place)
         yield JsonLine(number, entry_place, entry)
 
 
@@ -82,18 +83,8 @@ def _object(line: str, place: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{place}: must be a JSON object ({line.strip()[:40]} given)")
     if "\\ud" in line or "\\uD" in line:  # how the halves of a character are written, and the only way to one alone
-        _expect_whole_characters(content, place)
+        expect_whole_characters(json.dumps(content, ensure_ascii=False), place)
     return content
-
-
-def _expect_whole_characters(content: dict[str, Any], place: str) -> None:
-    try:
-        json.dumps(content, ensure_ascii=False).encode()
-    except UnicodeEncodeError as fault:
-        half = fault.object[fault.start].encode("unicode_escape").decode()
-        raise ValueError(
-            f"{place}: must be text of whole characters (half of one, {half}, given); correct it or leave it out"
-        ) from None
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
