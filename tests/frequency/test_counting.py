@@ -74,6 +74,15 @@ def test_two_counts_into_one_file_are_refused(text_file: Path, tmp_path: Path) -
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.npz", text_file.name]
 
 
+def test_counts_are_not_written_over_what_is_counted(text_file: Path, tmp_path: Path) -> None:
+    text = text_file.read_bytes()
+    (tmp_path / "link").symlink_to(text_file)
+    for data, out in ((text_file, tmp_path / "link"), (tmp_path / "link", str(text_file)), (tmp_path, text_file)):
+        with pytest.raises(ValueError, match=r"^out .*: must be another file than what is read"):
+            count_tokens(data, TOKENIZER, out=out)
+    assert text_file.read_bytes() == text
+
+
 def test_a_full_disk_is_said(text_file: Path, tmp_path: Path) -> None:
     with largest_file(1000), pytest.raises(DiskFullError, match=r"c\.npz cannot be written"):
         count_tokens(text_file, TOKENIZER, out=tmp_path / "c.npz")

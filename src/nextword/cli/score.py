@@ -12,6 +12,7 @@ import typer
 from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
+from nextword.output_files import expect_inputs_kept
 from nextword.scoring.measurement.score_settings import ScoreSettings
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def score(
 
     models, texts = told_apart(words or [], model or [], data or [])
     fields = dict(_pair(one) for one in field or [])
+    written = [] if out is None else [out / "score.json", out / "score.csv"]
+    expect_inputs_kept({"--tokens": [tokens], "--out": written}, [*models.values(), *texts])
     _expect_same(out, models, texts, fields, settings)
     console = Console()
     goes_on = out is not None and tokens is None

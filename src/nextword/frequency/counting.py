@@ -22,6 +22,7 @@ from nextword.corpora import Batch, Corpus, is_streamed, keeps_a_buffer, open_co
 from nextword.frequency import partial_count as partial
 from nextword.frequency.counts import TokenCounts, tokenizer_fingerprint
 from nextword.frequency.partial_count import Tally
+from nextword.output_files import expect_inputs_kept
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -72,12 +73,15 @@ def count_tokens(
         progress: Told how many texts are done, now and then.
 
     Raises:
-        ValueError: Nothing there, no such column, no token in it, a part asked of what has none, too many processes,
-            unfinished counts that were begun otherwise, or another process that counts into ``out``.
+        ValueError: Nothing there, no such column, no token in it, a part asked of what has none, too many processes, an
+            ``out`` that is read, unfinished counts that were begun otherwise, or another process that counts into
+            ``out``.
         DiskFullError: There is no room for the counts.
     """
     if processes is not None and not 1 <= processes <= MOST_PROCESSES:
         raise ValueError(f"processes: must be from 1 to {MOST_PROCESSES} ({processes:,} given); take one for each core")
+    if out is not None:
+        expect_inputs_kept({"out": [out]}, [data if isinstance(data, str | Path) else None, tokenizer.name_or_path])
     with (
         _prepared(threads=processes in (None, 1)),
         contextlib.nullcontext() if out is None else partial.alone(Path(out)),

@@ -6,9 +6,9 @@ from __future__ import annotations
 def expect_whole_characters(text: str, place: str) -> None:
     r"""Raises ValueError where a text has half a character.
 
-    >>> expect_whole_characters("bad \ud83d end", "a.jsonl, line 3")
+    >>> expect_whole_characters("bad \ud83d end", "line 3")
     Traceback (most recent call last):
-    ValueError: a.jsonl, line 3: must be text of whole characters (half of one, \ud83d, given); correct it or leave it out
+    ValueError: line 3: must be text of whole characters (half of one, \ud83d, given); correct it or leave it out
     """
     if text.isascii():
         return
