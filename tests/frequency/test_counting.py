@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -253,3 +254,39 @@ def ids_type():
     from datasets import List, Value
 
     return List(Value("int64"))
+
+
+def test_an_interruption_is_one_whatever_is_made_of_it() -> None:
+    def counted(interrupt: bool) -> None:
+        with counting._interrupted_alone():
+            try:
+                if interrupt:
+                    os.kill(os.getpid(), signal.SIGINT)
+            finally:
+                raise TimeoutError("datasets waited for the others")
+
+    for interrupt, error in ((True, KeyboardInterrupt), (False, TimeoutError)):
+        with pytest.raises(error):
+            counted(interrupt)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_forked_processes_are_left_alone_by_an_interruption() -> None:
+    with counting._interrupted_alone():
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGINT)
+            os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_an_interruption_before_anything_is_counted_says_so(text_file: Path, tmp_path: Path) -> None:
+    def interrupt(done: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        count_tokens(text_file, TOKENIZER, out=tmp_path / "c.npz", progress=interrupt)
+    assert partial_path(tmp_path / "c.npz").exists()
+    steps = iter(lambda: interrupt(0), None)
+    with pytest.raises(KeyboardInterrupt, match="nothing was counted yet"):
+        counting._followed(steps, tmp_path / "d.npz", {}, None)

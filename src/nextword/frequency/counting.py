@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -142,9 +145,11 @@ def _followed(
                 saved_at = time.monotonic()
             if progress is not None:
                 progress(tally.items)
-    except BaseException:
+    except BaseException as problem:
         if out is not None and tally is not None:
             partial.save(tally, out, settings)
+        elif isinstance(problem, KeyboardInterrupt):
+            raise KeyboardInterrupt("nothing was counted yet") from None
         raise
     return tally
 
@@ -174,17 +179,18 @@ def _by_row(corpus: Corpus, count: _Counter, batch_size: int, processes: int, ta
         end = min(number, begin + at_once * processes * batch_size)
         # Of a few batches, no process should get less than one.
         workers = min(processes, -(-(end - begin) // batch_size))
-        counted = rows.select(range(begin, end)).map(
-            count,
-            batched=True,
-            batch_size=batch_size,
-            remove_columns=list(corpus.columns),
-            features=_features(),
-            num_proc=workers if workers > 1 else None,
-            keep_in_memory=True,
-            load_from_cache_file=False,
-            new_fingerprint=f"counted-{begin}",  # not made from the tokenizer, which would be hashed each time
-        )
+        with _interrupted_alone():
+            counted = rows.select(range(begin, end)).map(
+                count,
+                batched=True,
+                batch_size=batch_size,
+                remove_columns=list(corpus.columns),
+                features=_features(),
+                num_proc=workers if workers > 1 else None,
+                keep_in_memory=True,
+                load_from_cache_file=False,
+                new_fingerprint=f"counted-{begin}",  # not made from the tokenizer, which would be hashed each time
+            )
         for row in counted.with_format("numpy"):
             tally = tally.plus(row, tally.state)  # still in the middle: a part of a step is not to be gone on from
         begin = end
@@ -192,6 +198,31 @@ def _by_row(corpus: Corpus, count: _Counter, batch_size: int, processes: int, ta
             at_once = min(2 * at_once, MOST_BATCHES_AT_ONCE)
         tally = Tally(tally.counts, tally.items, begin)
         yield tally
+
+
+@contextlib.contextmanager
+def _interrupted_alone() -> Iterator[None]:
+    """Ctrl-C goes to all processes: those forked in this block let this one end them, whatever the fork makes of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    here, interrupted = os.getpid(), False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if os.getpid() == here:
+            interrupted = True
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except Exception:
+        if interrupted:  # datasets waits for the others once more, and says that this took too long
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _features() -> Any:
