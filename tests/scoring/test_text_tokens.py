@@ -76,3 +76,12 @@ def test_the_limit_of_a_piece_changes_no_line(monkeypatch: pytest.MonkeyPatch) -
     before = token_ids(TOKENIZER, TEXT), ids_and_bytes(TOKENIZER, TEXT)[1].tolist()
     monkeypatch.setattr(text_tokens, "PIECE", 40)
     assert (token_ids(TOKENIZER, TEXT), ids_and_bytes(TOKENIZER, TEXT)[1].tolist()) == before
+
+
+def test_ids_of_a_whole_text_are_those_of_the_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = text_tokenizers.t5()
+    text = "\n".join(text_tokenizers.TEXTS[:2] * 9)
+    for piece in (10_000, 250):
+        monkeypatch.setattr(text_tokens, "PIECE", piece)
+        monkeypatch.setattr(text_tokens, "OVERLAP", 200)
+        assert text_tokens.whole_ids(tokenizer, text) == tokenizer(text, add_special_tokens=False)["input_ids"]

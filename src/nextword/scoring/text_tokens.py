@@ -45,6 +45,13 @@ def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
     return ids, spans
 
 
+def whole_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Ids of a text that is encoded as a whole, without special tokens; a long one as by ``ids_and_spans``."""
+    if len(text) > PIECE and tokenizer.is_fast:
+        return ids_and_spans(tokenizer, text)[0]
+    return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
 def _encoded(tokenizer: Any, text: str, begin: int) -> tuple[list[int], list[Span]]:
     made = tokenizer(
         text,
