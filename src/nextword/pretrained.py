@@ -38,7 +38,7 @@ def wordless_tokens(config: Any) -> tuple[int, ...]:
 
 
 def model_location(path: str | Path) -> str | Path:
-    """The folder of a saved model, the GGUF file of one, or what may be the name of one on the hub.
+    """The folder of a saved model or of an adapter, the GGUF file of one, or what may be its name on the hub.
 
     A folder with nothing but one GGUF file stands for that file. Costs nothing, so that a mistake is told before any
     library is imported.
@@ -50,12 +50,32 @@ def model_location(path: str | Path) -> str | Path:
         return file
     folder = Path(path).expanduser()
     if folder.exists():
-        if not (folder / "config.json").is_file():
+        if not (folder / "config.json").is_file() and not is_adapter(folder):
             raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")
         return folder
     if str(path).startswith(("/", ".", "~")) or folder.suffix == GGUF:
         raise ValueError(f"{path}: no such {'file' if folder.suffix == GGUF else 'folder'}")
     return path
+
+
+def is_adapter(path: str | Path) -> bool:
+    """Whether a folder has an adapter of peft, which says to which model it belongs, and no model of its own."""
+    folder = Path(path).expanduser()
+    return (folder / ADAPTER_SETTINGS).is_file() and not (folder / "config.json").is_file()
+
+
+def model_of(path: str | Path) -> str | Path:
+    """The model that an adapter belongs to, by folder or hub name; a path that is no adapter is itself the model's.
+
+    Raises:
+        ValueError: The adapter does not say.
+    """
+    if not is_adapter(path):
+        return path
+    base = json.loads((Path(path).expanduser() / ADAPTER_SETTINGS).read_bytes()).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise ValueError(f"{path}: an adapter that does not say to which model it belongs; merge it into that and save")
+    return base
 
 
 def _models_inside(folder: Path) -> str:
@@ -75,6 +95,9 @@ COMPARED_MODELS = "trained/*/model/config.json"
 """Where the models of a comparison lie in its folder."""
 NAMED = 12
 """Models that a message names at most."""
+
+ADAPTER_SETTINGS = "adapter_config.json"
+"""What a folder of peft has, and no config.json."""
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"
 """What every saved tokenizer has."""
@@ -127,10 +150,12 @@ def _has_magic(file: Path) -> bool:
 
 
 def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
-    """A model, configuration or tokenizer of transformers: ``kind.from_pretrained``, for GGUF files too.
+    """A model, configuration or tokenizer of transformers: ``kind.from_pretrained``, for GGUF files and adapters too.
 
     The weights of a GGUF file are unpacked, to float32 where no ``dtype`` is given; the model is an ordinary one, which
     trains and is saved as safetensors. The first reading of a file writes a line to stderr, since it takes a while.
+
+    An adapter of peft is merged into the model that it belongs to.
 
     Args:
         kind: A class of transformers, such as ``AutoModelForCausalLM``.
@@ -141,6 +166,10 @@ def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
         GgufError: A GGUF file that ends too early, lacks weights, or that transformers cannot read. What transformers
             raises of other models.
     """
+    if is_adapter(location):
+        from nextword.weights.merged_adapter import from_adapter
+
+        return from_adapter(kind, Path(location).expanduser(), **kwargs)
     file = gguf_file(location)
     return kind.from_pretrained(location, **kwargs) if file is None else _from_gguf(kind, file, **kwargs)
 

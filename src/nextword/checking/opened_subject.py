@@ -7,11 +7,8 @@ from typing import Any
 
 from nextword.model.attach import load
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
-from nextword.pretrained import GgufError, from_pretrained, gguf_file, load_tokenizer, model_location
+from nextword.pretrained import GgufError, from_pretrained, gguf_file, is_adapter, load_tokenizer, model_location
 from nextword.registry import UnknownNameError
-
-_ADAPTER = "adapter_config.json"
-"""What a folder of peft has, and no config.json."""
 
 
 def open_subject(path: str | Path) -> Any:
@@ -27,7 +24,7 @@ def open_subject(path: str | Path) -> Any:
     Raises:
         ValueError: There is none, or no language model.
     """
-    if (Path(path).expanduser() / _ADAPTER).is_file() and not (Path(path).expanduser() / "config.json").is_file():
+    if is_adapter(path):
         return _with_adapter(str(Path(path).expanduser()))
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 

@@ -24,7 +24,7 @@ WRITING_SECONDS = 60.0
 """How long another score may take to write into the same folder."""
 
 
-MODEL_FILES = ("config.json", "model.safetensors", "tokenizer_config.json")
+MODEL_FILES = ("config.json", "adapter_config.json", "model.safetensors", "tokenizer_config.json")
 """A folder with one of them is a model, perhaps half of one."""
 
 
