@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword import optional_libraries as extras
+from nextword.weights.merged_adapter import from_adapter, is_adapter
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -58,26 +59,6 @@ def model_location(path: str | Path) -> str | Path:
     return path
 
 
-def is_adapter(path: str | Path) -> bool:
-    """Whether a folder has an adapter of peft, which says to which model it belongs, and no model of its own."""
-    folder = Path(path).expanduser()
-    return (folder / ADAPTER_SETTINGS).is_file() and not (folder / "config.json").is_file()
-
-
-def model_of(path: str | Path) -> str | Path:
-    """The model that an adapter belongs to, by folder or hub name; a path that is no adapter is itself the model's.
-
-    Raises:
-        ValueError: The adapter does not say.
-    """
-    if not is_adapter(path):
-        return path
-    base = json.loads((Path(path).expanduser() / ADAPTER_SETTINGS).read_bytes()).get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise ValueError(f"{path}: an adapter that does not say to which model it belongs; merge it into that and save")
-    return base
-
-
 def _models_inside(folder: Path) -> str:
     """What a message says of a folder that is no model: the models of a comparison in it, where it is one's folder."""
     found = [config.parent for config in sorted(folder.glob(COMPARED_MODELS))]
@@ -95,9 +76,6 @@ COMPARED_MODELS = "trained/*/model/config.json"
 """Where the models of a comparison lie in its folder."""
 NAMED = 12
 """Models that a message names at most."""
-
-ADAPTER_SETTINGS = "adapter_config.json"
-"""What a folder of peft has, and no config.json."""
 
 TOKENIZER_SETTINGS = "tokenizer_config.json"
 """What every saved tokenizer has."""
@@ -167,9 +145,7 @@ def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
             raises of other models.
     """
     if is_adapter(location):
-        from nextword.weights.merged_adapter import from_adapter
-
-        return from_adapter(kind, Path(location).expanduser(), **kwargs)
+        return from_adapter(kind, Path(location).expanduser(), from_pretrained, **kwargs)
     file = gguf_file(location)
     return kind.from_pretrained(location, **kwargs) if file is None else _from_gguf(kind, file, **kwargs)
 

@@ -61,6 +61,19 @@ def test_a_text_file_counts_as_the_task_does(span: int, text_file: Path, monkeyp
     assert (counted.source, counted.tokenizer) == ("train.txt", tokenizer_fingerprint(TOKENIZER))
 
 
+def test_a_line_that_is_a_corpus_is_counted_in_parts(
+    text_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("nextword.corpora.open.LONGEST_LINE", 50)
+    monkeypatch.setattr(counting, "AT_ONCE", 120)
+    path = tmp_path / "rows.jsonl"
+    Dataset.from_dict({"text": ["The cat sat" + " on the cat" * 100, "end"]}).to_json(path)
+    counted = count_tokens(path, TOKENIZER)
+    assert counted.counts.tolist() == expected("The cat sat" + " on the cat" * 100 + "\nend\n")
+    monkeypatch.setattr("nextword.corpora.open.LONGEST_LINE", 10_000)
+    assert counted.counts.tolist() == expected("The cat sat" + " on the cat" * 100 + "\nend\n")
+
+
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_any_number_of_processes_counts_the_same(processes: int, text_file: Path, table: Path) -> None:
     assert count_tokens(str(text_file), TOKENIZER, processes=processes).counts.tolist() == expected(TEXT)

@@ -7,8 +7,9 @@ from typing import Any
 
 from nextword.model.attach import load
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
-from nextword.pretrained import GgufError, from_pretrained, gguf_file, is_adapter, load_tokenizer, model_location
+from nextword.pretrained import GgufError, from_pretrained, gguf_file, load_tokenizer, model_location
 from nextword.registry import UnknownNameError
+from nextword.weights.merged_adapter import is_adapter
 
 
 def open_subject(path: str | Path) -> Any:

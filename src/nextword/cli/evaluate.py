@@ -12,7 +12,7 @@ import typer
 from nextword.cli.parts.completion import complete_metric
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.named_files import pair_of, systems_of
-from nextword.output_files import expect_inputs_kept
+from nextword.corpora.files.output_files import expect_inputs_kept
 
 QUIET_SECONDS = 5.0
 WRITING_SECONDS = 60.0

@@ -15,7 +15,7 @@ from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
-from nextword.output_files import expect_inputs_kept
+from nextword.corpora.files.output_files import expect_inputs_kept
 
 if TYPE_CHECKING:
     from nextword.records.token_trace import TraceRecord

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-from nextword.output_files import expect_inputs_kept
+from nextword.corpora.files.output_files import expect_inputs_kept
 
 
 @plain_errors

@@ -2,7 +2,7 @@
 
 from nextword.corpora.files.characters import expect_whole_characters
 from nextword.corpora.files.jsonl import JsonLine, json_lines
-from nextword.corpora.files.packed import Digest, file_place, file_text, numbered_lines
+from nextword.corpora.files.packed import Digest, file_place, file_text, gathered, numbered_lines
 from nextword.corpora.files.row_files import readable, table_rows
 from nextword.corpora.open import (
     Batch,
@@ -29,6 +29,7 @@ __all__ = [
     "file_names",
     "file_place",
     "file_text",
+    "gathered",
     "is_hub_name",
     "is_json_lines",
     "is_published",

@@ -76,7 +76,7 @@ def read_parts(
 
 def _cut(path: Path, where: str, text_column: str | int) -> TextParts:
     table = table_ending(path) is not None
-    lines = list(of_files([path], where, text_column)) if table else list(lines_of(_read(path, where)))
+    lines = list(of_files([path], where, text_column)) if table else _lines(_read(path, where))
     first = int(SINGLE_FILE_SHARES[0] * len(lines))
     second = first + int(SINGLE_FILE_SHARES[1] * len(lines))
     texts = {
@@ -92,6 +92,10 @@ def _cut(path: Path, where: str, text_column: str | int) -> TextParts:
             )
     column = f", column '{text_column}'" if table else ""
     return TextParts(**texts, source=path.name, split=f"one file by line position, 90/5/5 %{column}")
+
+
+def _lines(text: str) -> list[str]:
+    return [piece for line in text.splitlines(keepends=True) for piece in lines_of(line)]
 
 
 def _of_files(found: Mapping[str, list[Path]], folder: Path, where: str, text_column: str | int) -> TextParts:

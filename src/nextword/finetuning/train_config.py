@@ -11,8 +11,8 @@ from pydantic import Field, JsonValue, model_validator
 
 from nextword.config import Seed, validated
 from nextword.overrides import overridden, parsed
-from nextword.pretrained import model_of
 from nextword.training.method_settings import MethodSettings, table_of_spec
+from nextword.weights.merged_adapter import model_of
 
 OURS = "nextword_"
 """How the types of our models begin in their configuration."""

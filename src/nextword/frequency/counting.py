@@ -21,15 +21,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int
 
-from nextword.corpora import Batch, Corpus, is_streamed, keeps_a_buffer, open_corpus, readable
+from nextword.corpora import Batch, Corpus, gathered, is_streamed, keeps_a_buffer, open_corpus, readable
+from nextword.corpora.files.output_files import expect_inputs_kept
 from nextword.frequency import partial_count as partial
 from nextword.frequency.counts import TokenCounts, tokenizer_fingerprint
 from nextword.frequency.partial_count import Tally
-from nextword.output_files import expect_inputs_kept
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
     from transformers import PreTrainedTokenizerBase
+
+AT_ONCE = 1 << 20
+"""Characters that are encoded together: a row may be a whole corpus, whose tokens take much more room than its text."""
 
 SAVE_SECONDS = 30.0
 """Between two saves of the unfinished counts; what a killed count loses at most, besides the batches in work."""
@@ -284,12 +287,13 @@ class _TextCounter(_Counter):
 
     def tokens(self, batch: Batch) -> tuple[Int[np.ndarray, "T"], int]:
         lines = self.lines(batch)
-        if not lines:
-            return np.zeros(0, dtype=np.int64), 0
-        encoded = self.tokenizer(
+        found = [_joined(self._ids(some)) for some in gathered(lines, AT_ONCE)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *found]), len(lines)
+
+    def _ids(self, lines: list[str]) -> Any:
+        return self.tokenizer(
             lines, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False, verbose=False
-        )
-        return _joined(encoded["input_ids"]), len(lines)
+        )["input_ids"]
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
 
+from nextword.corpora import gathered
 from nextword.corpora import lines as lines_of
 
 if TYPE_CHECKING:
@@ -82,24 +82,10 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Ids of a text, encoded line by line (one long string would be slow), without special tokens."""
     return [
         token
-        for some in _some_lines(text)
+        for some in gathered(lines_of(text), PIECE)
         for ids in tokenizer(some, add_special_tokens=False)["input_ids"]
         for token in ids
     ]
-
-
-def _some_lines(text: str) -> Iterator[list[str]]:
-    """The lines of a text, as many at a time as are encoded at once."""
-    some: list[str] = []
-    size = 0
-    for line in lines_of(text):
-        some.append(line)
-        size += len(line)
-        if size >= PIECE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
 
 
 def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], Int[np.ndarray, "N"]]:
@@ -119,7 +105,7 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
     ids: list[int] = []
     ends: list[int] = []
     line_begin = 0
-    for lines in _some_lines(text):
+    for lines in gathered(lines_of(text), PIECE):
         encoded = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True)
         for line, line_ids, offsets in zip(lines, encoded["input_ids"], encoded["offset_mapping"], strict=True):
             # ends_of[c]: bytes of the line before character c.

@@ -11,7 +11,7 @@ import typer
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.named_files import pair_of, systems_of
 from nextword.cli.parts.option_groups import option_groups
-from nextword.output_files import expect_inputs_kept
+from nextword.corpora.files.output_files import expect_inputs_kept
 
 app = typer.Typer(help="Let people judge texts: make the survey, and read what they said.", no_args_is_help=True)
 

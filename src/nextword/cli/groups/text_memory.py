@@ -11,7 +11,7 @@ import typer
 from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
-from nextword.output_files import expect_inputs_kept
+from nextword.corpora.files.output_files import expect_inputs_kept
 from nextword.scoring.measurement.score_settings import ScoreSettings
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from nextword.corpora.files.packed import numbered_lines
+from nextword.corpora.files.packed import gathered, numbered_lines
 from nextword.corpora.files.row_files import as_one_error, table_rows
 
 PIECE = 1 << 20
@@ -79,13 +79,5 @@ def _values(
 
 def _pieces(files: Sequence[str], where: str, identity: str = "") -> Iterator[dict[str, str]]:
     for file in files:
-        piece: list[str] = []
-        size = 0
-        for _, line in numbered_lines(Path(file), where):
-            piece.append(line)
-            size += len(line)
-            if size >= PIECE:
-                yield {"path": file, "text": "".join(piece)}
-                piece, size = [], 0
-        if piece:
+        for piece in gathered((line for _, line in numbered_lines(Path(file), where)), PIECE):
             yield {"path": file, "text": "".join(piece)}

@@ -9,7 +9,7 @@ import io
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -70,6 +70,24 @@ def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) ->
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as fault:
                 raise ValueError(f"{place}, line {number}: not UTF-8 text ({fault.reason})") from None
+
+
+def gathered(lines: Iterable[str], characters: int) -> Iterator[list[str]]:
+    r"""Lines in lists, each ended by the line with which it has so many characters.
+
+    >>> list(gathered(["one\n", "two\n", "three"], 5))
+    [['one\n', 'two\n'], ['three']]
+    """
+    some: list[str] = []
+    size = 0
+    for line in lines:
+        some.append(line)
+        size += len(line)
+        if size >= characters:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def file_text(path: Path, where: str = "") -> str:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nextword.cli import app
-from nextword.output_files import expect_inputs_kept
+from nextword.corpora.files.output_files import expect_inputs_kept
 
 LINE = '{"text": "the cat sat"}\n'
 
