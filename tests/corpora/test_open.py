@@ -228,3 +228,12 @@ def test_a_very_long_line_is_cut_before_spaces(monkeypatch: pytest.MonkeyPatch) 
     assert list(lines("one two three four\nfive six\nabcdefghij k\n")) == [
         "one two", " three", " four\n", "five", " six\n", "abcdefgh", "ij k\n"
     ]  # fmt: skip
+
+
+def test_what_a_file_begins_with_is_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\n")
+    assert read(path) == ["one\n"]
+    path.write_bytes(b"PK\x03\x04 of a zip")
+    with pytest.raises(ValueError, match=r"data: '.*a.txt': must be a text or a table \(an archive, zip, given\)"):
+        read(path)

@@ -51,7 +51,7 @@ def test_a_broken_packed_file_is_named(tmp_path: Path) -> None:
     [
         (b"PK\x03\x04\x14\x00", r"a.txt: must be a text or a table \(an archive, zip, given\); unpack it"),
         (b"Rar!\x1a\x07", r"an archive, rar, given"),
-        ("ab".encode("utf-16"), r"must be UTF-8 text \(UTF-16 given\); convert it"),
+        ("ab".encode("utf-16"), r"a.txt is not UTF-8 text \(UTF-16, by its first bytes\); convert it"),
     ],
 )
 def test_what_is_not_read_is_said(content: bytes, message: str, tmp_path: Path) -> None:

@@ -44,9 +44,15 @@ PACKED: dict[bytes, Callable[[Path, str], Any]] = {
 LONGEST_SIGN = 10
 
 
-def is_packed(path: Path) -> bool:
-    """Whether the bytes of a file are to be unpacked before they are text."""
-    return _unpacking(_beginning(path)) is not None
+def is_packed(path: Path, where: str = "") -> bool:
+    """Whether the bytes of a file are to be unpacked before they are text.
+
+    Raises:
+        ValueError: By its first bytes it is no text, packed or not.
+    """
+    beginning = _beginning(path)
+    _expect_text(beginning, file_place(path, where))
+    return _unpacking(beginning) is not None
 
 
 def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) -> Iterator[tuple[int, str]]:
@@ -150,4 +156,4 @@ def _expect_text(beginning: bytes, place: str) -> None:
         raise ValueError(f"{place}: must be a text or a table (an archive, {archive}, given); unpack it")
     encoding = next((name for sign, name in OTHER_ENCODINGS.items() if beginning.startswith(sign)), None)
     if encoding is not None:
-        raise ValueError(f"{place}: must be UTF-8 text ({encoding} given); convert it")
+        raise ValueError(f"{place} is not UTF-8 text ({encoding}, by its first bytes); convert it")
