@@ -131,7 +131,7 @@ def of_files(files: Sequence[Path], where: str, text_column: str | int, streamin
         raise ValueError(f"{where}: files of several kinds, {', '.join(str(file) for file in files)}. Name one.")
     source = ", ".join(file.name for file in files[:2]) + (f" and {len(files) - 2} more" if len(files) > 2 else "")
     identity = "; ".join(f"{file.resolve()} ({file.stat().st_size}, {file.stat().st_mtime_ns})" for file in files)
-    if None in endings and any([is_packed(file, where) for file in files]):
+    if None in endings and any(is_packed(file, where) for file in files):
         return _of_packed_text(files, source, identity, where, streaming)
     if None in endings:
         return _of_text(files, source, identity, where)
