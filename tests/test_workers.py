@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from multiprocessing import active_children
 
 import pytest
 import torch
@@ -66,3 +68,20 @@ def test_a_process_that_is_ended_is_said() -> None:
 def test_the_number_of_processes_has_ends(count: int) -> None:
     with pytest.raises(ValueError, match=r"processes: must be from 1 to 1,024 \("):
         workers(opened, count)
+
+
+def interrupted() -> OpenedModel:
+    """Ctrl-C goes to all processes; this one then works on for a long time."""
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(60)
+    raise AssertionError
+
+
+def test_an_interruption_ends_the_processes_at_once_and_silently(capfd: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        next(workers(interrupted, 1).answers([Square(1)]))
+    assert time.monotonic() - began < 50
+    assert active_children() == []
+    assert capfd.readouterr().err == ""

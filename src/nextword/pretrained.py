@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword import optional_libraries as extras
+from nextword.weights.merged_adapter import from_adapter, is_adapter
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -38,7 +39,7 @@ def wordless_tokens(config: Any) -> tuple[int, ...]:
 
 
 def model_location(path: str | Path) -> str | Path:
-    """The folder of a saved model, the GGUF file of one, or what may be the name of one on the hub.
+    """The folder of a saved model or of an adapter, the GGUF file of one, or what may be its name on the hub.
 
     A folder with nothing but one GGUF file stands for that file. Costs nothing, so that a mistake is told before any
     library is imported.
@@ -50,7 +51,7 @@ def model_location(path: str | Path) -> str | Path:
         return file
     folder = Path(path).expanduser()
     if folder.exists():
-        if not (folder / "config.json").is_file():
+        if not (folder / "config.json").is_file() and not is_adapter(folder):
             raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")
         return folder
     if str(path).startswith(("/", ".", "~")) or folder.suffix == GGUF:
@@ -127,10 +128,12 @@ def _has_magic(file: Path) -> bool:
 
 
 def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
-    """A model, configuration or tokenizer of transformers: ``kind.from_pretrained``, for GGUF files too.
+    """A model, configuration or tokenizer of transformers: ``kind.from_pretrained``, for GGUF files and adapters too.
 
     The weights of a GGUF file are unpacked, to float32 where no ``dtype`` is given; the model is an ordinary one, which
     trains and is saved as safetensors. The first reading of a file writes a line to stderr, since it takes a while.
+
+    An adapter of peft is merged into the model that it belongs to.
 
     Args:
         kind: A class of transformers, such as ``AutoModelForCausalLM``.
@@ -141,6 +144,8 @@ def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
         GgufError: A GGUF file that ends too early, lacks weights, or that transformers cannot read. What transformers
             raises of other models.
     """
+    if is_adapter(location):
+        return from_adapter(kind, Path(location).expanduser(), from_pretrained, **kwargs)
     file = gguf_file(location)
     return kind.from_pretrained(location, **kwargs) if file is None else _from_gguf(kind, file, **kwargs)
 

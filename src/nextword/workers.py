@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from multiprocessing import active_children
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import torch
@@ -84,7 +88,7 @@ class Processes(Workers[Opened]):
             batch_size=None,
             num_workers=count,
             collate_fn=_as_it_is,
-            multiprocessing_context="spawn",
+            multiprocessing_context=_QuietContext(),
             persistent_workers=True,
             generator=torch.Generator(),  # else one is drawn from that of the user
         )
@@ -92,22 +96,49 @@ class Processes(Workers[Opened]):
     def answers(self, tasks: Iterable[Task[Opened, Answer]]) -> Iterator[Answer]:
         """In the order of the tasks; at most two for each process are waiting."""
         self._tasks.given = tasks
-        loaded = iter(self._loader)
-        while True:
-            try:
-                answer = next(loaded)
-            except StopIteration:
-                return
-            except RuntimeError as problem:
-                if "DataLoader worker" not in str(problem):
-                    raise
-                raise ValueError(
-                    f"processes: must live until the work is done (one of {self._count} was ended: {problem}); where "
-                    "memory was short, take fewer"
-                ) from problem
-            if isinstance(answer, _Refused):
-                raise ValueError(answer.why)
-            yield cast(Answer, answer)
+        try:
+            for answer in self._loader:
+                if isinstance(answer, _Refused):
+                    raise ValueError(answer.why)
+                yield cast(Answer, answer)
+        except KeyboardInterrupt:
+            _end_all()
+            raise
+        except RuntimeError as problem:
+            if "DataLoader worker" not in str(problem):
+                raise
+            raise ValueError(
+                f"processes: must live until the work is done (one of {self._count} was ended: {problem}); where "
+                "memory was short, take fewer"
+            ) from problem
+
+
+class _QuietProcess(SpawnProcess):
+    """One that Ctrl-C, which goes to all, leaves alone: it would say where it was. Who has started it ends it."""
+
+    def start(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            super().start()
+            return
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which those that are started now inherit
+        try:
+            super().start()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+class _QuietContext(SpawnContext):
+    Process = _QuietProcess
+
+
+def _end_all() -> None:
+    """Ends them at once; a data loader would wait for each, and take its end for a fault."""
+    told = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for process in active_children():
+        if isinstance(process, _QuietProcess):
+            process.terminate()
+            process.join()
+    signal.signal(signal.SIGCHLD, told)
 
 
 @dataclass

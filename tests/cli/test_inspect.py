@@ -216,11 +216,12 @@ def test_words_that_cannot_be_meant(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
+    (tmp_path / "trace.json").touch()
     done = run(models / "cache", *words)
     assert done.exit_code == 2, done.output
     assert re.search(message, done.output), done.output
     assert text.read_text() == TEXT + "\n"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "story.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "story.txt", "trace.json"]
 
 
 def test_an_interruption_writes_nothing(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 from pathlib import Path
 
 import pytest
@@ -163,27 +164,76 @@ def test_names_of_the_hub() -> None:
 def test_broken_files(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     for content, message in (
-        ('{"review": "a"}\n{"review": \n', "cannot be read"),
-        ('{"review": 3}\n', r"'rows.jsonl': column 'review' must hold text, has int \(3\)"),
+        ('{"review": "a"}\n{"review": \n', r"rows.jsonl', line 2: not JSON"),
+        ('{"review": 3}\n', r"rows.jsonl', line 1: 'review' must be text \(3 given\)"),
     ):
         path.write_text(content)
         with pytest.raises(ValueError, match=message):
             read(path)
+        with pytest.raises(ValueError, match=message):
+            of_files([path], "data", "review", streaming=False)
     path = tmp_path / "rows.csv"
-    path.write_text("review,b\nx,1\ny,2,3\n")
-    with pytest.raises(ValueError, match=r"'rows.csv' cannot be read: .*Expected 2 fields in line 3"):
-        read(path)
-    path.write_bytes(b"review,b\n\xff,1\n")
-    with pytest.raises(ValueError, match=r"cannot be read"):
-        read(path)
-    path.write_text("")
-    with pytest.raises(ValueError, match=r"'.*rows.csv' is empty"):
-        read(path)
-    (tmp_path / "more.csv").write_text("b,review\n1,x\n")
     path.write_text("review,b\nx,1\n")
+    (tmp_path / "more.csv").write_text("b,review\n1,x\n")
     with pytest.raises(ValueError, match=r"differ in their columns"):
         of_files([path, tmp_path / "more.csv"], "data", "review")
     text = tmp_path / "a.txt"
     text.write_bytes(b"ab\n\xff")
     with pytest.raises(ValueError, match=r"'.*a.txt' is not UTF-8 text \(byte 3\)"):
         read(text)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_only_the_column_with_the_text_matters(streaming: bool, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [
+        '{"text": "2021-01-02T03:04:05", "n": 1}',
+        '{"text": null, "n": "b"}',
+        '{"n": {"deep": []}, "text": "c", "new": 1}',
+    ]
+    path.write_text("".join(f"{row}\n" for row in rows * 2000))
+    assert list(of_files([path], "data", "text", streaming)) == ["2021-01-02T03:04:05\n", "\n", "c\n"] * 2000
+
+
+def test_what_was_stored_of_a_file_is_not_read_after_it_changed(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    for text in ("one", "three"):
+        path.write_text(f'{{"text": "{text}"}}\n')
+        assert list(of_files([path], "data", "text", streaming=False)) == [f"{text}\n"]
+
+
+def test_token_ids_of_json_lines(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"input_ids": [1, 2], "attention_mask": [1, 0], "x": "y"}\n')
+    for streaming in (True, False):
+        corpus = of_files([path], "data", "text", streaming)
+        assert corpus.lines is None
+        assert corpus.columns == ("input_ids", "attention_mask")
+        assert list(corpus.rows) == [{"input_ids": [1, 2], "attention_mask": [1, 0]}]
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_packed_text_is_read_in_pieces(streaming: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("nextword.corpora.files.generated_rows.PIECE", 6)
+    text = "one\r\ntwo\n\nthree\nfour"
+    for name in ("a.txt.xz", "b"):
+        (tmp_path / name).write_bytes(lzma.compress(text.encode()))
+        corpus = of_files([tmp_path / name], "data", "text", streaming)
+        assert list(corpus) == list(lines(text))
+        assert [row["text"] for row in corpus.rows] == ["one\r\ntwo\n", "\nthree\n", "four"]
+
+
+def test_a_very_long_line_is_cut_before_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nextword.corpora.open.LONGEST_LINE", 8)
+    assert list(lines("one two three four\nfive six\nabcdefghij k\n")) == [
+        "one two", " three", " four\n", "five", " six\n", "abcdefgh", "ij k\n"
+    ]  # fmt: skip
+
+
+def test_what_a_file_begins_with_is_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\n")
+    assert read(path) == ["one\n"]
+    path.write_bytes(b"PK\x03\x04 of a zip")
+    with pytest.raises(ValueError, match=r"data: '.*a.txt': must be a text or a table \(an archive, zip, given\)"):
+        read(path)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 from collections.abc import Callable
 from itertools import chain, zip_longest
 from pathlib import Path
 
+import pyarrow
 import pytest
+from datasets import Dataset
+from datasets.arrow_writer import ArrowWriter
 
 from nextword.corpora import PARTS, open_corpus, part_files
 from nextword.corpora.gap_sentences import GapConfig
 from nextword.corpora.pairs import Reading, Side, gap_texts, read_pairs
-from nextword.corpora.part_names import JSON_LINES, TABLES, TEXTS
+from nextword.corpora.part_names import JSON_LINES, TABLES, TEXTS, separator_of
 from nextword.corpora.texts import read_parts
 from nextword.evaluation import read_samples
 from nextword.metrics.parts.units import Words
@@ -27,23 +32,32 @@ NAMES = [dict(zip(PARTS, words, strict=True)) for words in (
 )] + [{"train": "Raw_Train-0", "validation": "wiki.valid", "test": "testing/part-0"}]  # fmt: skip
 
 
+PACKERS = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda content: pyarrow.compress(content, codec="zstd", asbytes=True),
+}
+
+
 def write(path: Path, part: str) -> None:
     """A text of its own for each part, in the form that the ending says."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = LINE.format(part)
     row = {"source": f"about {part}", "text": text.strip()}
-    content = f"{json.dumps(row)}\n" if any(map(path.name.endswith, JSON_LINES)) else text
-    if path.suffix in (".csv", ".tsv"):
-        content = f"source{',' if path.suffix == '.csv' else chr(9)}text\n"
-        content += content[6].join(row.values()) + "\n"
     if path.suffix == ".parquet":
-        from datasets import Dataset
-
         Dataset.from_list([row]).to_parquet(path)
-    elif path.suffix == ".gz":
-        path.write_bytes(gzip.compress(content.encode()))
-    else:
-        path.write_text(content)
+        return
+    if path.suffix == ".arrow":
+        with ArrowWriter(path=str(path)) as writer:
+            writer.write(row)
+            writer.finalize()
+        return
+    content = f"{json.dumps(row)}\n" if any(map(path.name.endswith, JSON_LINES)) else text
+    separator = separator_of(path)
+    if separator is not None:
+        content = "".join(f"{separator.join(cells)}\n" for cells in (row, row.values()))
+    path.write_bytes(PACKERS.get(path.suffix, bytes)(content.encode()))
 
 
 def counted(folder: Path) -> dict[str, str]:

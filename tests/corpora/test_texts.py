@@ -33,6 +33,20 @@ def test_single_file_is_cut_by_line(tmp_path: Path) -> None:
     assert parts.test == "".join(lines[95:])
 
 
+def test_a_corpus_of_one_line_is_cut_between_words(tmp_path: Path) -> None:
+    path = tmp_path / "text8"
+    text = " anarchism originated as a term of abuse" * 50_000
+    path.write_text(text)
+    parts = read_parts(path)
+    assert parts.train + parts.validation + parts.test == text
+    assert len(parts.train) / len(text) == pytest.approx(0.9, abs=0.04)
+    assert len(parts.test) / len(text) == pytest.approx(0.05, abs=0.04)
+    assert parts.validation[0] == parts.test[0] == " "
+    text = "a\fb\n" * 30  # a form feed ends a line here
+    path.write_text(text)
+    assert read_parts(path).train == text[: 27 * 4]
+
+
 def test_checksum_follows_the_text(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("a\n" * 100)

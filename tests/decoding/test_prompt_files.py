@@ -87,3 +87,10 @@ def test_a_line_with_nothing_to_read_is_refused(tmp_path):
     path = written(tmp_path / "p.jsonl", {"prompt": "a"}, {"question": "Who?", "id": 3})
     with pytest.raises(ValueError, match=r"line 2: must have one of prompt, source, auxiliary \(.*question.* given\)"):
         read_prompts(path)
+
+
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"prompt 3: must be text of whole characters \(half of one, \\ud83d, given\)"):
+        TextPrompt("bad \ud83d", id=3)
+    with pytest.raises(ValueError, match=r"standard input: must be text of whole characters \(half of one, \\udcff"):
+        piped_prompts("bad \udcff")

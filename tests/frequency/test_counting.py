@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,19 @@ def test_a_text_file_counts_as_the_task_does(span: int, text_file: Path, monkeyp
     assert (counted.source, counted.tokenizer) == ("train.txt", tokenizer_fingerprint(TOKENIZER))
 
 
+def test_a_line_that_is_a_corpus_is_counted_in_parts(
+    text_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("nextword.corpora.open.LONGEST_LINE", 50)
+    monkeypatch.setattr(counting, "AT_ONCE", 120)
+    path = tmp_path / "rows.jsonl"
+    Dataset.from_dict({"text": ["The cat sat" + " on the cat" * 100, "end"]}).to_json(path)
+    counted = count_tokens(path, TOKENIZER)
+    assert counted.counts.tolist() == expected("The cat sat" + " on the cat" * 100 + "\nend\n")
+    monkeypatch.setattr("nextword.corpora.open.LONGEST_LINE", 10_000)
+    assert counted.counts.tolist() == expected("The cat sat" + " on the cat" * 100 + "\nend\n")
+
+
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_any_number_of_processes_counts_the_same(processes: int, text_file: Path, table: Path) -> None:
     assert count_tokens(str(text_file), TOKENIZER, processes=processes).counts.tolist() == expected(TEXT)
@@ -72,6 +86,15 @@ def test_two_counts_into_one_file_are_refused(text_file: Path, tmp_path: Path) -
         count_tokens(text_file, TOKENIZER, out=out)
     count_tokens(text_file, TOKENIZER, out=out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.npz", text_file.name]
+
+
+def test_counts_are_not_written_over_what_is_counted(text_file: Path, tmp_path: Path) -> None:
+    text = text_file.read_bytes()
+    (tmp_path / "link").symlink_to(text_file)
+    for data, out in ((text_file, tmp_path / "link"), (tmp_path / "link", str(text_file)), (tmp_path, text_file)):
+        with pytest.raises(ValueError, match=r"^out .*: must be another file than what is read"):
+            count_tokens(data, TOKENIZER, out=out)
+    assert text_file.read_bytes() == text
 
 
 def test_a_full_disk_is_said(text_file: Path, tmp_path: Path) -> None:
@@ -244,3 +267,39 @@ def ids_type():
     from datasets import List, Value
 
     return List(Value("int64"))
+
+
+def test_an_interruption_is_one_whatever_is_made_of_it() -> None:
+    def counted(interrupt: bool) -> None:
+        with counting._interrupted_alone():
+            try:
+                if interrupt:
+                    os.kill(os.getpid(), signal.SIGINT)
+            finally:
+                raise TimeoutError("datasets waited for the others")
+
+    for interrupt, error in ((True, KeyboardInterrupt), (False, TimeoutError)):
+        with pytest.raises(error):
+            counted(interrupt)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_forked_processes_are_left_alone_by_an_interruption() -> None:
+    with counting._interrupted_alone():
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGINT)
+            os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_an_interruption_before_anything_is_counted_says_so(text_file: Path, tmp_path: Path) -> None:
+    def interrupt(done: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        count_tokens(text_file, TOKENIZER, out=tmp_path / "c.npz", progress=interrupt)
+    assert partial_path(tmp_path / "c.npz").exists()
+    steps = iter(lambda: interrupt(0), None)
+    with pytest.raises(KeyboardInterrupt, match="nothing was counted yet"):
+        counting._followed(steps, tmp_path / "d.npz", {}, None)

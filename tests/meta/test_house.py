@@ -23,7 +23,8 @@ WIDE_SIGNATURES = {"forward", "prepare_inputs_for_generation"}
 # A room may import from itself and from the rooms on the lines above its own; "" is the package with its public names.
 ORDER = (
     {"deferred_model", "optional_libraries", "plugins", "processes", "setting_names"},
-    {"devices", "registry", "functional", "records", "pretrained", "weights", "workers"},
+    {"weights"},
+    {"devices", "registry", "functional", "records", "pretrained", "workers"},
     {"config", "distribution", "overrides", "report"},
     {"corpora", "spec_syntax"},
     {"frequency", "specs"},

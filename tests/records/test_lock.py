@@ -6,9 +6,11 @@ import contextlib
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from nextword.frequency.partial_count import alone
 from nextword.records import LOCK_FILES, lock, locked
 
 HOLDER = """
@@ -75,3 +77,12 @@ def test_it_is_free_after_an_error(tmp_path):
         raise RuntimeError
     with locked(tmp_path / "new", "second"):
         pass
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc here")
+def test_a_folder_that_takes_no_files_is_not_in_use():
+    for folder in ("/proc", "/proc/self/out"):
+        with pytest.raises(ValueError, match=r"^/proc.*: must be a folder that can be written to \("):
+            locked(folder, "second").__enter__()
+    with pytest.raises(ValueError, match=r"^/proc: must be a folder that can be written to \("):
+        alone(Path("/proc/counts.npz")).__enter__()

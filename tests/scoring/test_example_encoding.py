@@ -138,3 +138,11 @@ def test_every_kind_of_tokenizer_is_asked() -> None:
     assert {kind.__name__ for kind in DECODERS} | {"bart", "t5", "pieces"} == {
         name for name, made in vars(text_tokenizers).items() if hasattr(made, "cache_info")
     }
+
+
+@pytest.mark.parametrize(
+    "given", [{"text": "b \ud83d"}, {"text": "", "prompt": "\udcff"}, {"text": "", "source": "\ude00"}]
+)
+def test_half_a_character_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"example 7: must be text of whole characters \(half of one, \\ud"):
+        Example(**given, id=7)

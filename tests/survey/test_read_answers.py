@@ -124,7 +124,6 @@ def test_places_in_text_beyond_the_basic_plane_are_characters(tmp_path: Path) ->
     ("name", "text", "why"),
     [
         ("a.csv", "WorkerId\nx\n", "must have the columns WorkerId and Answer.answers (Answer.answers missing)"),
-        ("a.csv", 'WorkerId,Answer.answers\nx,"{""survey"": ""s""}"\n', "items.0 is wrong"),
         ("a.json", "[{}", "cannot be read"),
         ("a.json", '{"kind": "survey-answers", "schema_version": 99}', "written by a newer nextword"),
         ("missing.json", None, "cannot be read"),
@@ -138,3 +137,66 @@ def test_what_is_none_is_named(pairs: MadeSurvey, tmp_path: Path, name: str, tex
     assert len(left_out) == 1
     assert left_out[0].startswith(f"{name}: left out, cannot be read")
     assert why in left_out[0]
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        ("", "Answer.answers must have answers (nothing given)"),
+        ("[]", "Answer.answers must be a JSON object ([] given)"),
+        ("7", "Answer.answers must be a JSON object (7 given)"),
+        ("{half", "Expecting property name"),
+        ('{"survey": "s"}', "must have answers to a survey of nextword (items.0 is wrong)"),
+        (None, "Answer.answers must have answers (nothing given)"),
+    ],
+)
+def test_a_row_that_is_none_is_left_out_alone(pairs: MadeSurvey, tmp_path: Path, cell: str | None, why: str) -> None:
+    path = mturk(pairs, tmp_path)
+    complete = len(read_answers([path], pairs.survey)[0])
+    with path.open("a", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerow(["1"] if cell is None else ["1", "W9", "Submitted", "item", cell])
+    handed, left_out = read_answers([path], pairs.survey)
+    assert len(handed) == complete
+    assert len(left_out) == 1
+    assert left_out[0].startswith(f"batch.csv, row {complete + 1}: left out, cannot be read: ")
+    assert why in left_out[0]
+    assert survey_results(tmp_path / "survey", [path], resamples=50).left_out == left_out
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ({"data": None, "annotations": [{}]}, "data must be a JSON object (null given)"),
+        (7, "a task must be a JSON object (7 given)"),
+        ({"data": {}, "annotations": [3]}, "an annotation must be a JSON object (3 given)"),
+        ({"data": {}, "annotations": [{"result": {"a": 1}}]}, "result must be a list"),
+        ({"data": {}, "annotations": [{"result": [None]}]}, "an entry of result must be a JSON object (null given)"),
+        (
+            {"data": {}, "annotations": [{"result": [{"from_name": "x", "value": None}]}]},
+            "its value must be a JSON obj",
+        ),
+        (
+            {"data": {"text": "a"}, "annotations": [{"result": [{"from_name": "marks", "value": {"end": 1}}]}]},
+            "a mark must have its start as a whole number (null given)",
+        ),
+        ({"data": {}, "annotations": [{"result": []}]}, "must have answers to a survey of nextword"),
+    ],
+)
+def test_an_annotation_that_is_none_is_left_out_alone(
+    pairs: MadeSurvey, tmp_path: Path, broken: object, why: str
+) -> None:
+    choice = [{"from_name": pairs.survey.questions[0].name, "value": {"choices": ["a"]}}]
+    path = label_studio(pairs, tmp_path, lambda data: choice)
+    complete = len(read_answers([path], pairs.survey)[0])
+    path.write_text(json.dumps([broken, *json.loads(path.read_text(encoding="utf-8"))]), encoding="utf-8")
+    handed, left_out = read_answers([path], pairs.survey)
+    assert len(handed) == complete > 0
+    assert len(left_out) == 1
+    assert left_out[0].startswith("export.json, task 1, annotation 1: left out, cannot be read: ")
+    assert why in left_out[0]
+
+
+def test_a_task_without_annotations_is_no_answer(pairs: MadeSurvey, tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    path.write_text('[{"data": null}, {"data": {}, "annotations": null}]', encoding="utf-8")
+    assert read_answers([path], pairs.survey) == ([], [])

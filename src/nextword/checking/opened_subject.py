@@ -9,9 +9,7 @@ from nextword.model.attach import load
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.pretrained import GgufError, from_pretrained, gguf_file, load_tokenizer, model_location
 from nextword.registry import UnknownNameError
-
-_ADAPTER = "adapter_config.json"
-"""What a folder of peft has, and no config.json."""
+from nextword.weights.merged_adapter import is_adapter
 
 
 def open_subject(path: str | Path) -> Any:
@@ -27,7 +25,7 @@ def open_subject(path: str | Path) -> Any:
     Raises:
         ValueError: There is none, or no language model.
     """
-    if (Path(path).expanduser() / _ADAPTER).is_file() and not (Path(path).expanduser() / "config.json").is_file():
+    if is_adapter(path):
         return _with_adapter(str(Path(path).expanduser()))
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 

@@ -36,7 +36,7 @@ def check(
     """
     if (path is None) == (lm_eval is None):
         raise ValueError("check: must be given a model or --lm-eval, and not both")
-    if path is not None and not (Path(path).expanduser() / "adapter_config.json").is_file():
+    if path is not None:
         from nextword.pretrained import model_location
 
         model_location(path)

@@ -12,6 +12,7 @@ import typer
 from nextword.cli.parts.completion import complete_metric
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.named_files import pair_of, systems_of
+from nextword.corpora.files.output_files import expect_inputs_kept
 
 QUIET_SECONDS = 5.0
 WRITING_SECONDS = 60.0
@@ -104,6 +105,8 @@ def evaluate(
         "features": features,
     }
     config = validated(EvaluateConfig, overridden(content, [one for one in settings or [] if one not in of_metrics]))
+    read = [file for paths in config.systems.values() for file in paths]
+    expect_inputs_kept({"--out": [out / "results.json", out / "report.html"]}, [*read, references, tokenizer])
     _check_folder(out)
     console = Console()
     with interruptible("what models said of the texts so far is kept beside the samples"):

@@ -15,6 +15,7 @@ from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
+from nextword.corpora.files.output_files import expect_inputs_kept
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -154,6 +155,7 @@ def generate(
         "places": output.places,
     }
     settings = validated(GenerationSettings, content)
+    expect_inputs_kept({"--out": [output.out]}, [location, reading.prompts])
     prompts = _prompts(reading)
     if output.out is None and (output.sources or output.score_references):
         raise ValueError("--sources and --score-references are written to samples files; give --out")

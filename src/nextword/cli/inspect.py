@@ -15,6 +15,7 @@ from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
+from nextword.corpora.files.output_files import expect_inputs_kept
 
 if TYPE_CHECKING:
     from nextword.records.token_trace import TraceRecord
@@ -187,21 +188,19 @@ def _expect_models(models: list[str], reading: TextOptions, writing: WritingOpti
 def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions) -> None:
     """Raises ValueError, before anything is computed, where a file cannot be written or is one that is read."""
     asked = [model for model in models if not _is_trace(model)]
-    outputs = [("--out", page.out), *(("--json", file) for file in page.json or [])]
-    inputs = [file for file in (reading.text, reading.source, reading.auxiliary) if file is not None]
-    inputs += [Path(model) for model in models if _is_trace(model)]
-    for option, file in outputs:
+    traces = page.json or []
+    expect_inputs_kept(
+        {"--out": [page.out], "--json": traces},
+        [reading.text, reading.source, reading.auxiliary, *(_named(model)[1] for model in models)],
+    )
+    for option, file in [("--out", page.out), *(("--json", trace) for trace in traces)]:
         there = next(folder for folder in file.absolute().parents if folder.exists())
         if file.is_dir() or not there.is_dir():
             folder = file if file.is_dir() else there
             what = "a folder" if file.is_dir() else "a file"
             raise ValueError(f"{option} {file}: must be a file to write ({folder} is {what}); give another path")
-        if any(file.resolve() == one.resolve() for one in inputs):
-            raise ValueError(f"{option} {file}: must be another file than what is read; give another path")
     if page.json and len(page.json) != len(asked):
         raise ValueError(f"--json: must be given once for each model ({len(page.json)} given for {len(asked)})")
-    if len({file.resolve() for _, file in outputs}) < len(outputs):
-        raise ValueError("--out, --json: must be different files; give another path")
 
 
 def _generation(writing: WritingOptions) -> dict[str, Any]:

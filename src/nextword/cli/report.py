@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nextword.cli.parts.errors import plain_errors
+from nextword.corpora.files.output_files import expect_inputs_kept
 
 
 @plain_errors
@@ -39,6 +40,7 @@ def report(
     path = folder / "results.json" if folder.is_dir() else folder
     kind = kind_of(path)
     page = out or (path.with_suffix(".html") if kind == "reproduce" else path.with_name("report.html"))
+    expect_inputs_kept({"--out": [page]}, [path])
     console = Console()
     if kind == "reproduce":
         reproduced = ReproducedTable.load(path)

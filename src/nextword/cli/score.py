@@ -12,6 +12,7 @@ import typer
 from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
+from nextword.corpora.files.output_files import expect_inputs_kept
 from nextword.scoring.measurement.score_settings import ScoreSettings
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ WRITING_SECONDS = 60.0
 """How long another score may take to write into the same folder."""
 
 
-MODEL_FILES = ("config.json", "model.safetensors", "tokenizer_config.json")
+MODEL_FILES = ("config.json", "adapter_config.json", "model.safetensors", "tokenizer_config.json")
 """A folder with one of them is a model, perhaps half of one."""
 
 
@@ -102,7 +103,8 @@ def score(
     from nextword.report import score_csv, score_tables
 
     models, texts = told_apart(words or [], model or [], data or [])
-    fields = dict(_pair(one) for one in field or [])
+    expect_inputs_kept({"--tokens": [tokens], "--out": _written(out)}, [*models.values(), *texts])
+    fields = dict(map(_pair, field or []))
     _expect_same(out, models, texts, fields, settings)
     console = Console()
     goes_on = out is not None and tokens is None
@@ -111,12 +113,15 @@ def score(
         results = _Asked(models, texts, fields, settings, computing).measured(tokens, out, console)
     if out is not None:
         with locked(out, this_command(), wait=WRITING_SECONDS):
-            write_atomically(out / "score.csv", score_csv(results))
+            write_atomically(_written(out)[1], score_csv(results))
     for table in score_tables(results):
         console.print(table)
-    for path in (tokens, out and out / "score.json"):
-        if path is not None:
-            console.print(f"Written: {path.resolve()}", soft_wrap=True, highlight=False, markup=False)
+    for path in [*([tokens] if tokens else []), *_written(out)[:1]]:
+        console.print(f"Written: {path.resolve()}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _written(out: Path | None) -> list[Path]:
+    return [] if out is None else [out / "score.json", out / "score.csv"]
 
 
 def told_apart(words: list[str], models: list[str], data: list[str]) -> tuple[dict[str, str], list[str]]:

@@ -1,6 +1,9 @@
 """Where text comes from: files, folders, tables and data sets of the hub. No model, nothing else of ours."""
 
-from nextword.corpora.jsonl import Digest, JsonLine, json_lines, numbered_lines
+from nextword.corpora.files.characters import expect_whole_characters
+from nextword.corpora.files.jsonl import JsonLine, json_lines
+from nextword.corpora.files.packed import Digest, file_place, file_text, gathered, numbered_lines
+from nextword.corpora.files.row_files import readable, table_rows
 from nextword.corpora.open import (
     Batch,
     Corpus,
@@ -12,7 +15,6 @@ from nextword.corpora.open import (
     of_files,
     open_corpus,
     published,
-    readable,
     split_named,
 )
 from nextword.corpora.part_names import PARTS, file_names, is_json_lines, is_text, part_files, part_of, table_ending
@@ -23,7 +25,11 @@ __all__ = [
     "Corpus",
     "Digest",
     "JsonLine",
+    "expect_whole_characters",
     "file_names",
+    "file_place",
+    "file_text",
+    "gathered",
     "is_hub_name",
     "is_json_lines",
     "is_published",
@@ -41,4 +47,5 @@ __all__ = [
     "readable",
     "split_named",
     "table_ending",
+    "table_rows",
 ]

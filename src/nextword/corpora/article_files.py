@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nextword.corpora.files.packed import file_text
 from nextword.corpora.gap_sentences import Pair
 from nextword.corpora.pairs import OtherFiles, PairParts, Reading, split_by_hash, with_text
 from nextword.corpora.part_names import PARTS, TEXTS, part_files, part_of
@@ -61,7 +62,7 @@ def article_files(forms: Sequence[ArticleForm]) -> OtherFiles:
 
 
 def _parts(files: list[Path], folder: Path, form: ArticleForm, reading: Reading, where: str) -> PairParts:
-    pairs = {file.name.removesuffix(form.ending): form.pair(_text(file, where)) for file in files}
+    pairs = {file.name.removesuffix(form.ending): form.pair(file_text(file, where)) for file in files}
     if not any(pair.source and pair.target for pair in pairs.values()):
         raise ValueError(
             f"{where}: no line '{form.mark}' in any of the {len(files)} {form.ending} files, so there are no summaries"
@@ -90,13 +91,13 @@ def _listed_parts(folder: Path, where: str) -> dict[str, list[str]] | None:
             parts[word] |= dict.fromkeys(names)
     for part in PARTS:
         for file in part_files(folder, part, where, TEXTS):
-            parts[part] |= dict.fromkeys(_name(line) for line in _text(file, where).splitlines() if line.strip())
+            parts[part] |= dict.fromkeys(_name(line) for line in file_text(file, where).splitlines() if line.strip())
     return {part: list(names) for part, names in parts.items()} if any(parts.values()) else None
 
 
 def _lists_of_json(file: Path, where: str) -> dict[str, list[str]]:
     try:
-        content = json.loads(_text(file, where))
+        content = json.loads(file_text(file, where))
     except ValueError as fault:
         raise ValueError(f"{where}: '{file}' is not JSON ({fault}); fetch it anew") from None
     lists = content.items() if isinstance(content, dict) else ()
@@ -106,12 +107,3 @@ def _lists_of_json(file: Path, where: str) -> dict[str, list[str]]:
 def _name(line: str) -> str:
     entry = line.strip()
     return hashlib.sha1(entry.encode(), usedforsecurity=False).hexdigest() if "://" in entry else entry
-
-
-def _text(file: Path, where: str) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where}: '{file}' is not UTF-8 text (byte {error.start}).") from None
-    except OSError as error:
-        raise ValueError(f"{where}: cannot read '{file}' ({error.strerror or error}).") from None

@@ -5,15 +5,17 @@ A table's text in each row is a line, or several, and ends with a line end. Plai
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nextword.corpora.part_names import PARTS, is_json_lines, is_text, part_files, table_ending, text_files, words_for
+from nextword.corpora.files.generated_rows import rows_of_packed_text, rows_of_tables
+from nextword.corpora.files.packed import is_packed
+from nextword.corpora.files.row_files import as_one_error, is_stored, readable, stored_table, table_rows
+from nextword.corpora.part_names import PARTS, is_text, part_files, separator_of, table_ending, text_files, words_for
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -21,14 +23,17 @@ if TYPE_CHECKING:
 Batch = Mapping[str, Sequence[Any]]
 """Some rows, by column."""
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
-"""What stands between the columns of a table, by its ending."""
-
-QUOTING = {",": csv.QUOTE_MINIMAL, "\t": csv.QUOTE_NONE}
-"""In a .tsv a quotation mark is text; a .csv needs it around text with commas."""
-
 SPAN = 1 << 20
 """Bytes of a text file that are read together."""
+
+IDS = ("input_ids", "attention_mask")
+"""Columns of a table that is tokens already."""
+
+FIRST_ROWS = 1000
+"""Rows of a table that show which columns it has."""
+
+LONGEST_LINE = 1 << 16
+"""Characters of a line that stays whole: a corpus may be one line, as text8 is, and is encoded line by line."""
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[\w.-]+)?")
 
@@ -63,7 +68,7 @@ class Corpus:
 
 
 def lines(text: str) -> Iterator[str]:
-    r"""The lines of a text with their line ends.
+    r"""The lines of a text with their line ends; one that is very long in pieces, each cut before a space.
 
     >>> list(lines("a\n\nb\r\nc"))
     ['a\n', '\n', 'b\r\n', 'c']
@@ -71,10 +76,12 @@ def lines(text: str) -> Iterator[str]:
     # Not splitlines: it also cuts at form feeds and other marks that are no line ends in a file.
     begin = 0
     while begin < len(text):
-        end = text.find("\n", begin)
-        end = len(text) if end < 0 else end + 1
-        yield text[begin:end]
-        begin = end
+        end = text.find("\n", begin, begin + LONGEST_LINE) + 1
+        if not end and begin + LONGEST_LINE < len(text):
+            space = text.rfind(" ", begin + 1, begin + LONGEST_LINE)
+            end = space if space > begin else begin + LONGEST_LINE
+        yield text[begin : end or len(text)]
+        begin = end or len(text)
 
 
 def open_corpus(
@@ -124,29 +131,13 @@ def of_files(files: Sequence[Path], where: str, text_column: str | int, streamin
         raise ValueError(f"{where}: files of several kinds, {', '.join(str(file) for file in files)}. Name one.")
     source = ", ".join(file.name for file in files[:2]) + (f" and {len(files) - 2} more" if len(files) > 2 else "")
     identity = "; ".join(f"{file.resolve()} ({file.stat().st_size}, {file.stat().st_mtime_ns})" for file in files)
-    ending = endings.pop()
-    if ending is None:
+    if None in endings and any(is_packed(file, where) for file in files):
+        return _of_packed_text(files, source, identity, where, streaming)
+    if None in endings:
         return _of_text(files, source, identity, where)
-    rows = table(files, where, with_header=isinstance(text_column, str), streaming=streaming)
-    return _of_rows(rows, text_column, source, where, identity)
-
-
-def table(files: Sequence[Path], where: str, with_header: bool = True, streaming: bool = True) -> Any:
-    """The rows of tables of one kind, one file after the other.
-
-    Args:
-        files: The files.
-        where: Name of the setting, for messages.
-        with_header: Whether the first line of a .csv or .tsv names the columns; otherwise they are numbered from 0.
-        streaming: They are read as they are; otherwise ``datasets`` first stores them in its cache.
-    """
-    from datasets import load_dataset
-
-    ending = str(table_ending(files[0]))
-    reader, separator = _reader(ending), SEPARATORS.get(ending)
-    options = _csv_options(files, separator, with_header, where) if separator else {}
-    given = {"train": [str(file) for file in files]}
-    return _read(lambda: load_dataset(reader, data_files=given, split="train", streaming=streaming, **options), where)
+    if is_stored(files[0]):
+        return _of_rows(stored_table(files, where, streaming), text_column, source, where, identity)
+    return _of_table(files, text_column, source, where, identity, streaming)
 
 
 def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[str, Any]:
@@ -160,20 +151,8 @@ def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[s
     path, config = _located(data)
     name, _, hub_config = str(data).partition(":")
     name, config = (str(path), config) if path is not None else (name, hub_config)
-    return dict(_read(lambda: load_dataset(name, config or None, streaming=streaming), where, str(data)))
-
-
-@contextlib.contextmanager
-def readable(source: str) -> Iterator[None]:
-    """Errors of the libraries that read files become a ``ValueError`` that names the data."""
-    try:
-        yield
-    except Exception as error:
-        library = type(error).__module__.split(".")[0]
-        if library not in ("datasets", "pandas", "pyarrow") and not isinstance(error, UnicodeDecodeError):
-            raise
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"'{source}' cannot be read: {first}") from error
+    what = f"{where}: '{data}' is no file or folder, and no data set of the hub could be read"
+    return dict(as_one_error(lambda: load_dataset(name, config or None, streaming=streaming), what))
 
 
 def split_named(splits: Iterable[str], split: str) -> str | None:
@@ -245,13 +224,6 @@ def _files_of(folder: Path, split: str | None, where: str) -> list[Path]:
     return there
 
 
-def _reader(ending: str) -> str:
-    """What ``datasets`` calls the reader of a table."""
-    if is_json_lines(Path(f"rows{ending}")):
-        return "json"
-    return "csv" if ending in SEPARATORS else ending.removeprefix(".")
-
-
 def _of_text(files: Sequence[Path], source: str, identity: str, where: str) -> Corpus:
     """A text file is a table of its pieces: parallel and resumable as any table, and nothing is stored anew."""
     from datasets import Dataset
@@ -266,6 +238,36 @@ def _of_text(files: Sequence[Path], source: str, identity: str, where: str) -> C
     paths, begins, ends = zip(*spans, strict=True)
     rows = Dataset.from_dict({"path": paths, "begin": begins, "end": ends})
     return Corpus(rows, ("path", "begin", "end"), _lines_of_spans, source, identity, batch_size=1)
+
+
+def _of_packed_text(files: Sequence[Path], source: str, identity: str, where: str, streaming: bool) -> Corpus:
+    """A text that must be unpacked from its beginning is read as a stream of its pieces."""
+    rows = rows_of_packed_text(files, where, streaming, identity)
+    return Corpus(rows, ("path", "text"), _lines_of_pieces, source, identity, batch_size=1)
+
+
+def _lines_of_pieces(batch: Batch) -> list[str]:
+    return [line for text in batch["text"] for line in lines(text)]
+
+
+def _of_table(
+    files: Sequence[Path], text_column: str | int, source: str, where: str, identity: str, streaming: bool
+) -> Corpus:
+    with_header, column = isinstance(text_column, str), str(text_column)
+    names, *others = (_columns_of(file, where, with_header) for file in files)
+    if separator_of(files[0]) is not None and any(other != names for other in others):
+        raise ValueError(f"{where}: '{files[0]}' and others differ in their columns; give them one by one.")
+    ids = [name for name in IDS if name in names] if "input_ids" in names else None
+    if ids is None:
+        _expect_column(column, names, source, where)
+    rows = rows_of_tables(files, ids or [column], where, with_header, streaming, identity)
+    return Corpus(rows, tuple(ids or [column]), None if ids else _LinesOfRows(column, source), source, identity)
+
+
+def _columns_of(file: Path, where: str, with_header: bool) -> list[str]:
+    """Those of the first rows, which need not all have the same keys."""
+    first = islice(table_rows(file, where, with_header), FIRST_ROWS)
+    return list(dict.fromkeys(name for row in first for name in row.content))
 
 
 def _lines_of_spans(batch: Batch) -> list[str]:
@@ -284,7 +286,7 @@ def _span(path: Path, begin: int, end: int) -> str:
         if data and not data.endswith(b"\n"):
             data += file.readline()
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8" if begin else "utf-8-sig")  # a byte order mark is no content
     except UnicodeDecodeError as error:
         raise ValueError(f"'{path}' is not UTF-8 text (byte {start + error.start}).") from None
 
@@ -295,19 +297,23 @@ def _of_rows(rows: Any, text_column: str | int, source: str, where: str, identit
         kind = f"splits {', '.join(names)}" if isinstance(names, dict) else type(rows).__name__
         raise ValueError(f"{where}: must be a path, a name on the hub or one data set ({kind} given)")
     if names is None:  # a stream that says nothing of its columns before it is read
-        first = _read(lambda: next(iter(rows), None), where)
+        first = as_one_error(lambda: next(iter(rows), None), f"{where}: '{source}' cannot be read")
         if first is None:
             raise ValueError(f"{where}: '{source}' is empty.")
         names = list(first)
     if "input_ids" in names:
         return Corpus(rows, tuple(names), None, source, identity)
     column = str(text_column)
+    _expect_column(column, names, source, where)
+    return Corpus(rows, tuple(names), _LinesOfRows(column, source), source, identity)
+
+
+def _expect_column(column: str, names: Sequence[str], source: str, where: str) -> None:
     if column not in names:
         raise ValueError(
             f"{where}: '{source}' has no column '{column}', only {', '.join(names)}. Name the one with the text as "
             f"text_column."
         )
-    return Corpus(rows, tuple(names), _LinesOfRows(column, source), source, identity)
 
 
 @dataclass(frozen=True)
@@ -326,44 +332,8 @@ class _LinesOfRows:
         return found
 
 
-def _csv_options(files: Sequence[Path], separator: str, with_header: bool, where: str) -> dict[str, Any]:
-    """Every cell is text as it stands: no numbers, no dates, and neither NA nor null is anything but a word."""
-    from datasets import Features, Value
-
-    headers = []
-    for file in files:
-        with readable(file.name), file.open(encoding="utf-8-sig", newline="") as text:
-            headers.append(next(csv.reader(text, delimiter=separator, quoting=QUOTING[separator]), []))  # type: ignore[arg-type]
-    if not headers[0] or any(header != headers[0] for header in headers):
-        what = "is empty" if not headers[0] else "and others differ in their columns; give them one by one"
-        raise ValueError(f"{where}: '{files[0]}' {what}.")
-    with files[0].open("rb") as raw:
-        windows = raw.readline().endswith(b"\r\n")
-    names = headers[0] if with_header else [str(number) for number in range(len(headers[0]))]
-    return {
-        "sep": separator,
-        "quoting": QUOTING[separator],
-        "header": 0 if with_header else None,
-        "names": names,
-        "features": Features({name: Value("string") for name in names}),
-        "keep_default_na": False,
-        "na_filter": False,
-        "lineterminator": None if windows else "\n",  # a lone \r is text
-    }
-
-
 def _identity_of_rows(rows: Any) -> str:
     fingerprint = getattr(rows, "_fingerprint", None)
     if fingerprint is not None and not is_streamed(rows):
         return f"data set {fingerprint}"
     return f"stream of {rows.column_names} ({getattr(rows, 'num_shards', None)} parts)"
-
-
-def _read(reading: Callable[[], Any], where: str, name: str | None = None) -> Any:
-    """What ``datasets`` gives, its many kinds of errors as one."""
-    try:
-        return reading()
-    except Exception as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        what = f"'{name}' is no file or folder, and no data set of the hub could be read" if name else "cannot be read"
-        raise ValueError(f"{where}: {what} ({first})") from None

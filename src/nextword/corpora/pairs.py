@@ -11,11 +11,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from nextword.corpora import PARTS, JsonLine, file_names, part_files, part_of, table_ending
+from nextword.corpora import PARTS, JsonLine, file_names, part_files, part_of, table_ending, table_rows
 from nextword.corpora.gap_sentences import GapConfig, Pair, gap_pairs
 from nextword.corpora.pair_forms import SPLIT, PairForm, form_of, values_at
 from nextword.corpora.part_names import JSON_LINES, TABLES
-from nextword.corpora.row_files import table_rows
 from nextword.corpora.texts import read_parts
 
 T = TypeVar("T")

@@ -16,14 +16,28 @@ PARTS = {
 }
 """Words for the parts of a data set: in names of files and folders, in a field of a JSON line, in splits of the hub."""
 
-JSON_LINES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz", ".json")
-"""One JSON object a line, plain or packed."""
+PACKINGS = ("", ".gz", ".bz2", ".xz", ".zst")
+"""What may follow the ending of a text file: nothing, or how it is packed."""
 
-TABLES = (*JSON_LINES, ".csv", ".tsv", ".parquet")
+
+def _packed(*endings: str) -> tuple[str, ...]:
+    return tuple(f"{ending}{packing}" for ending in endings for packing in PACKINGS)
+
+
+JSON_LINES = _packed(".jsonl", ".ndjson", ".json")
+"""One JSON object a line or one list of them, plain or packed."""
+
+SEPARATORS = {",": _packed(".csv"), "\t": _packed(".tsv")}
+"""What stands between the cells of a table, and the endings of such tables."""
+
+STORED = (".parquet", ".arrow")
+"""Tables whose columns have types."""
+
+TABLES = (*JSON_LINES, *SEPARATORS[","], *SEPARATORS["\t"], *STORED)
 """Rows with columns, one of which is the text."""
 
-TEXTS = (".txt", ".text", ".raw", ".tokens")
-"""Plain text."""
+TEXTS = _packed(".txt", ".text", ".raw", ".tokens")
+"""Plain text, plain or packed."""
 
 
 def part_of(word: str) -> str | None:
@@ -57,6 +71,15 @@ def table_ending(file: Path) -> str | None:
 def is_json_lines(file: Path) -> bool:
     """Whether the name says that each line is a JSON object."""
     return _ending(file, JSON_LINES) is not None
+
+
+def separator_of(file: Path) -> str | None:
+    """What stands between the cells of a table; None: it is of another kind.
+
+    >>> separator_of(Path("a.csv.gz")), separator_of(Path("a.jsonl"))
+    (',', None)
+    """
+    return next((separator for separator, endings in SEPARATORS.items() if _ending(file, endings) is not None), None)
 
 
 def is_text(file: Path) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from nextword.corpora import (
     PARTS,
     file_names,
+    file_text,
     is_hub_name,
     is_published,
     of_files,
@@ -19,6 +20,7 @@ from nextword.corpora import (
     split_named,
     table_ending,
 )
+from nextword.corpora import lines as lines_of
 
 SINGLE_FILE_SHARES = (0.90, 0.05)
 """Of the lines of a single file: the first 90 % train, the next 5 % validate, the last 5 % test."""
@@ -74,7 +76,7 @@ def read_parts(
 
 def _cut(path: Path, where: str, text_column: str | int) -> TextParts:
     table = table_ending(path) is not None
-    lines = list(of_files([path], where, text_column)) if table else _read(path, where).splitlines(keepends=True)
+    lines = list(of_files([path], where, text_column)) if table else _lines(_read(path, where))
     first = int(SINGLE_FILE_SHARES[0] * len(lines))
     second = first + int(SINGLE_FILE_SHARES[1] * len(lines))
     texts = {
@@ -90,6 +92,10 @@ def _cut(path: Path, where: str, text_column: str | int) -> TextParts:
             )
     column = f", column '{text_column}'" if table else ""
     return TextParts(**texts, source=path.name, split=f"one file by line position, 90/5/5 %{column}")
+
+
+def _lines(text: str) -> list[str]:
+    return [piece for line in text.splitlines(keepends=True) for piece in lines_of(line)]
 
 
 def _of_files(found: Mapping[str, list[Path]], folder: Path, where: str, text_column: str | int) -> TextParts:
@@ -129,14 +135,8 @@ def _read_all(paths: Sequence[Path], where: str) -> str:
 
 
 def _read(path: Path, where: str) -> str:
-    try:
-        # newline="" keeps \r\n as it is: bits per byte count the bytes of the file, but for a byte order mark
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            text = file.read()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where}: '{path}' is not UTF-8 text (byte {error.start}).") from None
-    except OSError as error:
-        raise ValueError(f"{where}: cannot read '{path}' ({error.strerror or error}).") from None
+    # Line ends stay as they are: bits per byte count the bytes of the file, but for a byte order mark.
+    text = file_text(path, where)
     _expect_text(text, str(path), where)
     return text
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nextword.corpora import numbered_lines
+from nextword.corpora import expect_whole_characters, numbered_lines
 from nextword.evaluation.samples import plain_text_of, read_samples
 from nextword.metrics.parts.sample import Sample
 from nextword.metrics.parts.units import Words
@@ -29,6 +29,9 @@ class TextPrompt:
         auxiliary: What the encoder of a conditioned model reads.
         references: What people wrote in its place, handed through to the samples.
         id: Tells it from others.
+
+    Raises:
+        ValueError: One of the texts has half a character (a surrogate without the other).
     """
 
     prompt: str = ""
@@ -36,6 +39,10 @@ class TextPrompt:
     auxiliary: str | None = None
     references: tuple[str, ...] = ()
     id: str | int = 0
+
+    def __post_init__(self) -> None:
+        for text in (self.prompt, self.source, self.auxiliary):
+            expect_whole_characters(text or "", f"prompt {self.id}")
 
     def example(self, text: str) -> Example:
         """The prompt with a text after it."""
@@ -77,6 +84,7 @@ def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | No
 
 def piped_prompts(text: str, whole: bool = False, fields: Mapping[str, str] | None = None) -> list[TextPrompt]:
     """The prompts of a text that came from elsewhere than a file; arguments and errors as in ``read_prompts``."""
+    expect_whole_characters(text, "standard input")
     with tempfile.TemporaryDirectory() as folder, _named(file := Path(folder) / "text", "standard input"):
         file.write_text(text, encoding="utf-8", newline="")
         return read_prompts(file, whole, fields)

@@ -12,6 +12,7 @@ from pydantic import Field, JsonValue, model_validator
 from nextword.config import Seed, validated
 from nextword.overrides import overridden, parsed
 from nextword.training.method_settings import MethodSettings, table_of_spec
+from nextword.weights.merged_adapter import model_of
 
 OURS = "nextword_"
 """How the types of our models begin in their configuration."""
@@ -94,7 +95,7 @@ def _with_saved_head(recipe: dict[str, Any]) -> dict[str, Any]:
     """The recipe with the head of the model's folder, where the model is one of ours and no head is named."""
     if recipe.keys() & {"head", "method"} or not isinstance(recipe.get("model"), str):
         return recipe
-    path = Path(recipe["model"]).expanduser() / "config.json"
+    path = Path(model_of(recipe["model"])).expanduser() / "config.json"
     saved = json.loads(path.read_bytes()) if path.is_file() else {}
     if not str(saved.get("model_type")).startswith(OURS):
         return recipe

@@ -9,16 +9,20 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
 
-from nextword.corpora import Batch, Corpus, is_streamed, keeps_a_buffer, open_corpus, readable
+from nextword.corpora import Batch, Corpus, gathered, is_streamed, keeps_a_buffer, open_corpus, readable
+from nextword.corpora.files.output_files import expect_inputs_kept
 from nextword.frequency import partial_count as partial
 from nextword.frequency.counts import TokenCounts, tokenizer_fingerprint
 from nextword.frequency.partial_count import Tally
@@ -26,6 +30,9 @@ from nextword.frequency.partial_count import Tally
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
     from transformers import PreTrainedTokenizerBase
+
+AT_ONCE = 1 << 20
+"""Characters that are encoded together: a row may be a whole corpus, whose tokens take much more room than its text."""
 
 SAVE_SECONDS = 30.0
 """Between two saves of the unfinished counts; what a killed count loses at most, besides the batches in work."""
@@ -72,12 +79,15 @@ def count_tokens(
         progress: Told how many texts are done, now and then.
 
     Raises:
-        ValueError: Nothing there, no such column, no token in it, a part asked of what has none, too many processes,
-            unfinished counts that were begun otherwise, or another process that counts into ``out``.
+        ValueError: Nothing there, no such column, no token in it, a part asked of what has none, too many processes, an
+            ``out`` that is read, unfinished counts that were begun otherwise, or another process that counts into
+            ``out``.
         DiskFullError: There is no room for the counts.
     """
     if processes is not None and not 1 <= processes <= MOST_PROCESSES:
         raise ValueError(f"processes: must be from 1 to {MOST_PROCESSES} ({processes:,} given); take one for each core")
+    if out is not None:
+        expect_inputs_kept({"out": [out]}, [data if isinstance(data, str | Path) else None, tokenizer.name_or_path])
     with (
         _prepared(threads=processes in (None, 1)),
         contextlib.nullcontext() if out is None else partial.alone(Path(out)),
@@ -91,6 +101,7 @@ def count_tokens(
         steps: Iterator[Tally]
         if is_streamed(corpus.rows):
             _expect_state(corpus, out)
+            batch_size = corpus.batch_size or batch_size
             settings |= {"reading": "as a stream", "batch_size": batch_size}  # its state holds for one batch size
             steps = _streamed(corpus, counter, batch_size, _begun(out, settings, counter.size))
         else:
@@ -137,9 +148,11 @@ def _followed(
                 saved_at = time.monotonic()
             if progress is not None:
                 progress(tally.items)
-    except BaseException:
+    except BaseException as problem:
         if out is not None and tally is not None:
             partial.save(tally, out, settings)
+        elif isinstance(problem, KeyboardInterrupt):
+            raise KeyboardInterrupt("nothing was counted yet") from None
         raise
     return tally
 
@@ -169,17 +182,18 @@ def _by_row(corpus: Corpus, count: _Counter, batch_size: int, processes: int, ta
         end = min(number, begin + at_once * processes * batch_size)
         # Of a few batches, no process should get less than one.
         workers = min(processes, -(-(end - begin) // batch_size))
-        counted = rows.select(range(begin, end)).map(
-            count,
-            batched=True,
-            batch_size=batch_size,
-            remove_columns=list(corpus.columns),
-            features=_features(),
-            num_proc=workers if workers > 1 else None,
-            keep_in_memory=True,
-            load_from_cache_file=False,
-            new_fingerprint=f"counted-{begin}",  # not made from the tokenizer, which would be hashed each time
-        )
+        with _interrupted_alone():
+            counted = rows.select(range(begin, end)).map(
+                count,
+                batched=True,
+                batch_size=batch_size,
+                remove_columns=list(corpus.columns),
+                features=_features(),
+                num_proc=workers if workers > 1 else None,
+                keep_in_memory=True,
+                load_from_cache_file=False,
+                new_fingerprint=f"counted-{begin}",  # not made from the tokenizer, which would be hashed each time
+            )
         for row in counted.with_format("numpy"):
             tally = tally.plus(row, tally.state)  # still in the middle: a part of a step is not to be gone on from
         begin = end
@@ -187,6 +201,31 @@ def _by_row(corpus: Corpus, count: _Counter, batch_size: int, processes: int, ta
             at_once = min(2 * at_once, MOST_BATCHES_AT_ONCE)
         tally = Tally(tally.counts, tally.items, begin)
         yield tally
+
+
+@contextlib.contextmanager
+def _interrupted_alone() -> Iterator[None]:
+    """Ctrl-C goes to all processes: those forked in this block let this one end them, whatever the fork makes of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    here, interrupted = os.getpid(), False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if os.getpid() == here:
+            interrupted = True
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except Exception:
+        if interrupted:  # datasets waits for the others once more, and says that this took too long
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _features() -> Any:
@@ -248,12 +287,13 @@ class _TextCounter(_Counter):
 
     def tokens(self, batch: Batch) -> tuple[Int[np.ndarray, "T"], int]:
         lines = self.lines(batch)
-        if not lines:
-            return np.zeros(0, dtype=np.int64), 0
-        encoded = self.tokenizer(
+        found = [_joined(self._ids(some)) for some in gathered(lines, AT_ONCE)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *found]), len(lines)
+
+    def _ids(self, lines: list[str]) -> Any:
+        return self.tokenizer(
             lines, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False, verbose=False
-        )
-        return _joined(encoded["input_ids"]), len(lines)
+        )["input_ids"]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from nextword.frequency.arrays import UNREADABLE, read_arrays, write_arrays
+from nextword.records.lock import expect_writable
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +47,12 @@ def alone(out: Path) -> Iterator[None]:
     """Keeps other processes of this machine from counting into ``out`` inside the ``with`` block.
 
     Raises:
-        ValueError: Another one is at it.
+        ValueError: Another one is at it, or nothing can be written there.
     """
     from filelock import FileLock, Timeout
 
     path = out.with_name(f"{out.name}.lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    expect_writable(path)
     try:
         with FileLock(path).acquire(timeout=0):
             try:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from nextword.records.disk import disk_full_explained, full_disk
 from nextword.records.files import write_atomically
 from nextword.setting_names import named
 
@@ -35,12 +36,15 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
         wait: Seconds to wait for another process of this machine.
 
     Raises:
-        ValueError: Another process holds the folder; says which one, where, since when and for what.
+        ValueError: Nothing can be written there, or another process holds the folder; says which one, where, since when
+            and for what.
+        DiskFullError: There is no room for it.
     """
     from filelock import FileLock, SoftFileLease, Timeout
 
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    with disk_full_explained(folder):
+        expect_writable(folder / LOCK)
     lease = SoftFileLease(folder / LEASE, lease_duration=LEASE_SECONDS)
     with contextlib.ExitStack() as held:
         try:
@@ -55,6 +59,23 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
         since = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
         write_atomically(folder / OWNER, f"process {os.getpid()} on {socket.gethostname()} since {since}: {command}\n")
         yield
+
+
+def expect_writable(lock: Path) -> None:
+    """Makes the file of a lock, and its folder: a lock that cannot be made is taken for one that another process holds.
+
+    Raises:
+        ValueError: Nothing can be written there.
+    """
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+    except OSError as problem:
+        if full_disk(problem) is not None:
+            raise
+        raise ValueError(
+            f"{lock.parent}: must be a folder that can be written to ({problem.strerror}); choose another (--out)"
+        ) from None
 
 
 def _owner(folder: Path) -> str:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
+from nextword.corpora import expect_whole_characters
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.prompt_encoding import start_id
 from nextword.scoring.target_likelihood import Inputs, TokenPair
-
-Span = tuple[int, int]
-"""Where the characters of a token begin and end."""
+from nextword.scoring.text_tokens import Span, ids_and_spans
 
 _SPECIAL: Span = (-1, -1)
 
@@ -27,6 +26,9 @@ class Example:
         source: What an encoder-decoder model reads.
         auxiliary: What the encoder of a conditioned model reads, such as the summary of the text.
         id: Tells it from others.
+
+    Raises:
+        ValueError: One of them has half a character (a surrogate without the other).
     """
 
     text: str
@@ -34,6 +36,10 @@ class Example:
     source: str | None = None
     auxiliary: str | None = None
     id: str | int = 0
+
+    def __post_init__(self) -> None:
+        for text in (self.text, self.prompt, self.source, self.auxiliary):
+            expect_whole_characters(text or "", f"example {self.id}")
 
 
 @dataclass(frozen=True)
@@ -112,12 +118,12 @@ def encode_context(opened: OpenedModel, example: Example) -> Tokens:
         raise ValueError(f"example {example.id}: an encoder-decoder model reads a source, and there is none; give one")
     if example.prompt:
         raise ValueError(f"example {example.id}: an encoder-decoder model takes no prompt; give it as the source")
-    return _tokens(tokenizer, example.source, add_special_tokens=True)
+    return _with_specials(tokenizer, example.source)
 
 
 def _after_source(opened: OpenedModel, example: Example) -> EncodedExample:
     source = encode_context(opened, example)
-    target = _tokens(opened.tokenizer, text_target=example.text, add_special_tokens=True)
+    target = _with_specials(opened.tokenizer, text_target=example.text)
     if all(begin < 0 for begin, _ in target.spans):
         raise ValueError(_no_tokens(example))
     end: Any = opened.tokenizer.eos_token_id
@@ -134,10 +140,13 @@ def _after_source(opened: OpenedModel, example: Example) -> EncodedExample:
     )
 
 
-def _tokens(tokenizer: Any, *text: str, add_special_tokens: bool = False, **more: str) -> Tokens:
+def _tokens(tokenizer: Any, text: str) -> Tokens:
+    return Tokens(*ids_and_spans(tokenizer, text))
+
+
+def _with_specials(tokenizer: Any, *text: str, **more: str) -> Tokens:
     made = tokenizer(
         *text,
-        add_special_tokens=add_special_tokens,
         return_offsets_mapping=True,
         return_special_tokens_mask=True,
         verbose=False,  # a text may be longer than the model: who asks says what to do then

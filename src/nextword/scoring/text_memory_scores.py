@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from nextword.scoring.measurement.score_settings import ScoreSettings
 from nextword.scoring.measurement.scored_texts import limited
 from nextword.scoring.minibatches import Progress
 from nextword.scoring.opened_model import OpenedModel
+from nextword.scoring.text_tokens import whole_ids
 from nextword.text_memory import (
     Document,
     MatchWeights,
@@ -53,11 +54,7 @@ def store_texts(
         ValueError: No text has two tokens, or the folder holds another memory.
         DiskFullError: There is no room.
     """
-    tokenize: Any = tokenizer
-    documents = (
-        Document(str(one.id), tokenize(one.text, add_special_tokens=False, verbose=False)["input_ids"])
-        for one in given.examples
-    )
+    documents = (Document(str(one.id), whole_ids(tokenizer, one.text)) for one in given.examples)
     size = max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)
     fingerprint = tokenizer_fingerprint(tokenizer)
     return build_text_memory(documents, out, vocab_size=size, tokenizer=fingerprint, data=given.data, command=command)

@@ -2,21 +2,90 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Int
 
+from nextword.corpora import gathered
 from nextword.corpora import lines as lines_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+Span = tuple[int, int]
+"""Where the characters of a token begin and end."""
+
+PIECE = 1 << 16
+"""Characters that are encoded at once: an encoding takes hundreds of bytes a token, and Ctrl-C waits for its end."""
+
+OVERLAP = 1 << 10
+"""Characters that two pieces of a long text share."""
+
+AGREEING = 8
+"""Tokens on which both pieces agree where one is left for the other."""
+
+
+def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[Span]]:
+    """Ids of a text that is encoded as a whole, without special tokens, and the characters of each.
+
+    A long text is encoded in pieces that overlap. How a text is cut into tokens goes by what stands near, so two pieces
+    agree on the tokens in the middle of what they share, and there one is left for the other; where they do not, the
+    text is encoded as a whole.
+    """
+    ids, spans = _encoded(tokenizer, text[:PIECE], 0)
+    for end in range(PIECE, len(text), PIECE):
+        more_ids, more_spans = _encoded(tokenizer, text[end - OVERLAP : end + PIECE], end - OVERLAP)
+        left, right = _seam(ids, spans, more_ids, more_spans, end - OVERLAP // 2)
+        if right is None:
+            return _encoded(tokenizer, text, 0)
+        ids[left:], spans[left:] = more_ids[right:], more_spans[right:]
+    return ids, spans
+
+
+def whole_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Ids of a text that is encoded as a whole, without special tokens; a long one as by ``ids_and_spans``."""
+    if len(text) > PIECE and tokenizer.is_fast:
+        return ids_and_spans(tokenizer, text)[0]
+    return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def _encoded(tokenizer: Any, text: str, begin: int) -> tuple[list[int], list[Span]]:
+    made = tokenizer(
+        text,
+        add_special_tokens=False,
+        return_offsets_mapping=True,
+        verbose=False,  # a text may be longer than the model: who asks says what to do then
+    )
+    return list(made["input_ids"]), [(int(first) + begin, int(last) + begin) for first, last in made["offset_mapping"]]
+
+
+def _seam(
+    ids: list[int], spans: list[Span], more_ids: list[int], more_spans: list[Span], middle: int
+) -> tuple[int, int | None]:
+    """The first places from a character on where the same tokens stand in both, and as many after them."""
+    left = bisect_left(spans, (middle, middle))
+    for right in range(bisect_left(more_spans, (middle, middle)), len(more_ids)):
+        while left < len(ids) and spans[left] < more_spans[right]:
+            left += 1
+        if left + AGREEING > len(ids):
+            break
+        here, there = slice(left, left + AGREEING), slice(right, right + AGREEING)
+        if spans[here] == more_spans[there] and ids[here] == more_ids[there]:
+            return left, right
+    return left, None
+
+
 def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """Ids of a text, encoded line by line (one long string would be slow), without special tokens."""
-    lines = list(lines_of(text))
-    return [token for ids in tokenizer(lines, add_special_tokens=False)["input_ids"] for token in ids] if lines else []
+    return [
+        token
+        for some in gathered(lines_of(text), PIECE)
+        for ids in tokenizer(some, add_special_tokens=False)["input_ids"]
+        for token in ids
+    ]
 
 
 def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], Int[np.ndarray, "N"]]:
@@ -33,17 +102,17 @@ def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[i
             f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so bytes cannot be counted. "
             f"Use its fast version."
         )
-    lines = list(lines_of(text))
-    encoded = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True)
     ids: list[int] = []
     ends: list[int] = []
     line_begin = 0
-    for line, line_ids, offsets in zip(lines, encoded["input_ids"], encoded["offset_mapping"], strict=True):
-        # ends_of[c]: bytes of the line before character c.
-        ends_of = np.concatenate([[0], np.cumsum([len(character.encode()) for character in line])])
-        ids += line_ids
-        ends += [line_begin + int(ends_of[end]) for _, end in offsets]
-        line_begin += int(ends_of[-1])
+    for lines in gathered(lines_of(text), PIECE):
+        encoded = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True)
+        for line, line_ids, offsets in zip(lines, encoded["input_ids"], encoded["offset_mapping"], strict=True):
+            # ends_of[c]: bytes of the line before character c.
+            ends_of = np.concatenate([[0], np.cumsum([len(character.encode()) for character in line])])
+            ids += line_ids
+            ends += [line_begin + int(ends_of[end]) for _, end in offsets]
+            line_begin += int(ends_of[-1])
     if not ids:
         raise ValueError(f"tokenizer '{tokenizer.name_or_path}' makes no tokens of the text")
     ends[-1] = line_begin

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from pydantic import ValidationError
 
 from nextword.records.survey_files import ItemAnswers, JudgeAnswers, Survey, UnitAnswers
 from nextword.survey.outputs.label_studio import MARKS
+
+WORKER, ANSWERS = "WorkerId", "Answer.answers"
+"""Columns of Mechanical Turk that say who answered, and what."""
 
 CSV_LIMIT = 10_000_000
 """Characters of one cell."""
@@ -34,20 +38,32 @@ def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack
         survey: The survey, which knows the labels of answers.
 
     Returns:
-        Answers in the order of the files, and a line for each file or row that is none.
+        Answers in the order of the files, and a line for each file, and each row of a file, that is none.
     """
     found: list[HandedBack] = []
     left_out = []
     for path in paths:
         try:
-            found += [HandedBack(path.name, answers) for answers in _reader(path)(path, survey)]
-        except (ValueError, OSError) as problem:
-            first, *others = str(problem).splitlines()
-            left_out.append(f"{path.name}: left out, cannot be read: {' '.join([first, *others[:2]])}")
+            rows = list(_reader(path)(path, survey))
+        except (ValueError, OSError, csv.Error) as problem:
+            left_out.append(f"{path.name}: left out, cannot be read: {_in_one_line(problem)}")
+            continue
+        for place, read in rows:
+            try:
+                found.append(HandedBack(path.name, read()))
+            except ValueError as problem:
+                left_out.append(f"{', '.join([path.name, *place])}: left out, cannot be read: {_in_one_line(problem)}")
     return found, left_out
 
 
-Reader = Callable[[Path, Survey], Iterator[JudgeAnswers]]
+def _in_one_line(problem: Exception) -> str:
+    return " ".join(str(problem).splitlines()[:3])
+
+
+Row = tuple[list[str], Callable[[], JudgeAnswers]]
+"""Where in its file a row is, and what reads it or raises ValueError."""
+
+Reader = Callable[[Path, Survey], Iterable[Row]]
 
 
 def _reader(path: Path) -> Reader:
@@ -56,27 +72,32 @@ def _reader(path: Path) -> Reader:
     return _of_label_studio if path.read_text(encoding="utf-8-sig").lstrip().startswith("[") else _of_page
 
 
-def _of_page(path: Path, survey: Survey) -> Iterator[JudgeAnswers]:
-    yield JudgeAnswers.load(path)
+def _of_page(path: Path, survey: Survey) -> Iterator[Row]:
+    yield [], partial(JudgeAnswers.load, path)
 
 
-def _of_mturk(path: Path, survey: Survey) -> Iterator[JudgeAnswers]:
+def _of_mturk(path: Path, survey: Survey) -> Iterator[Row]:
     """Rows of a batch's results; rejected ones do not count."""
     csv.field_size_limit(CSV_LIMIT)
     with open(path, encoding="utf-8-sig", newline="") as file:
         rows = csv.DictReader(file)
-        missing = {"WorkerId", "Answer.answers"} - set(rows.fieldnames or ())
+        missing = {WORKER, ANSWERS} - set(rows.fieldnames or ())
         if missing:
-            raise ValueError(
-                f"{path}: must have the columns WorkerId and Answer.answers ({', '.join(missing)} missing)"
-            )
-        for row in rows:
+            raise ValueError(f"{path}: must have the columns {WORKER} and {ANSWERS} ({', '.join(missing)} missing)")
+        for number, row in enumerate(rows, 1):
             if row.get("AssignmentStatus") != "Rejected":
-                content = json.loads(row["Answer.answers"])
-                yield _answers(content.get("survey", ""), row["WorkerId"], [content.get("item")], path)
+                yield [f"row {number}"], partial(_assignment, row)
 
 
-def _of_label_studio(path: Path, survey: Survey) -> Iterator[JudgeAnswers]:
+def _assignment(row: Mapping[str, str | None]) -> JudgeAnswers:
+    cell = row[ANSWERS] or ""
+    if not cell.strip():
+        raise ValueError(f"{ANSWERS} must have answers (nothing given)")
+    content = _object(json.loads(cell), ANSWERS)
+    return _answers(content.get("survey", ""), row[WORKER] or "", [content.get("item")])
+
+
+def _of_label_studio(path: Path, survey: Survey) -> Iterator[Row]:
     """Annotations of an export as JSON; cancelled ones do not count."""
     values = {
         (question.name, said): choice.value
@@ -84,17 +105,22 @@ def _of_label_studio(path: Path, survey: Survey) -> Iterator[JudgeAnswers]:
         for choice in question.choices
         for said in (choice.value, choice.label)
     }
-    for task in json.loads(path.read_text(encoding="utf-8-sig")):
-        data = task.get("data", {})
-        for annotation in task.get("annotations", []):
-            if annotation.get("was_cancelled"):
-                continue
-            unit = {"id": data.get("unit"), **_said(annotation.get("result", []), data.get("text", ""), values)}
-            item = {
-                "id": data.get("item"), "digest": data.get("digest"), "units": [unit],
-                "seconds": annotation.get("lead_time") or 0,
-            }  # fmt: skip
-            yield _answers(data.get("survey", ""), _person(annotation.get("completed_by")), [item], path)
+    for number, task in enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1):
+        annotations = task.get("annotations") or [] if isinstance(task, dict) else [None]
+        for count, annotation in enumerate(annotations, 1):
+            if not (isinstance(annotation, dict) and annotation.get("was_cancelled")):
+                yield [f"task {number}", f"annotation {count}"], partial(_annotated, task, annotation, values)
+
+
+def _annotated(task: Any, annotation: Any, values: Mapping[tuple[str, str], str]) -> JudgeAnswers:
+    data = _object(_object(task, "a task").get("data"), "data")
+    annotation = _object(annotation, "an annotation")
+    said = _said(annotation.get("result") or [], str(data.get("text", "")), values)
+    item = {
+        "id": data.get("item"), "digest": data.get("digest"), "units": [{"id": data.get("unit"), **said}],
+        "seconds": annotation.get("lead_time") or 0,
+    }  # fmt: skip
+    return _answers(data.get("survey", ""), _person(annotation.get("completed_by")), [item])
 
 
 def _person(completed_by: Any) -> str:
@@ -102,24 +128,38 @@ def _person(completed_by: Any) -> str:
     return "" if person is None else str(person)
 
 
-def _said(results: list[dict[str, Any]], text: str, values: dict[tuple[str, str], str]) -> dict[str, Any]:
+def _said(results: Any, text: str, values: Mapping[tuple[str, str], str]) -> dict[str, Any]:
     answers, marks = {}, []
+    if not isinstance(results, list):
+        raise ValueError(f"result must be a list ({_shown(results)} given)")
     for one in results:
-        name, value = one.get("from_name", ""), one.get("value", {})
+        name, value = _object(one, "an entry of result").get("from_name", ""), _object(one.get("value"), "its value")
         if name == MARKS:
-            marks.append([_characters(text, value["start"]), _characters(text, value["end"])])
+            marks.append([_characters(text, value.get(end), end) for end in ("start", "end")])
         elif value.get("choices"):
-            said = value["choices"][0]
-            answers[name] = values.get((name, said), said)
+            said = value["choices"][0] if isinstance(value["choices"], list) else value["choices"]
+            answers[name] = values.get((name, str(said)), said)
     return {"answers": answers, "marks": marks}
 
 
-def _characters(text: str, units: int) -> int:
+def _characters(text: str, units: Any, end: str) -> int:
     """Browsers count in units of UTF-16, of which some characters take two."""
+    if not isinstance(units, int):
+        raise ValueError(f"a mark must have its {end} as a whole number ({_shown(units)} given)")
     return len(text.encode("utf-16-le")[: 2 * units].decode("utf-16-le", errors="ignore"))
 
 
-def _answers(survey: Any, judge: str, items: list[Any], path: Path) -> JudgeAnswers:
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be a JSON object ({_shown(value)} given)")
+    return value
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value)[:40]
+
+
+def _answers(survey: Any, judge: str, items: list[Any]) -> JudgeAnswers:
     content = {
         "kind": "survey-answers", "survey": survey, "form": "", "judge": judge, "consent": True, "items": items,
     }  # fmt: skip
@@ -127,7 +167,7 @@ def _answers(survey: Any, judge: str, items: list[Any], path: Path) -> JudgeAnsw
         return JudgeAnswers.model_validate_json(json.dumps(content))
     except ValidationError as fault:
         place = ".".join(str(step) for step in fault.errors()[0]["loc"])
-        raise ValueError(f"{path}: must have answers to a survey of nextword in each row ({place} is wrong)") from None
+        raise ValueError(f"must have answers to a survey of nextword ({place} is wrong)") from None
 
 
 def merged(items: Sequence[ItemAnswers]) -> ItemAnswers:

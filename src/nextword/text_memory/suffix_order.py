@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
+from threading import Thread
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Int, UInt, UInt8
 
 from nextword.optional_libraries import install, missing
+
+Result = TypeVar("Result")
 
 LIBRARY, EXTRA = "pydivsufsort", "text-memory"
 
@@ -57,10 +63,24 @@ def sorted_places(stream: UInt[np.ndarray, "M"], width: int) -> Iterator[Int[np.
         )
     from pydivsufsort import divsufsort
 
-    order = divsufsort(_big_endian(stream, width))
+    order = _interruptible(partial(divsufsort, _big_endian(stream, width)))
     for begin in range(0, len(order), _AT_ONCE):
         part = order[begin : begin + _AT_ONCE]
         yield part[part % width == 0] // width
+
+
+def _interruptible(work: Callable[[], Result]) -> Result:
+    """What the work gives, in a thread of its own: Ctrl-C is heard while it goes on, and does not wait for it."""
+    done: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as problem:
+            done.set_exception(problem)
+
+    Thread(target=run, daemon=True).start()
+    return done.result()
 
 
 def _big_endian(stream: UInt[np.ndarray, "M"], width: int) -> UInt8[np.ndarray, "_"]:

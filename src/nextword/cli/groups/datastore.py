@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nextword.cli.parts.errors import plain_errors
+from nextword.corpora.files.output_files import expect_inputs_kept
 
 app = typer.Typer(help="Build and index datastores, which the head knn retrieves from.", no_args_is_help=True)
 
@@ -30,11 +31,13 @@ def build(
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import waiting
     from nextword.datastore import BuildSettings, build_datastore
+    from nextword.retrieval.store_manifest import BEGUN, MANIFEST
 
     quiet_libraries()
 
     if precision not in ("float16", "int8"):
         raise ValueError(f"--precision: must be float16 or int8 ('{precision}' given)")
+    expect_inputs_kept({"--out": [out / MANIFEST, out / BEGUN]}, [model, data])
     settings = BuildSettings(
         precision=precision,  # type: ignore[arg-type]
         text_column=int(text_column) if text_column.isdigit() else text_column,

@@ -11,6 +11,7 @@ import typer
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.named_files import pair_of, systems_of
 from nextword.cli.parts.option_groups import option_groups
+from nextword.corpora.files.output_files import expect_inputs_kept
 
 app = typer.Typer(help="Let people judge texts: make the survey, and read what they said.", no_args_is_help=True)
 
@@ -66,7 +67,7 @@ def make(
     """
     from nextword.cli.parts.run_and_show import quiet_libraries, this_command
     from nextword.survey import make_survey
-    from nextword.survey.outputs.write_survey import write_survey
+    from nextword.survey.outputs.write_survey import KEY, SURVEY, write_survey
 
     quiet_libraries()
     systems = systems_of(files)
@@ -75,6 +76,7 @@ def make(
         raise ValueError(
             f"{several[0]}: must have one samples file ({len(systems[several[0]])} given); choose one of them"
         )
+    expect_inputs_kept({"--out": [out / SURVEY, out / KEY]}, [*(paths[0] for paths in systems.values()), asked.recipe])
     fields = dict(pair_of(one, "--field", "text=prediction") for one in field or [])
     made = make_survey(
         kind, {name: paths[0] for name, paths in systems.items()}, asked.content(), fields, this_command()
@@ -113,9 +115,13 @@ def results(
     from nextword.cli.parts.run_and_show import this_command
     from nextword.report import survey_tables, write_survey_report
     from nextword.survey import survey_results
+    from nextword.survey.outputs.write_survey import KEY, SURVEY
 
-    found = survey_results(folder, answers, automatic, resamples, this_command())
     to = out or folder / "results"
+    expect_inputs_kept(
+        {"--out": [to / "results.json", to / "report.html"]}, [*answers, automatic, folder / SURVEY, folder / KEY]
+    )
+    found = survey_results(folder, answers, automatic, resamples, this_command())
     found.save(to / "results.json")
     write_survey_report(found, to / "report.html")
     console = Console()

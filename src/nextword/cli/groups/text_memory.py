@@ -11,6 +11,7 @@ import typer
 from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
+from nextword.corpora.files.output_files import expect_inputs_kept
 from nextword.scoring.measurement.score_settings import ScoreSettings
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ def build(
     """
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
     from nextword.pretrained import load_tokenizer
+    from nextword.text_memory.manifest import MANIFEST, NAMES
 
+    expect_inputs_kept({"--out": [out / MANIFEST, out / NAMES]}, [*data, tokenizer])
     quiet_libraries()
     given = _texts(data, field, split)
     loaded = load_tokenizer(tokenizer, "MODEL")
@@ -103,6 +106,7 @@ def fit(
     from nextword.cli.parts.watch import share_bars
     from nextword.text_memory import TextIndex
 
+    expect_inputs_kept({"--out": [out]}, [*data, model, *memory.glob("*")])
     quiet_libraries()
     given, index = _texts(data, settings.field, settings.split), TextIndex(memory)
     from nextword.scoring.opened_model import open_model
@@ -150,6 +154,7 @@ def score(
     from nextword.report import score_tables
     from nextword.text_memory import TextMemory
 
+    expect_inputs_kept({"--out": [out]}, [*data, model, weights, *memory.glob("*")])
     quiet_libraries()
     given, remembered = _texts(data, settings.field, settings.split), TextMemory.open(memory, weights)
     from nextword.scoring.opened_model import open_model

@@ -9,8 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from nextword.corpora import is_json_lines, is_published, json_lines, numbered_lines, part_files, readable, table_ending
-from nextword.corpora.open import of_files, open_corpus
+from nextword.corpora import (
+    file_text,
+    is_published,
+    numbered_lines,
+    open_corpus,
+    part_files,
+    readable,
+    table_ending,
+    table_rows,
+)
 from nextword.corpora.part_names import text_files
 from nextword.registry import did_you_mean
 from nextword.scoring.example_encoding import Example
@@ -173,12 +181,10 @@ def _read(data: str, fields: Mapping[str, str], split: str, sample_by: SampleBy 
 
 
 def _of_file(path: Path, fields: Mapping[str, str], sample_by: SampleBy | None) -> Iterator[Example]:
-    if is_json_lines(path):
-        for line in json_lines(path, WHERE):
-            yield _of_row(line.content, fields, line.place, f"{path.name}:{line.number}")
-    elif table_ending(path) is not None:
-        corpus = of_files([path], WHERE, _column(fields.get("text", "text")))
-        yield from _of_rows(corpus.rows, fields, str(path), path.name)
+    if table_ending(path) is not None:
+        with_header = isinstance(_column(fields.get("text", "text")), str)
+        for row in table_rows(path, WHERE, with_header, skip_empty=False):
+            yield _of_row(row.content, fields, row.place, f"{path.name}:{row.number}")
     elif sample_by is not None:
         yield from _pieces(path, sample_by)
     else:
@@ -202,13 +208,9 @@ def _pieces(path: Path, sample_by: SampleBy) -> Iterator[Example]:
 
 def _of_hub(data: str, fields: Mapping[str, str], split: str) -> Iterator[Example]:
     corpus = open_corpus(data, WHERE, text_column=_column(fields.get("text", "text")), split=split)
-    yield from _of_rows(corpus.rows, fields, data, data)
-
-
-def _of_rows(rows: Any, fields: Mapping[str, str], place: str, name: str) -> Iterator[Example]:
-    with readable(place):
-        for number, row in enumerate(rows, 1):
-            yield _of_row(row, fields, f"{place}, row {number}", f"{name}:{number}")
+    with readable(data):
+        for number, row in enumerate(corpus.rows, 1):
+            yield _of_row(row, fields, f"{data}, row {number}", f"{data}:{number}")
 
 
 def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name: str) -> Example:
@@ -217,6 +219,9 @@ def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name:
         keys = (fields[field],) if field in fields else usual
         key = next((key for key in keys if row.get(key) is not None), None)
         if key is None:
+            null = next((key for key in keys if key in row), None)
+            if null is not None and field == "text":
+                raise ValueError(f"{place}: '{null}' must be text (null given); write a text or leave the row out")
             if field in fields or field == "text":
                 wanted = " or ".join(f"'{key}'" for key in keys)
                 raise ValueError(
@@ -235,15 +240,10 @@ def _column(name: str) -> str | int:
 
 
 def _plain(path: Path) -> str:
-    try:
-        raw = path.read_bytes()
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as fault:
-        raise ValueError(f"{path}: must be UTF-8 text (byte {fault.start} is none); is it a binary file?") from None
-    except OSError as fault:
-        raise ValueError(f"{path}: cannot be read ({fault.strerror or fault})") from None
+    text = file_text(path, WHERE)
     if "\0" in text:
-        raise ValueError(f"{path}: must be text (a zero byte at {raw.index(0)}); is it a binary file?")
+        place = len(text[: text.index("\0")].encode())
+        raise ValueError(f"{path}: must be text (a zero byte at {place}); is it a binary file?")
     if not text.strip():
         raise ValueError(f"{path}: must have a text (an empty file given)")
     return text

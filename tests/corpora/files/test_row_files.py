@@ -5,7 +5,7 @@ import json
 import pytest
 from datasets import Dataset
 
-from nextword.corpora.row_files import table_rows
+from nextword.corpora.files.row_files import table_rows
 
 ROWS = [{"dialogue": "A: NA", "summary": "null"}, {"dialogue": 'B: "1,5"\nC: x', "summary": "t"}]
 

@@ -1,0 +1,1 @@
+"""Files of text and tables as they lie on disk, plain or packed: opened, cut into lines and rows, faults named."""

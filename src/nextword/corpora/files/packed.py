@@ -1,0 +1,159 @@
+"""Text files as they are or packed: gzip, bzip2, xz and Zstandard are told apart by how a file begins."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+ARCHIVES = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z", b"Rar!\x1a": "rar"}
+"""How archives begin, which may hold many files."""
+
+OTHER_ENCODINGS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+"""Byte order marks of encodings that are not read."""
+
+
+class Digest(Protocol):
+    """A checksum of hashlib."""
+
+    def update(self, data: bytes, /) -> None:
+        """Takes the next bytes."""
+
+
+def _zstandard(path: Path, mode: str) -> IO[bytes]:
+    import pyarrow
+
+    return io.BufferedReader(pyarrow.input_stream(str(path), compression="zstd"))
+
+
+PACKED: dict[bytes, Callable[[Path, str], Any]] = {
+    rb"\x1f\x8b": gzip.open,
+    rb"BZh[1-9]1AY&SY": bz2.open,
+    rb"\xfd7zXZ\x00": lzma.open,
+    rb"\x28\xb5\x2f\xfd": _zstandard,
+}
+"""Patterns of how packed files begin, and what opens them."""
+
+LONGEST_SIGN = 10
+
+
+def is_packed(path: Path, where: str = "") -> bool:
+    """Whether the bytes of a file are to be unpacked before they are text.
+
+    Raises:
+        ValueError: By its first bytes it is no text, packed or not.
+    """
+    beginning = _beginning(path)
+    _expect_text(beginning, file_place(path, where))
+    return _unpacking(beginning) is not None
+
+
+def numbered_lines(path: Path, where: str = "", digest: Digest | None = None) -> Iterator[tuple[int, str]]:
+    """The lines of a text file, plain or packed, with their numbers from 1.
+
+    Args:
+        path: UTF-8, with or without a byte order mark.
+        where: Name of the setting that holds the path, for messages.
+        digest: A checksum that is told all bytes of the unpacked file.
+
+    Raises:
+        ValueError: The file cannot be read or is no text; the message names file and line.
+    """
+    place = file_place(path, where)
+    with opened(path, where) as file:
+        for number, raw in enumerate(file, 1):
+            if digest is not None:
+                digest.update(raw)
+            try:
+                # A byte order mark at the start of the file is no content.
+                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as fault:
+                raise ValueError(f"{place}, line {number}: not UTF-8 text ({fault.reason})") from None
+
+
+def gathered(lines: Iterable[str], characters: int) -> Iterator[list[str]]:
+    r"""Lines in lists, each ended by the line with which it has so many characters.
+
+    >>> list(gathered(["one\n", "two\n", "three"], 5))
+    [['one\n', 'two\n'], ['three']]
+    """
+    some: list[str] = []
+    size = 0
+    for line in lines:
+        some.append(line)
+        size += len(line)
+        if size >= characters:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def file_text(path: Path, where: str = "") -> str:
+    """All that stands in a text file, plain or packed, line ends as they are; arguments as in ``numbered_lines``.
+
+    Raises:
+        ValueError: The file cannot be read, or is no text.
+    """
+    with opened(path, where) as file:
+        raw = file.read()
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        raise ValueError(
+            f"{file_place(path, where)} is not UTF-8 text (byte {fault.start}); is it a binary file?"
+        ) from None
+
+
+@contextlib.contextmanager
+def opened(path: Path, where: str = "") -> Iterator[IO[bytes]]:
+    """The bytes of a file, unpacked where it is packed.
+
+    Raises:
+        ValueError: There is no such file, or what is done with it inside the block finds that it cannot be read.
+    """
+    place = file_place(path, where)
+    if path.is_dir():
+        raise ValueError(f"{place} is a folder; give a file")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{place} is a pipe or device, which can be read only once; write it to a file")
+    try:
+        beginning = _beginning(path)
+        _expect_text(beginning, place)
+        unpacking = _unpacking(beginning)
+        with path.open("rb") if unpacking is None else unpacking(path, "rb") as file:
+            yield file
+    except FileNotFoundError:
+        raise ValueError(f"{place} does not exist") from None
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as fault:
+        raise ValueError(f"{place} cannot be read ({getattr(fault, 'strerror', None) or fault})") from None
+
+
+def file_place(path: Path, where: str) -> str:
+    """A file as messages name it: after the setting that holds it, if there is one."""
+    return f"{where}: '{path}'" if where else str(path)
+
+
+def _beginning(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(LONGEST_SIGN)
+
+
+def _unpacking(beginning: bytes) -> Callable[[Path, str], Any] | None:
+    return next((opening for sign, opening in PACKED.items() if re.match(sign, beginning)), None)
+
+
+def _expect_text(beginning: bytes, place: str) -> None:
+    archive = next((name for sign, name in ARCHIVES.items() if beginning.startswith(sign)), None)
+    if archive is not None:
+        raise ValueError(f"{place}: must be a text or a table (an archive, {archive}, given); unpack it")
+    encoding = next((name for sign, name in OTHER_ENCODINGS.items() if beginning.startswith(sign)), None)
+    if encoding is not None:
+        raise ValueError(f"{place} is not UTF-8 text ({encoding}, by its first bytes); convert it")
