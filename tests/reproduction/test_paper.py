@@ -46,8 +46,8 @@ def table(rows, columns=("Acc@2",), **rest) -> dict:
     }
 
 
-def claim(row, than) -> dict:
-    return {"text": "t", "comparisons": [{"row": row, "than": than, "column": "Acc@2"}]}
+def claim(row, than, **rest) -> dict:
+    return {"text": "t", "comparisons": [{"row": row, "than": than, "column": "Acc@2", **rest}]}
 
 
 def faults(**given) -> str:
@@ -107,6 +107,7 @@ def test_lists_in_a_comparison_are_compared_each_with_each():
         ({"rows": [{"title": "a", "cells": {"Acc@5": {}}}]}, "no column 'Acc@5'. Did you mean 'Acc@2'?"),
         ({"rows": [{"title": "abc"}], "claims": [claim("abd", "abc")]}, "no row 'abd'. Did you mean 'abc'?"),
         ({"rows": [{"title": "a"}], "claims": [claim("a", ["a", "b"])]}, "no row 'b'"),
+        ({"rows": [{"title": "a"}], "claims": [claim("a", "a", over="c")]}, "no row 'c'"),
         ({"rows": [], "claims": [{"text": "t", "at_least": 1}]}, "at_least"),
     ],
 )  # fmt: skip
@@ -156,15 +157,13 @@ def test_the_printed_numbers_bear_a_claim_out_or_a_note_says_so(paper, name):
 
 def printed_outcome(table: Table, one: Comparison) -> bool | None:
     """Whether the first of the paper's own cells is better; None where one of them is not printed."""
-    column = table.column(one.column)
-    first = printed_number(table, table.row(one.row), column)
-    other = (
-        printed_number(table, table.row(one.than), table.column(one.than_column or one.column))
-        if isinstance(one.than, str)
-        else one.than
-    )
+    column, than_column = table.column(one.column), table.column(one.than_column or one.column)
+    first = printed_gain(table, one.row, one.over, column)
+    over = one.than_over or one.over
+    other = printed_gain(table, one.than, over, than_column) if isinstance(one.than, str) else one.than
     if first is None or other is None:
         return None
+    other *= one.times
     better = one.better or column.better
     if better == "human":
         (human,) = [row for row in table.rows if table.address(row, column).method == "human"]
@@ -173,9 +172,21 @@ def printed_outcome(table: Table, one: Comparison) -> bool | None:
     return first > other if better == "higher" else first < other
 
 
+def printed_gain(table: Table, row: str, over: str | None, column: Column) -> float | None:
+    numbers = [printed_number(table, table.row(title), column) for title in (row, over) if title is not None]
+    return None if None in numbers else numbers[0] - sum(numbers[1:])
+
+
 def printed_number(table: Table, row: Row, column: Column) -> float | None:
     value = table.printed(row, column)
     return value if isinstance(value, float) else None
+
+
+@pytest.mark.parametrize(("paper", "name"), TABLES)
+def test_a_claim_is_one_statement_and_what_is_no_order_is_not_read_off(paper, name):
+    for claim in find_table(f"{paper}/{name}").claims:
+        assert ";" not in claim.text, claim.text
+        assert "read it off" not in " ".join(claim.not_testable.values()), claim.text
 
 
 @pytest.mark.parametrize(("paper", "name"), TABLES)

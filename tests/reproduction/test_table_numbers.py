@@ -124,6 +124,15 @@ def test_duels_from_both_sides_and_the_ranking(texts):
     assert found(texts, method=first, decoding="greedy", measure="ranking.wins").value == places[first].wins
 
 
+def test_a_ranking_among_some_methods_counts_their_duels_alone(texts):
+    ranked = {"decoding": "greedy", "among": ("MLE", "FACE", "UL-token")}
+    assert found(texts, method="FACE", decoding="greedy", measure="ranking.losses").value == 3
+    assert found(texts, method="FACE", measure="ranking.losses", **ranked).value == 1
+    assert found(texts, method="UL-token", measure="ranking.wins", **ranked).by_seed == {NO_SEED: 2.0}
+    with pytest.raises(MissingValueError, match="'F2-Softmax' has no wins in the ranking"):
+        found(texts, method="F2-Softmax", measure="ranking.wins", **ranked)
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [

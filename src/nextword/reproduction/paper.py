@@ -67,8 +67,10 @@ class Address(Settings):
     - "always.WORDS": these words, for what is the same in every recipe and therefore no setting.
     - "duel.METHOD": measures that are better than that method's, as "won-lost".
     - "words.joint.N", "words.cache_only.N": the first words of the first seed after the N-th example prompt.
-    - "ranking.wins", "ranking.losses": duels that the method wins or loses against all others.
+    - "ranking.wins", "ranking.losses": duels that the method wins or loses against those of ``among``.
     """
+    among: tuple[str, ...] | None = None
+    """Methods whose duels a ranking counts; None: all of the experiment."""
     factor: float | None = None
     """What our number is multiplied with to be in the paper's unit; None: 1."""
     plus: str | None = None
@@ -127,6 +129,12 @@ class Comparison(Settings):
     """Name of the other cell's column; None: the same."""
     better: Literal["higher", "lower", "human"] | None = None
     """Which way the first is to be better; None: the column's way."""
+    over: str | None = None
+    """Title of a row that is taken from the first: its gain over that one is compared."""
+    than_over: str | None = None
+    """The same of the other; None: that of ``over``."""
+    times: float = 1.0
+    """What the other is multiplied with, such as 1.1 for "at most a tenth more"."""
 
 
 class Claim(Settings):
@@ -204,8 +212,9 @@ class Table(Address):
             for one in claim.comparisons:
                 self.row(one.row)
                 self.column(one.column)
-                if isinstance(one.than, str):
-                    self.row(one.than)
+                for other in (one.than, one.over, one.than_over):
+                    if isinstance(other, str):
+                        self.row(other)
                 if one.than_column is not None:
                     self.column(one.than_column)
         return self
@@ -231,9 +240,14 @@ class Table(Address):
         return None if isinstance(value, float) and isnan(value) else value
 
     @property
+    def places(self) -> list[tuple[Row, Column]]:
+        """All cells, row by row."""
+        return [(row, column) for row in self.rows for column in self.columns]
+
+    @property
     def experiments(self) -> list[str]:
         """The experiments that fill it, each once."""
-        cells = [self.address(row, column) for row in self.rows for column in self.columns] or [self]
+        cells = [self.address(*place) for place in self.places] or [self]
         names = [name for cell in cells for name in (cell.experiment, cell.plus)]
         return list(dict.fromkeys(name for name in names if name is not None))
 

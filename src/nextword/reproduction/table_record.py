@@ -15,9 +15,10 @@ from nextword.records.reproduced_table import (
     ReproducedTable,
 )
 from nextword.reproduction.experiment import Scale, find_experiment
-from nextword.reproduction.paper import Address, Column, Row, Table, load_paper
+from nextword.reproduction.paper import Address, Column, Row, Table, find_table, load_paper
 from nextword.reproduction.table_numbers import (
     HUMAN,
+    NO_SEED,
     CellValue,
     MissingValueError,
     added,
@@ -27,7 +28,7 @@ from nextword.reproduction.table_numbers import (
     is_of_settings,
     setting_value,
 )
-from nextword.reproduction.verdict import judged_claims
+from nextword.reproduction.verdict import Cells, judged_claims
 
 
 @dataclass(frozen=True)
@@ -59,24 +60,45 @@ def table_record(
         scale: Of the experiments.
         command: What makes it again.
     """
-    paper = load_paper(name.partition("/")[0])
-    places = [(row, column) for row in table.rows for column in table.columns]
-    cells = {_key(row, column): _found(table.address(row, column), experiments, scale) for row, column in places}
-    people = {
-        _key(row, column): _found(_of_people(table.address(row, column)), experiments, scale) for row, column in places
-    }
+    cells = {_key(*place): _found(table.address(*place), experiments, scale) for place in table.places}
     shown = next((ran.report for one in table.experiments if (ran := _record(experiments, one)) and ran.report), None)
     return ReproducedTable(
-        name=name,
-        paper=f"{paper.title}. {paper.authors}. {paper.venue}.",
-        title=table.title,
-        place=table.place,
-        scale=scale,
-        columns=[
+        **_defined(name, table, cells, scale),
+        shown_in=f"{shown}#{table.section}" if shown and table.section else None,
+        experiments=[ran for one in table.experiments if (ran := _record(experiments, one))],
+        command=command,
+        environment=Environment.collect(),
+    )
+
+
+def renewed(record: ReproducedTable) -> ReproducedTable:
+    """A record under its table's present definition: rows, notes and claims are today's, numbers are the record's.
+
+    A row that the record lacks was not run yet.
+    """
+    table = find_table(record.name)
+    titles = [f"{one.group}: {one.title}" if one.group else one.title for one in record.columns]
+    kept = {
+        (row.title, title): _kept(cell) for row in record.rows for title, cell in zip(titles, row.cells, strict=True)
+    }
+    cells = {_key(*one): kept.get(_key(*one)) or _found(table.address(*one), {}, record.scale) for one in table.places}
+    return record.model_copy(update=_defined(record.name, table, cells, record.scale))
+
+
+def _defined(name: str, table: Table, cells: Cells, scale: Scale) -> dict[str, Any]:
+    """What the table's definition says, with our numbers."""
+    paper = load_paper(name.partition("/")[0])
+    return {
+        "name": name,
+        "paper": f"{paper.title}. {paper.authors}. {paper.venue}.",
+        "title": table.title,
+        "place": table.place,
+        "scale": scale,
+        "columns": [
             ReproducedColumn(title=one.title, group=one.group, unit=one.unit, better=one.better)
             for one in table.columns
         ],
-        rows=[
+        "rows": [
             ReproducedRow(
                 title=row.title,
                 cells=[_cell(table, row, column, cells[_key(row, column)]) for column in table.columns],
@@ -84,21 +106,30 @@ def table_record(
             )
             for row in table.rows
         ],
-        claims=judged_claims(table, cells, people, scale),
-        shown_in=f"{shown}#{table.section}" if shown and table.section else None,
-        note=table.note,
-        experiments=[ran for one in table.experiments if (ran := _record(experiments, one))],
-        command=command,
-        environment=Environment.collect(),
-    )
+        "claims": judged_claims(table, cells, _goals(table, cells), scale),
+        "note": table.note,
+    }
+
+
+def _goals(table: Table, cells: Cells) -> Cells:
+    """For each cell that of people's row at the same address."""
+    people = [(row, column) for row, column in table.places if table.address(row, column).method == HUMAN]
+    found = {table.address(*place): cells[_key(*place)] for place in people}
+    goals = {_key(*place): found.get(Address(method=HUMAN).within(table.address(*place))) for place in table.places}
+    return {place: cell for place, cell in goals.items() if cell is not None}
+
+
+def _kept(cell: ReproducedCell) -> CellValue | str:
+    """A cell of a record as it was before it was written down."""
+    if cell.value is None:
+        return cell.missing or "it was not measured"
+    if isinstance(cell.value, str):
+        return CellValue(text=cell.value)
+    return CellValue(cell.by_seed or {NO_SEED: cell.value}, cell.low, cell.high)
 
 
 def _key(row: Row, column: Column) -> tuple[str, str]:
     return row.title, column.name
-
-
-def _of_people(address: Address) -> Address:
-    return Address(method=HUMAN).within(address)
 
 
 def _record(experiments: Mapping[str, ExperimentResults], name: str) -> RanExperiment | None:
