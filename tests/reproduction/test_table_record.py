@@ -55,6 +55,13 @@ def test_a_row_that_a_record_lacks_was_not_run_yet():
     assert {cell.missing for cell in new.rows[1].cells} == {"not run yet"}
 
 
+def test_what_stands_for_the_paper_s_own_is_that_of_the_table_s_experiments_at_the_scale():
+    table = find_table("counting/table-1")
+    small, paper = (table_record("counting/table-1", table, {}, scale, "x").differs for scale in ("small", "paper"))
+    assert small == ["A tiny model stands for a large one."]
+    assert paper == ["The order of the numbers is not stated."]
+
+
 def measured(cell, value):
     by_seed = {"0": value - 0.5, "1": value + 0.5}
     return cell.model_copy(update={"value": value, "missing": None, "by_seed": by_seed})

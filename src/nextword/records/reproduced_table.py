@@ -155,7 +155,9 @@ class ReproducedTable(VersionedRecord):
     shown_in: str | None = None
     """Where the picture or the texts are: a page, relative to the folder of all tables, with the section's anchor."""
     note: str | None = None
-    """What differs here, and why."""
+    """What a reader must know at any scale."""
+    differs: list[str] = Field(default=[])
+    """What stands for the paper's own models, data, methods and judges at this scale: a sentence each."""
     experiments: list[RanExperiment] = Field(default=[])
     """What gave the numbers."""
     command: str

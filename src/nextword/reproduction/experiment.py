@@ -37,6 +37,9 @@ class AtScale(Settings):
     """Changes to the recipe, as on a command line: "seeds=[0,1,2]"."""
     start: str | None = None
     """Another experiment whose start this one begins from too; None: its recipe's own."""
+    differs: list[str] = Field(default=[])
+    """What stands for the paper's own models, data, methods and judges here, and what it leaves open: a sentence
+    each, which every table that it fills shows."""
     minutes: float | None = None
     """Measured with one thread: training, measuring and writing."""
     start_minutes: float | None = None

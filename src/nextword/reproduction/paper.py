@@ -183,7 +183,7 @@ class Table(Address):
     """Section of the experiment's report that shows it: "classes", "examples", "groups", "written"; None: a table of
     its own."""
     note: str | None = None
-    """What differs here, and why."""
+    """What a reader must know at any scale; what stands for the paper's own at one is in experiments.toml."""
     columns: list[Column] = Field(default=[])
     """From left to right."""
     rows: list[Row] = Field(default=[])

@@ -108,7 +108,14 @@ def _defined(name: str, table: Table, cells: Cells, scale: Scale) -> dict[str, A
         ],
         "claims": judged_claims(table, cells, _goals(table, cells), scale),
         "note": table.note,
+        "differs": _differences(table, scale),
     }
+
+
+def _differences(table: Table, scale: Scale) -> list[str]:
+    """What is not the paper's own in the experiments that fill it, each once."""
+    done = [one for name in table.experiments if (one := find_experiment(name).at(scale)) is not None]
+    return list(dict.fromkeys(line for one in done for line in one.differs))
 
 
 def _goals(table: Table, cells: Cells) -> Cells:

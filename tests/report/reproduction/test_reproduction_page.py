@@ -39,6 +39,7 @@ def test_every_reason_and_the_number_of_seeds_is_told(page: str) -> None:
     assert '<abbr title="no text is long enough">' in page
     assert "Without a memory." in text
     assert "87.3 ± 0.4" in text
+    assert "What differs at scale small: GPT-2 is a small one." in " ".join(text.split())
 
 
 def test_claims_and_what_decided_them(page: str) -> None:

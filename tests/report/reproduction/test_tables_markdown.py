@@ -29,6 +29,12 @@ def test_claims_of_a_table_without_numbers_here_stand_alone():
     assert "In bold ours" not in page
 
 
+def test_what_stands_for_the_paper_s_own_is_listed():
+    page = tables_markdown([wide()])
+    assert "What differs at scale small:\n\n- GPT-2 is a small one.\n" in page
+    assert "What differs" not in tables_markdown([wide(differs=[])])
+
+
 def test_every_row_has_a_cell_for_each_column_and_names_its_number():
     table = wide()
     page = tables_markdown([table])

@@ -24,7 +24,8 @@ def reproduced_table(table: ReproducedTable) -> RenderableType:
     heading = Text(f"{table.name}: {table.title} (scale {table.scale})", style="bold")
     parts = [_part(found, first, last) for first, last in _cuts(found)] if found.has_ours else []
     shown = [Text(f"shown in {table.shown_in}", style="dim")] if table.shown_in else []
-    return Group(heading, *parts, *shown, *_claims(table), Text("\n".join(_told(found)), style="dim"))
+    told = Text("\n".join([*_told(found), *table.differs]), style="dim")
+    return Group(heading, *parts, *shown, *_claims(table), told)
 
 
 def _cuts(found: Numbers) -> Iterator[tuple[int, int]]:

@@ -35,9 +35,16 @@ def _section(table: ReproducedTable) -> str:
         *(f"No number here: {plain(why)} ({plain('; '.join(rows))})." for why, rows in _reasons(found).items()),
         *(f"{plain(row.title)}: {plain(row.note)}" for row in table.rows if row.note and found.has_ours),
         *([plain(table.note)] if table.note else []),
+        *_stand_ins(table),
         *map(_claim, table.claims),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _stand_ins(table: ReproducedTable) -> list[str]:
+    """What is not the paper's own at this scale."""
+    lines = "\n".join(f"- {plain(line)}" for line in table.differs)
+    return [f"What differs at scale {table.scale}:", lines] if lines else []
 
 
 def _numbers(found: Numbers) -> str:
