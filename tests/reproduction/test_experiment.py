@@ -11,6 +11,7 @@ from nextword.reproduction.experiment import (
     find_experiment,
     known_experiments,
     overrides_of,
+    recipe_of,
     settings_of,
 )
 from tests.helpers.real_data import DATA
@@ -39,7 +40,7 @@ def settings_without_data(one):
     paths = [
         f"{key}={'a path'!r}" if isinstance(wanted, str) else f"{key}=['a path']" for key, wanted in one.data.items()
     ]
-    return settings_of(configured(read(one.recipe), [*one.overrides, *paths]))
+    return settings_of(configured(recipe_of(one), [*one.overrides, *paths]))
 
 
 @pytest.mark.parametrize(("name", "scale"), EXPERIMENTS)
@@ -54,7 +55,7 @@ def test_what_stands_for_the_paper_s_own_is_named(name, scale):
     one = made(name, scale)
     told = " ".join(one.differs)
     assert told
-    config = configured(read(one.recipe), one.overrides)
+    config = configured(recipe_of(one), one.overrides)
     forms = {method.objective_spec for method in config.methods if method.title == "cache (HistAlign)"}
     assert [form for form in forms if f"HistAlign is `{form}`" not in told] == []
     settings = {method.head for method in config.methods if "=" in str(method.head)}
@@ -67,6 +68,15 @@ def test_the_small_model_in_place_of_the_paper_s_is_told_by_its_size(name):
     start = settings_without_data(one)["task"]["start"]
     layers = start.get("n_layer") or f"{start['num_layers']} + {start['num_decoder_layers']}"
     assert f"{layers} layers × {start.get('n_embd') or start['d_model']}" in " ".join(one.differs)
+
+
+def test_methods_of_an_experiment_stand_behind_its_recipe_s():
+    one = AtScale(recipe="quickstart", methods=[{"head": "cache", "objective": "histalign:released", "label": "mine"}])
+    ours, recipe = (configured(content).methods for content in (recipe_of(one), read("quickstart")))
+    assert ours[:-1] == recipe
+    assert (ours[-1].title, ours[-1].objective_spec) == ("mine", "histalign:released")
+    changed = comparison_of(one, DataFolder(), None, [f"methods.{len(recipe)}.label='other'"])
+    assert changed.methods[-1].title == "other"
 
 
 def test_a_length_in_epochs_leaves_no_default_number_of_steps():

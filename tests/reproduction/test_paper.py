@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from nextword.comparison.comparison_settings import CompareConfig
-from nextword.comparison.recipe import configured, read
+from nextword.comparison.recipe import configured
 from nextword.config import SettingsError, validated
 from nextword.records import WITH_PROMPT
-from nextword.reproduction.experiment import SCALES, Scale, find_experiment
+from nextword.reproduction.experiment import SCALES, Scale, find_experiment, recipe_of, settings_of
 from nextword.reproduction.paper import (
     Address,
     Column,
@@ -30,6 +30,7 @@ from nextword.reproduction.paper import (
     load_paper,
     names,
 )
+from nextword.reproduction.table_numbers import setting_value
 from nextword.training.settings import TrainingSettings
 
 SHARED = Path(os.environ.get("NEXTWORD_PAPERS", Path(__file__).parents[2] / ".." / "shared" / "papers"))
@@ -108,6 +109,7 @@ def test_lists_in_a_comparison_are_compared_each_with_each():
         ({"rows": [{"title": "abc"}], "claims": [claim("abd", "abc")]}, "no row 'abd'. Did you mean 'abc'?"),
         ({"rows": [{"title": "a"}], "claims": [claim("a", ["a", "b"])]}, "no row 'b'"),
         ({"rows": [{"title": "a"}], "claims": [claim("a", "a", over="c")]}, "no row 'c'"),
+        ({"rows": [{"title": "a"}, {"title": "b", "only": "small"}], "claims": [claim("a", "b")]}, "not there at"),
         ({"rows": [], "claims": [{"text": "t", "at_least": 1}]}, "at_least"),
     ],
 )  # fmt: skip
@@ -258,24 +260,23 @@ def comparison(experiment: str, scale: Scale) -> CompareConfig | None:
     if one is None:
         return None
     data = [f"{key}={json.dumps(path)}" for key, path in one.data.items()]
-    return configured(read(one.recipe), [*one.overrides, *data])
+    return configured(recipe_of(one), [*one.overrides, *data])
 
 
-def addresses() -> list[tuple[str, Address]]:
-    """Every address of a cell with its table."""
+def addresses(scale: Scale) -> list[tuple[str, Address]]:
+    """Every address of a cell at a scale with its table."""
     return [
-        (f"{paper}/{name}", table.address(row, column))
+        (f"{paper}/{name}", table.address(*place))
         for paper, name in TABLES
-        for table in [find_table(f"{paper}/{name}")]
-        for row in table.rows
-        for column in table.columns
+        for table in [find_table(f"{paper}/{name}").at(scale)]
+        for place in table.places
     ]
 
 
 BY_EXPERIMENT: dict[tuple[str, Scale], list[tuple[str, Address]]] = defaultdict(list)
-for where, address in addresses():
-    for name in (address.experiment, address.plus):
-        for scale in SCALES:
+for scale in SCALES:
+    for where, address in addresses(scale):
+        for name in (address.experiment, address.plus):
             if name is not None and find_experiment(name).at(scale) is not None:
                 BY_EXPERIMENT[name, scale].append((where, address))
 
@@ -299,6 +300,18 @@ def test_methods_and_decodings_of_addresses_are_those_of_the_experiment(experime
             assert address.decoding.removesuffix(WITH_PROMPT) in titles, where
         kind, _, rival = (address.measure or "").partition(".")
         assert kind != "duel" or rival in methods, where
+
+
+@pytest.mark.parametrize("name", ["histalign/table-8", "f2-softmax/table-7"])
+def test_at_the_papers_scale_an_update_has_as_many_rows_as_printed(name):
+    table = find_table(name)
+    batches = [
+        (place, address) for place in table.places if (address := table.address(*place)).measure == "batch.training"
+    ]
+    assert batches
+    for place, address in batches:
+        ours = setting_value(address, settings_of(comparison(address.experiment, "paper"))).value
+        assert ours == table.printed(*place), address.experiment
 
 
 @pytest.mark.parametrize(("experiment", "scale"), BY_EXPERIMENT)

@@ -68,6 +68,11 @@ def test_a_setting_over_another_and_what_is_always_the_same():
     assert setting_value(Address(measure="always.AdamW"), {}).text == "AdamW"
 
 
+def test_a_batch_counts_what_is_accumulated():
+    training = {"batch_size": 16, "gradient_accumulation_steps": 8}
+    assert setting_value(Address(measure="batch.training"), {"training": training}).by_seed == {NO_SEED: 128.0}
+
+
 def test_the_first_words_after_an_example_prompt(results):
     run = next(run for run in results.runs if run.method == "HistAlign")
     joint = [one for one in run.evaluation.examples if one.setting == "joint"]

@@ -62,6 +62,15 @@ def test_what_stands_for_the_paper_s_own_is_that_of_the_table_s_experiments_at_t
     assert paper == ["The order of the numbers is not stated."]
 
 
+def test_a_row_of_one_scale_is_not_there_at_the_other():
+    table = find_table("counting/table-1")
+    rows = [row.model_copy(update={"only": "small"}) if row.title == "Cache" else row for row in table.rows]
+    with_control = table.model_copy(update={"rows": rows, "claims": []})
+    small, paper = (table_record("counting/table-1", with_control, {}, scale, "x").rows for scale in ("small", "paper"))
+    assert [row.title for row in small] == ["Softmax", "Cache", "A large one"]
+    assert [row.title for row in paper] == ["Softmax", "A large one"]
+
+
 def measured(cell, value):
     by_seed = {"0": value - 0.5, "1": value + 0.5}
     return cell.model_copy(update={"value": value, "missing": None, "by_seed": by_seed})

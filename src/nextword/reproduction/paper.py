@@ -63,6 +63,7 @@ class Address(Settings):
     - "data.NAME": how the task describes its data.
     - "setting.PATH": a setting as a recipe has it (training.learning_rate, task.start.n_layer).
     - "length.training": how long a training is, in steps or epochs as the recipe counts it.
+    - "batch.training": rows of one update.
     - "ratio.PATH/PATH": one setting over another.
     - "always.WORDS": these words, for what is the same in every recipe and therefore no setting.
     - "duel.METHOD": measures that are better than that method's, as "won-lost".
@@ -112,6 +113,8 @@ class Row(Address):
     cells: dict[str, Address] = Field(default={})
     """Parts of the address that differ in some columns, by name of a column or by heading over several. Example:
     ``{"Cache-Only" = {method = "softmax, cache at test time"}}``."""
+    only: Literal["small", "paper"] | None = None
+    """The only scale at which the row is there, such as that of a control; None: both."""
     note: str | None = None
     """What a reader must know of this row here."""
 
@@ -210,14 +213,17 @@ class Table(Address):
                 )
         for claim in self.claims:
             for one in claim.comparisons:
-                self.row(one.row)
                 self.column(one.column)
-                for other in (one.than, one.over, one.than_over):
-                    if isinstance(other, str):
-                        self.row(other)
+                for other in (one.row, one.than, one.over, one.than_over):
+                    if isinstance(other, str) and self.row(other).only:
+                        raise ValueError(f"claims: row '{other}' is not there at every scale")
                 if one.than_column is not None:
                     self.column(one.than_column)
         return self
+
+    def at(self, scale: Literal["small", "paper"]) -> Table:
+        """The table with the rows that it has at a scale."""
+        return self.model_copy(update={"rows": [row for row in self.rows if row.only in {None, scale}]})
 
     def row(self, title: str) -> Row:
         """The row of this title; ValueError where there is none."""

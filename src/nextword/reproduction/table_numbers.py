@@ -92,6 +92,12 @@ def _length(settings: Mapping[str, Any], name: str) -> str:
     return f"{steps:,} steps" if epochs is None else f"{epochs:g} epochs"
 
 
+def _batch(settings: Mapping[str, Any], name: str) -> int | None:
+    """Rows of one update, of as many batches as are accumulated."""
+    rows, batches = (setting(settings, f"{name}.{one}") for one in ("batch_size", "gradient_accumulation_steps"))
+    return None if rows is None or batches is None else int(rows * batches)
+
+
 def _ratio(settings: Mapping[str, Any], names: str) -> float | None:
     """One setting over another: "task.start.n_embd/task.start.n_head"."""
     above, below = (setting(settings, name) for name in names.split("/"))
@@ -106,6 +112,7 @@ def _words(_settings: Mapping[str, Any], words: str) -> str:
 OF_SETTINGS: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = {
     "setting": setting,
     "length": _length,
+    "batch": _batch,
     "ratio": _ratio,
     "always": _words,
 }

@@ -60,6 +60,7 @@ def table_record(
         scale: Of the experiments.
         command: What makes it again.
     """
+    table = table.at(scale)
     cells = {_key(*place): _found(table.address(*place), experiments, scale) for place in table.places}
     shown = next((ran.report for one in table.experiments if (ran := _record(experiments, one)) and ran.report), None)
     return ReproducedTable(
@@ -76,7 +77,7 @@ def renewed(record: ReproducedTable) -> ReproducedTable:
 
     A row that the record lacks was not run yet.
     """
-    table = find_table(record.name)
+    table = find_table(record.name).at(record.scale)
     titles = [f"{one.group}: {one.title}" if one.group else one.title for one in record.columns]
     kept = {
         (row.title, title): _kept(cell) for row in record.rows for title, cell in zip(titles, row.cells, strict=True)
