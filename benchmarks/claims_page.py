@@ -16,8 +16,9 @@ from pathlib import Path
 
 from nextword.records.reproduced_table import ReproducedTable
 from nextword.report import claims_markdown, tables_markdown
+from nextword.report.reproduction.printed_and_ours import numbers
 from nextword.reproduction.paper import Claim, find_table, load_paper, names
-from nextword.reproduction.reproduce_tables import all_tables, tables_named
+from nextword.reproduction.reproduce_tables import all_tables
 from nextword.reproduction.table_record import renewed, table_record
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -35,9 +36,12 @@ papers are [on one page](../../claims.md).
 
 def records_in(folder: Path) -> list[ReproducedTable]:
     """The records of a folder, in the order of the papers."""
+    return _ordered([ReproducedTable.load(path) for path in folder.rglob("*.json")])
+
+
+def _ordered(tables: Sequence[ReproducedTable]) -> list[ReproducedTable]:
     order = all_tables()
-    found = [ReproducedTable.load(path) for path in folder.rglob("*.json")]
-    return sorted(found, key=lambda table: (order.index(table.name), table.scale))
+    return sorted(tables, key=lambda table: (order.index(table.name), table.scale))
 
 
 def add(folder: Path, records: Path) -> list[str]:
@@ -92,22 +96,24 @@ def _aged(records: Path) -> list[tuple[Path, ReproducedTable]]:
 
 def pages(docs: Path) -> dict[Path, str]:
     """Every page as it should be."""
-    tables = records_in(docs / "results" / "papers")
+    run = records_in(docs / "results" / "papers")
+    made = {table.name for table in run}
+    others = [_not_run(name) for name in all_tables() if name not in made]
+    tables = _ordered([*run, *(table for table in others if numbers(table).has_ours)])
     page = docs / "claims.md"
     before = page.read_text(encoding="utf-8")
     found = {page: _PART.sub(lambda part: f"{part[1]}\n{claims(tables)}\n{part[2]}", before)}
-    by_name = {table.name: table for table in tables}
     for name in names():
-        wanted = tables_named([name])
-        if by_name.keys() & set(wanted):
-            text = tables_markdown([by_name.get(one) or _not_run(one) for one in wanted])
+        own = _ordered([table for table in [*run, *others] if table.name.startswith(f"{name}/")])
+        if made & {table.name for table in own}:
+            text = tables_markdown(own)
             head = HEAD.format(title=load_paper(name).title, name=name)
             found[docs / "results" / "papers" / f"{name}.md"] = head + text
     return found
 
 
 def _not_run(name: str) -> ReproducedTable:
-    """A table without numbers of ours: its claims say why."""
+    """A table that was not run: numbers that need no run, and claims that say why they are not tested."""
     return table_record(name, find_table(name), {}, "small", f"nextword reproduce {name} --data DATA")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -312,6 +313,14 @@ def test_at_the_papers_scale_an_update_has_as_many_rows_as_printed(name):
     for place, address in batches:
         ours = setting_value(address, settings_of(comparison(address.experiment, "paper"))).value
         assert ours == table.printed(*place), address.experiment
+
+
+def test_the_overhead_of_histalign_is_the_newest_of_the_benchmark():
+    file = Path(__file__).parents[2] / "benchmarks" / "data" / "training_cost.csv"
+    with file.open(encoding="utf-8", newline="") as rows:
+        ratios = [float(row["time_ratio"]) for row in csv.DictReader(rows) if row["model"] == "cache/histalign"]
+    (row,) = [row for row in find_table("histalign/training-times").rows if row.elsewhere]
+    assert row.elsewhere == {"TRIME": 100.0, "HISTALIGN": pytest.approx(100 * ratios[-1])}
 
 
 @pytest.mark.parametrize(("experiment", "scale"), BY_EXPERIMENT)

@@ -71,6 +71,17 @@ def test_a_row_of_one_scale_is_not_there_at_the_other():
     assert [row.title for row in paper] == ["Softmax", "A large one"]
 
 
+def test_a_number_measured_elsewhere_needs_no_run():
+    table = find_table("counting/table-1")
+    rows = [
+        row.model_copy(update={"elsewhere": {"nll": 2.0 - place}}) if place < 2 else row
+        for place, row in enumerate(table.rows)
+    ]
+    record = table_record("counting/table-1", table.model_copy(update={"rows": rows}), {}, "small", "x")
+    assert [row.cells[0].value for row in record.rows] == [2.0, 1.0, None]
+    assert (record.claims[0].outcome, record.claims[0].comparisons[0].difference) == ("held", -1.0)
+
+
 def measured(cell, value):
     by_seed = {"0": value - 0.5, "1": value + 0.5}
     return cell.model_copy(update={"value": value, "missing": None, "by_seed": by_seed})

@@ -113,6 +113,8 @@ class Row(Address):
     cells: dict[str, Address] = Field(default={})
     """Parts of the address that differ in some columns, by name of a column or by heading over several. Example:
     ``{"Cache-Only" = {method = "softmax, cache at test time"}}``."""
+    elsewhere: dict[str, float] = Field(default={})
+    """Our numbers by name of a column that no experiment gives, such as those of a benchmark; the note says whose."""
     only: Literal["small", "paper"] | None = None
     """The only scale at which the row is there, such as that of a control; None: both."""
     note: str | None = None
@@ -205,12 +207,11 @@ class Table(Address):
                 count = len(getattr(row, name))
                 if count not in {0, len(self.columns)}:
                     raise ValueError(f"rows, '{row.title}': {count} {name} for {len(self.columns)} columns")
+            columns = {one.name: one for one in self.columns}
             for name in row.cells:
-                _named(
-                    {**{one.name: one for one in self.columns}, **{one.group: one for one in self.columns}},
-                    name,
-                    "column",
-                )
+                _named({**columns, **{one.group: one for one in self.columns}}, name, "column")
+            for name in row.elsewhere:
+                _named(columns, name, "column")
         for claim in self.claims:
             for one in claim.comparisons:
                 self.column(one.column)

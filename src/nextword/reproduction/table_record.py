@@ -61,7 +61,7 @@ def table_record(
         command: What makes it again.
     """
     table = table.at(scale)
-    cells = {_key(*place): _found(table.address(*place), experiments, scale) for place in table.places}
+    cells = {_key(*place): _found(table, *place, experiments, scale) for place in table.places}
     shown = next((ran.report for one in table.experiments if (ran := _record(experiments, one)) and ran.report), None)
     return ReproducedTable(
         **_defined(name, table, cells, scale),
@@ -82,7 +82,7 @@ def renewed(record: ReproducedTable) -> ReproducedTable:
     kept = {
         (row.title, title): _kept(cell) for row in record.rows for title, cell in zip(titles, row.cells, strict=True)
     }
-    cells = {_key(*one): kept.get(_key(*one)) or _found(table.address(*one), {}, record.scale) for one in table.places}
+    cells = {_key(*one): kept.get(_key(*one)) or _found(table, *one, {}, record.scale) for one in table.places}
     return record.model_copy(update=_defined(record.name, table, cells, record.scale))
 
 
@@ -144,8 +144,13 @@ def _record(experiments: Mapping[str, ExperimentResults], name: str) -> RanExper
     return experiments[name].record if name in experiments else None
 
 
-def _found(address: Address, experiments: Mapping[str, ExperimentResults], scale: Scale) -> CellValue | str:
+def _found(
+    table: Table, row: Row, column: Column, experiments: Mapping[str, ExperimentResults], scale: Scale
+) -> CellValue | str:
     """Our number, or why there is none."""
+    if column.name in row.elsewhere:
+        return CellValue({NO_SEED: row.elsewhere[column.name]})
+    address = table.address(row, column)
     names = [name for name in (address.experiment, address.plus) if name is not None]
     if not names or address.measure is None:
         return "nothing here gives this number"
