@@ -110,6 +110,13 @@ def test_what_no_training_gave_is_exact_and_a_tie_decides_nothing():
     assert verdict(same, same).outcome == verdict(seeds(1.0, 1.0), seeds(1.0, 1.0)).outcome == "undecided"
 
 
+def test_rounding_decides_no_tie():
+    near, far = CellValue({NO_SEED: 0.1 + 0.2}), CellValue({NO_SEED: 0.3})
+    claim = verdict(near, far)
+    assert (claim.outcome, claim.comparisons[0].difference) == ("undecided", 0.0)
+    assert verdict(CellValue({NO_SEED: 0.3001}), far).outcome == "held"
+
+
 def test_a_number_may_stand_in_place_of_a_row():
     assert verdict(seeds(5.0, 5.1), "none", than=4.0).outcome == "held"
     assert verdict(seeds(5.0, 5.1), "none", than=5.05).outcome == "undecided"

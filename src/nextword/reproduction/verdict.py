@@ -5,6 +5,7 @@ One rule for all: ``_outcome`` for a comparison, ``_outcome_of`` for the claim t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -144,7 +145,13 @@ def _differences(one: Comparison, terms: Sequence[_Term], cells: Cells, goals: C
     constant = 0.0 if isinstance(one.than, str) else -one.times * one.than
     trained = [value for value in values if set(value) != {NO_SEED}]
     seeds = [seed for seed in trained[0] if all(seed in value for value in trained)] if trained else [NO_SEED]
-    return {seed: sum(value.get(seed, value.get(NO_SEED, 0.0)) for value in values) + constant for seed in seeds}
+    return {seed: _sum([*(value.get(seed, value.get(NO_SEED, 0.0)) for value in values), constant]) for seed in seeds}
+
+
+def _sum(parts: Sequence[float]) -> float:
+    """Their sum; rounding decides nothing: 0.3 less 0.1 is 0.2."""
+    total = math.fsum(parts)
+    return 0.0 if abs(total) <= 1e-9 * max(map(abs, parts)) else total
 
 
 def _weighed(term: _Term, cells: Cells, goals: Cells | None) -> dict[str, float]:
