@@ -1,6 +1,7 @@
 """Rewrites ``docs/claims.md`` and ``docs/results/papers/`` from the tables that were reproduced.
 
-The records of reproduced tables lie in ``docs/results/papers/``, one JSON file each; nothing is measured here.
+The records of reproduced tables lie in ``docs/results/papers/``, one JSON file each; nothing is measured here. Rows,
+notes and claims of a record are rewritten too where its table's definition has changed; its numbers stay.
 
     python benchmarks/claims_page.py --add runs/reproduce    # take the tables of this folder in, then rewrite
     python benchmarks/claims_page.py --check                 # fails where a page is older than the records
@@ -15,8 +16,10 @@ from pathlib import Path
 
 from nextword.records.reproduced_table import ReproducedTable
 from nextword.report import claims_markdown, tables_markdown
+from nextword.report.reproduction.printed_and_ours import numbers
 from nextword.reproduction.paper import Claim, find_table, load_paper, names
 from nextword.reproduction.reproduce_tables import all_tables
+from nextword.reproduction.table_record import renewed, table_record
 
 DOCS = Path(__file__).parents[1] / "docs"
 _PART = re.compile(r"(<!-- claims -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -25,16 +28,20 @@ _PART = re.compile(r"(<!-- claims -->\n).*?(<!-- end -->)", re.DOTALL)
 HEAD = """# {title}: its tables, run here
 
 Made by `python benchmarks/claims_page.py` from the records beside this page; `nextword reproduce {name} --data DATA`
-runs them again. What the paper says of them, and what became of that: [claims](../../claims.md).
+runs them again. Below each table stands what the paper says of it, and what became of that; the main claims of all
+papers are [on one page](../../claims.md).
 
 """
 
 
 def records_in(folder: Path) -> list[ReproducedTable]:
     """The records of a folder, in the order of the papers."""
+    return _ordered([ReproducedTable.load(path) for path in folder.rglob("*.json")])
+
+
+def _ordered(tables: Sequence[ReproducedTable]) -> list[ReproducedTable]:
     order = all_tables()
-    found = [ReproducedTable.load(path) for path in folder.rglob("*.json")]
-    return sorted(found, key=lambda table: (order.index(table.name), table.scale))
+    return sorted(tables, key=lambda table: (order.index(table.name), table.scale))
 
 
 def add(folder: Path, records: Path) -> list[str]:
@@ -75,20 +82,39 @@ def _headlines_without(tables: Sequence[ReproducedTable]) -> Iterator[tuple[str,
             yield from ((name, claim) for claim in find_table(name).claims if claim.headline)
 
 
+def renew(records: Path) -> None:
+    """Brings every record under its table's present definition."""
+    for path, table in _aged(records):
+        table.save(path)
+
+
+def _aged(records: Path) -> list[tuple[Path, ReproducedTable]]:
+    """Records whose definition has changed since, as they should be."""
+    loaded = [(path, ReproducedTable.load(path)) for path in records.rglob("*.json")]
+    return [(path, new) for path, old in loaded if (new := renewed(old)) != old]
+
+
 def pages(docs: Path) -> dict[Path, str]:
     """Every page as it should be."""
-    tables = records_in(docs / "results" / "papers")
+    run = records_in(docs / "results" / "papers")
+    made = {table.name for table in run}
+    others = [_not_run(name) for name in all_tables() if name not in made]
+    tables = _ordered([*run, *(table for table in others if numbers(table).has_ours)])
     page = docs / "claims.md"
     before = page.read_text(encoding="utf-8")
     found = {page: _PART.sub(lambda part: f"{part[1]}\n{claims(tables)}\n{part[2]}", before)}
     for name in names():
-        own = [table for table in tables if table.name.startswith(f"{name}/")]
-        text = tables_markdown(own)
-        if text:
-            found[docs / "results" / "papers" / f"{name}.md"] = (
-                HEAD.format(title=load_paper(name).title, name=name) + text
-            )
+        own = _ordered([table for table in [*run, *others] if table.name.startswith(f"{name}/")])
+        if made & {table.name for table in own}:
+            text = tables_markdown(own)
+            head = HEAD.format(title=load_paper(name).title, name=name)
+            found[docs / "results" / "papers" / f"{name}.md"] = head + text
     return found
+
+
+def _not_run(name: str) -> ReproducedTable:
+    """A table that was not run: numbers that need no run, and claims that say why they are not tested."""
+    return table_record(name, find_table(name), {}, "small", f"nextword reproduce {name} --data DATA")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -100,6 +126,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = options.parse_args(argv)
     if given.add is not None:
         print(f"taken in: {', '.join(add(given.add, given.docs / 'results' / 'papers')) or 'none'}")
+    records = given.docs / "results" / "papers"
+    if not given.check:
+        renew(records)
+    elif aged := _aged(records):
+        raise SystemExit(f"{aged[0][0]} is older than its table: run python benchmarks/claims_page.py")
     for path, text in pages(given.docs).items():
         if given.check:
             if not path.exists() or path.read_text(encoding="utf-8") != text:

@@ -5,20 +5,22 @@ import shutil
 import claims_page
 import pytest
 
-from nextword.records.reproduced_table import RanExperiment
-from nextword.reproduction.paper import find_table
+from nextword.records.reproduced_table import RanExperiment, ReproducedTable
+from nextword.report.reproduction.tables_markdown import plain
+from nextword.reproduction.paper import find_table, names
+from nextword.reproduction.reproduce_tables import all_tables
 from nextword.reproduction.table_record import table_record
 
 TABLE = "histalign/table-1"
 
 
-def made_up_record(**changes):
+def made_up_record(name=TABLE, **changes):
     """A table of which an experiment was run that had no number for it."""
     ran = RanExperiment(
         name="ambiguous", recipe="quickstart", command="x", task="ambiguous", seeds=[0, 1, 2], start="here",
         data="there", minutes=4.0, report="experiments/small/ambiguous/report.html",
     )  # fmt: skip
-    record = table_record(TABLE, find_table(TABLE), {}, "small", "nextword reproduce x")
+    record = table_record(name, find_table(name), {}, "small", "nextword reproduce x")
     cells = [cell.model_copy(update={"value": 1.0, "missing": None}) for cell in record.rows[0].cells]
     rows = [record.rows[0].model_copy(update={"cells": cells}), *record.rows[1:]]
     return record.model_copy(update={"experiments": [ran], "rows": rows, "shown_in": "x#y", **changes})
@@ -33,6 +35,31 @@ def docs(tmp_path):
 
 def test_the_pages_are_those_of_the_committed_records():
     claims_page.main(["--check"])
+
+
+def test_every_claim_of_every_table_stands_on_the_page_of_its_paper():
+    for name in all_tables():
+        paper, _, _ = name.partition("/")
+        page = (claims_page.DOCS / "results" / "papers" / f"{paper}.md").read_text("utf-8")
+        section = page.partition(f"## {name}\n")[2].partition("\n## ")[0]
+        for claim in find_table(name).claims:
+            assert f"**{plain(claim.text)}**" in section, f"{name}: {claim.text}"
+
+
+@pytest.mark.parametrize("page", ["claims.md", "results/index.md"])
+def test_the_pages_of_all_papers_are_linked(page):
+    text = (claims_page.DOCS / page).read_text("utf-8")
+    assert [name for name in names() if f"papers/{name}.md)" not in text] == []
+
+
+def test_a_record_whose_table_has_changed_is_found_and_judged_anew(docs):
+    path = docs / "results" / "papers" / "small" / f"{TABLE}.json"
+    made_up_record(note="an old note").save(path)
+    claims_page.main(["--docs", str(docs)])
+    assert ReproducedTable.load(path).note == find_table(TABLE).note
+    made_up_record(claims=[]).save(path)
+    with pytest.raises(SystemExit, match="older than its table"):
+        claims_page.main(["--docs", str(docs), "--check"])
 
 
 def test_tables_are_taken_in_without_links_to_pages_that_are_not_here(docs, tmp_path):
@@ -66,7 +93,7 @@ def test_a_claim_is_waiting_until_its_table_was_run(docs, tmp_path):
     after = (docs / "claims.md").read_text()
     assert waiting in before
     assert waiting not in after
-    assert f"| {TABLE}, scale small |" in after
+    assert f"| [{TABLE}](results/papers/histalign.md#histaligntable-1), scale small |" in after
 
 
 def test_an_old_page_is_found(docs):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.evaluation.pairwise_wins import wins
+from nextword.evaluation.pairwise_wins import ranking, wins
 from nextword.records import Duel, Goal
 
 # F2-Softmax, table 2 (a): WikiText-103, greedy; MS-Jaccard-3, Self-BLEU-3, Distinct-3.
@@ -51,6 +51,16 @@ def test_ranking() -> None:
     assert [(place.rank, place.name, place.wins, place.losses) for place in ranking] == [
         (1, "F2-Softmax", 4, 0), (2, "UL-token", 3, 1), (3, "UL-token+seq", 2, 2), (4, "FACE", 1, 3), (5, "MLE", 0, 4),
     ]  # fmt: skip
+
+
+def test_a_ranking_among_some_leaves_duels_with_others_out() -> None:
+    duels = wins(table(), GOALS, HUMAN).duels
+    among = ranking(duels, ["MLE", "FACE", "F2-Softmax"])
+    assert [(place.rank, place.name, place.wins, place.losses) for place in among] == [
+        (1, "F2-Softmax", 2, 0),
+        (2, "FACE", 1, 1),
+        (3, "MLE", 0, 2),
+    ]
 
 
 def test_order_of_the_systems_does_not_matter() -> None:

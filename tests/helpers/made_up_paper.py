@@ -87,6 +87,7 @@ title = "Counting"
 
 [counting.small]
 recipe = "RECIPE"
+differs = ["A tiny model stands for a large one."]
 
 [again]
 title = "Counting again"
@@ -100,6 +101,7 @@ title = "Counting, large"
 
 [counting-large.paper]
 recipe = "RECIPE"
+differs = ["The order of the numbers is not stated."]
 """
 
 RECIPE = """

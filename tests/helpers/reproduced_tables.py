@@ -96,6 +96,7 @@ def table(name: str = "histalign/table-1", paper: str = PAPER, **update: object)
         ],
         claims=CLAIMS,
         note="The rank depends on the threshold.",
+        differs=["GPT-2 is a small one."],
         experiments=[RAN],
         command="nextword reproduce histalign/table-1 --data DATA",
         environment=ENVIRONMENT,

@@ -11,6 +11,7 @@ from nextword.reproduction.experiment import (
     find_experiment,
     known_experiments,
     overrides_of,
+    recipe_of,
     settings_of,
 )
 from tests.helpers.real_data import DATA
@@ -34,15 +35,48 @@ def test_every_experiment_names_a_recipe_and_data_that_are_known(name, scale):
     assert one.start is None or find_experiment(one.start).at(scale) is not None
 
 
-@pytest.mark.parametrize(("name", "scale"), EXPERIMENTS)
-def test_every_experiment_is_a_comparison_whose_settings_its_task_takes(name, scale):
-    one = made(name, scale)
+def settings_without_data(one):
+    """All settings of an experiment, whose data is not looked for."""
     paths = [
         f"{key}={'a path'!r}" if isinstance(wanted, str) else f"{key}=['a path']" for key, wanted in one.data.items()
     ]
-    settings = settings_of(configured(read(one.recipe), [*one.overrides, *paths]))
+    return settings_of(configured(recipe_of(one), [*one.overrides, *paths]))
+
+
+@pytest.mark.parametrize(("name", "scale"), EXPERIMENTS)
+def test_every_experiment_is_a_comparison_whose_settings_its_task_takes(name, scale):
+    settings = settings_without_data(made(name, scale))
     assert settings["task"]["name"]
     assert settings["training"]
+
+
+@pytest.mark.parametrize(("name", "scale"), EXPERIMENTS)
+def test_what_stands_for_the_paper_s_own_is_named(name, scale):
+    one = made(name, scale)
+    told = " ".join(one.differs)
+    assert told
+    config = configured(recipe_of(one), one.overrides)
+    forms = {method.objective_spec for method in config.methods if method.title == "cache (HistAlign)"}
+    assert [form for form in forms if f"HistAlign is `{form}`" not in told] == []
+    settings = {method.head for method in config.methods if "=" in str(method.head)}
+    assert [head for head in settings if f"`{head}`" not in told] == []
+
+
+@pytest.mark.parametrize("name", [name for name, one in known_experiments().items() if one.small and one.paper])
+def test_the_small_model_in_place_of_the_paper_s_is_told_by_its_size(name):
+    one = find_experiment(name).small
+    start = settings_without_data(one)["task"]["start"]
+    layers = start.get("n_layer") or f"{start['num_layers']} + {start['num_decoder_layers']}"
+    assert f"{layers} layers × {start.get('n_embd') or start['d_model']}" in " ".join(one.differs)
+
+
+def test_methods_of_an_experiment_stand_behind_its_recipe_s():
+    one = AtScale(recipe="quickstart", methods=[{"head": "cache", "objective": "histalign:released", "label": "mine"}])
+    ours, recipe = (configured(content).methods for content in (recipe_of(one), read("quickstart")))
+    assert ours[:-1] == recipe
+    assert (ours[-1].title, ours[-1].objective_spec) == ("mine", "histalign:released")
+    changed = comparison_of(one, DataFolder(), None, [f"methods.{len(recipe)}.label='other'"])
+    assert changed.methods[-1].title == "other"
 
 
 def test_a_length_in_epochs_leaves_no_default_number_of_steps():

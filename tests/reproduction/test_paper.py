@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -14,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from nextword.comparison.comparison_settings import CompareConfig
-from nextword.comparison.recipe import configured, read
+from nextword.comparison.recipe import configured
 from nextword.config import SettingsError, validated
 from nextword.records import WITH_PROMPT
-from nextword.reproduction.experiment import SCALES, Scale, find_experiment
+from nextword.reproduction.experiment import SCALES, Scale, find_experiment, recipe_of, settings_of
 from nextword.reproduction.paper import (
     Address,
     Column,
@@ -30,6 +31,7 @@ from nextword.reproduction.paper import (
     load_paper,
     names,
 )
+from nextword.reproduction.table_numbers import setting_value
 from nextword.training.settings import TrainingSettings
 
 SHARED = Path(os.environ.get("NEXTWORD_PAPERS", Path(__file__).parents[2] / ".." / "shared" / "papers"))
@@ -46,8 +48,8 @@ def table(rows, columns=("Acc@2",), **rest) -> dict:
     }
 
 
-def claim(row, than) -> dict:
-    return {"text": "t", "comparisons": [{"row": row, "than": than, "column": "Acc@2"}]}
+def claim(row, than, **rest) -> dict:
+    return {"text": "t", "comparisons": [{"row": row, "than": than, "column": "Acc@2", **rest}]}
 
 
 def faults(**given) -> str:
@@ -107,6 +109,8 @@ def test_lists_in_a_comparison_are_compared_each_with_each():
         ({"rows": [{"title": "a", "cells": {"Acc@5": {}}}]}, "no column 'Acc@5'. Did you mean 'Acc@2'?"),
         ({"rows": [{"title": "abc"}], "claims": [claim("abd", "abc")]}, "no row 'abd'. Did you mean 'abc'?"),
         ({"rows": [{"title": "a"}], "claims": [claim("a", ["a", "b"])]}, "no row 'b'"),
+        ({"rows": [{"title": "a"}], "claims": [claim("a", "a", over="c")]}, "no row 'c'"),
+        ({"rows": [{"title": "a"}, {"title": "b", "only": "small"}], "claims": [claim("a", "b")]}, "not there at"),
         ({"rows": [], "claims": [{"text": "t", "at_least": 1}]}, "at_least"),
     ],
 )  # fmt: skip
@@ -156,15 +160,13 @@ def test_the_printed_numbers_bear_a_claim_out_or_a_note_says_so(paper, name):
 
 def printed_outcome(table: Table, one: Comparison) -> bool | None:
     """Whether the first of the paper's own cells is better; None where one of them is not printed."""
-    column = table.column(one.column)
-    first = printed_number(table, table.row(one.row), column)
-    other = (
-        printed_number(table, table.row(one.than), table.column(one.than_column or one.column))
-        if isinstance(one.than, str)
-        else one.than
-    )
+    column, than_column = table.column(one.column), table.column(one.than_column or one.column)
+    first = printed_gain(table, one.row, one.over, column)
+    over = one.than_over or one.over
+    other = printed_gain(table, one.than, over, than_column) if isinstance(one.than, str) else one.than
     if first is None or other is None:
         return None
+    other *= one.times
     better = one.better or column.better
     if better == "human":
         (human,) = [row for row in table.rows if table.address(row, column).method == "human"]
@@ -173,9 +175,21 @@ def printed_outcome(table: Table, one: Comparison) -> bool | None:
     return first > other if better == "higher" else first < other
 
 
+def printed_gain(table: Table, row: str, over: str | None, column: Column) -> float | None:
+    numbers = [printed_number(table, table.row(title), column) for title in (row, over) if title is not None]
+    return None if None in numbers else numbers[0] - sum(numbers[1:])
+
+
 def printed_number(table: Table, row: Row, column: Column) -> float | None:
     value = table.printed(row, column)
     return value if isinstance(value, float) else None
+
+
+@pytest.mark.parametrize(("paper", "name"), TABLES)
+def test_a_claim_is_one_statement_and_what_is_no_order_is_not_read_off(paper, name):
+    for claim in find_table(f"{paper}/{name}").claims:
+        assert ";" not in claim.text, claim.text
+        assert "read it off" not in " ".join(claim.not_testable.values()), claim.text
 
 
 @pytest.mark.parametrize(("paper", "name"), TABLES)
@@ -247,24 +261,23 @@ def comparison(experiment: str, scale: Scale) -> CompareConfig | None:
     if one is None:
         return None
     data = [f"{key}={json.dumps(path)}" for key, path in one.data.items()]
-    return configured(read(one.recipe), [*one.overrides, *data])
+    return configured(recipe_of(one), [*one.overrides, *data])
 
 
-def addresses() -> list[tuple[str, Address]]:
-    """Every address of a cell with its table."""
+def addresses(scale: Scale) -> list[tuple[str, Address]]:
+    """Every address of a cell at a scale with its table."""
     return [
-        (f"{paper}/{name}", table.address(row, column))
+        (f"{paper}/{name}", table.address(*place))
         for paper, name in TABLES
-        for table in [find_table(f"{paper}/{name}")]
-        for row in table.rows
-        for column in table.columns
+        for table in [find_table(f"{paper}/{name}").at(scale)]
+        for place in table.places
     ]
 
 
 BY_EXPERIMENT: dict[tuple[str, Scale], list[tuple[str, Address]]] = defaultdict(list)
-for where, address in addresses():
-    for name in (address.experiment, address.plus):
-        for scale in SCALES:
+for scale in SCALES:
+    for where, address in addresses(scale):
+        for name in (address.experiment, address.plus):
             if name is not None and find_experiment(name).at(scale) is not None:
                 BY_EXPERIMENT[name, scale].append((where, address))
 
@@ -288,6 +301,26 @@ def test_methods_and_decodings_of_addresses_are_those_of_the_experiment(experime
             assert address.decoding.removesuffix(WITH_PROMPT) in titles, where
         kind, _, rival = (address.measure or "").partition(".")
         assert kind != "duel" or rival in methods, where
+
+
+@pytest.mark.parametrize("name", ["histalign/table-8", "f2-softmax/table-7"])
+def test_at_the_papers_scale_an_update_has_as_many_rows_as_printed(name):
+    table = find_table(name)
+    batches = [
+        (place, address) for place in table.places if (address := table.address(*place)).measure == "batch.training"
+    ]
+    assert batches
+    for place, address in batches:
+        ours = setting_value(address, settings_of(comparison(address.experiment, "paper"))).value
+        assert ours == table.printed(*place), address.experiment
+
+
+def test_the_overhead_of_histalign_is_the_newest_of_the_benchmark():
+    file = Path(__file__).parents[2] / "benchmarks" / "data" / "training_cost.csv"
+    with file.open(encoding="utf-8", newline="") as rows:
+        ratios = [float(row["time_ratio"]) for row in csv.DictReader(rows) if row["model"] == "cache/histalign"]
+    (row,) = [row for row in find_table("histalign/training-times").rows if row.elsewhere]
+    assert row.elsewhere == {"TRIME": 100.0, "HISTALIGN": pytest.approx(100 * ratios[-1])}
 
 
 @pytest.mark.parametrize(("experiment", "scale"), BY_EXPERIMENT)

@@ -68,6 +68,11 @@ def test_a_setting_over_another_and_what_is_always_the_same():
     assert setting_value(Address(measure="always.AdamW"), {}).text == "AdamW"
 
 
+def test_a_batch_counts_what_is_accumulated():
+    training = {"batch_size": 16, "gradient_accumulation_steps": 8}
+    assert setting_value(Address(measure="batch.training"), {"training": training}).by_seed == {NO_SEED: 128.0}
+
+
 def test_the_first_words_after_an_example_prompt(results):
     run = next(run for run in results.runs if run.method == "HistAlign")
     joint = [one for one in run.evaluation.examples if one.setting == "joint"]
@@ -122,6 +127,15 @@ def test_duels_from_both_sides_and_the_ranking(texts):
     assert (forward.text, backward.text) == (f"{duel.won}-{duel.lost}", f"{duel.lost}-{duel.won}")
     places = {place.name: place for place in texts.texts["greedy"].wins.ranking}
     assert found(texts, method=first, decoding="greedy", measure="ranking.wins").value == places[first].wins
+
+
+def test_a_ranking_among_some_methods_counts_their_duels_alone(texts):
+    ranked = {"decoding": "greedy", "among": ("MLE", "FACE", "UL-token")}
+    assert found(texts, method="FACE", decoding="greedy", measure="ranking.losses").value == 3
+    assert found(texts, method="FACE", measure="ranking.losses", **ranked).value == 1
+    assert found(texts, method="UL-token", measure="ranking.wins", **ranked).by_seed == {NO_SEED: 2.0}
+    with pytest.raises(MissingValueError, match="'F2-Softmax' has no wins in the ranking"):
+        found(texts, method="F2-Softmax", measure="ranking.wins", **ranked)
 
 
 @pytest.mark.parametrize(

@@ -103,10 +103,18 @@ def test_a_number_that_no_training_gave_counts_no_seed():
     assert claim.reason == "better − worse, Acc: +1; paper +2"
 
 
-def test_what_no_training_gave_is_exact():
+def test_what_no_training_gave_is_exact_and_a_tie_decides_nothing():
     same = CellValue({NO_SEED: 124.0})
     assert verdict(CellValue({NO_SEED: 125.0}), same).outcome == "held"
-    assert verdict(same, same).outcome == "not held"
+    assert verdict(CellValue({NO_SEED: 123.0}), same).outcome == "not held"
+    assert verdict(same, same).outcome == verdict(seeds(1.0, 1.0), seeds(1.0, 1.0)).outcome == "undecided"
+
+
+def test_rounding_decides_no_tie():
+    near, far = CellValue({NO_SEED: 0.1 + 0.2}), CellValue({NO_SEED: 0.3})
+    claim = verdict(near, far)
+    assert (claim.outcome, claim.comparisons[0].difference) == ("undecided", 0.0)
+    assert verdict(CellValue({NO_SEED: 0.3001}), far).outcome == "held"
 
 
 def test_a_number_may_stand_in_place_of_a_row():
@@ -211,3 +219,55 @@ def test_a_comparison_may_have_a_way_of_its_own():
 def test_what_is_equal_with_every_seed_says_so():
     claim = verdict(seeds(100.0, 100.0, 100.0), seeds(100.0, 100.0, 100.0))
     assert "equal with all 3 seeds" in claim.reason
+
+
+def judged(cells, people=None, **comparison):
+    """A claim of one comparison of rows a, b, c and d in columns Acc and Other."""
+    made = Table.model_validate(
+        {
+            "title": "made up",
+            "place": "section 1",
+            "columns": [{"title": "Acc", "better": "higher"}, {"title": "Other", "better": "higher"}],
+            "rows": [{"title": name, "values": [n, 2.0 * n]} for n, name in enumerate("abcd", 1)],
+            "claims": [{"text": "it is", "comparisons": [comparison]}],
+        }
+    )
+    everywhere = {(row, column): "none" for row in "abcd" for column in ("Acc", "Other")}
+    (claim,) = judged_claims(made, everywhere | cells, people or {}, "small")
+    return claim
+
+
+def test_of_gains_the_difference_of_differences_is_taken_seed_by_seed():
+    cells = {("a", "Acc"): seeds(9.0, 9.5), ("b", "Acc"): seeds(5.0, 5.0)}  # gains 4, 4.5
+    cells |= {("c", "Acc"): seeds(8.0, 8.4), ("d", "Acc"): seeds(7.0, 7.0)}  # gains 1, 1.4
+    claim = judged(cells, row="a", over="b", than="c", than_over="d", column="Acc")
+    (one,) = claim.comparisons
+    assert (one.difference, one.printed) == (pytest.approx((3.0 + 3.1) / 2), (1 - 2) - (3 - 4))
+    assert (one.first, one.second, claim.outcome) == ("a over b", "c over d", "held")
+
+
+def test_a_gain_in_one_column_against_that_in_another_is_over_the_same_row():
+    cells = {("a", "Acc"): seeds(9.0, 9.1), ("b", "Acc"): seeds(5.0, 5.0)}
+    cells |= {("a", "Other"): seeds(20.0, 20.1), ("b", "Other"): seeds(5.0, 5.0)}
+    claim = judged(cells, row="a", over="b", than="a", column="Acc", than_column="Other")
+    assert claim.comparisons[0].difference == pytest.approx(4.0 - 15.0)
+    assert claim.comparisons[0].printed == (1 - 2) - (2 - 4)
+    assert claim.outcome == "not held"
+
+
+def test_a_gain_without_one_of_its_four_numbers_is_not_testable():
+    cells = {(row, "Acc"): seeds(1.0, 2.0) for row in "abc"}
+    assert judged(cells, row="a", over="b", than="c", than_over="d", column="Acc").outcome == "not testable"
+
+
+def test_the_other_may_count_several_times():
+    cells = {("a", "Acc"): seeds(10.52, 10.5), ("b", "Acc"): seeds(10.0, 10.0)}
+    tenth = judged(cells, row="a", than="b", column="Acc", better="lower", times=1.1)
+    assert (tenth.outcome, tenth.comparisons[0].difference) == ("held", pytest.approx(10.51 - 11.0))
+    assert (tenth.comparisons[0].second, tenth.comparisons[0].printed) == ("1.1 × b", pytest.approx(1 - 2.2))
+    assert judged(cells, row="a", than="b", column="Acc", better="lower").outcome == "not held"
+
+
+def test_a_claim_says_how_many_of_its_comparisons_must_come_out():
+    assert verdict(seeds(5.0, 5.1), seeds(1.0, 1.1)).needed is None
+    assert verdict(seeds(5.0, 5.1), seeds(1.0, 1.1), at_least=1).needed == 1

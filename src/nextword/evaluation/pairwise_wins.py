@@ -37,19 +37,25 @@ def wins(
     keys = [key for key in (goals if voting is None else voting) if key in goals]
     usable = [key for key in keys if goals[key] != "human" or key in human]
     duels = [_duel(a, b, systems, goals, human, usable) for a, b in combinations(systems, 2)]
-    won = dict.fromkeys(systems, 0)
-    lost = dict.fromkeys(systems, 0)
+    voted = [key for key in usable if any(key in values for values in systems.values())]
+    return Wins(measures=voted, duels=duels, ranking=ranking(duels, list(systems)))
+
+
+def ranking(duels: Sequence[Duel], systems: Sequence[str]) -> list[Place]:
+    """Systems by the duels that they won against each other; duels with others do not count.
+
+    Equal numbers of wins, then of losses, share a rank.
+    """
+    won, lost = dict.fromkeys(systems, 0), dict.fromkeys(systems, 0)
     for duel in duels:
-        if duel.won != duel.lost:
+        if duel.won != duel.lost and duel.first in won and duel.second in won:
             better, worse = (duel.first, duel.second) if duel.won > duel.lost else (duel.second, duel.first)
             won[better] += 1
             lost[worse] += 1
-    order = sorted(systems, key=lambda name: (-won[name], lost[name]))
     standing = {name: (-won[name], lost[name]) for name in systems}
     ranks = {name: 1 + sum(other < standing[name] for other in standing.values()) for name in systems}
-    voted = [key for key in usable if any(key in values for values in systems.values())]
-    ranking = [Place(rank=ranks[name], name=name, wins=won[name], losses=lost[name]) for name in order]
-    return Wins(measures=voted, duels=duels, ranking=ranking)
+    order = sorted(systems, key=standing.__getitem__)
+    return [Place(rank=ranks[name], name=name, wins=won[name], losses=lost[name]) for name in order]
 
 
 def _duel(

@@ -11,8 +11,8 @@ from nextword.records.files import SCHEMA_VERSION, Record, VersionedRecord
 from nextword.records.measured_values import Goal
 
 Outcome = Literal["held", "not held", "undecided", "not testable"]
-"""What became of a claim. "undecided": the interval of the difference reaches to both sides of zero, or there is one
-seed only. "not testable": at this scale, for a reason that is given."""
+"""What became of a claim. "undecided": the interval of the difference reaches to both sides of zero, both are equal,
+or there is one seed only. "not testable": at this scale, for a reason that is given."""
 
 
 class ReproducedColumn(Record):
@@ -62,9 +62,9 @@ class JudgedComparison(Record):
     """Two cells of a claim, the first of which is to be better."""
 
     first: str
-    """The row that is to be better."""
+    """The row that is to be better; "ROW over OTHER ROW": its gain over that one."""
     second: str
-    """The other row, or a number."""
+    """The other row, its gain, or a number."""
     column: str
     """What was compared, with both columns where they differ."""
     outcome: Outcome
@@ -98,6 +98,8 @@ class JudgedClaim(Record):
     """One line: the numbers that decided it, or why it cannot be tested."""
     comparisons: list[JudgedComparison] = Field(default=[])
     """One by one."""
+    needed: int | None = None
+    """How many of them must hold; None: all that have numbers."""
     note: str | None = None
     """What a reader must know, such as that the printed numbers do not bear it out."""
 
@@ -153,7 +155,9 @@ class ReproducedTable(VersionedRecord):
     shown_in: str | None = None
     """Where the picture or the texts are: a page, relative to the folder of all tables, with the section's anchor."""
     note: str | None = None
-    """What differs here, and why."""
+    """What a reader must know at any scale."""
+    differs: list[str] = Field(default=[])
+    """What stands for the paper's own models, data, methods and judges at this scale: a sentence each."""
     experiments: list[RanExperiment] = Field(default=[])
     """What gave the numbers."""
     command: str

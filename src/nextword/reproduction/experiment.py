@@ -35,8 +35,13 @@ class AtScale(Settings):
     """Settings of the recipe that are paths of data: "task.data" = "wikitext-2", a data set or a file in it."""
     overrides: list[str] = Field(default=[])
     """Changes to the recipe, as on a command line: "seeds=[0,1,2]"."""
+    methods: list[dict[str, Any]] = Field(default=[])
+    """Methods besides the recipe's, as a recipe has them."""
     start: str | None = None
     """Another experiment whose start this one begins from too; None: its recipe's own."""
+    differs: list[str] = Field(default=[])
+    """What stands for the paper's own models, data, methods and judges here, and what it leaves open: a sentence
+    each, which every table that it fills shows."""
     minutes: float | None = None
     """Measured with one thread: training, measuring and writing."""
     start_minutes: float | None = None
@@ -87,6 +92,14 @@ def overrides_of(one: AtScale, data: DataFolder) -> list[str]:
     return [*one.overrides, *(f"{key}={json.dumps(path)}" for key, path in paths.items())]
 
 
+def recipe_of(one: AtScale) -> dict[str, Any]:
+    """Its recipe with its own methods behind the recipe's, before any override."""
+    from nextword.comparison.recipe import read
+
+    recipe = read(one.recipe)
+    return {**recipe, "methods": [*recipe["methods"], *one.methods]}
+
+
 def comparison_of(
     one: AtScale, data: DataFolder, start: Path | None = None, changes: list[str] | None = None
 ) -> CompareConfig:
@@ -101,10 +114,10 @@ def comparison_of(
     Raises:
         ValueError: Data is missing, or an override is wrong.
     """
-    from nextword.comparison.recipe import configured, read
+    from nextword.comparison.recipe import configured
 
     begin = [] if start is None else [f"start.model={json.dumps(str(start))}"]
-    config = configured(read(one.recipe), [*overrides_of(one, data), *begin, *(changes or [])])
+    config = configured(recipe_of(one), [*overrides_of(one, data), *begin, *(changes or [])])
     if start is None or config.start.model != str(start):
         return config
     return config.model_copy(update={"fine_tuning": None})  # a small start, which may not be made yet

@@ -63,12 +63,15 @@ class Address(Settings):
     - "data.NAME": how the task describes its data.
     - "setting.PATH": a setting as a recipe has it (training.learning_rate, task.start.n_layer).
     - "length.training": how long a training is, in steps or epochs as the recipe counts it.
+    - "batch.training": rows of one update.
     - "ratio.PATH/PATH": one setting over another.
     - "always.WORDS": these words, for what is the same in every recipe and therefore no setting.
     - "duel.METHOD": measures that are better than that method's, as "won-lost".
     - "words.joint.N", "words.cache_only.N": the first words of the first seed after the N-th example prompt.
-    - "ranking.wins", "ranking.losses": duels that the method wins or loses against all others.
+    - "ranking.wins", "ranking.losses": duels that the method wins or loses against those of ``among``.
     """
+    among: tuple[str, ...] | None = None
+    """Methods whose duels a ranking counts; None: all of the experiment."""
     factor: float | None = None
     """What our number is multiplied with to be in the paper's unit; None: 1."""
     plus: str | None = None
@@ -110,6 +113,10 @@ class Row(Address):
     cells: dict[str, Address] = Field(default={})
     """Parts of the address that differ in some columns, by name of a column or by heading over several. Example:
     ``{"Cache-Only" = {method = "softmax, cache at test time"}}``."""
+    elsewhere: dict[str, float] = Field(default={})
+    """Our numbers by name of a column that no experiment gives, such as those of a benchmark; the note says whose."""
+    only: Literal["small", "paper"] | None = None
+    """The only scale at which the row is there, such as that of a control; None: both."""
     note: str | None = None
     """What a reader must know of this row here."""
 
@@ -127,6 +134,12 @@ class Comparison(Settings):
     """Name of the other cell's column; None: the same."""
     better: Literal["higher", "lower", "human"] | None = None
     """Which way the first is to be better; None: the column's way."""
+    over: str | None = None
+    """Title of a row that is taken from the first: its gain over that one is compared."""
+    than_over: str | None = None
+    """The same of the other; None: that of ``over``."""
+    times: float = 1.0
+    """What the other is multiplied with, such as 1.1 for "at most a tenth more"."""
 
 
 class Claim(Settings):
@@ -175,7 +188,7 @@ class Table(Address):
     """Section of the experiment's report that shows it: "classes", "examples", "groups", "written"; None: a table of
     its own."""
     note: str | None = None
-    """What differs here, and why."""
+    """What a reader must know at any scale; what stands for the paper's own at one is in experiments.toml."""
     columns: list[Column] = Field(default=[])
     """From left to right."""
     rows: list[Row] = Field(default=[])
@@ -194,21 +207,24 @@ class Table(Address):
                 count = len(getattr(row, name))
                 if count not in {0, len(self.columns)}:
                     raise ValueError(f"rows, '{row.title}': {count} {name} for {len(self.columns)} columns")
+            columns = {one.name: one for one in self.columns}
             for name in row.cells:
-                _named(
-                    {**{one.name: one for one in self.columns}, **{one.group: one for one in self.columns}},
-                    name,
-                    "column",
-                )
+                _named({**columns, **{one.group: one for one in self.columns}}, name, "column")
+            for name in row.elsewhere:
+                _named(columns, name, "column")
         for claim in self.claims:
             for one in claim.comparisons:
-                self.row(one.row)
                 self.column(one.column)
-                if isinstance(one.than, str):
-                    self.row(one.than)
+                for other in (one.row, one.than, one.over, one.than_over):
+                    if isinstance(other, str) and self.row(other).only:
+                        raise ValueError(f"claims: row '{other}' is not there at every scale")
                 if one.than_column is not None:
                     self.column(one.than_column)
         return self
+
+    def at(self, scale: Literal["small", "paper"]) -> Table:
+        """The table with the rows that it has at a scale."""
+        return self.model_copy(update={"rows": [row for row in self.rows if row.only in {None, scale}]})
 
     def row(self, title: str) -> Row:
         """The row of this title; ValueError where there is none."""
@@ -231,9 +247,14 @@ class Table(Address):
         return None if isinstance(value, float) and isnan(value) else value
 
     @property
+    def places(self) -> list[tuple[Row, Column]]:
+        """All cells, row by row."""
+        return [(row, column) for row in self.rows for column in self.columns]
+
+    @property
     def experiments(self) -> list[str]:
         """The experiments that fill it, each once."""
-        cells = [self.address(row, column) for row in self.rows for column in self.columns] or [self]
+        cells = [self.address(*place) for place in self.places] or [self]
         names = [name for cell in cells for name in (cell.experiment, cell.plus)]
         return list(dict.fromkeys(name for name in names if name is not None))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nextword.evaluation.pairwise_wins import ranking
 from nextword.metrics import metric_of
 from nextword.metrics.parts.intervals import over_seeds
 from nextword.records import EvaluationResults, MetricValue, Results, RunRecord, SampleFile
@@ -77,7 +78,7 @@ def cell_value(address: Address, results: Results, settings: Mapping[str, Any]) 
     elif kind == "words":
         return CellValue(text=_first_words(runs[0], name))
     elif kind in ("duel", "ranking"):
-        return _won(_texts(address, results), str(address.method), kind, name)
+        return _won(_texts(address, results), address)
     elif not address.decoding:
         values = {str(run.seed): _measured(run, measure) for run in runs}
     else:
@@ -89,6 +90,12 @@ def _length(settings: Mapping[str, Any], name: str) -> str:
     """How long a training is, in words, since a recipe counts epochs or steps."""
     epochs, steps = (setting(settings, f"{name}.{unit}") for unit in ("epochs", "steps"))
     return f"{steps:,} steps" if epochs is None else f"{epochs:g} epochs"
+
+
+def _batch(settings: Mapping[str, Any], name: str) -> int | None:
+    """Rows of one update, of as many batches as are accumulated."""
+    rows, batches = (setting(settings, f"{name}.{one}") for one in ("batch_size", "gradient_accumulation_steps"))
+    return None if rows is None or batches is None else int(rows * batches)
 
 
 def _ratio(settings: Mapping[str, Any], names: str) -> float | None:
@@ -105,6 +112,7 @@ def _words(_settings: Mapping[str, Any], words: str) -> str:
 OF_SETTINGS: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = {
     "setting": setting,
     "length": _length,
+    "batch": _batch,
     "ratio": _ratio,
     "always": _words,
 }
@@ -230,11 +238,13 @@ def _mean(values: Sequence[MetricValue]) -> MetricValue:
     return MetricValue(value=mean, unit=values[0].unit, n=sum(one.n for one in values))
 
 
-def _won(texts: EvaluationResults, method: str, kind: str, name: str) -> CellValue:
+def _won(texts: EvaluationResults, address: Address) -> CellValue:
     if texts.wins is None:
         raise MissingValueError("there are no duels: one method wrote texts")
+    method, (kind, _, name) = str(address.method), (address.measure or "").partition(".")
     if kind == "ranking":
-        place = next((one for one in texts.wins.ranking if one.name == method), None)
+        places = texts.wins.ranking if address.among is None else ranking(texts.wins.duels, address.among)
+        place = next((one for one in places if one.name == method), None)
         if place is None or not hasattr(place, name):
             raise MissingValueError(f"'{method}' has no {name} in the ranking")
         return CellValue({NO_SEED: float(getattr(place, name))})

@@ -15,9 +15,10 @@ from nextword.records.reproduced_table import (
     ReproducedTable,
 )
 from nextword.reproduction.experiment import Scale, find_experiment
-from nextword.reproduction.paper import Address, Column, Row, Table, load_paper
+from nextword.reproduction.paper import Address, Column, Row, Table, find_table, load_paper
 from nextword.reproduction.table_numbers import (
     HUMAN,
+    NO_SEED,
     CellValue,
     MissingValueError,
     added,
@@ -27,7 +28,7 @@ from nextword.reproduction.table_numbers import (
     is_of_settings,
     setting_value,
 )
-from nextword.reproduction.verdict import judged_claims
+from nextword.reproduction.verdict import Cells, judged_claims
 
 
 @dataclass(frozen=True)
@@ -59,24 +60,46 @@ def table_record(
         scale: Of the experiments.
         command: What makes it again.
     """
-    paper = load_paper(name.partition("/")[0])
-    places = [(row, column) for row in table.rows for column in table.columns]
-    cells = {_key(row, column): _found(table.address(row, column), experiments, scale) for row, column in places}
-    people = {
-        _key(row, column): _found(_of_people(table.address(row, column)), experiments, scale) for row, column in places
-    }
+    table = table.at(scale)
+    cells = {_key(*place): _found(table, *place, experiments, scale) for place in table.places}
     shown = next((ran.report for one in table.experiments if (ran := _record(experiments, one)) and ran.report), None)
     return ReproducedTable(
-        name=name,
-        paper=f"{paper.title}. {paper.authors}. {paper.venue}.",
-        title=table.title,
-        place=table.place,
-        scale=scale,
-        columns=[
+        **_defined(name, table, cells, scale),
+        shown_in=f"{shown}#{table.section}" if shown and table.section else None,
+        experiments=[ran for one in table.experiments if (ran := _record(experiments, one))],
+        command=command,
+        environment=Environment.collect(),
+    )
+
+
+def renewed(record: ReproducedTable) -> ReproducedTable:
+    """A record under its table's present definition: rows, notes and claims are today's, numbers are the record's.
+
+    A row that the record lacks was not run yet.
+    """
+    table = find_table(record.name).at(record.scale)
+    titles = [f"{one.group}: {one.title}" if one.group else one.title for one in record.columns]
+    kept = {
+        (row.title, title): _kept(cell) for row in record.rows for title, cell in zip(titles, row.cells, strict=True)
+    }
+    cells = {_key(*one): kept.get(_key(*one)) or _found(table, *one, {}, record.scale) for one in table.places}
+    return record.model_copy(update=_defined(record.name, table, cells, record.scale))
+
+
+def _defined(name: str, table: Table, cells: Cells, scale: Scale) -> dict[str, Any]:
+    """What the table's definition says, with our numbers."""
+    paper = load_paper(name.partition("/")[0])
+    return {
+        "name": name,
+        "paper": f"{paper.title}. {paper.authors}. {paper.venue}.",
+        "title": table.title,
+        "place": table.place,
+        "scale": scale,
+        "columns": [
             ReproducedColumn(title=one.title, group=one.group, unit=one.unit, better=one.better)
             for one in table.columns
         ],
-        rows=[
+        "rows": [
             ReproducedRow(
                 title=row.title,
                 cells=[_cell(table, row, column, cells[_key(row, column)]) for column in table.columns],
@@ -84,29 +107,50 @@ def table_record(
             )
             for row in table.rows
         ],
-        claims=judged_claims(table, cells, people, scale),
-        shown_in=f"{shown}#{table.section}" if shown and table.section else None,
-        note=table.note,
-        experiments=[ran for one in table.experiments if (ran := _record(experiments, one))],
-        command=command,
-        environment=Environment.collect(),
-    )
+        "claims": judged_claims(table, cells, _goals(table, cells), scale),
+        "note": table.note,
+        "differs": _differences(table, scale),
+    }
+
+
+def _differences(table: Table, scale: Scale) -> list[str]:
+    """What is not the paper's own in the experiments that fill it, each once."""
+    done = [one for name in table.experiments if (one := find_experiment(name).at(scale)) is not None]
+    return list(dict.fromkeys(line for one in done for line in one.differs))
+
+
+def _goals(table: Table, cells: Cells) -> Cells:
+    """For each cell that of people's row at the same address."""
+    people = [(row, column) for row, column in table.places if table.address(row, column).method == HUMAN]
+    found = {table.address(*place): cells[_key(*place)] for place in people}
+    goals = {_key(*place): found.get(Address(method=HUMAN).within(table.address(*place))) for place in table.places}
+    return {place: cell for place, cell in goals.items() if cell is not None}
+
+
+def _kept(cell: ReproducedCell) -> CellValue | str:
+    """A cell of a record as it was before it was written down."""
+    if cell.value is None:
+        return cell.missing or "it was not measured"
+    if isinstance(cell.value, str):
+        return CellValue(text=cell.value)
+    return CellValue(cell.by_seed or {NO_SEED: cell.value}, cell.low, cell.high)
 
 
 def _key(row: Row, column: Column) -> tuple[str, str]:
     return row.title, column.name
 
 
-def _of_people(address: Address) -> Address:
-    return Address(method=HUMAN).within(address)
-
-
 def _record(experiments: Mapping[str, ExperimentResults], name: str) -> RanExperiment | None:
     return experiments[name].record if name in experiments else None
 
 
-def _found(address: Address, experiments: Mapping[str, ExperimentResults], scale: Scale) -> CellValue | str:
+def _found(
+    table: Table, row: Row, column: Column, experiments: Mapping[str, ExperimentResults], scale: Scale
+) -> CellValue | str:
     """Our number, or why there is none."""
+    if column.name in row.elsewhere:
+        return CellValue({NO_SEED: row.elsewhere[column.name]})
+    address = table.address(row, column)
     names = [name for name in (address.experiment, address.plus) if name is not None]
     if not names or address.measure is None:
         return "nothing here gives this number"

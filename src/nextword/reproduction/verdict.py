@@ -1,14 +1,19 @@
-"""What becomes of a claim: the difference of two cells in each seed, and on which side of zero its interval lies."""
+"""What becomes of a claim: the difference of two cells in each seed, and on which side of zero its interval lies.
+
+One rule for all: ``_outcome`` for a comparison, ``_outcome_of`` for the claim that is made of them.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from nextword.metrics.parts.intervals import over_seeds
 from nextword.records.reproduced_table import JudgedClaim, JudgedComparison, Outcome
 from nextword.reproduction.experiment import Scale
-from nextword.reproduction.paper import Claim, Column, Comparison, Row, Table
-from nextword.reproduction.table_numbers import NO_SEED, CellValue
+from nextword.reproduction.paper import Claim, Comparison, Table
+from nextword.reproduction.table_numbers import HUMAN, NO_SEED, CellValue
 
 Cells = Mapping[tuple[str, str], CellValue | str]
 """By title of the row and name of the column: our number, or why there is none."""
@@ -36,6 +41,7 @@ def _tested(claim: Claim, table: Table, cells: Cells, people: Cells, scale: Scal
         outcome=outcome,
         reason=reason,
         comparisons=comparisons,
+        needed=claim.at_least,
         note=claim.note,
     )
 
@@ -59,34 +65,37 @@ def _outcome_of(outcomes: Sequence[Outcome], needed: int, unknown: int) -> Outco
     return "held" if held >= needed else "undecided" if held + open_ones >= needed else "not held"
 
 
+@dataclass(frozen=True)
+class _Term:
+    """A cell of a comparison with its weight in the difference."""
+
+    row: str
+    column: str
+    weight: float
+
+
 def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> JudgedComparison:
     first, column = table.row(one.row), table.column(one.column)
     better = one.better or column.better
-    other = column if one.than_column is None else table.column(one.than_column)
+    terms = _terms(one)
+    printed = _differences(one, terms, *_printed(table, terms, better))
     untested = JudgedComparison(
-        first=first.title,
-        second=str(one.than),
-        column=column.name if other is column else f"{column.name} against {other.name}",
-        printed=_printed(one, table, first, column, other),
+        first=first.title if one.over is None else f"{first.title} over {one.over}",
+        second=_other(one),
+        column=column.name if one.than_column is None else f"{column.name} against {one.than_column}",
+        printed=next(iter(printed.values()), None),
         outcome="not testable",
     )
-    places = [(first.title, column.name), *([(one.than, other.name)] if isinstance(one.than, str) else [])]
-    goal = people.get(places[0])
-    ours = [cells[place] for place in places]
-    without_goal = better == "human" and not isinstance(goal, CellValue)
-    if without_goal or any(isinstance(cell, str) or cell.text is not None for cell in ours):
-        return untested
-    numbers = [cell.by_seed for cell in ours if isinstance(cell, CellValue)]
-    constant = None if isinstance(one.than, str) else one.than
-    differences = _differences(numbers, constant, _nearness(better, goal))
+    goals = people if better == "human" else None
+    differences = _differences(one, terms, cells, goals)
     if not differences:
-        return untested  # a seed of each failed, and none is left that both have
-    mean, interval = over_seeds(differences)
+        return untested
+    exact = set(differences) == {NO_SEED}
+    mean, interval = over_seeds(list(differences.values()))
     low, high = interval or (None, None)
-    exact = all(set(by_seed) == {NO_SEED} for by_seed in numbers)
     return untested.model_copy(
         update={
-            "outcome": _outcome_exact(mean, better) if exact else _outcome(interval, better),
+            "outcome": _outcome((mean, mean) if exact else interval, better),
             "difference": mean,
             "low": low,
             "high": high,
@@ -95,54 +104,84 @@ def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> Jud
     )
 
 
-def _nearness(better: str | None, goal: CellValue | str | None) -> Callable[[float], float]:
-    """What grows where a value is better, but for the sign of "lower"."""
-    if better == "human" and isinstance(goal, CellValue):
-        human = next(iter(goal.by_seed.values()))
-        return lambda value: -abs(value - human)
-    return lambda value: value
+def _terms(one: Comparison) -> list[_Term]:
+    """The cells that are compared: the first less the other; of gains, each less the row that it is over."""
+    other = one.than_column or one.column
+    gains = [] if one.over is None else [_Term(one.over, one.column, -1.0)]
+    if not isinstance(one.than, str):
+        return [_Term(one.row, one.column, 1.0), *gains]
+    base = one.than_over or one.over
+    gains += [] if base is None else [_Term(base, other, one.times)]
+    return [_Term(one.row, one.column, 1.0), _Term(one.than, other, -one.times), *gains]
 
 
-def _differences(
-    numbers: Sequence[Mapping[str, float]], constant: float | None, nearness: Callable[[float], float]
-) -> list[float]:
-    """First less second, seed by seed; what has no seed stands against every one."""
-    first = numbers[0]
-    if constant is not None:
-        return [nearness(value) - constant for value in first.values()]
-    second = numbers[1]
-    seeds = [seed for seed in first if seed in second]
-    if not seeds and NO_SEED in second:
-        return [nearness(value) - nearness(second[NO_SEED]) for value in first.values()]
-    if not seeds and NO_SEED in first:
-        return [nearness(first[NO_SEED]) - nearness(value) for value in second.values()]
-    return [nearness(first[seed]) - nearness(second[seed]) for seed in seeds]
+def _other(one: Comparison) -> str:
+    base = one.than_over or one.over
+    other = str(one.than) if base is None or not isinstance(one.than, str) else f"{one.than} over {base}"
+    return other if one.times == 1 else f"{one.times:g} × {other}"
+
+
+def _printed(table: Table, terms: Sequence[_Term], better: str | None) -> tuple[Cells, Cells | None]:
+    """The paper's numbers of these cells, and people's where theirs are the goal."""
+    human = next((row.title for row in table.rows if row.method == HUMAN), "")
+
+    def number(row: str, column: str) -> CellValue | str:
+        value = table.printed(table.row(row), table.column(column)) if row else None
+        return CellValue({NO_SEED: value}) if isinstance(value, float) else "it is not printed"
+
+    cells = {(one.row, one.column): number(one.row, one.column) for one in terms}
+    goals = {(one.row, one.column): number(human, one.column) for one in terms}
+    return cells, goals if better == "human" else None
+
+
+def _differences(one: Comparison, terms: Sequence[_Term], cells: Cells, goals: Cells | None) -> dict[str, float]:
+    """The weighted sum of the cells, seed by seed; what has no seed stands beside every one. None: a cell is missing.
+
+    With goals a cell counts by how near it is to its own.
+    """
+    values = [_weighed(term, cells, goals) for term in terms]
+    if any(not value for value in values):
+        return {}
+    constant = 0.0 if isinstance(one.than, str) else -one.times * one.than
+    trained = [value for value in values if set(value) != {NO_SEED}]
+    seeds = [seed for seed in trained[0] if all(seed in value for value in trained)] if trained else [NO_SEED]
+    return {seed: _sum([*(value.get(seed, value.get(NO_SEED, 0.0)) for value in values), constant]) for seed in seeds}
+
+
+def _sum(parts: Sequence[float]) -> float:
+    """Their sum; rounding decides nothing: 0.3 less 0.1 is 0.2."""
+    total = math.fsum(parts)
+    return 0.0 if abs(total) <= 1e-9 * max(map(abs, parts)) else total
+
+
+def _weighed(term: _Term, cells: Cells, goals: Cells | None) -> dict[str, float]:
+    """A cell's numbers times its weight, by seed; none where it has no number or people have none."""
+    cell, near = cells[term.row, term.column], _nearness(goals, (term.row, term.column))
+    if near is None or not isinstance(cell, CellValue):
+        return {}
+    return {seed: term.weight * near(value) for seed, value in cell.by_seed.items()}
+
+
+def _nearness(goals: Cells | None, place: tuple[str, str]) -> Callable[[float], float] | None:
+    """What grows where a value is better, but for the sign of "lower"; ``None``: people's value is missing."""
+    if goals is None:
+        return lambda value: value
+    goal = goals.get(place)
+    if not isinstance(goal, CellValue):
+        return None
+    human = next(iter(goal.by_seed.values()))
+    return lambda value: -abs(value - human)
 
 
 def _outcome(interval: tuple[float, float] | None, better: str | None) -> Outcome:
-    """What an interval over seeds says; where all seeds are equal, as two methods at 100 %, nothing is decided."""
+    """The rule for every comparison: on which side of zero the interval lies.
+
+    What no training gave, such as sizes and duels, has an interval of no width. A tie decides nothing.
+    """
     if interval is None:
         return "undecided"
     low, high = interval if better != "lower" else (-interval[1], -interval[0])
     return "held" if low > 0 else "not held" if high < 0 else "undecided"
-
-
-def _outcome_exact(difference: float, better: str | None) -> Outcome:
-    """What a difference says that no training gave, such as one of sizes."""
-    return "held" if (-difference if better == "lower" else difference) > 0 else "not held"
-
-
-def _printed(one: Comparison, table: Table, first: Row, column: Column, other: Column) -> float | None:
-    """The same difference in the paper's numbers."""
-    better = table.printed(first, column)
-    worse = table.printed(table.row(one.than), other) if isinstance(one.than, str) else one.than
-    if isinstance(better, str) or isinstance(worse, str) or better is None or worse is None:
-        return None
-    human = next((row for row in table.rows if row.method == "human"), None)
-    goal = table.printed(human, column) if human is not None else None
-    if (one.better or column.better) == "human":
-        return abs(worse - goal) - abs(better - goal) if isinstance(goal, float) else None
-    return better - worse
 
 
 def _line(one: JudgedComparison) -> str:

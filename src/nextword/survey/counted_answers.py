@@ -152,7 +152,7 @@ def _units(judge: str, item: ItemAnswers, survey: Survey, key: SurveyKey, found:
 
 
 def _right(item: ItemAnswers, right: dict[str, str]) -> bool:
-    return any(unit.answers == right for unit in item.units)
+    return any(right.items() <= unit.answers.items() for unit in item.units)
 
 
 def _listed(ids: Iterable[str]) -> str:

@@ -26,6 +26,7 @@ def dealt(
     items: Mapping[str, SurveyItem],
     systems: Mapping[str, Sequence[str]],
     rng: np.random.Generator,
+    first: Sequence[str] = (),
 ) -> list[Form]:
     """A form for each judge of each block.
 
@@ -38,17 +39,18 @@ def dealt(
         items: By id.
         systems: By id of an item, its groups in the order of the systems.
         rng: Draws the orders of items.
+        first: Ids of items that stand before the block in every form.
     """
     turn = count()
     forms: list[Form] = []
     for block in blocks:
         for _ in range(judges):
             pages = []
-            for place in rng.permutation(len(block)):
-                groups = systems[block[place]]
+            for item in [*first, *(block[place] for place in rng.permutation(len(block)))]:
+                groups = systems[item]
                 rows = balanced_orders(len(groups))
                 row = rows[next(turn) % len(rows)] if len(groups) > 1 else rows[0]
-                units = [unit.id for at in row for unit in items[block[place]].units if unit.group == groups[at]]
-                pages.append(FormPage(item=block[place], order=units))
+                units = [unit.id for at in row for unit in items[item].units if unit.group == groups[at]]
+                pages.append(FormPage(item=item, order=units))
             forms.append(Form(id=str(len(forms) + 1), pages=pages))
     return forms

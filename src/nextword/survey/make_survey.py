@@ -78,15 +78,16 @@ def make_survey(
     if samples.lacking:
         notes.append(f"{samples.lacking:,} prompts left out: not in every file")
     blocks = blocks_of(len(drafts), config.items_per_form)
-    checks = _checks(maker, drafts, blocks, rng)
-    hidden, ids = _hidden([*drafts, *(item for item, _, _ in checks)], rng)
+    checks, known = _checks(maker, drafts, blocks, rng), maker.known()
+    hidden, ids = _hidden([*drafts, *(item for item, _, _ in checks), *(item for item, _ in known)], rng)
+    first = ids[len(drafts) + len(checks) :]
     dealt_blocks = [[ids[place] for place in block] for block in blocks]
-    right = {}
-    for (_, answers, block), item in zip(checks, ids[len(drafts) :], strict=True):
+    right = {item: answers for (_, answers), item in zip(known, first, strict=True)}
+    for (_, answers, block), item in zip(checks, ids[len(drafts) : len(drafts) + len(checks)], strict=True):
         dealt_blocks[block].append(item)
         right[item] = answers
     items = {one: hidden[one].item for one in sorted(hidden)}
-    forms = dealt(dealt_blocks, config.judges, items, {one: hidden[one].groups for one in hidden}, rng)
+    forms = dealt(dealt_blocks, config.judges, items, {one: hidden[one].groups for one in hidden}, rng, first)
     survey = _survey(asks, maker, list(items.values()), forms)
     key = _key(survey.id, samples, {one: hidden[one].key for one in ids[: len(drafts)]}, right, config, command)
     return MadeSurvey(survey, key, config.page_url, [*notes, *statement(config, maker.difference)])

@@ -39,12 +39,13 @@ def test_every_reason_and_the_number_of_seeds_is_told(page: str) -> None:
     assert '<abbr title="no text is long enough">' in page
     assert "Without a memory." in text
     assert "87.3 ± 0.4" in text
+    assert "What differs at scale small: GPT-2 is a small one." in " ".join(text.split())
 
 
 def test_claims_and_what_decided_them(page: str) -> None:
     text = read(page).text
     verdicts = re.findall(r'<strong class="whole outcome">(.*?)</strong>', page)
-    assert verdicts == ["? undecided", "✓ held", "✗ not held", "– not testable"]
+    assert verdicts == ["? undecided (1 of 2)", "✓ held", "✗ not held", "– not testable"]
     assert "it takes people" in text
     rows = [cells for found in tables(page, "facets") for cells in found if cells[0].startswith("HistAlign less")]
     assert rows[0] == ["HistAlign less TRIME, Full: Acc@2", "+17", "+12.3 (+10.5 to +14.2, 3 seeds)", "✓ held"]

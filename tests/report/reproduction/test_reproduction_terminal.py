@@ -36,6 +36,7 @@ def test_reasons_and_verdicts_are_told() -> None:
     assert "Claims: 1 held, 1 not held, 1 undecided, 1 not testable" in text
     assert "✗ not held: A rank above the width. -3" in text
     assert "mean over 3 seeds" in text
+    assert "GPT-2 is a small one." in text
 
 
 def test_a_picture_says_where_it_is() -> None:

@@ -8,8 +8,8 @@ from itertools import groupby
 
 from nextword.records.reproduced_table import JudgedClaim, ReproducedTable
 from nextword.report.parts import formats
-from nextword.report.reproduction.reproduction_page import SIGNS, difference
-from nextword.report.reproduction.tables_markdown import FEW, compared, plain, printed
+from nextword.report.reproduction.reproduction_page import SIGNS, difference, verdict
+from nextword.report.reproduction.tables_markdown import FEW, anchor, compared, plain, printed
 
 
 def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "results/papers") -> str:
@@ -32,22 +32,21 @@ def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "results/pa
 
 def _row(table: ReproducedTable, claim: JudgedClaim, folder: str) -> str:
     text = " ".join([claim.text, *([f"({claim.place})"] if claim.place else []), *([claim.note] if claim.note else [])])
-    verdict = f"{SIGNS[claim.outcome]} **{claim.outcome}**"
+    sign, _, judged = verdict(claim).partition(" ")
     reason = f": {plain(claim.reason)}" if claim.outcome == "not testable" else ""
-    name = plain(f"{table.name}, scale {table.scale}")
-    return f"| {' | '.join([plain(text), verdict + reason, name, *_compared(table, claim, folder)])} |"
+    paper, _, _ = table.name.partition("/")
+    name = f"[{table.name}]({folder}/{paper}.md#{anchor(table)}), scale {table.scale}"
+    return f"| {' | '.join([plain(text), f'{sign} **{judged}**{reason}', name, *_compared(claim)])} |"
 
 
-def _compared(table: ReproducedTable, claim: JudgedClaim, folder: str) -> tuple[str, str]:
+def _compared(claim: JudgedClaim) -> tuple[str, str]:
     """The paper's side and ours."""
     if len(claim.comparisons) > FEW and claim.outcome == "not testable":
         return formats.NOTHING, formats.NOTHING
     if len(claim.comparisons) > FEW:
         counted = Counter(one.outcome for one in claim.comparisons)
-        paper, _, _ = table.name.partition("/")
-        page = f"{folder}/{paper}.md#{table.name.replace('/', '')}"
         return (
-            f"[{len(claim.comparisons)} comparisons]({page})",
+            f"{len(claim.comparisons)} comparisons",
             ", ".join(f"{counted[outcome]} {outcome}" for outcome in SIGNS if counted[outcome]),
         )
     several = len(claim.comparisons) > 1

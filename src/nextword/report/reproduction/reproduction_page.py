@@ -70,6 +70,7 @@ def render_reproduction(tables: Sequence[ReproducedTable], root: str = "") -> st
         nothing=formats.NOTHING,
         seeds=seeds_in_words,
         difference=difference,
+        verdict=verdict,
     )
 
 
@@ -88,6 +89,27 @@ def outcomes(claims: Sequence[JudgedClaim]) -> tuple[tuple[str, int], ...]:
     """How many claims came to each end, in the order of ``SIGNS``."""
     counted = Counter(claim.outcome for claim in claims)
     return tuple((outcome, counted[outcome]) for outcome in SIGNS if counted[outcome])
+
+
+def verdict(claim: JudgedClaim) -> str:
+    """The verdict with its sign and, of several comparisons, how many came out.
+
+    >>> one = JudgedComparison(first="a", second="b", column="c", outcome="held")
+    >>> other = one.model_copy(update={"outcome": "undecided"})
+    >>> verdict(JudgedClaim(text="t", outcome="undecided", reason="r", comparisons=[one, one, other]))
+    '? undecided (2 of 3)'
+    >>> verdict(JudgedClaim(text="t", outcome="held", reason="r", comparisons=[one, one, other], needed=2))
+    '✓ held (2 of 3, 2 needed)'
+    """
+    said = f"{SIGNS[claim.outcome]} {claim.outcome}"
+    tested = [one.outcome for one in claim.comparisons if one.outcome != "not testable"]
+    if not tested or len(claim.comparisons) == 1:
+        return said
+    count = [f"{tested.count('held')} of {len(tested)}"]
+    count += [] if claim.needed is None else [f"{claim.needed} needed"]
+    without = len(claim.comparisons) - len(tested)
+    count += [f"{without} without numbers"] if without else []
+    return f"{said} ({', '.join(count)})"
 
 
 def difference(one: JudgedComparison) -> str:

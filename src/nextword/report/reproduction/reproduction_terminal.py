@@ -12,7 +12,7 @@ from rich.text import Text
 from nextword.records.reproduced_table import ReproducedTable
 from nextword.report.evaluation.evaluation_table import ARROWS
 from nextword.report.reproduction.printed_and_ours import Numbers, OurCell, numbers, seeds_in_words
-from nextword.report.reproduction.reproduction_page import SIGNS, outcomes
+from nextword.report.reproduction.reproduction_page import outcomes, verdict
 
 WIDTH = 54
 """Characters beside the names of the rows; what is wider goes into a table below."""
@@ -24,7 +24,8 @@ def reproduced_table(table: ReproducedTable) -> RenderableType:
     heading = Text(f"{table.name}: {table.title} (scale {table.scale})", style="bold")
     parts = [_part(found, first, last) for first, last in _cuts(found)] if found.has_ours else []
     shown = [Text(f"shown in {table.shown_in}", style="dim")] if table.shown_in else []
-    return Group(heading, *parts, *shown, *_claims(table), Text("\n".join(_told(found)), style="dim"))
+    told = Text("\n".join([*_told(found), *table.differs]), style="dim")
+    return Group(heading, *parts, *shown, *_claims(table), told)
 
 
 def _cuts(found: Numbers) -> Iterator[tuple[int, int]]:
@@ -83,5 +84,5 @@ def _claims(table: ReproducedTable) -> Iterator[Text]:
         counted = ", ".join(f"{count} {outcome}" for outcome, count in outcomes(table.claims))
         yield Text(f"Claims: {counted}", style="bold")
     for claim in table.claims:
-        yield Text.assemble((f"{SIGNS[claim.outcome]} {claim.outcome}: ", "bold"), claim.text)
+        yield Text.assemble((f"{verdict(claim)}: ", "bold"), claim.text)
         yield Text(f"  {claim.reason}", style="dim")

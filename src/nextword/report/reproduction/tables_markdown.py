@@ -6,49 +6,78 @@ from collections.abc import Sequence
 
 from nextword.records.reproduced_table import JudgedClaim, JudgedComparison, ReproducedTable
 from nextword.report.parts import formats
-from nextword.report.reproduction.printed_and_ours import OurCell, numbers, seeds_in_words
-from nextword.report.reproduction.reproduction_page import SIGNS, difference
+from nextword.report.reproduction.printed_and_ours import Numbers, OurCell, numbers, seeds_in_words
+from nextword.report.reproduction.reproduction_page import difference, verdict
 
 FEW = 4
-"""A claim with more comparisons has a table of its own."""
+"""Of a claim with more comparisons docs/claims.md has the count alone."""
 
 
 def tables_markdown(tables: Sequence[ReproducedTable]) -> str:
-    """A section for each table that has numbers of ours: how it was run, the numbers, and why some are missing."""
-    return "\n".join(_section(table) for table in tables if numbers(table).has_ours)
+    """A section for each table that has numbers of ours or claims.
+
+    It says how the table was run, the numbers, why some are missing, and what became of each claim.
+    """
+    return "\n".join(_section(table) for table in tables if table.claims or numbers(table).has_ours)
+
+
+def anchor(table: ReproducedTable) -> str:
+    """What leads to a table's section on its page."""
+    return table.name.replace("/", "")
 
 
 def _section(table: ReproducedTable) -> str:
     found = numbers(table)
+    parts = [
+        f"## {table.name}",
+        f"{plain(table.title)} ({table.place}; scale {table.scale}). {_how(table) if found.has_ours else ''}".strip(),
+        *([_numbers(found)] if found.has_ours else []),
+        *(f"No number here: {plain(why)} ({plain('; '.join(rows))})." for why, rows in _reasons(found).items()),
+        *(f"{plain(row.title)}: {plain(row.note)}" for row in table.rows if row.note and found.has_ours),
+        *([plain(table.note)] if table.note else []),
+        *_stand_ins(table),
+        *map(_claim, table.claims),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _stand_ins(table: ReproducedTable) -> list[str]:
+    """What is not the paper's own at this scale."""
+    lines = "\n".join(f"- {plain(line)}" for line in table.differs)
+    return [f"What differs at scale {table.scale}:", lines] if lines else []
+
+
+def _numbers(found: Numbers) -> str:
+    """The rows of the table."""
     heads = [f"{column.group}: {column.title}" if column.group else column.title for column in found.columns]
     lines = [f"| | {' | '.join(map(plain, heads))} |", "| --- |" + " --- |" * len(heads)]
     for row in found.rows:
         cells = [_cell(ours, printed) for ours, printed in zip(row.ours, row.printed, strict=True)]
         lines.append(f"| {plain(row.title)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _reasons(found: Numbers) -> dict[str, list[str]]:
+    """Why numbers of ours are missing: each reason with the rows."""
     reasons: dict[str, list[str]] = {}
     for why, titles in [*((row.missing, [row.title]) for row in found.rows if row.missing), *found.reasons]:
         reasons.setdefault(why, []).extend(titles)
-    parts = [
-        f"## {table.name}",
-        f"{plain(table.title)} ({table.place}; scale {table.scale}). {_how(table)}",
-        "\n".join(lines),
-        *(f"No number here: {plain(why)} ({plain('; '.join(rows))})." for why, rows in reasons.items()),
-        *([plain(table.note)] if table.note else []),
-        *map(
-            _comparisons, (one for one in table.claims if len(one.comparisons) > FEW and one.outcome != "not testable")
-        ),
-    ]
-    return "\n\n".join(parts) + "\n"
+    return reasons
 
 
-def _comparisons(claim: JudgedClaim) -> str:
-    """Every difference that a claim speaks of."""
+def _claim(claim: JudgedClaim) -> str:
+    """What became of a claim, with every difference that it speaks of."""
+    place = f" ({plain(claim.place)})" if claim.place else ""
+    note = f" {plain(claim.note)}" if claim.note else ""
+    head = f"**{plain(claim.text)}**{place} {verdict(claim)}"
+    if claim.outcome == "not testable":
+        return f"{head}: {plain(claim.reason)}.{note}"
     rows = [
         f"| {plain(compared(one))} | {printed(one)} | {difference(one)} | {one.outcome} |" for one in claim.comparisons
     ]
     return "\n".join(
         [
-            f"**{plain(claim.text)}** {SIGNS[claim.outcome]} {claim.outcome}",
+            f"{head}{'.' if note else ''}{note}",
             "",
             "| difference | paper | here | |",
             "| --- | --- | --- | --- |",

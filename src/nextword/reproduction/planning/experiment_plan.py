@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 from nextword.comparison.comparison_settings import CompareConfig, build_task
 from nextword.comparison.measured_texts import expect_measurable
 from nextword.comparison.preflight import check_settings
-from nextword.comparison.recipe import configured, read
+from nextword.comparison.recipe import configured
 from nextword.reproduction.data_sets import named
-from nextword.reproduction.experiment import AtScale, find_experiment
+from nextword.reproduction.experiment import AtScale, find_experiment, recipe_of
 from nextword.reproduction.paper import find_table
 from nextword.reproduction.planning.experiment_work import START, ExperimentWork, experiment_work
 from nextword.reproduction.planning.judge_models import Findings, find_model, is_here, judge_models
@@ -131,7 +131,7 @@ def experiment_plan(name: str, request: Request) -> ExperimentPlan:
     complete, read_data = not findings.problems, named(one.data.values())
     sketch = ExperimentPlan(name, tables, one.recipe, read_data, problems=findings.problems, notes=findings.notes)
     data = {key: request.data.resolved(wanted) for key, wanted in one.data.items()} if complete else one.data
-    config = configured(read(one.recipe), [*one.overrides, *raw_paths(data), *request.changes])
+    config = configured(recipe_of(one), [*one.overrides, *raw_paths(data), *request.changes])
     task = _checked_task(config, one, request, findings) if complete else made_up_task(config, one.data)
     findings.notes += request.data.too_small(one.data.values()) if complete else []
     if task is not None and task.writes is not None:
@@ -155,7 +155,7 @@ def _origin(name: str, request: Request) -> tuple[CompareConfig, Task | None]:
         raise ValueError(f"start: must be an experiment at scale {request.scale} ({name} given)")
     complete = not request.data.missing(one.data.values())
     data = {key: request.data.resolved(wanted) for key, wanted in one.data.items()} if complete else one.data
-    config = configured(read(one.recipe), [*one.overrides, *raw_paths(data), *request.changes])
+    config = configured(recipe_of(one), [*one.overrides, *raw_paths(data), *request.changes])
     return config, build_task(config) if complete else made_up_task(config, one.data)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -14,12 +15,15 @@ from nextword.records import Measure
 from nextword.records.survey_files import Choice, Marking, Passage, Question
 from nextword.survey.judgements import Judgements, Scored, numbers
 from nextword.survey.kinds.kind import ONE_TEXT, DraftGroup, DraftItem, DraftUnit, Kind, registry
+from nextword.survey.qualification import qualification
 from nextword.survey.similar_sentences import Encode, most_similar, shown_document
 from nextword.survey.survey_settings import SurveyConfig
 
 INSTRUCTIONS = """\
 You see parts of a document and summaries of it. [...] stands for sentences that were left out. Judge each sentence of \
 each summary. The sentences of the document that are nearest to it in meaning are marked while you are at it.
+
+Coherent: whatever the document says, the sentence reads well and follows on from those before it.
 
 Faithful: everything that the sentence says is in the document or follows from it. Do not use what you know from \
 elsewhere. A sentence is not faithful if it contradicts the document, or adds something that the document does not \
@@ -29,6 +33,7 @@ Informative: the sentence says something that matters in the document. Of a sent
 only what is right."""
 
 ASKED = {
+    "coherence": ("Coherent?", "Coherent", "Not coherent"),
     "faithfulness": ("Faithful?", "Faithful", "Not faithful"),
     "informativeness": ("Informative?", "Informative", "Not informative"),
 }
@@ -45,11 +50,14 @@ class FaithfulnessConfig(SurveyConfig):
     encoder: str = "minilm"
     """Sentence encoder that finds them: "minilm", a folder or a hub name. The paper took
     sentence-transformers/all-mpnet-base-v2."""
+    qualification: Path | None = None
+    """JSON lines with right answers, {"source": ..., "text": ..., "answers": {"faithfulness": "no"}}: they stand first
+    in every form, and count as checks."""
 
 
 @registry.register("faithfulness")
 class Faithfulness(Kind):
-    """Is each sentence of a summary faithful and informative?"""
+    """Is each sentence of a summary coherent, faithful and informative?"""
 
     Config = FaithfulnessConfig
     group_title = "Summary"
@@ -107,7 +115,7 @@ class Faithfulness(Kind):
         return DraftItem(prompt, [Passage(title="Document", lines=lines)], groups)
 
     def questions(self) -> list[Question]:
-        """Faithfulness and informativeness."""
+        """Coherence, faithfulness and informativeness."""
         return [
             Question(
                 name=name, text=text, choices=[Choice(value="yes", label=yes), Choice(value="no", label=no)],
@@ -115,6 +123,11 @@ class Faithfulness(Kind):
             )
             for name, (text, yes, no) in ASKED.items()
         ]  # fmt: skip
+
+    def known(self) -> list[tuple[DraftItem, dict[str, str]]]:
+        """Those of the qualification test."""
+        path = self.config.qualification
+        return [] if path is None else qualification(path, self.questions())
 
     def marking(self) -> Marking:
         """Hallucinated words."""

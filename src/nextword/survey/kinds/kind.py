@@ -83,6 +83,10 @@ class Kind(ABC):
     def questions(self) -> list[Question]:
         """What is asked about every unit."""
 
+    def known(self) -> list[tuple[DraftItem, dict[str, str]]]:
+        """Items that every judge gets first, with their right answers; none."""
+        return []
+
     def marking(self) -> Marking | None:
         """Words to be marked; none."""
         return None
