@@ -162,7 +162,7 @@ def checked(monkeypatch, *rows):
     from nextword.checking import checker
     from nextword.checking.findings import CheckReport
 
-    monkeypatch.setattr(checker, "check", lambda model, **_: CheckReport("GPT2LMHeadModel", "cache", "float32", rows))
+    monkeypatch.setattr(checker, "check_as_wanted", lambda *_: CheckReport("GPT2LMHeadModel", "cache", "float32", rows))
 
 
 def test_check_fails_with_code_1_and_explains(compared, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import tomllib
@@ -9,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jaxtyping
 import pytest
+import torch
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -18,6 +21,8 @@ from typer.testing import CliRunner
 
 import nextword
 from nextword.cli import app
+from nextword.functional.logspace import log_add_exp
+from tests.conftest import SHAPED
 
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -103,3 +108,15 @@ def test_the_sdist_has_what_a_clone_has() -> None:
 
 def test_types_come_along() -> None:
     assert (Path(nextword.__file__).parent / "py.typed").is_file()
+
+
+def test_every_module_with_shapes_is_checked() -> None:
+    """The hook loads a module in place of Python's own loader."""
+    loaders = {name: importlib.import_module(name).__spec__.loader for name in SHAPED}  # type: ignore[union-attr]
+    assert [name for name, loader in loaders.items() if not type(loader).__module__.startswith("jaxtyping")] == []
+
+
+def test_a_wrong_shape_is_an_error() -> None:
+    jaxtyping.config.update("jaxtyping_disable", False)
+    with pytest.raises(jaxtyping.TypeCheckError):
+        log_add_exp(torch.zeros(2), torch.zeros(3))

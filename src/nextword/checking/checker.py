@@ -60,7 +60,6 @@ def check(
     max_length: int = 64,
     vocabulary: int | None = None,
     effort: Effort = "quick",
-    progress: Progress | None = None,
 ) -> CheckReport:
     """Checks that a model's next-word distributions are distributions, in every mode of its head.
 
@@ -83,7 +82,6 @@ def check(
         vocabulary: Number of tokens of a scorer, which is given in place of a model: a function of prefixes, or an
             object with more (``nextword.checking.audit.scorer.Scorer``).
         effort: "quick", or "thorough" for longer texts too, and for questions that take much memory.
-        progress: Told before each property its name, and the share of all that is done.
 
     Returns:
         A row for each property. ``report.raise_if_failed()`` turns failures into an exception.
@@ -99,19 +97,41 @@ def check(
         >>> nw.check(nw.attach(gpt2, "cache"), lengths=[4]).passed
         True
     """
-    ours = vocabulary is None and isinstance(model, NextWordModel)
-    if lengths is None:
-        lengths = LENGTHS[effort]
-        if effort == "quick" and vocabulary is None:
-            lengths = FEWER_LENGTHS if not ours else SHORT_LENGTHS if _is_large(model) else lengths
-    wanted = Wanted(texts_or_ids, tokenizer, lengths, max_length, seed, effort == "thorough")
-    told = progress or _nobody
-    report = _of_ours(model, wanted, told) if ours else _of_what_is_not_ours(model, vocabulary, wanted, told)
-    return report if tokenizer is None else _with_round_trip(report, tokenizer)
+    asked = usual_lengths(model, vocabulary, effort) if lengths is None else lengths
+    wanted = Wanted(asked, texts_or_ids, tokenizer, max_length, seed, effort == "thorough")
+    return check_as_wanted(model, wanted, vocabulary)
+
+
+def usual_lengths(model: Any, vocabulary: int | None, effort: Effort) -> Sequence[int]:
+    """Lengths of the random texts of ``check`` where it is not told any."""
+    if effort == "thorough" or vocabulary is not None:
+        return LENGTHS[effort]
+    if not isinstance(model, NextWordModel):
+        return FEWER_LENGTHS
+    return SHORT_LENGTHS if _is_large(model) else LENGTHS[effort]
 
 
 def _nobody(name: str, share: float) -> None:
     """Where progress is of no interest."""
+
+
+def check_as_wanted(
+    model: Any, wanted: Wanted, vocabulary: int | None = None, progress: Progress = _nobody
+) -> CheckReport:
+    """``check``, and whoever waits for it is told.
+
+    Args:
+        model: As of ``check``.
+        wanted: What is asked about.
+        vocabulary: As of ``check``.
+        progress: Told before each property its name, and the share of all that is done.
+
+    Raises:
+        ValueError: As ``check``.
+    """
+    ours = vocabulary is None and isinstance(model, NextWordModel)
+    report = _of_ours(model, wanted, progress) if ours else _of_what_is_not_ours(model, vocabulary, wanted, progress)
+    return report if wanted.tokenizer is None else _with_round_trip(report, wanted.tokenizer)
 
 
 def _is_large(model: torch.nn.Module) -> bool:

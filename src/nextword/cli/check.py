@@ -43,18 +43,19 @@ def check(
 
     from rich.console import Console
 
-    import nextword as nw
+    from nextword.checking.audit.auditing import Wanted
+    from nextword.checking.checker import check_as_wanted, usual_lengths
     from nextword.cli.parts.run_and_show import quiet_libraries
     from nextword.cli.parts.watch import share_bar, waiting
 
     quiet_libraries()
     console = Console()
     with waiting(console, "opening the model"):
-        subject, settings = _opened(path, lm_eval)
-    if thorough:
-        settings["effort"] = "thorough"
+        subject, tokenizer, vocabulary = _opened(path, lm_eval)
+    lengths = usual_lengths(subject, vocabulary, "thorough" if thorough else "quick")
     with share_bar(console) as progress:
-        result = nw.check(subject, **settings, progress=progress)
+        wanted = Wanted(lengths, tokenizer=tokenizer, thorough=thorough)
+        result = check_as_wanted(subject, wanted, vocabulary, progress)
     console.print(result.table() if verbose else _short(result))
     if out is not None:
         from nextword.report.checking.check_page import write_check
@@ -64,18 +65,17 @@ def check(
         raise typer.Exit(result.exit_code)
 
 
-def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, dict[str, Any]]:
-    """What is checked, and what must be said of it."""
+def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, Any, int | None]:
+    """What is checked, its tokenizer, and how many tokens there are where it is no model."""
     if lm_eval is not None:
         from nextword.checking.audit.lm_eval_scorer import open_lm_eval
 
         scorer, vocabulary = open_lm_eval(lm_eval)
-        return scorer, {"vocabulary": vocabulary}
+        return scorer, None, vocabulary
     from nextword.checking.opened_subject import open_subject, tokenizer_of
 
     assert path is not None
-    tokenizer = tokenizer_of(path)
-    return open_subject(path), {} if tokenizer is None else {"tokenizer": tokenizer}
+    return open_subject(path), tokenizer_of(path), None
 
 
 def _short(result: CheckReport) -> RenderableType:

@@ -11,10 +11,7 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from typing import Any
 
 _TABLE = "transformers.models.auto.configuration_auto"
 
@@ -40,7 +37,7 @@ def name_in_transformers(*models: type) -> None:
                 setattr(holder, model.__name__, model)
 
 
-def list_by_name(causal: type[PreTrainedModel], seq2seq: type[PreTrainedModel]) -> None:
+def list_by_name(causal: Any, seq2seq: Any) -> None:
     """Puts our models into transformers' tables of names, beside the ``Auto`` classes.
 
     What is not in them is not known to predict the next token: ``Trainer`` with label smoothing compares each position

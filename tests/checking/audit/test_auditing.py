@@ -12,8 +12,9 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
+from nextword.checking.audit.auditing import Wanted
 from nextword.checking.audit.faults import FAULTS
-from nextword.checking.checker import PROPERTIES
+from nextword.checking.checker import PROPERTIES, check_as_wanted
 from nextword.checking.findings import CheckReport
 from tests.helpers.families import tiny
 
@@ -172,3 +173,14 @@ def test_an_adapter_is_part_of_the_model() -> None:
     prompted = peft.get_peft_model(gpt2(), peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
     with pytest.raises(ValueError, match="a learned prompt of peft stands before every call"):
         nw.check(prompted)
+
+
+@pytest.mark.parametrize("head", ["softmax", None])
+def test_progress_names_each_property_and_grows(head: str | None) -> None:
+    torch.manual_seed(0)
+    backbone = GPT2LMHeadModel(GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2, n_positions=64))
+    told: list[tuple[str, float]] = []
+    model = backbone if head is None else nw.attach(backbone, head)
+    report = check_as_wanted(model, Wanted([1]), progress=lambda name, share: told.append((name, share)))
+    assert [name for name, _ in told] == [row.name for row in report.rows]
+    assert [share for _, share in told] == [number / len(told) for number in range(len(told))]

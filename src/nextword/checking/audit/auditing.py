@@ -160,20 +160,20 @@ class Wanted:
     """What is to be asked about.
 
     Args:
+        lengths: Of the random texts.
         given: The caller's texts; None for random ones alone.
         tokenizer: Turns texts into ids.
-        lengths: Of the random texts.
         max_length: Given texts are cut to so many tokens.
         seed: Of the random texts.
         thorough: Whether questions that cost much memory are asked too.
     """
 
-    given: Any
-    tokenizer: Any
     lengths: Sequence[int]
-    max_length: int
-    seed: int
-    thorough: bool
+    given: Any = None
+    tokenizer: Any = None
+    max_length: int = 64
+    seed: int = 0
+    thorough: bool = False
 
 
 def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted, progress: Progress) -> CheckReport:
