@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nextword.config import Settings, validated
-from nextword.corpora.jsonl import json_lines
+from nextword.corpora import json_lines
 from nextword.judges.parts.sentences import sentences_of
 from nextword.records.survey_files import Passage, Question
 from nextword.survey.kinds.kind import DraftGroup, DraftItem, DraftUnit
