@@ -77,7 +77,7 @@ def test_numbers_follow_from_the_settings(written, tmp_path):
         (lambda folder: (folder / "test.txt").write_text(""), "test.txt is empty. It is of WikiText-2: Merity"),
         (
             lambda folder: (folder / "valid.txt").write_bytes(b"\xff\xfe\x00"),
-            "is not UTF-8 text (byte 0). (the data is",
+            "is not UTF-8 text (UTF-16, by its first bytes); convert it (the data is",
         ),
     ],
 )

@@ -83,6 +83,7 @@ def experiment_work(
         ValueError: A wrong setting, a start of which nothing is known, or a method that does not fit it, named.
     """
     settings = plain(validated(registry.get(config.task).Config, config.task_settings, "task"))
+    encoder = _encoder(config, settings)  # one that is missing is said, whatever else is
     length = row_length(settings, task)
     backbone = start_config(*(origin or (config, task)))
     trainings = planned_trainings(config, training_rows(task), length)
@@ -92,13 +93,12 @@ def experiment_work(
         steps, rows = own[0].steps, own[1]
         tokens = None if steps is None else steps * tokens_of_a_step(own[0], rows)
         beginning = PlannedTraining("start", START, 0, own[0], 1, steps, tokens)
-    sizes = {} if backbone is None else _sizes(config, settings, backbone)
+    sizes = {} if backbone is None else _sizes(config, backbone, encoder)
     return ExperimentWork(config, task, origin or (config, task), length, trainings, beginning, backbone, sizes, lacks)
 
 
-def _sizes(config: CompareConfig, settings: Mapping[str, Any], backbone: PretrainedConfig) -> dict[str, ModelSize]:
+def _sizes(config: CompareConfig, backbone: PretrainedConfig, encoder: PretrainedConfig | None) -> dict[str, ModelSize]:
     """Every method, those of searches too, built on the meta device; by title."""
-    encoder = _encoder(config, settings)
     sizes = {}
     with tempfile.TemporaryDirectory() as scratch:
         counts = zipf_counts(backbone.get_text_config(decoder=True).vocab_size, Path(scratch) / "counts.npz")
