@@ -118,5 +118,8 @@ def test_every_module_with_shapes_is_checked() -> None:
 
 def test_a_wrong_shape_is_an_error() -> None:
     jaxtyping.config.update("jaxtyping_disable", False)
-    with pytest.raises(jaxtyping.TypeCheckError):
-        log_add_exp(torch.zeros(2), torch.zeros(3))
+    try:
+        with pytest.raises(jaxtyping.TypeCheckError):
+            log_add_exp(torch.zeros(2), torch.zeros(3))
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ SIDES = ["argument_checks", "pass_inputs", "past", "padding_and_targets", "vocab
 RUN = ["auxiliary_side", "backbone_pass", "head_inputs"]
 LOSS = ["router_loss"]
 UPDATE = ["sequence_level_batch"]
+SHAPES = re.compile(r"jaxtyping|beartype")
+"""Files of what checks shapes, which stands between a caller and whom it calls."""
 
 
 def steps(call: Callable[[], Any]) -> list[tuple[str, str]]:
@@ -35,6 +38,8 @@ def steps(call: Callable[[], Any]) -> list[tuple[str, str]]:
 
     def look(frame: FrameType, event: str, _: Any) -> None:
         path, caller = Path(frame.f_code.co_filename), frame.f_back
+        while caller is not None and SHAPES.search(caller.f_code.co_filename):
+            caller = caller.f_back
         if event != "call" or caller is None or not path.is_relative_to(ROOM):
             return
         called_from, name = Path(caller.f_code.co_filename), frame.f_code.co_qualname

@@ -19,7 +19,7 @@ def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
     return found
 
 
-def ngram_keys(ids: Int[np.ndarray, "M"], n: int) -> Int[np.ndarray, "M-n+1"]:
+def ngram_keys(ids: Int[np.ndarray, "M"], n: int) -> Int[np.ndarray, "_K"]:
     """A number for the n-gram that begins at each place, equal where the n-grams are.
 
     >>> ngram_keys(np.array([5, 6, 5, 6]), 2).tolist()

@@ -43,8 +43,8 @@ class UnitSums:
     nats: Float[np.ndarray, "U"]
     tokens: Int[np.ndarray, "U"]
     text_bytes: Int[np.ndarray, "U"]
-    groups: dict[str, Float[np.ndarray, "U G 2"]]
-    impossible: dict[str, Int[np.ndarray, "G"]]
+    groups: dict[str, Float[np.ndarray, "U _G 2"]]
+    impossible: dict[str, Int[np.ndarray, "_G"]]
     names: dict[str, tuple[str, ...]]
     digests: dict[str, str]
     cut_sources: int
@@ -71,7 +71,7 @@ class UnitSums:
     def of(
         cls,
         texts: Sequence[ScoredText],
-        log_probs: Sequence[Float[np.ndarray, "T"]],
+        log_probs: Sequence[Float[np.ndarray, "_T"]],
         unit: Int[np.ndarray, "N"],
         breakdowns: Sequence[Breakdown],
     ) -> UnitSums:
