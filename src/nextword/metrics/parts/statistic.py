@@ -54,6 +54,6 @@ class Statistic:
         return float(self.combine(self.parts.sum(axis=0)))
 
 
-def _ratio(totals: Float[np.ndarray, "... K"], transform: Transform) -> Float[np.ndarray, "..."] | np.float64:
+def _ratio(totals: Float[np.ndarray, "... K"], transform: Transform) -> Float[np.ndarray, "..."]:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return transform(np.where(totals[..., 1] > 0, totals[..., 0] / totals[..., 1], np.nan))
+        return np.asarray(transform(np.where(totals[..., 1] > 0, totals[..., 0] / totals[..., 1], np.nan)))
