@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 # A product is the same to the bit wherever its numbers lie; MKL promises that on every processor when it is asked to.
 os.environ.setdefault("MKL_CBWR", "COMPATIBLE")
+
+# A shell that starts the tests in the background has them ignore Ctrl-C; some of them interrupt themselves.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import jaxtyping
 import pytest

