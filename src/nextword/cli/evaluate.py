@@ -12,7 +12,6 @@ import typer
 from nextword.cli.parts.completion import complete_metric
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.named_files import pair_of, systems_of
-from nextword.corpora.files.output_files import expect_inputs_kept
 
 QUIET_SECONDS = 5.0
 WRITING_SECONDS = 60.0
@@ -90,6 +89,7 @@ def evaluate(
 
     from nextword.cli.parts.run_and_show import interruptible, this_command
     from nextword.config import validated
+    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.evaluation import EvaluateConfig
     from nextword.overrides import overridden
     from nextword.records import locked

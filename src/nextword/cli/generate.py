@@ -15,7 +15,6 @@ from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
-from nextword.corpora.files.output_files import expect_inputs_kept
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,6 +134,7 @@ def generate(
     from rich.console import Console
 
     from nextword.config import validated
+    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.decoding.generation_settings import GenerationSettings
     from nextword.overrides import overridden
     from nextword.pretrained import model_location

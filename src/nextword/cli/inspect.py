@@ -15,7 +15,6 @@ from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
-from nextword.corpora.files.output_files import expect_inputs_kept
 
 if TYPE_CHECKING:
     from nextword.records.token_trace import TraceRecord
@@ -189,6 +188,8 @@ def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions)
     """Raises ValueError, before anything is computed, where a file cannot be written or is one that is read."""
     asked = [model for model in models if not _is_trace(model)]
     traces = page.json or []
+    from nextword.corpora.files.output_files import expect_inputs_kept
+
     expect_inputs_kept(
         {"--out": [page.out], "--json": traces},
         [reading.text, reading.source, reading.auxiliary, *(_named(model)[1] for model in models)],

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-from nextword.corpora.files.output_files import expect_inputs_kept
 
 
 @plain_errors
@@ -24,6 +23,7 @@ def report(
     """Write report.html from results.json and print the table; of a reproduced table, the page beside its record."""
     from rich.console import Console
 
+    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.records import EvaluationResults, Results, kind_of
     from nextword.records.reproduced_table import ReproducedTable
     from nextword.records.survey_results import SurveyResults

@@ -12,7 +12,6 @@ import typer
 from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
-from nextword.corpora.files.output_files import expect_inputs_kept
 from nextword.scoring.measurement.score_settings import ScoreSettings
 
 if TYPE_CHECKING:
@@ -99,6 +98,7 @@ def score(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, this_command
+    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.records import locked, write_atomically
     from nextword.report import score_csv, score_tables
 

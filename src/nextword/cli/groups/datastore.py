@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-from nextword.corpora.files.output_files import expect_inputs_kept
 
 app = typer.Typer(help="Build and index datastores, which the head knn retrieves from.", no_args_is_help=True)
 
@@ -30,6 +29,7 @@ def build(
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import waiting
+    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.datastore import BuildSettings, build_datastore
     from nextword.retrieval.store_manifest import BEGUN, MANIFEST
 

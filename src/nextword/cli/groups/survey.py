@@ -11,7 +11,6 @@ import typer
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.named_files import pair_of, systems_of
 from nextword.cli.parts.option_groups import option_groups
-from nextword.corpora.files.output_files import expect_inputs_kept
 
 app = typer.Typer(help="Let people judge texts: make the survey, and read what they said.", no_args_is_help=True)
 
@@ -66,6 +65,7 @@ def make(
     nextword survey make rating gpt2=a.jsonl bergpt=b.jsonl --recipe mine.toml
     """
     from nextword.cli.parts.run_and_show import quiet_libraries, this_command
+    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.survey import make_survey
     from nextword.survey.outputs.write_survey import KEY, SURVEY, write_survey
 
@@ -113,6 +113,7 @@ def results(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import this_command
+    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.report import survey_tables, write_survey_report
     from nextword.survey import survey_results
     from nextword.survey.outputs.write_survey import KEY, SURVEY

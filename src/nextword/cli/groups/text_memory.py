@@ -11,7 +11,6 @@ import typer
 from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
-from nextword.corpora.files.output_files import expect_inputs_kept
 from nextword.scoring.measurement.score_settings import ScoreSettings
 
 if TYPE_CHECKING:
@@ -65,6 +64,7 @@ def build(
     nextword text-memory build runs/softmax train.txt --out memory
     """
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
+    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.pretrained import load_tokenizer
     from nextword.text_memory.manifest import MANIFEST, NAMES
 
@@ -104,6 +104,7 @@ def fit(
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import share_bars
+    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.text_memory import TextIndex
 
     expect_inputs_kept({"--out": [out]}, [*data, model, *memory.glob("*")])
@@ -151,6 +152,7 @@ def score(
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
     from nextword.cli.parts.watch import share_bars
+    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.report import score_tables
     from nextword.text_memory import TextMemory
 
