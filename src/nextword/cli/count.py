@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @plain_errors
@@ -36,29 +31,24 @@ def count(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible
+    from nextword.cli.parts.watch import waiting
     from nextword.frequency import count_tokens
     from nextword.pretrained import load_tokenizer
 
     column = int(text_column) if text_column.isdigit() else text_column
     console = Console()
     loaded = load_tokenizer(tokenizer, "--tokenizer")
-    with interruptible(f"unfinished counts are beside {out}"), _watched(console) as watch:
+    with interruptible(f"unfinished counts are beside {out}"), waiting(console, "reading") as say:
         counted = count_tokens(
-            data, loaded, out=out, text_column=column, split=split, processes=processes, progress=watch
+            data,
+            loaded,
+            out=out,
+            text_column=column,
+            split=split,
+            processes=processes,
+            progress=lambda done: say(f"{done:,} texts counted"),
         )
     console.print(
         f"{counted.total:,} tokens, {counted.distinct:,} of {len(counted.counts):,} distinct: {out.resolve()}",
         soft_wrap=True, highlight=False, markup=False,
     )  # fmt: skip
-
-
-@contextlib.contextmanager
-def _watched(console: Console) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, without an end: nobody knows how many texts a stream has."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    text = TextColumn("{task.description}", markup=False)
-    bars = Progress(text, BarColumn(), TimeElapsedColumn(), console=console, transient=True)
-    with bars if console.is_terminal else contextlib.nullcontext():
-        task = bars.add_task("reading", total=None)
-        yield lambda done: bars.update(task, description=f"{done:,} texts counted")

@@ -89,7 +89,6 @@ def evaluate(
 
     from nextword.cli.parts.run_and_show import interruptible, this_command
     from nextword.config import validated
-    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.evaluation import EvaluateConfig
     from nextword.overrides import overridden
     from nextword.records import locked
@@ -106,8 +105,7 @@ def evaluate(
     }
     config = validated(EvaluateConfig, overridden(content, [one for one in settings or [] if one not in of_metrics]))
     read = [file for paths in config.systems.values() for file in paths]
-    expect_inputs_kept({"--out": [out / "results.json", out / "report.html"]}, [*read, references, tokenizer])
-    _check_folder(out)
+    _check_folder(out, [*read, references, tokenizer])
     console = Console()
     with interruptible("what models said of the texts so far is kept beside the samples"):
         results = _watched(config, console, this_command())
@@ -117,11 +115,13 @@ def evaluate(
     _show(results, console, out)
 
 
-def _check_folder(out: Path) -> None:
+def _check_folder(out: Path, inputs: list[Any]) -> None:
     """Raises ValueError, before anything is measured, where the results cannot be written to ``out``."""
+    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.records import kind_of
 
     results = out / "results.json"
+    expect_inputs_kept({"--out": [results, out / "report.html"]}, inputs)
     if results.exists() and kind_of(results) != "evaluate":
         raise ValueError(f"{results} is of another kind of run ({kind_of(results)}); give another --out")
     there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())

@@ -98,12 +98,11 @@ def score(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, this_command
-    from nextword.corpora.files.output_files import expect_inputs_kept
     from nextword.records import locked, write_atomically
     from nextword.report import score_csv, score_tables
 
     models, texts = told_apart(words or [], model or [], data or [])
-    expect_inputs_kept({"--tokens": [tokens], "--out": _written(out)}, [*models.values(), *texts])
+    _expect_kept([*models.values(), *texts], tokens, out)
     fields = dict(map(_pair, field or []))
     _expect_same(out, models, texts, fields, settings)
     console = Console()
@@ -122,6 +121,13 @@ def score(
 
 def _written(out: Path | None) -> list[Path]:
     return [] if out is None else [out / "score.json", out / "score.csv"]
+
+
+def _expect_kept(inputs: list[str], tokens: Path | None, out: Path | None) -> None:
+    """Raises ValueError where a file that would be written is one that is read."""
+    from nextword.corpora.files.output_files import expect_inputs_kept
+
+    expect_inputs_kept({"--tokens": [tokens], "--out": _written(out)}, inputs)
 
 
 def told_apart(words: list[str], models: list[str], data: list[str]) -> tuple[dict[str, str], list[str]]:

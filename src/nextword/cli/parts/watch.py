@@ -11,7 +11,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    SpinnerColumn,
     TaskID,
     TaskProgressColumn,
     TextColumn,
@@ -44,13 +43,13 @@ def watching(console: Console) -> Iterator[ComparisonWatcher]:
 
 @contextlib.contextmanager
 def waiting(console: Console, what: str) -> Iterator[Callable[[str], None]]:
-    """On a terminal a line that says what is done and for how long, where nobody can say what share of it is done.
+    """On a terminal a bar without an end, what is done and for how long, where nobody can say what share is done.
 
     Args:
         console: Where it is shown, and gone afterwards.
         what: What is done first; what follows is told to the function that this gives.
     """
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     bars = Progress(*columns, console=console, transient=True)
     task = bars.add_task(what, total=None)
     with bars if console.is_terminal else contextlib.nullcontext():

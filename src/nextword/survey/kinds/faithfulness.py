@@ -1,4 +1,4 @@
-"""Summaries judged sentence by sentence against their document (HistAlign, table 6 and figure 4)."""
+"""Summaries judged sentence by sentence against their document (HistAlign, table 6, figure 4, appendix B.2)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from nextword.config import Settings, validated
+from nextword.corpora import json_lines
 from nextword.judges.parts.sentences import sentences_of
 from nextword.metrics import Sample
 from nextword.records import Measure
 from nextword.records.survey_files import Choice, Marking, Passage, Question
 from nextword.survey.judgements import Judgements, Scored, numbers
 from nextword.survey.kinds.kind import ONE_TEXT, DraftGroup, DraftItem, DraftUnit, Kind, registry
-from nextword.survey.qualification import qualification
 from nextword.survey.similar_sentences import Encode, most_similar, shown_document
 from nextword.survey.survey_settings import SurveyConfig
 
@@ -37,6 +38,17 @@ ASKED = {
     "faithfulness": ("Faithful?", "Faithful", "Not faithful"),
     "informativeness": ("Informative?", "Informative", "Not informative"),
 }
+
+
+class KnownAnswers(Settings):
+    """A line of the file of a qualification test."""
+
+    source: str
+    """The document."""
+    text: str
+    """A sentence about it, or a short summary, which is judged as a whole."""
+    answers: dict[str, str]
+    """The right answer to each question: {"faithfulness": "no"}."""
 
 
 class FaithfulnessConfig(SurveyConfig):
@@ -127,7 +139,7 @@ class Faithfulness(Kind):
     def known(self) -> list[tuple[DraftItem, dict[str, str]]]:
         """Those of the qualification test."""
         path = self.config.qualification
-        return [] if path is None else qualification(path, self.questions())
+        return [] if path is None else _known_items(path, self.questions())
 
     def marking(self) -> Marking:
         """Hallucinated words."""
@@ -142,3 +154,39 @@ class Faithfulness(Kind):
             meaning=f"{question.choices[0].label}: share of sentences called {yes}, each answer counting once.",
         )  # fmt: skip
         return [Scored(question.name, measure, numbers(answers, ONE_TEXT, lambda value: float(value == "yes")))]
+
+
+def _known_items(path: Path, questions: Sequence[Question]) -> list[tuple[DraftItem, dict[str, str]]]:
+    """Items with their right answers, one for each line of a file of JSON lines.
+
+    Args:
+        path: Lines {"source": ..., "text": ..., "answers": {QUESTION: ANSWER}}; questions that a line leaves out may
+            be answered in any way.
+        questions: Of the survey.
+
+    Raises:
+        ValueError: The file cannot be read, has no line, or one without these keys or with another question or answer.
+    """
+    choices = {question.name: [choice.value for choice in question.choices] for question in questions}
+    found = []
+    for line in json_lines(path, "qualification"):
+        known = validated(KnownAnswers, line.content, line.place)
+        _expect_answers(known.answers, choices, line.place)
+        unit = DraftUnit([Passage(title="", lines=[known.text])])
+        document = Passage(title="Document", lines=sentences_of(known.source))
+        found.append((DraftItem("", [document], [DraftGroup({}, [unit])]), known.answers))
+    if not found:
+        raise ValueError(f"qualification: {path} must have a line for each item (it is empty); add one")
+    return found
+
+
+def _expect_answers(answers: Mapping[str, str], choices: Mapping[str, Sequence[str]], place: str) -> None:
+    if not answers:
+        raise ValueError(f"{place}: answers: must have a right answer (none given); give one of {', '.join(choices)}")
+    for question, answer in answers.items():
+        if question not in choices:
+            raise ValueError(f"{place}: answers: must be about {', '.join(choices)} ({question!r} given)")
+        if answer not in choices[question]:
+            raise ValueError(
+                f"{place}: answers.{question}: must be {' or '.join(choices[question])} ({answer!r} given)"
+            )
