@@ -206,3 +206,89 @@ def test_a_task_without_annotations_is_no_answer(pairs: MadeSurvey, tmp_path: Pa
     path = tmp_path / "export.json"
     path.write_text('[{"data": null}, {"data": {}, "annotations": null}]', encoding="utf-8")
     assert read_answers([path], pairs.survey) == ([], [])
+
+
+WORDS = {"id": "1", "answers": {"overall": "a"}}
+"""A unit without marks."""
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ("", 'item 2: left out, cannot be read: must have answers to an item ("" given)'),
+        (None, "item 2: left out, cannot be read: must have answers to an item (null given)"),
+        ([], "item 2: left out, cannot be read: must have answers to an item ([] given)"),
+        (7, "item 2: left out, cannot be read: must have answers to an item (7 given)"),
+        ({"units": []}, "item 2: left out, cannot be read: must have answers to an item (id is wrong)"),
+        ({"units": {}}, "item 2 (x): left out, cannot be read: must have answers to an item (units is wrong)"),
+        ({"units": [3]}, "item 2 (x): left out, cannot be read: must have answers to an item (units.0 is wrong)"),
+        (
+            {"units": [WORDS | {"answers": []}]},
+            "item 2 (x): left out, cannot be read: must have answers to an item (units.0.answers is wrong)",
+        ),
+        (
+            {"units": [WORDS | {"answers": {"overall": 3}}]},
+            "item 2 (x): left out, cannot be read: must have answers to an item (units.0.answers.overall is wrong)",
+        ),
+        (
+            {"units": [WORDS | {"marks": [[4]]}]},
+            "item 2 (x): left out, cannot be read: must have answers to an item (units.0.marks.0 is wrong)",
+        ),
+        (
+            {"units": [WORDS | {"marks": [[None, 4]]}]},
+            "item 2 (x): left out, cannot be read: must have answers to an item (units.0.marks.0.0 is wrong)",
+        ),
+        (
+            {"units": [WORDS], "seconds": -1},
+            "item 2 (x): left out, cannot be read: must have answers to an item (seconds is wrong)",
+        ),
+    ],
+)
+def test_an_item_of_a_page_that_is_none_is_left_out_alone(
+    pairs: MadeSurvey, tmp_path: Path, broken: Any, why: str
+) -> None:
+    path = tmp_path / "answers-1-ann.json"
+    answered(pairs, 0, "ann", prefer("a")).save(path)
+    said = json.loads(path.read_text(encoding="utf-8"))
+    whole = survey_results(tmp_path / "survey", [path], resamples=50)
+    if isinstance(broken, dict) and "(x)" in why:
+        broken = {"id": "x", "digest": "0"} | broken
+    path.write_text(json.dumps(said | {"items": [said["items"][0], broken, *said["items"][1:]]}), encoding="utf-8-sig")
+    results = survey_results(tmp_path / "survey", [path], resamples=50)
+    assert results.left_out == [f"answers-1-ann.json, ann, {why}"]
+    assert (results.judged.systems, results.duels, results.judges) == (whole.judged.systems, whole.duels, whole.judges)
+
+
+def test_without_its_bad_item_a_judge_has_one_answer_less(pairs: MadeSurvey, tmp_path: Path) -> None:
+    path = tmp_path / "answers-1-ann.json"
+    answered(pairs, 0, "ann", prefer("a")).save(path)
+    said = json.loads(path.read_text(encoding="utf-8"))
+    bad = next(item for item in said["items"] if item["id"] in pairs.key.items)
+    before = survey_results(tmp_path / "survey", [path], resamples=50).judges[0].items
+    bad["units"] = 7
+    path.write_text(json.dumps(said), encoding="utf-8")
+    results = survey_results(tmp_path / "survey", [path], resamples=50)
+    assert [(one.name, one.items) for one in results.judges] == [("ann", before - 1)]
+    place = f"item {said['items'].index(bad) + 1} ({bad['id']})"
+    assert results.left_out == [
+        f"answers-1-ann.json, ann, {place}: left out, cannot be read: must have answers to an item (units is wrong)",
+        f"answers-1-ann.json (ann): item {bad['id']} not answered; the rest counts",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"judge": ""}, "must have answers to a survey of nextword (judge is wrong)"),
+        ({"items": 7}, "must have answers to a survey of nextword (items is wrong)"),
+        ({"schema_version": 99, "items": [7]}, "written by a newer nextword"),
+    ],
+)
+def test_a_page_that_is_none_is_named_once(pairs: MadeSurvey, tmp_path: Path, change: Any, why: str) -> None:
+    path = tmp_path / "ann.json"
+    said = answered(pairs, 0, "ann", prefer("a")).model_dump(mode="json")
+    path.write_text(json.dumps(said | change), encoding="utf-8")
+    handed, left_out = read_answers([path], pairs.survey)
+    assert handed == []
+    assert len(left_out) == 1
+    assert why in left_out[0]

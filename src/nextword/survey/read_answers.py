@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
@@ -73,7 +73,31 @@ def _reader(path: Path) -> Reader:
 
 
 def _of_page(path: Path, survey: Survey) -> Iterator[Row]:
-    yield [], partial(JudgeAnswers.load, path)
+    """All that one judge answered, without items that are none; each of those is named by itself."""
+    content = _object(json.loads(path.read_text(encoding="utf-8-sig")), "the file")
+    given = content.get("items")
+    items = given if isinstance(given, list) else []
+    faults = {at: fault for at, item in enumerate(items) if (fault := _fault(item))}
+    kept = {"items": [item for at, item in enumerate(items) if at not in faults]} if faults else {}
+    answers = _judge_answers(content | kept)
+    yield [], lambda: answers
+    for at, fault in faults.items():
+        name = items[at].get("id") if isinstance(items[at], dict) else None
+        place = f"item {at + 1} ({name})" if isinstance(name, str) else f"item {at + 1}"
+        yield [answers.judge, place], partial(_refuse, fault)
+
+
+def _fault(item: Any) -> ValueError | None:
+    try:
+        ItemAnswers.model_validate_json(json.dumps(item))
+    except ValidationError as fault:
+        place = _place(fault)
+        return ValueError(f"must have answers to an item ({place or _shown(item)} {'is wrong' if place else 'given'})")
+    return None
+
+
+def _refuse(fault: ValueError) -> NoReturn:
+    raise fault
 
 
 def _of_mturk(path: Path, survey: Survey) -> Iterator[Row]:
@@ -163,11 +187,21 @@ def _answers(survey: Any, judge: str, items: list[Any]) -> JudgeAnswers:
     content = {
         "kind": "survey-answers", "survey": survey, "form": "", "judge": judge, "consent": True, "items": items,
     }  # fmt: skip
+    return _judge_answers(content)
+
+
+def _judge_answers(content: dict[str, Any]) -> JudgeAnswers:
     try:
         return JudgeAnswers.model_validate_json(json.dumps(content))
     except ValidationError as fault:
-        place = ".".join(str(step) for step in fault.errors()[0]["loc"])
-        raise ValueError(f"must have answers to a survey of nextword ({place} is wrong)") from None
+        place = _place(fault)
+        why = f"{place} is wrong" if place else fault.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ValueError(f"must have answers to a survey of nextword ({why})") from None
+
+
+def _place(fault: ValidationError) -> str:
+    """Where the first thing is that is wrong; empty for the whole."""
+    return ".".join(str(step) for step in fault.errors()[0]["loc"])
 
 
 def merged(items: Sequence[ItemAnswers]) -> ItemAnswers:
