@@ -8,7 +8,7 @@ import json
 import os
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, Self, TypeVar, get_args
@@ -71,7 +71,31 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
     try:
         return model.model_validate_json(text)
     except ValidationError as faults:
+        if faults.errors()[0]["type"] == "json_invalid":
+            _expect_whole_characters(json.loads(text), where)
         raise SettingsError("\n".join(_explained(model, faults.errors(), where))) from None
+
+
+def _expect_whole_characters(values: Any, where: str) -> None:
+    """Of what Python writes as JSON, half a character is what pydantic does not read."""
+    from nextword.corpora import expect_whole_characters  # not before: settings are the base that corpora stand on
+
+    for at, text in _texts(values):
+        try:
+            expect_whole_characters(text, _place(where, at))
+        except ValueError as fault:
+            raise SettingsError(str(fault)) from None
+
+
+def _texts(values: Any, at: tuple[int | str, ...] = ()) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """All texts in settings, each with its place; those that name settings too."""
+    if isinstance(values, str):
+        yield at, values
+    entries = values.items() if isinstance(values, dict) else enumerate(values if isinstance(values, list) else ())
+    for key, value in entries:
+        if isinstance(key, str):
+            yield at, key
+        yield from _texts(value, (*at, key))
 
 
 def _plain(value: Any) -> Any:

@@ -17,6 +17,11 @@ def test_short_forms_are_read():
         ({"decodings": ["top-k:3", "top-k:3"]}, "decodings: 'top-k 3' is given twice"),
         ({"seeds": [1, 1]}, "seeds: '1' is given twice"),
         ({"stop": [""]}, "stop: must be a text"),
+        (
+            {"stop": ["a", "bad \ud83d"]},
+            r"stop.1: must be text of whole characters (half of one, \ud83d, given); correct it or leave it out",
+        ),
+        ({"arguments": {"\ude00": 1}}, r"arguments: must be text of whole characters (half of one, \ude00, given)"),
         ({"arguments": {"max_length": 5}}, "arguments: 'max_length' has a setting of its own; give max_new_tokens"),
         ({"arguments": {"num_return_sequences": 5}}, "give samples"),
         ({"samples": 0}, "samples: must be at least 1"),
