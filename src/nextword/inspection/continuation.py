@@ -29,16 +29,16 @@ def written_example(
     """
     if generation.get("num_return_sequences", 1) != 1:
         raise ValueError("trace: num_return_sequences must be 1, one text; call trace once for each")
-    context = encode_context(opened, example)
-    ids = torch.tensor([context.ids], device=opened.model.device)
+    context, spans = encode_context(opened, example).listed
+    ids = torch.tensor([context], device=opened.model.device)
     drafting = drafting_of(generation["draft"]) if generation.get("draft") is not None else None
     drafts = {} if drafting is None else {"draft": drafting}
     made = opened.model.generate(ids, attention_mask=torch.ones_like(ids), **inputs, **{**generation, **drafts})
     written = getattr(made, "sequences", made)[0].tolist()
-    target = written[1 if opened.has_encoder else len(context.ids) :]
+    target = written[1 if opened.has_encoder else len(context) :]
     if not target:
         raise ValueError("trace: the model wrote nothing; give a text, or max_new_tokens of 1 or more")
-    pieces = pieces_of_ids(opened.tokenizer, target, () if opened.has_encoder else context.ids)
+    pieces = pieces_of_ids(opened.tokenizer, target, () if opened.has_encoder else context)
     bytes_written = len("".join(pieces).encode())
-    encoded = EncodedExample(context.ids, target, bytes_written, example, [], 1, context.spans)
+    encoded = EncodedExample(context, target, bytes_written, example, [], 1, spans)
     return encoded, pieces, [] if drafting is None else drafting.judged

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
+
+import numpy as np
+from jaxtyping import Int
 
 from nextword.corpora import expect_whole_characters
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.prompt_encoding import start_id
 from nextword.scoring.target_likelihood import Inputs, TokenPair
 from nextword.scoring.text_tokens import Span, ids_and_spans
-
-_SPECIAL: Span = (-1, -1)
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,42 @@ class Example:
             expect_whole_characters(text or "", f"example {self.id}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tokens:
-    """Token ids with the span of each; (-1, -1) at a special token."""
+    """Token ids with the span of each: where its characters begin and end; (-1, -1) at a special token."""
 
-    ids: list[int]
-    spans: list[Span]
+    ids: Int[np.ndarray, "N"]
+    spans: Int[np.ndarray, "N 2"]
+
+    @property
+    def listed(self) -> tuple[list[int], list[Span]]:
+        """Ids and spans as plain numbers; of a long text, many times as large."""
+        return self.ids.tolist(), [(begin, end) for begin, end in self.spans.tolist()]
+
+    @classmethod
+    def joined(cls, *parts: Tokens) -> Tokens:
+        """Several, one after the other."""
+        return cls(np.concatenate([one.ids for one in parts]), np.concatenate([one.spans for one in parts]))
+
+    @classmethod
+    def special(cls, *ids: int) -> Tokens:
+        """Tokens that stand for no text."""
+        return cls(np.array(ids, dtype=np.int64), np.full((len(ids), 2), -1))
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleTokens:
+    """An example in tokens of a model.
+
+    Attributes:
+        context: What the model reads first: special tokens and the prompt, or the source.
+        target: The tokens of the text.
+        specials: Special tokens at the beginning of the context, such as a start token.
+    """
+
+    context: Tokens
+    target: Tokens
+    specials: int
 
 
 @dataclass(frozen=True)
@@ -69,7 +99,15 @@ class EncodedExample(TokenPair):
 
 
 def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
-    """The example in tokens of a model.
+    """The example in tokens of a model; arguments and errors as of ``example_tokens``."""
+    found = example_tokens(opened, example)
+    context, context_spans = found.context.listed
+    target, spans = found.target.listed
+    return EncodedExample(context, target, len(example.text.encode()), example, spans, found.specials, context_spans)
+
+
+def example_tokens(opened: OpenedModel, example: Example) -> ExampleTokens:
+    """The example in tokens of a model, as arrays: a text may have millions.
 
     A decoder-only model reads a start token and the prompt. An encoder-decoder model reads the source; its target has
     the special tokens that its tokenizer puts around a text, and an end token. Where a token would have characters of
@@ -86,17 +124,9 @@ def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
     before, after = _parted(joined, len(example.prompt))
     if after is None:
         before, after = _tokens(opened.tokenizer, example.prompt), _tokens(opened.tokenizer, example.text)
-    if not after.ids:
+    if not len(after.ids):
         raise ValueError(_no_tokens(example))
-    return EncodedExample(
-        context=start.ids + before.ids,
-        target=after.ids,
-        target_bytes=len(example.text.encode()),
-        example=example,
-        spans=after.spans,
-        specials=len(start.ids),
-        context_spans=start.spans + before.spans,
-    )
+    return ExampleTokens(Tokens.joined(start, before), after, len(start.ids))
 
 
 def encode_context(opened: OpenedModel, example: Example) -> Tokens:
@@ -112,8 +142,7 @@ def encode_context(opened: OpenedModel, example: Example) -> Tokens:
             "known. Use its fast version."
         )
     if not opened.has_encoder:
-        prompt = _tokens(tokenizer, example.prompt)
-        return Tokens([start_id(tokenizer), *prompt.ids], [_SPECIAL, *prompt.spans])
+        return Tokens.joined(Tokens.special(start_id(tokenizer)), _tokens(tokenizer, example.prompt))
     if example.source is None:
         raise ValueError(f"example {example.id}: an encoder-decoder model reads a source, and there is none; give one")
     if example.prompt:
@@ -121,23 +150,15 @@ def encode_context(opened: OpenedModel, example: Example) -> Tokens:
     return _with_specials(tokenizer, example.source)
 
 
-def _after_source(opened: OpenedModel, example: Example) -> EncodedExample:
+def _after_source(opened: OpenedModel, example: Example) -> ExampleTokens:
     source = encode_context(opened, example)
     target = _with_specials(opened.tokenizer, text_target=example.text)
-    if all(begin < 0 for begin, _ in target.spans):
+    if (target.spans[:, 0] < 0).all():
         raise ValueError(_no_tokens(example))
     end: Any = opened.tokenizer.eos_token_id
     if end is not None and target.ids[-1] != end:
-        target = Tokens([*target.ids, end], [*target.spans, _SPECIAL])
-    return EncodedExample(
-        context=source.ids,
-        target=target.ids,
-        target_bytes=len(example.text.encode()),
-        example=example,
-        spans=target.spans,
-        specials=0,
-        context_spans=source.spans,
-    )
+        target = Tokens.joined(target, Tokens.special(end))
+    return ExampleTokens(source, target, 0)
 
 
 def _tokens(tokenizer: Any, text: str) -> Tokens:
@@ -152,8 +173,9 @@ def _with_specials(tokenizer: Any, *text: str, **more: str) -> Tokens:
         verbose=False,  # a text may be longer than the model: who asks says what to do then
         **more,
     )
-    spans = zip(made["offset_mapping"], made["special_tokens_mask"], strict=True)
-    return Tokens(list(made["input_ids"]), [_SPECIAL if special else (int(b), int(e)) for (b, e), special in spans])
+    spans = np.array(made["offset_mapping"], dtype=np.int64).reshape(-1, 2)
+    spans[np.array(made["special_tokens_mask"], dtype=bool)] = -1
+    return Tokens(np.array(made["input_ids"], dtype=np.int64), spans)
 
 
 def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
@@ -162,14 +184,14 @@ def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
     What a tokenizer leaves out of its spans, such as the space before a word, counts with the token after it. Beside
     the cut, a token of such a space alone may be of either side.
     """
-    ends = list(accumulate((end for _, end in joined.spans), max, initial=0))
-    count = sum(end <= cut for end in ends[1:])
+    ends = np.maximum.accumulate(joined.spans[:, 1])
+    count = int(np.searchsorted(ends, cut, side="right"))
     beside = joined.spans[max(count - 1, 0) : count + 1]
     before = Tokens(joined.ids[:count], joined.spans[:count])
-    if (ends[count] < cut and count < len(joined.ids)) or any(begin == end for begin, end in beside):
+    done = ends[count - 1] if count else 0
+    if (done < cut and count < len(joined.ids)) or (beside[:, 0] == beside[:, 1]).any():
         return before, None
-    after = [(begin - cut, end - cut) for begin, end in joined.spans[count:]]
-    return before, Tokens(joined.ids[count:], after)
+    return before, Tokens(joined.ids[count:], joined.spans[count:] - cut)
 
 
 def _no_tokens(example: Example) -> str:
@@ -179,7 +201,7 @@ def _no_tokens(example: Example) -> str:
 def auxiliary_inputs(opened: OpenedModel) -> Inputs:
     """Further inputs of the model for a batch of encoded examples: their auxiliary texts, where it follows one."""
 
-    def inputs(examples: Sequence[EncodedExample]) -> Mapping[str, Any]:
+    def inputs(examples: Sequence[Any]) -> Mapping[str, Any]:
         if opened.auxiliary_tokenizer is None:
             return {}
         missing = [one.example.id for one in examples if one.example.auxiliary is None]

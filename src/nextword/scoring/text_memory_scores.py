@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from nextword.frequency.counts import tokenizer_fingerprint
 from nextword.scoring.calibration.calibrate import calibrate_on_texts
-from nextword.scoring.example_encoding import Example, encode_example
+from nextword.scoring.example_encoding import Example, example_tokens
 from nextword.scoring.measurement.all_models import score_models
 from nextword.scoring.measurement.data_files import GivenTexts
 from nextword.scoring.measurement.model_passes import Watch
@@ -67,7 +65,7 @@ def expect_not_stored(opened: OpenedModel, index: TextIndex, examples: Iterable[
         ValueError: One is; says where.
     """
     for example in examples:
-        expect_held_out(index, str(example.id), np.array(encode_example(opened, example).target))
+        expect_held_out(index, str(example.id), example_tokens(opened, example).target.ids)
 
 
 def fit_to_texts(

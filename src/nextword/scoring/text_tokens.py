@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,28 +33,44 @@ AGREEING = 8
 """Tokens on which both pieces agree where one is left for the other."""
 
 
-def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[Span]]:
-    """Ids of a text that is encoded as a whole, without special tokens, and the characters of each.
+@dataclass(frozen=True)
+class _Tokens:
+    """Tokens of a text as far as it is encoded, as plain numbers: objects of Python take ten times the memory."""
+
+    ids: array[int] = field(default_factory=partial(array, "q"))
+    spans: array[int] = field(default_factory=partial(array, "q"))
+
+    def add(self, ids: Sequence[int], spans: Sequence[Span]) -> None:
+        self.ids.extend(ids)
+        self.spans.extend(chain.from_iterable(spans))
+
+
+def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N 2"]]:
+    """Ids of a text that is encoded as a whole, without special tokens, and where the characters of each begin and end.
 
     A long text is encoded in pieces that overlap. How a text is cut into tokens goes by what stands near, so two pieces
     agree on the tokens in the middle of what they share, and there one is left for the other; where they do not, the
     text is encoded as a whole.
     """
+    done = _Tokens()
     ids, spans = _encoded(tokenizer, text[:PIECE], 0)
     for end in range(PIECE, len(text), PIECE):
         more_ids, more_spans = _encoded(tokenizer, text[end - OVERLAP : end + PIECE], end - OVERLAP)
         left, right = _seam(ids, spans, more_ids, more_spans, end - OVERLAP // 2)
         if right is None:
-            return _encoded(tokenizer, text, 0)
-        ids[left:], spans[left:] = more_ids[right:], more_spans[right:]
-    return ids, spans
+            done, ids, spans = _Tokens(), *_encoded(tokenizer, text, 0)
+            break
+        done.add(ids[:left], spans[:left])
+        ids, spans = more_ids[right:], more_spans[right:]
+    done.add(ids, spans)
+    return np.asarray(done.ids).view(np.int64), np.asarray(done.spans).view(np.int64).reshape(-1, 2)
 
 
-def whole_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+def whole_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> Int[np.ndarray, "N"]:
     """Ids of a text that is encoded as a whole, without special tokens; a long one as by ``ids_and_spans``."""
     if len(text) > PIECE and tokenizer.is_fast:
         return ids_and_spans(tokenizer, text)[0]
-    return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+    return np.array(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int64)
 
 
 def _encoded(tokenizer: Any, text: str, begin: int) -> tuple[list[int], list[Span]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int
 
-from nextword.scoring.example_encoding import EncodedExample, Example, encode_example
+from nextword.scoring.example_encoding import Example, example_tokens
 from nextword.scoring.measurement.score_settings import ScoreSettings
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.target_likelihood import TokenPair
@@ -137,27 +137,27 @@ def scored_text(opened: OpenedModel, example: Example, sight: Sight) -> ScoredTe
     Raises:
         ValueError: It has no tokens, lacks what the model reads, or has tokens that the model does not know.
     """
-    encoded = encode_example(opened, example)
-    _expect_known(opened, example, encoded)
-    context, longest = encoded.context, opened.longest
-    if opened.has_encoder and longest is not None and len(encoded.target) > longest:
+    tokens = example_tokens(opened, example)
+    context, target, longest = tokens.context.ids, tokens.target, opened.longest
+    _expect_known(opened, example, context)
+    _expect_known(opened, example, target.ids)
+    if opened.has_encoder and longest is not None and len(target.ids) > longest:
         raise ValueError(
             f"{example.id}: must have at most {longest:,} tokens, what the decoder of '{opened.name}' can see "
-            f"({len(encoded.target):,} given); cut it into shorter texts"
+            f"({len(target.ids):,} given); cut it into shorter texts"
         )
     if opened.has_encoder and longest is not None:
         context = _cut(opened, context, longest)
-    spans = np.array(encoded.spans, dtype=np.int64).reshape(-1, 2)
     return ScoredText(
         example=example,
-        context=np.array(context, dtype=np.int64),
-        specials=encoded.specials,
-        target=np.array(encoded.target, dtype=np.int64),
-        ends=_byte_ends(example.text, spans[:, 1]),
-        is_special=spans[:, 0] < 0,
-        visible=_visible(len(context), len(encoded.target), encoded.specials, sight),
+        context=context,
+        specials=tokens.specials,
+        target=target.ids,
+        ends=_byte_ends(example.text, target.spans[:, 1]),
+        is_special=target.spans[:, 0] < 0,
+        visible=_visible(len(context), len(target.ids), tokens.specials, sight),
         copied_from=_copied_from(opened, example),
-        source_is_cut=len(context) < len(encoded.context),
+        source_is_cut=len(context) < len(tokens.context.ids),
     )
 
 
@@ -188,12 +188,12 @@ def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tup
     """
     found: list[Example] = []
     for example in examples:
-        encoded = encode_example(opened, example)
-        if len(encoded.target) >= limit:
-            end = max(max(end for _, end in encoded.spans[:limit]), 1)
+        target = example_tokens(opened, example).target
+        if len(target.ids) >= limit:
+            end = max(int(target.spans[:limit, 1].max()), 1)
             return [*found, replace(example, text=example.text[:end])], 0
         found.append(example)
-        limit -= len(encoded.target)
+        limit -= len(target.ids)
     return found, limit
 
 
@@ -212,9 +212,11 @@ def _byte_ends(text: str, ends: Int[np.ndarray, "T"]) -> Int[np.ndarray, "T"]:
     Tokens that are parts of one character all end where it ends: the first of them gets its bytes.
     """
     code = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    sizes = 1 + (code >= 0x80).astype(np.int64) + (code >= 0x800) + (code >= 0x10000)
-    before = np.concatenate([[0], np.cumsum(sizes)])
-    found: Int[np.ndarray, "T"] = np.maximum.accumulate(before[np.maximum(ends, 0)])
+    sizes = sum((code >= first).astype(np.uint8) for first in (0x80, 0x800, 0x10000)) + np.uint8(1)
+    before = np.zeros(len(code) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=before[1:])
+    found: Int[np.ndarray, "T"] = before[np.maximum(ends, 0)]
+    np.maximum.accumulate(found, out=found)
     found[-1] = before[-1]
     return found
 
@@ -231,7 +233,7 @@ def _copied_from(opened: OpenedModel, example: Example) -> dict[str, Int[np.ndar
     }
 
 
-def _cut(opened: OpenedModel, source: list[int], longest: int) -> list[int]:
+def _cut(opened: OpenedModel, source: Int[np.ndarray, "S"], longest: int) -> Int[np.ndarray, "C"]:
     """A source as its tokenizer cuts off what is too long: the special tokens at its end stay."""
     if len(source) <= longest:
         return source
@@ -239,14 +241,15 @@ def _cut(opened: OpenedModel, source: list[int], longest: int) -> list[int]:
     ends = 0
     while ends < len(source) and source[len(source) - 1 - ends] in tokenizer.all_special_ids:
         ends += 1
-    return [*source[: longest - ends], *source[len(source) - ends :]]
+    return np.concatenate([source[: longest - ends], source[len(source) - ends :]])
 
 
-def _expect_known(opened: OpenedModel, example: Example, encoded: EncodedExample) -> None:
+def _expect_known(opened: OpenedModel, example: Example, ids: Int[np.ndarray, "N"]) -> None:
     size = int(opened.model.get_input_embeddings().weight.shape[0])
-    wrong = next((token for token in (*encoded.context, *encoded.target) if not 0 <= token < size), None)
-    if wrong is not None:
+    wrong = np.flatnonzero((ids < 0) | (ids >= size))
+    if len(wrong):
+        token = int(ids[wrong[0]])
         raise ValueError(
-            f"{example.id}: token {wrong} ({opened.tokenizer.convert_ids_to_tokens(wrong)!r}) is outside the "
+            f"{example.id}: token {token} ({opened.tokenizer.convert_ids_to_tokens(token)!r}) is outside the "
             f"vocabulary of '{opened.name}', which has {size:,} tokens. Does the tokenizer belong to this model?"
         )
