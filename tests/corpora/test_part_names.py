@@ -12,16 +12,17 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from datasets.arrow_writer import ArrowWriter
 
 from nextword.corpora import PARTS, open_corpus, part_files
 from nextword.corpora.gap_sentences import GapConfig
 from nextword.corpora.pairs import Reading, Side, gap_texts, read_pairs
-from nextword.corpora.part_names import JSON_LINES, TABLES, TEXTS, separator_of
+from nextword.corpora.part_names import JSON_LINES, TABLES, TEXTS, separator_of, text_files
 from nextword.corpora.texts import read_parts
 from nextword.evaluation import read_samples
 from nextword.metrics.parts.units import Words
+from nextword.scoring.measurement.data_files import read_texts
 
 READING = Reading(Side("source", "source"), Side("target", "text"), None, 0.1, 0.1, 0, gap_texts(GapConfig()))
 LINE = "A dog ran to {0}. A cat saw the dog {0}. The cat sat on {0}.\n"
@@ -120,3 +121,24 @@ def test_pieces_of_a_text_are_joined_at_line_ends(tmp_path: Path) -> None:
             path.parent.mkdir(exist_ok=True)
             path.write_text(f"{part} {number}")
     assert trained(tmp_path)["train"] == "train 0\ntrain 1"
+
+
+def test_data_sets_saved_to_disk_are_tables(tmp_path: Path) -> None:
+    parts = {
+        part: Dataset.from_list([{"text": f"{part} one", "label": 0}, {"text": f"{part} two", "label": 1}])
+        for part in PARTS
+    }
+    parts["train"].save_to_disk(tmp_path / "one", num_shards=2)
+    (tmp_path / "one" / "cache-1.arrow").write_bytes(b"what map kept")
+    DatasetDict(parts).save_to_disk(tmp_path / "all")
+    assert list(open_corpus(tmp_path / "one", "data")) == ["train one\n", "train two\n"]
+    for part in PARTS:
+        assert list(open_corpus(tmp_path / "all", "data", split=part)) == [f"{part} one\n", f"{part} two\n"]
+    assert read_parts(tmp_path / "all", "text").test == "test one\ntest two\n"
+    for folder, texts in (("one", ["train one", "train two"]), ("all", ["test one", "test two"])):
+        assert [one.text for one in read_texts([str(tmp_path / folder)]).examples] == texts
+    Dataset.from_list([{"text": f"{number}"} for number in range(40)]).save_to_disk(tmp_path / "cut", num_shards=2)
+    cut = read_parts(tmp_path / "cut", "text")
+    assert (cut.train.split()[-1], cut.validation, cut.test) == ("35", "36\n37\n", "38\n39\n")
+    (tmp_path / "state.json").write_text('{"text": "of somebody"}\n')
+    assert (tmp_path / "state.json") in text_files(tmp_path)

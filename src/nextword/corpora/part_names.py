@@ -95,7 +95,19 @@ def text_files(folder: Path) -> list[Path]:
         if (is_text(file) or table_ending(file) is not None)
         and not any(step.startswith(".") for step in file.relative_to(folder).parts)
         and file.is_file()
+        and not _is_of_a_saved_set(file)
     )
+
+
+def is_saved_set(folder: Path) -> bool:
+    """Whether it is one data set, without parts, that ``datasets`` saved to disk."""
+    return (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
+
+
+def _is_of_a_saved_set(file: Path) -> bool:
+    """Whether ``datasets`` wrote it beside the rows of a data set that was saved to disk."""
+    is_beside = file.name in ("dataset_info.json", "state.json") or file.name.startswith("cache-")
+    return (is_beside and is_saved_set(file.parent)) or file.name == "dataset_dict.json"
 
 
 def part_files(folder: Path, split: str, where: str, endings: Sequence[str] = (*TABLES, *TEXTS, "")) -> list[Path]:

@@ -21,6 +21,7 @@ from nextword.corpora import (
     table_ending,
 )
 from nextword.corpora import lines as lines_of
+from nextword.corpora.part_names import is_saved_set, text_files
 
 SINGLE_FILE_SHARES = (0.90, 0.05)
 """Of the lines of a single file: the first 90 % train, the next 5 % validate, the last 5 % test."""
@@ -64,7 +65,7 @@ def read_parts(
         named = {"train": files["train"], "validation": files["valid"], "test": files["test"]}
         found = {part: [_named(path, name, where)] for part, name in named.items()}
         return _of_files(found, path, where, text_column)
-    if path.is_file():
+    if path.is_file() or is_saved_set(path):
         return _cut(path, where, text_column)
     if path.is_dir() and not is_published(path):
         return _of_files({part: part_files(path, part, where) for part in PARTS}, path, where, text_column)
@@ -75,8 +76,9 @@ def read_parts(
 
 
 def _cut(path: Path, where: str, text_column: str | int) -> TextParts:
-    table = table_ending(path) is not None
-    lines = list(of_files([path], where, text_column)) if table else _lines(_read(path, where))
+    files = [path] if path.is_file() else text_files(path)
+    table = table_ending(files[0]) is not None
+    lines = list(of_files(files, where, text_column)) if table else _lines(_read(path, where))
     first = int(SINGLE_FILE_SHARES[0] * len(lines))
     second = first + int(SINGLE_FILE_SHARES[1] * len(lines))
     texts = {
