@@ -58,5 +58,5 @@ def test_a_text_is_no_recipe(tmp_path: Path) -> None:
 
 
 def test_a_recipe_that_is_not_there() -> None:
-    with pytest.raises(ValueError, match=r"nowhere.toml: no such recipe; give a TOML file, or --data"):
+    with pytest.raises(ValueError, match=r"nowhere.toml: no such recipe; give a TOML file, or data, model and head"):
         read("nowhere.toml")

@@ -50,7 +50,7 @@ def attach(
     from nextword.scoring.opened_model import open_model
 
     quiet_libraries()
-    texts = read_texts(held, {} if field is None else {"text": field}, split) if held else None
+    texts = read_texts(held, {} if field is None else {"text": field}, split, where="held") if held else None
     if texts is not None:
         typer.echo(f"Reading {tokens:,} tokens of held-out text at most, once", err=True)
     kept = "nothing was written; the same command begins again"

@@ -65,7 +65,7 @@ def _encode(opened: OpenedModel, prompt: TextPrompt, chat: bool) -> EncodedExamp
 
 def _chat_ids(tokenizer: Any, said: str) -> list[int]:
     if not tokenizer.chat_template:
-        raise ValueError(f"--chat: tokenizer '{tokenizer.name_or_path}' has no chat template; leave out --chat")
+        raise ValueError(f"{named('chat')}: tokenizer '{tokenizer.name_or_path}' has no chat template; leave it out")
     turn = [{"role": "user", "content": said}]
     made = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=True)
     return list(made["input_ids"])

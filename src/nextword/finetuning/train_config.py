@@ -11,6 +11,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from nextword.config import Seed, validated
 from nextword.overrides import overridden, parsed
+from nextword.setting_names import named
 from nextword.training.method_settings import MethodSettings, table_of_spec
 from nextword.weights.merged_adapter import model_of
 
@@ -72,7 +73,9 @@ def read(recipe: str) -> dict[str, Any]:
     """
     path = Path(recipe).expanduser()
     if not path.is_file():
-        raise ValueError(f"{recipe}: no such recipe; give a TOML file, or --data, --model and --head")
+        raise ValueError(
+            f"{recipe}: no such recipe; give a TOML file, or {named('data')}, {named('model')} and {named('head')}"
+        )
     return parsed(path.read_bytes(), str(path))
 
 

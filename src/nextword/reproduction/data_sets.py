@@ -13,6 +13,7 @@ from pydantic import Field
 from nextword.config import Settings, validated
 from nextword.overrides import parsed
 from nextword.registry import did_you_mean
+from nextword.setting_names import named
 
 WHOLE = 0.9
 """Share of a file's usual size from which on nobody is asked whether it is whole; editions differ a little."""
@@ -53,7 +54,7 @@ class DataFolder:
         if folder is not None and not folder.is_dir():
             what = "is a file" if folder.exists() else "does not exist"
             raise ValueError(
-                f"--data: must be a folder that has a folder for each data set ('{folder}' {what}); "
+                f"{named('data')}: must be a folder that has a folder for each data set ('{folder}' {what}); "
                 "one data set is given as NAME=PATH"
             )
         self._folder, self._places = folder, dict(places or {})
@@ -61,9 +62,10 @@ class DataFolder:
         for name in self._places:
             if name not in known:
                 near = did_you_mean(name, known)
-                raise ValueError(f"--data: no data set '{name}'.{near} Known: {', '.join(known)}.")
+                raise ValueError(f"{named('data')}: no data set '{name}'.{near} Known: {', '.join(known)}.")
             if not self._places[name].exists():
-                raise ValueError(f"--data: {name}={self._places[name]} does not exist. It is of {_where(name)}.")
+                place = f"{name}={self._places[name]}"
+                raise ValueError(f"{named('data')}: {place} does not exist. It is of {_where(name)}.")
 
     @classmethod
     def of_options(cls, options: Iterable[str]) -> DataFolder:
@@ -78,12 +80,12 @@ class DataFolder:
             name, equals, path = option.partition("=")
             if equals and "/" not in name:
                 if name in places:
-                    raise ValueError(f"--data: must name {name} once ({places[name]} and {path} given)")
+                    raise ValueError(f"{named('data')}: must name {name} once ({places[name]} and {path} given)")
                 places[name] = Path(path).expanduser()
             else:
                 folders.append(Path(option).expanduser())
         if len(folders) > 1:
-            raise ValueError(f"--data: must be one folder ({len(folders)} given); others as NAME=PATH")
+            raise ValueError(f"{named('data')}: must be one folder ({len(folders)} given); others as NAME=PATH")
         return cls(folders[0] if folders else None, places)
 
     def resolved(self, wanted: Any) -> Any:
@@ -118,7 +120,7 @@ class DataFolder:
     def too_small(self, wanted: Iterable[Any]) -> list[str]:
         """Files that are much smaller than those that people know under this name: a line for each."""
         lines = []
-        for name in dict.fromkeys(path.partition("/")[0] for path in named(wanted)):
+        for name in dict.fromkeys(path.partition("/")[0] for path in names_of(wanted)):
             for file, size in known_data_sets()[name].sizes.items():
                 path = self._root(name) / file
                 if path.is_file() and path.stat().st_size < WHOLE * size:
@@ -135,14 +137,14 @@ class DataFolder:
             problem: What was said.
             wanted: All data that was read, as experiments name it.
         """
-        names = dict.fromkeys(path.partition("/")[0] for path in named(wanted))
+        names = dict.fromkeys(path.partition("/")[0] for path in names_of(wanted))
         meant = self.mentioned(problem, wanted) or list(names)
         where = "; ".join(map(_where, meant))
         return problem.splitlines() if not meant else f"{problem} (the data is {where})".splitlines()
 
     def mentioned(self, problem: str, wanted: Iterable[Any]) -> list[str]:
         """The data sets among these whose folder a message names."""
-        names = dict.fromkeys(path.partition("/")[0] for path in named(wanted))
+        names = dict.fromkeys(path.partition("/")[0] for path in names_of(wanted))
         return [name for name in names if str(self._root(name)) in problem]
 
     def _root(self, name: str) -> Path:
@@ -150,7 +152,8 @@ class DataFolder:
             return self._places[name]
         if self._folder is None:
             raise ValueError(
-                f"--data: must name a folder with {name} in it, or {name}=PATH ({_where(name)}); none was given"
+                f"{named('data')}: must name a folder with {name} in it, or {name}=PATH ({_where(name)}); none was "
+                "given"
             )
         return self._folder / name
 
@@ -162,10 +165,10 @@ class DataFolder:
             raise ValueError(f"{path} is empty. It is of {_where(name)}.")
 
 
-def named(wanted: Iterable[Any]) -> list[str]:
+def names_of(wanted: Iterable[Any]) -> list[str]:
     """Data as experiments name it, in one list, each once.
 
-    >>> named(["xsum/pairs.jsonl", ["wikitext-2", "xsum/pairs.jsonl"]])
+    >>> names_of(["xsum/pairs.jsonl", ["wikitext-2", "xsum/pairs.jsonl"]])
     ['xsum/pairs.jsonl', 'wikitext-2']
     """
     return list(dict.fromkeys(str(path) for one in wanted for path in (one if isinstance(one, list) else [one])))

@@ -44,5 +44,5 @@ def test_a_run_computes_with_as_many_threads_as_it_has_cores(tmp_path):
 
 def test_cores_for_a_run_that_has_them_all_are_refused(tmp_path):
     config = configured({"task": {"name": "counting"}, "methods": ["softmax"]})
-    with pytest.raises(ValueError, match="--cpus, --gpus: must stand with --engine ray"):
+    with pytest.raises(ValueError, match=r"^cpus, gpus: must stand with engine=ray"):
         compare(config, tmp_path, engine=Sequential(Resources(cpus=1)))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nextword.scoring.measurement.data_files import read_texts
+from nextword.setting_names import of_command
 
 
 def lines(path: Path, *rows: object) -> str:
@@ -60,18 +61,32 @@ def test_empty_rows_are_counted(tmp_path: Path) -> None:
             "a.jsonl",
             b'{"text": "a"}\n',
             {"prompt": "p"},
-            r"line 1: must have 'p' \(text given\); name the column",
+            r"line 1: must have 'p' \(text given\); name the column of the prompt with fields=\{'prompt': 'COLUMN'\}",
         ),
         ("a.jsonl", b'{"text": 3}\n', {}, r"line 1: 'text' must be text \(int given\)"),
         ("a.jsonl", b'{"text": ""}\n', {}, r"must have a text that is not empty \(1 empty ones given\)"),
         ("a.jsonl", b"not json\n", {}, "line 1: not JSON"),
-        ("a.txt", b"a", {"txt": "a"}, r"--field txt: must be one of text, .* Did you mean 'text'"),
+        ("a.txt", b"a", {"txt": "a"}, r"^fields: 'txt': must be one of text, .* Did you mean 'text'"),
     ],
 )
 def test_faults_are_said(tmp_path: Path, name: str, content: bytes, fields: dict[str, str], message: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         read_texts([str(tmp_path / name)], fields)
+
+
+def test_a_command_names_its_options(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"body": "b"}\n')
+    missing = str(tmp_path / "missing.txt")
+    with pytest.raises(ValueError, match=r"^data: "):
+        read_texts([missing])
+    with of_command(lambda: {"data": "--data", "held": "--held", "field": "--field"}):
+        with pytest.raises(ValueError, match=r"^--data: "):
+            read_texts([missing])
+        with pytest.raises(ValueError, match=r"^--held: "):
+            read_texts([missing], where="held")
+        with pytest.raises(ValueError, match=r"name the column of the text with --field text=COLUMN"):
+            read_texts([str(tmp_path / "a.jsonl")])
 
 
 def test_a_folder_without_texts_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from nextword import optional_libraries as extras
 from nextword.checking.audit.scorer import Texts
 from nextword.devices import best_device
+from nextword.setting_names import named
 
 
 class LmEvalScorer:
@@ -37,8 +38,8 @@ class LmEvalScorer:
     def _scored(self, requests: list[tuple[list[int], list[int]]]) -> list[float]:
         if not requests:
             return []
-        named = [(("", ""), context, continuation) for context, continuation in requests]
-        return [float(found) for found, _ in self._model._loglikelihood_tokens(named, disable_tqdm=True)]
+        requested = [(("", ""), context, continuation) for context, continuation in requests]
+        return [float(found) for found, _ in self._model._loglikelihood_tokens(requested, disable_tqdm=True)]
 
 
 def open_lm_eval(arguments: str) -> tuple[LmEvalScorer, int]:
@@ -52,17 +53,17 @@ def open_lm_eval(arguments: str) -> tuple[LmEvalScorer, int]:
         ValueError: lm-eval is not installed, or knows no such model.
     """
     if extras.missing({"lm_eval": "lm-eval"}):
-        raise ValueError(f"--lm-eval: lm-eval is not installed here ({extras.install('tools')})")
+        raise ValueError(f"{named('lm_eval')}: lm-eval is not installed here ({extras.install('tools')})")
     from lm_eval.api.registry import get_model
 
     name, colon, rest = arguments.partition(":")
     kind, given = (name, rest) if colon and "=" not in name else ("hf", arguments)
-    named = {setting.partition("=")[0] for setting in given.split(",")}
+    names = {setting.partition("=")[0] for setting in given.split(",")}
     ours = {"batch_size": 8, "device": str(best_device())}
     try:
-        left = {name: value for name, value in ours.items() if name not in named}
+        left = {name: value for name, value in ours.items() if name not in names}
         model: Any = get_model(kind).create_from_arg_string(given, left)
     except (OSError, ValueError, TypeError, KeyError) as fault:
         said = " ".join(str(fault).split())
-        raise ValueError(f"--lm-eval: '{arguments}' cannot be opened ({said})") from fault
+        raise ValueError(f"{named('lm_eval')}: '{arguments}' cannot be opened ({said})") from fault
     return LmEvalScorer(model), int(model.model.config.get_text_config(decoder=True).vocab_size)

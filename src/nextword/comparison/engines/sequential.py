@@ -8,6 +8,7 @@ from nextword.comparison.comparison_settings import CompareConfig
 from nextword.comparison.engines.attempt import attempted
 from nextword.comparison.engines.engine import Engine, Outcome, Resources, registry
 from nextword.comparison.one_run import Run, Setting
+from nextword.setting_names import named
 
 
 @registry.register("sequential")
@@ -17,7 +18,10 @@ class Sequential(Engine):
     def expect(self, config: CompareConfig) -> None:
         """Nothing to share out."""
         if self.resources != Resources():
-            raise ValueError("--cpus, --gpus: must stand with --engine ray; without it each run has the whole machine")
+            raise ValueError(
+                f"{named('cpus')}, {named('gpus')}: must stand with {named('engine', 'ray')}; without it each run has "
+                "the whole machine"
+            )
 
     def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
         """In their order."""

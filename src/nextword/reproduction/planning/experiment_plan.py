@@ -10,7 +10,7 @@ from nextword.comparison.comparison_settings import CompareConfig, build_task
 from nextword.comparison.measured_texts import expect_measurable
 from nextword.comparison.preflight import check_settings
 from nextword.comparison.recipe import configured
-from nextword.reproduction.data_sets import named
+from nextword.reproduction.data_sets import names_of
 from nextword.reproduction.experiment import AtScale, find_experiment, recipe_of
 from nextword.reproduction.paper import find_table
 from nextword.reproduction.planning.experiment_work import START, ExperimentWork, experiment_work
@@ -128,7 +128,7 @@ def experiment_plan(name: str, request: Request) -> ExperimentPlan:
         raise ValueError(f"experiment '{name}' is not done at scale {request.scale}")
     findings = Findings(problems=request.data.missing(one.data.values()))
     tables = [table for table in request.tables if name in find_table(table).experiments]
-    complete, read_data = not findings.problems, named(one.data.values())
+    complete, read_data = not findings.problems, names_of(one.data.values())
     sketch = ExperimentPlan(name, tables, one.recipe, read_data, problems=findings.problems, notes=findings.notes)
     data = {key: request.data.resolved(wanted) for key, wanted in one.data.items()} if complete else one.data
     config = configured(recipe_of(one), [*one.overrides, *raw_paths(data), *request.changes])

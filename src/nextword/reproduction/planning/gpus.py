@@ -10,6 +10,7 @@ from pydantic import Field
 from nextword.config import Settings, validated
 from nextword.overrides import parsed
 from nextword.registry import did_you_mean
+from nextword.setting_names import named
 
 FILE = resources.files("nextword.reproduction.planning") / "gpus.toml"
 
@@ -45,5 +46,5 @@ def find_gpu(name: str) -> Gpu:
     """
     if name not in known_gpus():
         near, known = did_you_mean(name, known_gpus()), ", ".join(known_gpus())
-        raise ValueError(f"--gpu: must be one that is known here ('{name}' given).{near} Known: {known}.")
+        raise ValueError(f"{named('gpu')}: must be one that is known here ('{name}' given).{near} Known: {known}.")
     return known_gpus()[name]

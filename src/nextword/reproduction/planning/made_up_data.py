@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword.comparison.comparison_settings import CompareConfig, build_task
-from nextword.reproduction.data_sets import known_data_sets, named
+from nextword.reproduction.data_sets import known_data_sets, names_of
 
 if TYPE_CHECKING:
     from nextword.tasks import Task
@@ -24,7 +24,7 @@ def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
         config: The comparison.
         data: Settings that are paths of data, as experiments name them.
     """
-    files = {name: known_data_sets()[name].has for name in (one.partition("/")[0] for one in named(data.values()))}
+    files = {name: known_data_sets()[name].has for name in (one.partition("/")[0] for one in names_of(data.values()))}
     if any(not file.endswith(".txt") for has in files.values() for file in has):
         return None
     with tempfile.TemporaryDirectory() as folder:

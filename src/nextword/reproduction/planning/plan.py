@@ -11,6 +11,7 @@ from nextword.reproduction.paper import find_table
 from nextword.reproduction.planning.experiment_plan import Clock, ExperimentPlan, experiment_plan, timed
 from nextword.reproduction.planning.memory import existing_folder
 from nextword.reproduction.reproduce_tables import Request, needed_experiments
+from nextword.setting_names import named
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def plan(request: Request, clock: Clock) -> Plan:
     free = shutil.disk_usage(existing_folder(request.out)).free
     lack = (
         f"{request.out}: must have room for {needed / 1e9:.1f} GB of models ({free / 1e9:.1f} GB free); make room or "
-        "choose another --out"
+        f"choose another {named('out')}"
     )
     return Plan(
         experiments=experiments,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nextword.reproduction.planning.gpus import UTILISATION, find_gpu
 from nextword.reproduction.planning.memory import training_memory
 from nextword.reproduction.planning.work import products
+from nextword.setting_names import named
 
 if TYPE_CHECKING:
     from nextword.reproduction.planning.experiment_work import ExperimentWork
@@ -86,6 +87,8 @@ def gpu_speed(text: str) -> Speed:
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
-        raise ValueError(f"--gpu: must be NAME or NAME:SHARE, a share of the peak above 0 and up to 1 ('{text}' given)")
+        raise ValueError(
+            f"{named('gpu')}: must be NAME or NAME:SHARE, a share of the peak above 0 and up to 1 ('{text}' given)"
+        )
     told = f"{name} at {share:.0%} of its published peak, {'as given' if colon else 'an assumption'}"
     return Speed(told, share * gpu.fp32 * 1e12, share * gpu.bf16 * 1e12, gpu.memory * 1e9)

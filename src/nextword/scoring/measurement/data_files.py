@@ -22,8 +22,7 @@ from nextword.corpora import (
 from nextword.corpora.part_names import text_files
 from nextword.registry import did_you_mean
 from nextword.scoring.example_encoding import Example
-
-WHERE = "--data"
+from nextword.setting_names import either, named
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "text": ("text", "target"),
@@ -135,6 +134,7 @@ def read_texts(
     fields: Mapping[str, str] | None = None,
     split: str = "test",
     sample_by: SampleBy | None = None,
+    where: str = "data",
 ) -> GivenTexts:
     """Reads files, folders and data sets of the hub.
 
@@ -147,6 +147,7 @@ def read_texts(
             a whole.
         sample_by: What of a file of plain text is a text: a line, or a paragraph (what stands between blank lines);
             None: all of it.
+        where: The setting that names the data, for messages.
 
     Raises:
         ValueError: Nothing there, no text in it, no such column, or a fault in a file; the message says where.
@@ -154,47 +155,49 @@ def read_texts(
     fields = fields or {}
     unknown = next((name for name in fields if name not in FIELDS), None)
     if unknown is not None:
-        raise ValueError(f"--field {unknown}: must be one of {', '.join(FIELDS)}.{did_you_mean(unknown, list(FIELDS))}")
-    reading = partial(_read_all, list(data), dict(fields), split, sample_by)
+        raise ValueError(f"{_field(unknown)}: must be one of {', '.join(FIELDS)}.{did_you_mean(unknown, list(FIELDS))}")
+    reading = partial(_read_all, list(data), dict(fields), split, sample_by, named(where))
     return GivenTexts.of_reading(reading, data, fields)
 
 
 def _read_all(
-    data: Sequence[str], fields: Mapping[str, str], split: str, sample_by: SampleBy | None
+    data: Sequence[str], fields: Mapping[str, str], split: str, sample_by: SampleBy | None, where: str
 ) -> Iterator[Example]:
     for one in data:
-        yield from _read(one, fields, split, sample_by)
+        yield from _read(one, fields, split, sample_by, where)
 
 
-def _read(data: str, fields: Mapping[str, str], split: str, sample_by: SampleBy | None) -> Iterator[Example]:
+def _read(
+    data: str, fields: Mapping[str, str], split: str, sample_by: SampleBy | None, where: str
+) -> Iterator[Example]:
     path = Path(data).expanduser()
     if path.is_file():
-        yield from _of_file(path, fields, sample_by)
+        yield from _of_file(path, fields, sample_by, where)
     elif path.is_dir() and not is_published(path):
-        files = part_files(path, split, WHERE) or text_files(path)
+        files = part_files(path, split, where) or text_files(path)
         if not files:
-            raise ValueError(f"{WHERE}: '{path}' must hold files of text or tables (none found); name the file")
+            raise ValueError(f"{where}: '{path}' must hold files of text or tables (none found); name the file")
         for file in files:
-            yield from _of_file(file, fields, sample_by)
+            yield from _of_file(file, fields, sample_by, where)
     else:
-        yield from _of_hub(data, fields, split)
+        yield from _of_hub(data, fields, split, where)
 
 
-def _of_file(path: Path, fields: Mapping[str, str], sample_by: SampleBy | None) -> Iterator[Example]:
+def _of_file(path: Path, fields: Mapping[str, str], sample_by: SampleBy | None, where: str) -> Iterator[Example]:
     if table_ending(path) is not None:
         with_header = isinstance(_column(fields.get("text", "text")), str)
-        for row in table_rows(path, WHERE, with_header, skip_empty=False):
+        for row in table_rows(path, where, with_header, skip_empty=False):
             yield _of_row(row.content, fields, row.place, f"{path.name}:{row.number}")
     elif sample_by is not None:
-        yield from _pieces(path, sample_by)
+        yield from _pieces(path, sample_by, where)
     else:
-        yield Example(_plain(path), id=path.name)
+        yield Example(_plain(path, where), id=path.name)
 
 
-def _pieces(path: Path, sample_by: SampleBy) -> Iterator[Example]:
+def _pieces(path: Path, sample_by: SampleBy, where: str) -> Iterator[Example]:
     """The lines or paragraphs of a file of plain text, with their line ends; named by the line in which they begin."""
     piece: list[str] = []
-    for number, line in numbered_lines(path, WHERE):
+    for number, line in numbered_lines(path, where):
         if "\0" in line:
             raise ValueError(f"{path}: must be text (a zero byte in line {number}); is it a binary file?")
         if line.strip():
@@ -206,8 +209,8 @@ def _pieces(path: Path, sample_by: SampleBy) -> Iterator[Example]:
         yield Example("".join(piece), id=f"{path.name}:{number - len(piece) + 1}")
 
 
-def _of_hub(data: str, fields: Mapping[str, str], split: str) -> Iterator[Example]:
-    corpus = open_corpus(data, WHERE, text_column=_column(fields.get("text", "text")), split=split)
+def _of_hub(data: str, fields: Mapping[str, str], split: str, where: str) -> Iterator[Example]:
+    corpus = open_corpus(data, where, text_column=_column(fields.get("text", "text")), split=split)
     with readable(data):
         for number, row in enumerate(corpus.rows, 1):
             yield _of_row(row, fields, f"{data}, row {number}", f"{data}:{number}")
@@ -226,7 +229,7 @@ def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name:
                 wanted = " or ".join(f"'{key}'" for key in keys)
                 raise ValueError(
                     f"{place}: must have {wanted} ({', '.join(map(str, row)) or 'nothing'} given); name the column of "
-                    f"the {field} with --field {field}=COLUMN"
+                    f"the {field} with {_field(field, 'COLUMN')}"
                 )
             continue
         if not isinstance(row[key], str):
@@ -235,12 +238,19 @@ def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name:
     return Example(**found, id=name)
 
 
+def _field(name: str, column: str = "") -> str:
+    """How a column is named for a field, or the field alone."""
+    if not column:
+        return either(f"--field {name}", f"fields: '{name}'")
+    return either(f"--field {name}={column}", f"fields={{'{name}': '{column}'}}")
+
+
 def _column(name: str) -> str | int:
     return int(name) if name.isdigit() else name
 
 
-def _plain(path: Path) -> str:
-    text = file_text(path, WHERE)
+def _plain(path: Path, where: str) -> str:
+    text = file_text(path, where)
     if "\0" in text:
         place = len(text[: text.index("\0")].encode())
         raise ValueError(f"{path}: must be text (a zero byte at {place}); is it a binary file?")

@@ -19,6 +19,7 @@ from nextword.scoring.minibatches import Progress
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.remembered_windows import looks_beyond_windows, remembered_windows
 from nextword.scoring.target_likelihood import distribution_at_targets
+from nextword.setting_names import named
 
 Answer = TypeVar("Answer")
 
@@ -130,7 +131,7 @@ def expect_numbers(opened: OpenedModel, text: ScoredText, log_probs: Float[np.nd
     wrong = np.flatnonzero(np.isnan(log_probs))
     if not len(wrong):
         return
-    why = weights_at_fault(opened.model) or "all weights are finite, so it overflows; try float32 (--dtype float32)"
+    why = weights_at_fault(opened.model) or f"all weights are finite, so it overflows; try {named('dtype', 'float32')}"
     raise ValueError(f"{opened.name}: the log-probability of token {wrong[0] + 1} of {text.example.id} is nan: {why}")
 
 

@@ -14,6 +14,7 @@ from jaxtyping import Int
 
 from nextword.frequency.arrays import UNREADABLE, read_arrays, write_arrays
 from nextword.scoring.measurement.unit_sums import UnitSums
+from nextword.setting_names import named
 
 SAVE_SECONDS = 30.0
 """Between two saves; what a killed score loses at most, besides the chunks in work."""
@@ -124,7 +125,7 @@ class Unfinished:
             if before.get(name) != self._settings.get(name):
                 raise ValueError(
                     f"{path}: must go on with the same {name} ({before.get(name)} before, {self._settings.get(name)} "
-                    "given); give that, delete the file to begin again, or give another --out"
+                    f"given); give that, delete the file to begin again, or give another {named('out')}"
                 )
         return states
 
