@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import filelock
 import pytest
 
 from nextword.frequency.partial_count import alone
-from nextword.records import LOCK_FILES, lock, locked
+from nextword.records import LOCK_FILES, DiskFullError, lock, locked
 
 HOLDER = """
 import sys, time
@@ -86,3 +88,18 @@ def test_a_folder_that_takes_no_files_is_not_in_use():
             locked(folder, "second").__enter__()
     with pytest.raises(ValueError, match=r"^/proc: must be a folder that can be written to \("):
         alone(Path("/proc/counts.npz")).__enter__()
+
+
+def test_a_full_disk_is_said_with_its_folder(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(filelock.SoftFileLease, "acquire", full)
+    with (
+        pytest.raises(DiskFullError, match=f"{tmp_path.name} cannot be written: No space left"),
+        locked(tmp_path, "me"),
+    ):
+        pass
+    monkeypatch.undo()
+    with locked(tmp_path, "me again"):
+        pass

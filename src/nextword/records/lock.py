@@ -43,13 +43,13 @@ def locked(folder: str | os.PathLike[str], command: str, wait: float = 0.0) -> I
     from filelock import FileLock, SoftFileLease, Timeout
 
     folder = Path(folder)
-    with disk_full_explained(folder):
-        expect_writable(folder / LOCK)
     lease = SoftFileLease(folder / LEASE, lease_duration=LEASE_SECONDS)
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(FileLock(folder / LOCK).acquire(timeout=wait))
-            held.enter_context(lease.acquire(timeout=1.5 * LEASE_SECONDS))
+            with disk_full_explained(folder):
+                expect_writable(folder / LOCK)
+                held.enter_context(FileLock(folder / LOCK).acquire(timeout=wait))
+                held.enter_context(lease.acquire(timeout=1.5 * LEASE_SECONDS))
         except Timeout:
             raise ValueError(
                 f"{folder} is in use by {_owner(folder)}. Wait until it is done, stop it, or choose another folder "
@@ -74,7 +74,8 @@ def expect_writable(lock: Path) -> None:
         if full_disk(problem) is not None:
             raise
         raise ValueError(
-            f"{lock.parent}: must be a folder that can be written to ({problem.strerror}); choose another (--out)"
+            f"{lock.parent}: must be a folder that can be written to ({problem.strerror}); choose another "
+            f"({named('out')})"
         ) from None
 
 
