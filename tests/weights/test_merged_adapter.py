@@ -50,6 +50,27 @@ def test_an_adapter_is_opened_as_the_model_that_it_makes(folders: Path) -> None:
     torch.testing.assert_close(nw.load(folders / "whole").eval()(**given).logits, expected, rtol=0, atol=1e-4)
 
 
+def test_the_model_of_an_adapter_can_be_trained(folders: Path) -> None:
+    opened = decoder(text_tokenizers.byte_level(), "cache")
+    opened.model.save_pretrained(folders / "ours")
+    opened.tokenizer.save_pretrained(folders / "ours")
+    adapter(nw.load(folders / "ours"), folders / "ours", folders / "adapter")
+    text = folders / "a.txt"
+    text.write_text("The king sat on the throne .\n" * 200)
+    nw.train(
+        {
+            "model": str(folders / "adapter"), "head": "cache",
+            "data": {"path": str(text), "block": 32, "window": 32, "stride": 16},
+            "training": {"steps": 2, "batch_size": 2, "learning_rate": 1e-3},
+        },
+        folders / "trained",
+    )  # fmt: skip
+    trained, before = nw.load(folders / "trained"), nw.load(folders / "adapter")
+    assert all(weight.requires_grad for weight in before.parameters())
+    moved = [not torch.equal(trained.get_parameter(name), weight) for name, weight in before.named_parameters()]
+    assert all(moved)
+
+
 def test_the_tokenizer_is_that_of_the_model_or_its_own(folders: Path) -> None:
     adapter(AutoModelForCausalLM.from_pretrained(folders / "base"), folders / "base", folders / "adapter")
     assert len(load_tokenizer(str(folders / "adapter"), "m")) == len(text_tokenizers.byte_level())

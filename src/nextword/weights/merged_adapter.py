@@ -61,6 +61,7 @@ def from_adapter(
     from peft import PeftModel
 
     model, info = open_model(kind, base, output_loading_info=True, **kwargs)
+    trains = {name: weight.requires_grad for name, weight in model.named_parameters()}
     try:
         adapted: Any = PeftModel.from_pretrained(model, folder)
     except (OSError, ValueError, RuntimeError) as fault:
@@ -72,4 +73,6 @@ def from_adapter(
             f"({adapted.active_peft_config.peft_type.value} given)"
         )
     merged = adapted.merge_and_unload()
+    for name, weight in merged.named_parameters():  # peft freezes the model that it opens
+        weight.requires_grad_(trains.get(name, weight.requires_grad))
     return (merged, info) if output_loading_info else merged
