@@ -16,6 +16,7 @@ from typing import Annotated, Any, Self, TypeVar, get_args
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from nextword.characters import expect_whole_characters
 from nextword.deferred_model import DeferredModel
 from nextword.registry import did_you_mean
 from nextword.setting_names import named
@@ -72,14 +73,12 @@ def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
         return model.model_validate_json(text)
     except ValidationError as faults:
         if faults.errors()[0]["type"] == "json_invalid":
-            _expect_whole_characters(json.loads(text), where)
+            expect_whole_characters_in(json.loads(text), where)
         raise SettingsError("\n".join(_explained(model, faults.errors(), where))) from None
 
 
-def _expect_whole_characters(values: Any, where: str) -> None:
-    """Of what Python writes as JSON, half a character is what pydantic does not read."""
-    from nextword.corpora import expect_whole_characters  # not before: settings are the base that corpora stand on
-
+def expect_whole_characters_in(values: Any, where: str = "") -> None:
+    """Raises SettingsError where a text in settings has half a character; of Python's JSON, pydantic reads all else."""
     for at, text in _texts(values):
         try:
             expect_whole_characters(text, _place(where, at))

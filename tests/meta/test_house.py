@@ -22,7 +22,7 @@ WIDE_SIGNATURES = {"forward", "prepare_inputs_for_generation"}
 
 # A room may import from itself and from the rooms on the lines above its own; "" is the package with its public names.
 ORDER = (
-    {"deferred_model", "optional_libraries", "plugins", "processes", "setting_names"},
+    {"characters", "deferred_model", "optional_libraries", "plugins", "processes", "setting_names"},
     {"weights"},
     {"devices", "registry", "functional", "records", "pretrained", "workers"},
     {"config", "distribution", "overrides", "report"},

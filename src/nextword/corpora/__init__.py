@@ -1,6 +1,5 @@
 """Where text comes from: files, folders, tables and data sets of the hub. No model, nothing else of ours."""
 
-from nextword.corpora.files.characters import expect_whole_characters
 from nextword.corpora.files.jsonl import JsonLine, json_lines
 from nextword.corpora.files.packed import Digest, file_place, file_text, gathered, numbered_lines
 from nextword.corpora.files.row_files import readable, table_rows
@@ -25,7 +24,6 @@ __all__ = [
     "Corpus",
     "Digest",
     "JsonLine",
-    "expect_whole_characters",
     "file_names",
     "file_place",
     "file_text",

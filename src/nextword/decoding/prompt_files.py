@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nextword.corpora import expect_whole_characters, numbered_lines
+from nextword.characters import expect_whole_characters
+from nextword.corpora import numbered_lines
 from nextword.evaluation.samples import plain_text_of, read_samples
 from nextword.metrics.parts.sample import Sample
 from nextword.metrics.parts.units import Words

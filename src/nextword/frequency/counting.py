@@ -26,6 +26,7 @@ from nextword.corpora.files.output_files import expect_inputs_kept
 from nextword.frequency import partial_count as partial
 from nextword.frequency.counts import TokenCounts, tokenizer_fingerprint
 from nextword.frequency.partial_count import Tally
+from nextword.setting_names import named
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -87,7 +88,9 @@ def count_tokens(
     if processes is not None and not 1 <= processes <= MOST_PROCESSES:
         raise ValueError(f"processes: must be from 1 to {MOST_PROCESSES} ({processes:,} given); take one for each core")
     if out is not None:
-        expect_inputs_kept({"out": [out]}, [data if isinstance(data, str | Path) else None, tokenizer.name_or_path])
+        expect_inputs_kept(
+            {named("out"): [out]}, [data if isinstance(data, str | Path) else None, tokenizer.name_or_path]
+        )
     with (
         _prepared(threads=processes in (None, 1)),
         contextlib.nullcontext() if out is None else partial.alone(Path(out)),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from nextword.corpora import expect_whole_characters
+from nextword.characters import expect_whole_characters
 from nextword.scoring.opened_model import OpenedModel
 from nextword.scoring.prompt_encoding import start_id
 from nextword.scoring.target_likelihood import Inputs, TokenPair

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nextword.corpora.files.characters import expect_whole_characters
+from nextword.characters import expect_whole_characters
 from nextword.corpora.files.packed import Digest, file_place, numbered_lines
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
@@ -9,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from nextword.config import LARGEST, validated
+from nextword.config import LARGEST, expect_whole_characters_in, validated
 from nextword.serving.http.answer_forms import AnswerForm
 
 R = TypeVar("R", bound="RequestPart")
@@ -46,7 +48,9 @@ def read_request(kind: type[R], body: bytes) -> R:
     try:
         values = pydantic_core.from_json(body, allow_inf_nan=False)
     except ValueError as fault:
-        raise ValueError(f"the request must be JSON with whole characters ({fault}); correct it there") from None
+        with contextlib.suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+            expect_whole_characters_in(json.loads(body))
+        raise ValueError(f"the request must be JSON ({fault}); correct it there") from None
     if not isinstance(values, dict):
         raise ValueError(f"the request must be a JSON object ({type(values).__name__} given); send fields with values")
     return validated(kind, values)
