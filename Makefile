@@ -26,8 +26,16 @@ help:  ## show this list
 quickstart: $(INSTALLED)  ## install, then compare every output layer on the ambiguous-template task (about 5 minutes)
 	$(BIN)/nextword quickstart --out $(OUT)
 
+# pytest's own choice of tests comes from pyproject.toml: what is fast. SLOW_TOO adds what takes minutes.
+PYTEST   := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
+SLOW_TOO := -m 'not browser and not tools and not ray and not vllm and not real'
+
 test: $(INSTALLED_DEV)  ## install, then run the fast tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
+	$(PYTEST)
+
+# Of the slow tests a fortieth that changes with the day, so that all of them run in forty days.
+test-day: $(INSTALLED_DEV)  ## run the fast tests and the day's share of the slow ones, as continuous integration does
+	$(PYTEST) $(SLOW_TOO) --slice $$(date +%-j)/40
 
 # The lower end of what pyproject.toml allows, in an environment of its own: what touches transformers is tested.
 OLDEST      := s/^transformers==.*/transformers==5.18.0/; s/^numpy==.*/numpy==2.3.0/

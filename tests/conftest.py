@@ -31,6 +31,7 @@ jaxtyping.install_import_hook(SHAPED, "beartype.beartype")
 jaxtyping.config.update("jaxtyping_disable", True)
 
 from nextword import plugins  # noqa: E402
+from tests.helpers.chosen_tests import pytest_addoption, pytest_collection_modifyitems  # noqa: E402, F401
 
 torch.set_num_threads(1)
 

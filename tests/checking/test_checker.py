@@ -189,6 +189,7 @@ def test_padding_in_memory_is_found(plant: Callable[..., CheckReport]) -> None:
     assert found == {"padding", "padding contents"}
 
 
+@pytest.mark.slow
 def test_a_row_with_nothing_to_measure_is_not_called_passed(backbone: GPT2LMHeadModel) -> None:
     for spec, verdict in {"softmax": "not checked", "cache": "passed"}.items():
         (row,) = (row for row in nw.check(nw.attach(copy.deepcopy(backbone), spec)).rows if row.name == "places")
@@ -294,12 +295,14 @@ def test_training_mode_comes_back_after_an_error(backbone: GPT2LMHeadModel, monk
     assert all(module.training for module in model.modules())
 
 
+@pytest.mark.slow
 def test_same_seed_same_report(backbone: GPT2LMHeadModel) -> None:
     model = nw.attach(backbone, "cache")
     first, second = (nw.check(model, lengths=[4], seed=3) for _ in range(2))
     assert first == second
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("given", [[[3, 7, 5, 7, 9], [3, 7]], torch.tensor([[3, 7, 5, 7, 9]])])
 def test_given_ids_are_checked(given: Any, backbone: GPT2LMHeadModel) -> None:
     report = nw.check(nw.attach(backbone, "cache"), given, lengths=[2])
@@ -358,6 +361,7 @@ def test_a_failure_is_a_finding_by_name(plant: Callable[..., CheckReport]) -> No
     assert found.exit_code == 1
 
 
+@pytest.mark.slow
 def test_lengths_stay_within_the_models_positions() -> None:
     config = GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2, n_positions=8, bos_token_id=0, eos_token_id=0)
     torch.manual_seed(0)
@@ -365,6 +369,7 @@ def test_lengths_stay_within_the_models_positions() -> None:
     nw.check(model, [list(range(3, 30))], lengths=[1, 50]).raise_if_failed()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_tolerance_follows_the_precision(dtype: torch.dtype, backbone: GPT2LMHeadModel) -> None:
     report = nw.check(nw.attach(copy.deepcopy(backbone).to(dtype), "cache"), lengths=[4])

@@ -22,7 +22,17 @@ def audited(specimen: Specimen) -> CheckReport:
     return nw.check(made) if isinstance(made, nn.Module) else nw.check(made, vocabulary=made.vocabulary)
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+FIRST = {fault.named[0]: fault.name for fault in reversed(FAULTS)}
+"""A fault of each name is a fast test."""
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, id=fault.name, marks=[] if FIRST[fault.named[0]] == fault.name else [pytest.mark.slow])
+        for fault in FAULTS
+    ],
+)
 def test_planted_fault_is_found_and_named(fault: Specimen) -> None:
     found = audited(fault).findings
     assert found, fault.what
@@ -30,6 +40,7 @@ def test_planted_fault_is_found_and_named(fault: Specimen) -> None:
     assert f"| {fault.what} | `{found[0].fault}` |" in PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
 def test_right_twin_passes(twin: Specimen) -> None:
     audited(twin).raise_if_failed()

@@ -68,6 +68,7 @@ def test_another_comparison_in_the_same_folder_is_an_error(compared):
     assert "Traceback" not in refused.output
 
 
+@pytest.mark.slow
 def test_report_is_written_again(compared, tmp_path):
     (compared[0] / "report.html").unlink()
     done = run("report", compared[0])
@@ -291,6 +292,7 @@ def test_first_sentence(text, sentence):
     assert first_sentence(text) == sentence
 
 
+@pytest.mark.slow
 def test_failed_runs_have_an_exit_code_and_a_line_of_their_own(tmp_path):
     broken = 'methods=[{head="softmax", label="broken", training={learning_rate=1e30}}, "mos:2"]'
     small = [word for word in SMALL if not word.startswith("training.steps")]

@@ -92,6 +92,7 @@ def test_hours_may_be_those_of_a_gpu(tmp_path):
     assert "L4 at 50% of its published peak, as given" in " ".join(done.output.split())
 
 
+@pytest.mark.slow
 def test_a_comparison_is_planned_in_the_same_way(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["compare", "--task", "counting", "--head", "softmax", "--head", "cache", "--dry-run"]

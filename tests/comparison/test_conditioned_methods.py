@@ -104,6 +104,7 @@ def test_a_conditioned_method_needs_a_text_and_says_so_at_once(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("method", ["softmax/mle/dau", COPYING], ids=["encoded before", "encoded in every step"])
 def test_a_training_killed_within_an_epoch_goes_on_to_the_same_weights(tmp_path, advised, method, monkeypatch):
     recipe = {**RECIPE, "methods": [method], "training": {**RECIPE["training"], "batch_size": 3}}
@@ -122,6 +123,7 @@ def test_a_training_killed_within_an_epoch_goes_on_to_the_same_weights(tmp_path,
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
+@pytest.mark.slow
 def test_texts_beyond_the_limit_are_encoded_in_every_step(tmp_path, batches, monkeypatch):
     recipe = configured({**RECIPE, "methods": ["softmax/mle/dau"]})
     compare(recipe, tmp_path / "kept")
@@ -151,6 +153,7 @@ def test_a_test_time_head_keeps_the_trained_conditioner(tmp_path):
     assert cached.evaluation != conditioned.evaluation
 
 
+@pytest.mark.slow
 def test_rates_are_those_of_the_parts_that_a_method_has(tmp_path, caplog):
     rates = {"conditioner": 1e-3, "encoder": 1e-4}
     recipe = {**RECIPE, "methods": ["softmax", "softmax/mle/dau", COPYING], "training": {"steps": 1}}
@@ -174,6 +177,7 @@ def test_rates_are_those_of_the_parts_that_a_method_has(tmp_path, caplog):
     assert heard.trained == []
 
 
+@pytest.mark.slow
 def test_one_method_may_be_trained_with_adapters(tmp_path):
     pytest.importorskip("peft")
     adapted = {"head": "softmax", "conditioner": "bergpt", "label": "lora", "training": {"lora": {"rank": 2}}}

@@ -81,6 +81,7 @@ def test_head_with_conditioner(head: str, conditioner: str) -> None:
         assert model.next_word_head.remembers or differences.min() > 1e-6
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("head", "conditioner"), [("softmax", "lmh:max"), ("pg", "bergpt:2,tied"), ("softmax", "prefix:3")]
 )

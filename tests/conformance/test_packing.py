@@ -66,6 +66,7 @@ def test_a_packed_text_is_read_as_alone(family: str, head: str) -> None:
         assert_same(packed_one, own, f"place {place}")
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize(("family", "head"), pairs("gpt2"))
 def test_loss_and_gradients_are_those_of_the_texts(family: str, head: str) -> None:
     """With labels at every place: what predicts the first token of the next text is nothing."""

@@ -52,6 +52,7 @@ def test_pair_that_makes_no_sense_is_refused(family: str, head: str) -> None:
         nw.attach(tiny(family), HEADS[head])
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("family", "head"), pairs("gpt2", "bart"))
 def test_distributions_pass_the_checker_in_float64(family: str, head: str) -> None:
     report = nw.check(with_head(family, HEADS[head], dtype=torch.float64), lengths=[1, 4])
@@ -118,6 +119,7 @@ def test_new_tokens_leave_old_scores_alone(family: str) -> None:
     assert model.get_output_embeddings().weight.shape[0] == model.config.get_text_config(decoder=True).vocab_size
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head"), pairs(*ONE_OF_EACH_KIND))
 @torch.no_grad()
 def test_resized_model_passes_the_checker(family: str, head: str, tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def test_the_test_part_is_not_looked_at(tmp_path, monkeypatch):
     assert search["chosen"] == {"training.learning_rate": 1e-2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["training", "validation"])
 def test_a_killed_search_goes_on(tmp_path, finished, stage):
     name = "searched (training.learning_rate = 0.01), seed 3"
@@ -106,6 +107,7 @@ def test_another_grid_is_another_comparison_once_there_are_results(finished):
         compare(configured({**RECIPE, "methods": [other]}), finished[0])
 
 
+@pytest.mark.slow
 def test_combinations_that_diverge_are_told_and_never_chosen(tmp_path):
     method = {"head": "softmax", "search": {"training.learning_rate": [1e30, 1e-2]}}
     settings = ["training.max_grad_norm=0.0", "seeds=[0]"]
@@ -127,6 +129,7 @@ def test_a_model_that_another_method_needs_stays(tmp_path):
     assert len(list((tmp_path / "trained").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_no_model_stays_where_none_is_to_be_kept(tmp_path):
     compare(configured({**RECIPE, "keep_models": False}), tmp_path)
     assert not list((tmp_path / "trained").iterdir())
