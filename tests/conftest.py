@@ -73,6 +73,17 @@ def _requested_plugins() -> Iterator[None]:
     plugins._requested.update(before)
 
 
+def _nothing_drawn(*_: Any) -> None:
+    """In place of a figure."""
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of comparisons are without figures, which take a second each time, but where they are looked at."""
+    if not request.node.get_closest_marker("figures"):
+        monkeypatch.setattr("nextword.report.comparison.page._figure", _nothing_drawn)
+
+
 ANNOTATED = {"functional", "distribution", "heads", "objectives", "memory", "oracles", "scoring", "conditioning"}
 """Rooms whose own code has shape annotations."""
 WITH_MODELS = {"test_distributions_pass_the_checker", "test_pair_trains_or_is_refused", "test_mode"}

@@ -15,6 +15,7 @@ from tests.helpers.report_pages import drawn, headings, read
 Sample = Callable[..., Results]
 
 
+@pytest.mark.figures
 def test_page_has_every_section_and_every_method(sample: Sample, tmp_path: Path) -> None:
     results = sample()
     write_report(results, tmp_path / "report.html")
@@ -70,6 +71,7 @@ def test_hostile_text_is_text(sample: Sample) -> None:
     assert evil in reader.text
 
 
+@pytest.mark.figures
 def test_sections_without_content_are_left_out(lm_sample: Results) -> None:
     page = drawn(lm_sample)
     assert headings(page) == ["Results", "Cost", "Likelihood", "Learning curves", "Details", "Run it again"]
@@ -87,6 +89,7 @@ def test_one_run(sample: Sample) -> None:
     assert "the same model" not in text
 
 
+@pytest.mark.figures
 def test_twenty_runs(sample: Sample) -> None:
     page = drawn(sample(methods=[(f"Variant number {i}", "mos:3", "mle", None) for i in range(20)]))
     text = read(page).text
@@ -128,6 +131,7 @@ def test_bars_stay_inside(sample: Sample, share: float) -> None:
     assert widths == ([] if share == 0 else [100.0])
 
 
+@pytest.mark.figures
 def test_same_results_same_page(sample: Sample) -> None:
     assert render(sample()) == drawn(sample())
 

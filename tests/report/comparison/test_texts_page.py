@@ -41,6 +41,7 @@ def page() -> str:
     return drawn(comparison())
 
 
+@pytest.mark.figures
 def test_page_has_the_sections_of_texts(page: str) -> None:
     assert headings(page) == [
         "Results", "Texts", "Cost", "Frequency groups", "Likelihood", "Texts to read", "Details", "Run it again",
@@ -178,6 +179,7 @@ def test_heads_say_what_they_are() -> None:
     assert heads(differing) == [("F2-Softmax, seed 1", told), ("F2-Softmax, seed 2", "classes: 11")]
 
 
+@pytest.mark.figures
 def test_page_is_light_and_needs_nothing() -> None:
     page = drawn(comparison(seeds=(1, 2), decodings=("greedy", "top-k 3", "top-k 5", "top-k 10", "top-k 20")))
     assert len(page) < 400_000
@@ -186,6 +188,7 @@ def test_page_is_light_and_needs_nothing() -> None:
     assert not re.findall(r"url\((?!#)", page)
 
 
+@pytest.mark.figures
 def test_results_from_a_file_make_the_same_page(page: str, tmp_path: Path) -> None:
     results = comparison()
     results.save(tmp_path / "results.json")
