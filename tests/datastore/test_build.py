@@ -137,6 +137,7 @@ def expect_a_build_that_goes_on(tmp_path: Path, store: Path, full: contextlib.Ab
         assert ((store / name).read_bytes(), (store / name).stat().st_mtime_ns) == kept[name]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("written_before", [6, 7, 8, 9])
 def test_a_full_disk_keeps_finished_shards(tmp_path: Path, written_before: int) -> None:
     """Wherever in a shard of four files it is noticed; the first file says what is built."""

@@ -61,6 +61,7 @@ def test_the_iterator_gives_what_the_files_hold(tmp_path):
     assert [ids for _, ids in found] == [line["token_ids"] for line in lines(path)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("head", "arguments"),
     [

@@ -60,6 +60,7 @@ def test_mode(family: str, conditioner: str, head: str, mode: str) -> None:
     assert_the_text_decides(model, out, inputs)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mode", ["greedy", "beams"])
 @pytest.mark.parametrize(("family", "conditioner", "head"), FEW)
 def test_row_is_as_alone(family: str, conditioner: str, head: str, mode: str) -> None:

@@ -43,6 +43,7 @@ def test_no_decoder_only_head_is_left_out() -> None:
     assert tried | {"knn"} == set(nw.heads.registry.names())  # knn: below, with a datastore
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("head", EVERY_HEAD)
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_every_head(family: str, head: str) -> None:

@@ -266,6 +266,7 @@ def test_config_errors() -> None:
         Ambiguous(AmbiguousConfig(analogies="nowhere.txt"))
 
 
+@pytest.mark.slow
 def test_google_analogies() -> None:
     path = real_data("google-analogies/questions-words.txt")
     task = Ambiguous(AmbiguousConfig(analogies=str(path), test_prompts=60))

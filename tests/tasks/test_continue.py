@@ -119,6 +119,7 @@ def test_methods_write_texts_that_end(stories: Path, tmp_path: Path) -> None:
     assert human.samples == 8
 
 
+@pytest.mark.slow
 def test_mauve_may_read_the_states_of_the_start(stories: Path, tmp_path: Path) -> None:
     pytest.importorskip("mauve")
     metrics = [{"metric": "mauve", "model": "start", "buckets": 2}]

@@ -19,6 +19,7 @@ pytest.importorskip("pydivsufsort")
 V = 48
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "spec",
     [

@@ -31,6 +31,7 @@ def trainings(monkeypatch):
     return done
 
 
+@pytest.mark.slow
 def test_each_kind_is_tried_once_and_the_rest_follows(trainings):
     said = []
     one = planned(say=said.append)

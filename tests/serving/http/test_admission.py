@@ -28,6 +28,7 @@ def test_a_key_is_asked_for():
         )
 
 
+@pytest.mark.slow
 def test_a_full_queue_and_a_thousand_requests():
     async def ask_all(address):
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
