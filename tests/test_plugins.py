@@ -101,6 +101,7 @@ def test_check_knows_them(compared: Path, installed: Path, tmp_path: Path) -> No
     assert "Traceback" not in refused
 
 
+@pytest.mark.slow
 def test_load_attach_and_evaluate_know_them(compared: Path, installed: Path) -> None:
     (model,) = compared.glob("trained/*/model")
     script = f"""

@@ -100,6 +100,7 @@ def test_a_claim_is_waiting_until_its_table_was_run(docs, tmp_path):
     assert f"| [{TABLE}](results/papers/histalign.md#histaligntable-1), scale small |" in after
 
 
+@pytest.mark.slow
 def test_an_old_page_is_found(docs):
     claims_page.main(["--docs", str(docs)])
     page = docs / "claims.md"

@@ -76,7 +76,7 @@ def test_a_model_that_stays_large_is_not_built(monkeypatch):
 # -- whole architectures
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), [PLAIN, HYBRID, WITH_ENCODER])
 def test_an_architecture_is_built_and_nothing_fails(kind, name):
     told = []

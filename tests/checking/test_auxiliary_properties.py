@@ -120,7 +120,7 @@ def copying(context: Context, *, masked: bool = True) -> Scores:
 # -- what is right passes
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("conditioner", "head"),
     [
@@ -142,6 +142,7 @@ def test_every_conditioner_passes_and_so_does_every_kind_of_head(conditioner: st
     assert source.where == "the auxiliary text has a row of its own"
 
 
+@pytest.mark.slow
 def test_the_toys_are_right(plant: Callable[..., CheckReport], plant_head: Callable[..., CheckReport]) -> None:
     plant(planted_conditioners.Right).raise_if_failed()
     plant_head(copying).raise_if_failed()
@@ -159,7 +160,7 @@ def test_a_saved_model_is_as_it_was(tmp_path: Path) -> None:
     assert re.search(r"auxiliary text +passed", told.output)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_precisions_pass(dtype: torch.dtype) -> None:
     for conditioner in ("lmh:max", "bergpt:2"):
@@ -241,6 +242,7 @@ def test_a_batch_pads_and_selects_them() -> None:
 # -- planted mistakes
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [

@@ -41,7 +41,7 @@ class Leaking:
         return super().forward(inputs_embeds=embeds, position_ids=position_ids, **inputs)  # type: ignore[misc]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "reason"),
     [

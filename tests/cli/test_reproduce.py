@@ -71,6 +71,7 @@ def test_what_is_wrong_is_one_line(tmp_path, words, message):
     assert not (tmp_path / "out" / "tables").exists()
 
 
+@pytest.mark.slow
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path):
     done = run("--all", "--dry-run", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
@@ -92,7 +93,6 @@ def test_hours_may_be_those_of_a_gpu(tmp_path):
     assert "L4 at 50% of its published peak, as given" in " ".join(done.output.split())
 
 
-@pytest.mark.slow
 def test_a_comparison_is_planned_in_the_same_way(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["compare", "--task", "counting", "--head", "softmax", "--head", "cache", "--dry-run"]

@@ -60,6 +60,7 @@ def weights(folder, name):
     return load_file(folder / "trained" / f"{name}-seed0" / "model" / "model.safetensors")
 
 
+@pytest.mark.slow
 def test_all_kinds_of_methods_side_by_side(tmp_path, batches):
     heard = Heard()
     results = compare(configured(RECIPE), tmp_path, heard)
@@ -104,7 +105,7 @@ def test_a_conditioned_method_needs_a_text_and_says_so_at_once(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["softmax/mle/dau", COPYING], ids=["encoded before", "encoded in every step"])
 def test_a_training_killed_within_an_epoch_goes_on_to_the_same_weights(tmp_path, advised, method, monkeypatch):
     recipe = {**RECIPE, "methods": [method], "training": {**RECIPE["training"], "batch_size": 3}}
@@ -199,6 +200,7 @@ def test_one_method_may_be_trained_with_adapters(tmp_path):
     assert not torch.equal(two["backbone.lm_head.weight"], start["transformer.wte.weight"])
 
 
+@pytest.mark.slow
 def test_a_second_stage_freezes_what_the_first_did(tmp_path):
     second = {"head": "softmax", "conditioner": "dau", "then": {"objective": "unlikelihood"}}
     (run,) = compare(configured({**RECIPE, "methods": [second]}), tmp_path).runs

@@ -24,6 +24,7 @@ def samples(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.jsonl")}
 
 
+@pytest.mark.slow
 def test_a_decoding_is_drawn_several_times_without_training_again(tmp_path):
     untrained = {"head": "softmax", "trained": False, "tune": False}
     drawn = {**WRITTEN, "draws": [0, 1, 42]}

@@ -53,7 +53,7 @@ def test_the_first_stage_is_shared_and_the_second_goes_on_from_it(tmp_path):
     assert one.evaluation != two.evaluation
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["training", "second training"])
 def test_an_interrupted_stage_is_gone_on_with(tmp_path, stage):
     recipe = {**RECIPE, "methods": [THEN], "second_training": {"steps": 3}}

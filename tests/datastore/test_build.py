@@ -67,6 +67,7 @@ def files(store: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(store.iterdir()) if path.suffix in (".npy", ".json")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("processes", "afterwards"), [pytest.param(None, 2, marks=pytest.mark.slow), (2, None)])
 def test_a_build_on_from_a_kill_makes_the_same_files(
     tmp_path: Path, processes: int | None, afterwards: int | None

@@ -66,7 +66,7 @@ def test_greedy_by_hand(family, head, conditioner):
     assert len({tuple(ids) for ids in found.values()}) > 3
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gpt2", "t5"])
 @pytest.mark.parametrize("decoding", ["sample", "top-k:5", "top-p:0.8,1.3"])
 def test_a_text_depends_on_seed_prompt_and_sample_alone(family, decoding):

@@ -21,7 +21,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
 """Whether the assistant has a head, and how is generated."""
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head", "way"), crossed(pairs(ALL), WAYS))
 def test_assistant(family: str, head: str, way: tuple[str, dict[str, Any]], crops: list[int]) -> None:
     (helper, mode), model, ids = way, headed(family, head), prompt(1)

@@ -62,7 +62,7 @@ def continued(model: Any, ids: Tensor, sequences: Tensor, past: Any, mask: Tenso
     )
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(ALL, remembering=True), MODES))
 def test_static_cache(family: str, head: str, mode: dict[str, Any]) -> None:
     model, ids = headed(family, head), prompt()
@@ -93,7 +93,7 @@ PREFILLS = {
 }
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("family", "head", "prefill"), crossed(pairs(DECODERS), PREFILLS))
 def test_prefill_in_chunks(family: str, head: str, prefill: tuple[list[int], str]) -> None:
     """Chunks of three, so that the second prompt's first chunk is padding only."""
@@ -106,6 +106,7 @@ def test_prefill_in_chunks(family: str, head: str, prefill: tuple[list[int], str
     assert_as_recomputed(model, out, inputs)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("family", "head"), pairs(ENCODER_DECODERS))
 def test_decoder_prompt_in_chunks(family: str, head: str) -> None:
     model, ids, start = headed(family, head), prompt(), prompt(2, 7, seed=4)
@@ -136,6 +137,7 @@ def test_second_call_reads_new_words(family: str, head: str) -> None:
     assert_as_recomputed(model, second, {"input_ids": source})
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
 def test_second_call_after_left_padding(family: str, head: str) -> None:
     model = headed(family, head)

@@ -88,7 +88,7 @@ BELOW = ["softmax+cpr:20,10", "mos:2", "cache", "ps", "sigsoftmax", "softmax+mi:
 QUICK = {("softmax+cpr:20,10", "fixed"), ("mos:2", "gate"), ("cache", "fixed")}
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "mix"),
     [
@@ -232,6 +232,7 @@ def test_the_tuned_weight_is_the_best(made: tuple[Path, Path]) -> None:
     assert around[1] >= max(around)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_store_that_grows_finds_what_was_said_and_forgets_the_oldest(made: tuple[Path, Path]) -> None:
     folder, _ = made

@@ -59,6 +59,7 @@ def run(script: str, saved: Path, failing: bool = False) -> tuple[list[str], str
     return done.stdout.strip().splitlines(), done.stderr
 
 
+@pytest.mark.slow
 def test_a_process_that_never_imported_it(saved: Path) -> None:
     script = """
 for kind, name, given in (

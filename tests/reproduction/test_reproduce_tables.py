@@ -102,6 +102,7 @@ def test_the_same_call_again_trains_nothing(finished, tmp_path):
     assert done.tables[0].rows == finished[1].tables[0].rows
 
 
+@pytest.mark.slow
 def test_what_was_interrupted_goes_on_and_times_add_up(counting_paper, tmp_path):
     out = tmp_path / "out"
     reproduce(request(out, changes=("seeds=[0]",)))

@@ -46,7 +46,7 @@ def most_probable(model: Any, ids: Tensor) -> Tensor:
     return model.distribution(ids[None]).log_probs().argmax(-1)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [gpt2, mistral])
 def test_a_long_text_is_written_as_one_pass_says_while_old_places_are_forgotten(make: Any) -> None:
     model = make()

@@ -19,7 +19,7 @@ pytest.importorskip("pydivsufsort")
 V = 48
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spec",
     [

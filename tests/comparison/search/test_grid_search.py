@@ -28,6 +28,7 @@ def finished(counting, tmp_path_factory):
         return folder, compare(configured(RECIPE), folder, heard), heard
 
 
+@pytest.mark.slow
 def test_the_rate_that_learns_is_chosen_and_taken_for_all_seeds(finished):
     folder, results, heard = finished
     search = results.searches["searched"]
@@ -62,6 +63,7 @@ def test_settings_of_an_objective_are_searched(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_the_test_part_is_not_looked_at(tmp_path, monkeypatch):
     def forbidden(*args, **kwargs):
         raise KeyboardInterrupt
@@ -121,6 +123,7 @@ def test_combinations_that_diverge_are_told_and_never_chosen(tmp_path):
     assert "none of its 2 trainings can be used" in results.failures[0].reason
 
 
+@pytest.mark.slow
 def test_a_model_that_another_method_needs_stays(tmp_path):
     plain = {"head": "softmax", "label": "slow", "training": {"learning_rate": 1e-6}}
     heard = Heard()
@@ -135,6 +138,7 @@ def test_no_model_stays_where_none_is_to_be_kept(tmp_path):
     assert not list((tmp_path / "trained").iterdir())
 
 
+@pytest.mark.slow
 def test_second_stages_are_searched_on_one_first_stage(tmp_path):
     then = {"objective": "mle", "training": {"steps": 3}}
     method = {"head": "softmax", "then": then, "label": "two", "search": {"then.training.learning_rate": [1e-7, 1e-2]}}

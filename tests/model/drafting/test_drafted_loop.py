@@ -47,7 +47,7 @@ def copying(family: str, head: str) -> nw.NextWordModel:
     return model
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head"), pairs(ALL))
 @pytest.mark.parametrize("rows", [1, 3])
 def test_greedy_texts_are_the_same(family: str, head: str, rows: int) -> None:
@@ -89,6 +89,7 @@ def test_states_that_cannot_go_back_are_refused(family: str) -> None:
         headed(family, "cache").generate(repeating(1), max_new_tokens=4, draft="places")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("family", "conditioner", "head"),
     [("gpt2", "dau", "softmax+ce"), ("gpt2", "lmh", "cache"), ("gpt2", "prefix:3", "cache"), ("gpt2", "bergpt", "pg")],
@@ -150,7 +151,7 @@ DRAWN = [
 ]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("head", "rules"), DRAWN)
 def test_drawn_texts_follow_the_same_distribution(head: str, rules: dict[str, Any]) -> None:
     """Chi-squared of the second and third new word, 1000 texts with drafts against 1000 without.

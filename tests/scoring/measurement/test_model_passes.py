@@ -211,6 +211,7 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
         nw.score(word_model(), word_tokenizer(), TEXTS, out=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small_chunks")
 def test_few_texts_are_in_memory_at_once() -> None:
     alive, most = 0, 0

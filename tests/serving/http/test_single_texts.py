@@ -76,6 +76,7 @@ def test_refused_with_a_reason(served: Running, fields: dict[str, Any], status: 
     assert reason in answer.json()["error"]["message"]
 
 
+@pytest.mark.slow
 def test_head_without_places_drafts_by_the_prompt_alone() -> None:
     with running(small_model("softmax")) as served:
         refused = served.complete(PROMPT, max_tokens=5, draft="places")
@@ -84,6 +85,7 @@ def test_head_without_places_drafts_by_the_prompt_alone() -> None:
         assert served.complete(PROMPT, max_tokens=5, draft="prompt").status_code == 200
 
 
+@pytest.mark.slow
 def test_client_that_hangs_up_does_not_keep_others_waiting() -> None:
     """Eighty words take four seconds at least; the request behind it has one second in all."""
     with running(slowed(small_model("softmax"), 0.05)) as served:
@@ -116,7 +118,7 @@ def test_a_seed_changes_nothing_where_nothing_is_drawn(served: Running) -> None:
     assert seeded == plain
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("draft", [None, "prompt"])
 def test_the_models_own_settings_cut_nothing_off_that_was_not_asked_for(draft: str | None) -> None:
     """transformers fills what is left out with the model's settings, top-k 50 where there are none."""
