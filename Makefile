@@ -18,7 +18,7 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install-dev install-browser install-docs test test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs package bench models models-oldest audits mixins lint format check clean
+.PHONY: help quickstart install-dev install-browser install-docs test test-day test-all test-docs test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs package bench models models-oldest audits mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,8 +26,16 @@ help:  ## show this list
 quickstart: $(INSTALLED)  ## install, then compare every output layer on the ambiguous-template task (about 5 minutes)
 	$(BIN)/nextword quickstart --out $(OUT)
 
+# pytest's own choice of tests comes from pyproject.toml: what is fast. SLOW_TOO adds what takes minutes.
+PYTEST   := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
+SLOW_TOO := -m 'not docs and not browser and not tools and not ray and not vllm and not real'
+
 test: $(INSTALLED_DEV)  ## install, then run the fast tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q
+	$(PYTEST)
+
+# Of the slow tests a fortieth that changes with the day, so that all of them run in forty days.
+test-day: $(INSTALLED_DEV)  ## run the fast tests and the day's share of the slow ones, as continuous integration does
+	$(PYTEST) $(SLOW_TOO) --slice $$(date +%-j)/40
 
 # The lower end of what pyproject.toml allows, in an environment of its own: what touches transformers is tested.
 OLDEST      := s/^transformers==.*/transformers==5.18.0/; s/^numpy==.*/numpy==2.3.0/
@@ -48,8 +56,11 @@ test-newest: constraints.txt pyproject.toml  ## test the models with the newest 
 	$(NEWEST_VENV)/bin/python -m pip install -qq --upgrade $(PIP_FLAGS) -c $(NEWEST_VENV)/constraints.txt -e '.[dev]' 'transformers<6'
 	$(NEWEST_VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -q $(OLDEST_TESTS)
 
+test-docs: $(INSTALLED_DEV)  ## test the documents: links, commands, examples, tables
+	$(BIN)/python -m pytest -m 'docs and not slow and not real' -q tests/meta tests/examples
+
 test-slow: $(INSTALLED_DEV)  ## run the tests that take minutes
-	$(BIN)/python -m pytest -m slow -q
+	$(PYTEST) -m slow
 
 # Needs a Chromium or Chrome on PATH (Debian: apt-get install chromium); without one the tests skip and say so.
 test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where there is one

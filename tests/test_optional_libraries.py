@@ -123,6 +123,7 @@ for words in sys.stdin.read().splitlines():
 """
 
 
+@pytest.mark.slow
 def test_without_extras_every_verb_works_or_names_the_extra(tmp_path: Path) -> None:
     """A new interpreter in which no extra can be imported, as after ``pip install nextword``."""
     samples, data = tmp_path / "samples.jsonl", tmp_path / "book.txt"

@@ -57,6 +57,7 @@ def nextword(*words: object, path: Path, code: int = 0, cwd: Path | None = None)
     return run("-m", "nextword", *words, path=path, code=code, cwd=cwd)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", PARTS)
 def test_lists_show_them_and_where_they_come_from(kind: str, installed: Path, tmp_path: Path) -> None:
     assert f" {PARTS[kind]} " not in nextword("list", kind, path=tmp_path)
@@ -81,6 +82,7 @@ def compared(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_compare_trains_them_and_records_whose_they_are(compared: Path) -> None:
     results = json.loads((compared / "results.json").read_text())
     (run,) = results["runs"]
@@ -88,6 +90,7 @@ def test_compare_trains_them_and_records_whose_they_are(compared: Path) -> None:
     assert results["environment"]["plugins"] == {"dummy-parts": "1.2"}
 
 
+@pytest.mark.slow
 def test_check_knows_them(compared: Path, installed: Path, tmp_path: Path) -> None:
     (model,) = compared.glob("trained/*/model")
     checked = nextword("--import", "dummy_parts", "check", model, path=PACKAGE)
@@ -98,6 +101,7 @@ def test_check_knows_them(compared: Path, installed: Path, tmp_path: Path) -> No
     assert "Traceback" not in refused
 
 
+@pytest.mark.slow
 def test_load_attach_and_evaluate_know_them(compared: Path, installed: Path) -> None:
     (model,) = compared.glob("trained/*/model")
     script = f"""
@@ -167,6 +171,7 @@ def test_a_card_says_what_brings_the_head(compared: Path, installed: Path, tmp_p
 BROKEN = "import no_such_library\n"
 
 
+@pytest.mark.slow
 def test_a_broken_package_is_named_and_harms_nobody_else(installed: Path, tmp_path: Path) -> None:
     install(tmp_path, "broken-parts", ["broken_module", "gone_module"])
     (tmp_path / "broken_module.py").write_text(BROKEN)

@@ -53,12 +53,14 @@ def test_answers_come_in_order_and_processes_stay() -> None:
     assert torch.equal(before, torch.get_rng_state()), "the generator of the user was drawn from"
 
 
+@pytest.mark.slow
 def test_an_error_in_a_process_is_the_same_one_line() -> None:
     for count in (None, 1):
         with pytest.raises(ValueError, match=r"^\./no/such: no such folder[^\n]*$"):
             next(workers(missing, count).answers([Square(1)]))
 
 
+@pytest.mark.slow
 def test_a_process_that_is_ended_is_said() -> None:
     with pytest.raises(ValueError, match=r"processes: must live until the work is done \(one of 1 was ended: "):
         next(workers(killed, 1).answers([Square(1)]))

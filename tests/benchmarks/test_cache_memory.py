@@ -13,6 +13,7 @@ from tests.helpers.trained_by_objectives import build_objective
 T, D, V = 300, 4, 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["mle", "histalign"])
 def test_no_tensor_has_a_float_for_each_position_and_entry(objective: str) -> None:
     chance = torch.Generator().manual_seed(0)

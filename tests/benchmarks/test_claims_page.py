@@ -52,6 +52,7 @@ def test_the_pages_of_all_papers_are_linked(page):
     assert [name for name in names() if f"papers/{name}.md)" not in text] == []
 
 
+@pytest.mark.slow
 def test_a_record_whose_table_has_changed_is_found_and_judged_anew(docs):
     path = docs / "results" / "papers" / "small" / f"{TABLE}.json"
     made_up_record(note="an old note").save(path)
@@ -62,6 +63,7 @@ def test_a_record_whose_table_has_changed_is_found_and_judged_anew(docs):
         claims_page.main(["--docs", str(docs), "--check"])
 
 
+@pytest.mark.slow
 def test_tables_are_taken_in_without_links_to_pages_that_are_not_here(docs, tmp_path):
     made_up_record().save(tmp_path / "out" / "tables" / "small" / f"{TABLE}.json")
     nothing_of_ours = made_up_record(name="histalign/table-4", experiments=[], rows=[])
@@ -76,6 +78,7 @@ def test_tables_are_taken_in_without_links_to_pages_that_are_not_here(docs, tmp_
     claims_page.main(["--docs", str(docs), "--check"])
 
 
+@pytest.mark.slow
 def test_settings_are_taken_in_although_nothing_was_run_for_them(docs, tmp_path):
     made_up_record(name="histalign/table-8", experiments=[]).save(tmp_path / "out" / "tables" / "small" / "x.json")
     claims_page.main(["--docs", str(docs), "--add", str(tmp_path / "out")])
@@ -83,6 +86,7 @@ def test_settings_are_taken_in_although_nothing_was_run_for_them(docs, tmp_path)
     assert "In bold ours, below it the paper's." in page
 
 
+@pytest.mark.slow
 def test_a_claim_is_waiting_until_its_table_was_run(docs, tmp_path):
     claim = next(one for one in find_table(TABLE).claims if one.headline and not one.not_testable)
     waiting = f"- `{TABLE}`: {' '.join(claim.text.split())}"
@@ -96,6 +100,7 @@ def test_a_claim_is_waiting_until_its_table_was_run(docs, tmp_path):
     assert f"| [{TABLE}](results/papers/histalign.md#histaligntable-1), scale small |" in after
 
 
+@pytest.mark.slow
 def test_an_old_page_is_found(docs):
     claims_page.main(["--docs", str(docs)])
     page = docs / "claims.md"

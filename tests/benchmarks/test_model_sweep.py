@@ -76,6 +76,7 @@ def test_a_model_that_stays_large_is_not_built(monkeypatch):
 # -- whole architectures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), [PLAIN, HYBRID, WITH_ENCODER])
 def test_an_architecture_is_built_and_nothing_fails(kind, name):
     told = []
@@ -167,6 +168,7 @@ def meddling(ours):
     ours.backbone.config.use_cache = not ours.backbone.config.use_cache
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("change", "where"),
     [
@@ -187,6 +189,7 @@ def test_a_planted_mistake_is_found(plain, monkeypatch, change, where):
     assert (found.outcome, found.where) == ("fails", where), found
 
 
+@pytest.mark.slow
 def test_what_double_precision_does_not_show_is_rounding(plain, monkeypatch):
     model, bare, probe = plain
     check = nw.check

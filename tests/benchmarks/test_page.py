@@ -84,6 +84,7 @@ def test_the_page_of_drafts_is_that_of_the_rows() -> None:
     performance_page.main(["--check", "--page", str(performance_page.DOCS / "drafting.md")])
 
 
+@pytest.mark.slow
 def test_drafts_are_judged_by_their_goals(tmp_path: Path) -> None:
     drafting.main(["--quick", "--head", "pg", "--out", str(tmp_path / "drafting.csv")])
     path = tmp_path / "drafting.csv"

@@ -120,6 +120,7 @@ def copying(context: Context, *, masked: bool = True) -> Scores:
 # -- what is right passes
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("conditioner", "head"),
     [
@@ -141,12 +142,14 @@ def test_every_conditioner_passes_and_so_does_every_kind_of_head(conditioner: st
     assert source.where == "the auxiliary text has a row of its own"
 
 
+@pytest.mark.slow
 def test_the_toys_are_right(plant: Callable[..., CheckReport], plant_head: Callable[..., CheckReport]) -> None:
     plant(planted_conditioners.Right).raise_if_failed()
     plant_head(copying).raise_if_failed()
     plant_head(copying, "random").raise_if_failed()
 
 
+@pytest.mark.slow
 def test_a_saved_model_is_as_it_was(tmp_path: Path) -> None:
     model = conditioned({"conditioner": "bergpt", "start": "random"}, "pg")
     model.save_pretrained(tmp_path)
@@ -157,6 +160,7 @@ def test_a_saved_model_is_as_it_was(tmp_path: Path) -> None:
     assert re.search(r"auxiliary text +passed", told.output)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_precisions_pass(dtype: torch.dtype) -> None:
     for conditioner in ("lmh:max", "bergpt:2"):
@@ -176,6 +180,7 @@ def test_a_conditioner_that_adds_nothing_yet_need_not_be_heard() -> None:
     assert rows["auxiliary padding"].verdict == "passed"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("head", ["pg", "copynet", "ps", "softmax+e"])
 def test_a_copying_head_hears_the_text_by_itself(head: str) -> None:
     rows = rows_of(nw.check(conditioned("dau", head), lengths=[4]))
@@ -189,6 +194,7 @@ def test_given_texts_have_auxiliary_texts_too() -> None:
     assert any("the given text" in row.where for row in report.rows)
 
 
+@pytest.mark.slow
 def test_places_of_both_models_are_kept_to() -> None:
     model = conditioned("prefix:8", positions=12)
     nw.check(model, [list(range(3, 39)) * 2], lengths=[1]).raise_if_failed()
@@ -236,6 +242,7 @@ def test_a_batch_pads_and_selects_them() -> None:
 # -- planted mistakes
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
@@ -317,6 +324,7 @@ def test_copying_from_another_sequence_is_found(plant_head: Callable[..., CheckR
     assert "other sequences" in failed(plant_head(make))
 
 
+@pytest.mark.slow
 def test_frozen_encoder_in_training_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its dropout would give a text another encoding each time."""
     model = conditioned({"conditioner": "dau", "start": "random"})

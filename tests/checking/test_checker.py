@@ -113,6 +113,7 @@ def of(kind: type[Scores]) -> Make:
     return lambda context: kind(context.vocabulary, context.states)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
@@ -141,16 +142,19 @@ def test_wrong_place_is_found(plant: Callable[..., CheckReport]) -> None:
     assert failed(plant(make)) == {"places"}
 
 
+@pytest.mark.slow
 def test_dependence_on_chunks_is_found(plant: Callable[..., CheckReport]) -> None:
     assert "chunks" in failed(plant(of(planted.SumsOverRows)))
 
 
+@pytest.mark.slow
 def test_dropout_in_evaluation_is_found(plant: Callable[..., CheckReport]) -> None:
     found = failed(plant(of(planted.Dropped)))
     assert "same twice" in found
     assert not found & {"sums to one", "finite"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("ahead", [1, 3])
 def test_look_ahead_is_found(ahead: int, plant: Callable[..., CheckReport]) -> None:
     def make(context: Context) -> Scores:
@@ -160,6 +164,7 @@ def test_look_ahead_is_found(ahead: int, plant: Callable[..., CheckReport]) -> N
     assert failed(plant(make)) == {"future"} | STEPS
 
 
+@pytest.mark.slow
 def test_leak_from_the_next_sequence_is_found(plant: Callable[..., CheckReport]) -> None:
     def make(context: Context) -> Scores:
         other = (context.row + 1) % context.layout.batch_size
@@ -171,6 +176,7 @@ def test_leak_from_the_next_sequence_is_found(plant: Callable[..., CheckReport])
     assert found <= {"other sequences", "padding", "padding contents", "packed rows", "cache, reordered", "places"}
 
 
+@pytest.mark.slow
 def test_leak_of_a_mean_over_the_batch_is_found(plant: Callable[..., CheckReport]) -> None:
     def make(context: Context) -> Scores:
         mean = torch.stack([context.states[context.position == place].mean(0) for place in context.position.tolist()])
@@ -181,6 +187,7 @@ def test_leak_of_a_mean_over_the_batch_is_found(plant: Callable[..., CheckReport
     assert not found & {"sums to one", "finite", "log_prob", "sources", "same twice"}
 
 
+@pytest.mark.slow
 def test_padding_in_memory_is_found(plant: Callable[..., CheckReport]) -> None:
     def make(context: Context) -> Scores:
         return Scores(context.vocabulary, context.states, stored={"cache": cached(context, masked=False)})
@@ -189,6 +196,7 @@ def test_padding_in_memory_is_found(plant: Callable[..., CheckReport]) -> None:
     assert found == {"padding", "padding contents"}
 
 
+@pytest.mark.slow
 def test_a_row_with_nothing_to_measure_is_not_called_passed(backbone: GPT2LMHeadModel) -> None:
     for spec, verdict in {"softmax": "not checked", "cache": "passed"}.items():
         (row,) = (row for row in nw.check(nw.attach(copy.deepcopy(backbone), spec)).rows if row.name == "places")
@@ -203,6 +211,7 @@ def test_places_counted_from_the_padding_are_found(plant: Callable[..., CheckRep
     assert failed(plant(make)) == {"padding"}
 
 
+@pytest.mark.slow
 def test_history_that_forgets_is_found(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
     append = GrowingHistory.append
 
@@ -218,6 +227,7 @@ def test_history_that_forgets_is_found(backbone: GPT2LMHeadModel, monkeypatch: p
     assert failed(nw.check(model, lengths=[4])) == STEPS
 
 
+@pytest.mark.slow
 def test_history_that_stays_behind_is_found(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beam search moves the keys and values; what the head remembers stays with the wrong sequence."""
     monkeypatch.setattr(GrowingHistory, "reorder", lambda self, index: None)
@@ -294,12 +304,14 @@ def test_training_mode_comes_back_after_an_error(backbone: GPT2LMHeadModel, monk
     assert all(module.training for module in model.modules())
 
 
+@pytest.mark.slow
 def test_same_seed_same_report(backbone: GPT2LMHeadModel) -> None:
     model = nw.attach(backbone, "cache")
     first, second = (nw.check(model, lengths=[4], seed=3) for _ in range(2))
     assert first == second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [[[3, 7, 5, 7, 9], [3, 7]], torch.tensor([[3, 7, 5, 7, 9]])])
 def test_given_ids_are_checked(given: Any, backbone: GPT2LMHeadModel) -> None:
     report = nw.check(nw.attach(backbone, "cache"), given, lengths=[2])
@@ -307,6 +319,7 @@ def test_given_ids_are_checked(given: Any, backbone: GPT2LMHeadModel) -> None:
     assert any("the given text" in row.where for row in report.rows)
 
 
+@pytest.mark.slow
 def test_given_texts_are_checked(backbone: GPT2LMHeadModel) -> None:
     class Letters:
         def __call__(self, text: str) -> Any:
@@ -358,6 +371,7 @@ def test_a_failure_is_a_finding_by_name(plant: Callable[..., CheckReport]) -> No
     assert found.exit_code == 1
 
 
+@pytest.mark.slow
 def test_lengths_stay_within_the_models_positions() -> None:
     config = GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2, n_positions=8, bos_token_id=0, eos_token_id=0)
     torch.manual_seed(0)
@@ -365,6 +379,7 @@ def test_lengths_stay_within_the_models_positions() -> None:
     nw.check(model, [list(range(3, 30))], lengths=[1, 50]).raise_if_failed()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_tolerance_follows_the_precision(dtype: torch.dtype, backbone: GPT2LMHeadModel) -> None:
     report = nw.check(nw.attach(copy.deepcopy(backbone).to(dtype), "cache"), lengths=[4])

@@ -18,6 +18,7 @@ def row(report: CheckReport, name: str) -> Row:
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "gemma2"])
 @pytest.mark.parametrize("head", [None, "softmax", "cache", "softmax+cpr:3+mi"])
 def test_texts_packed_into_a_row_are_checked(name: str, head: str | None) -> None:
@@ -40,6 +41,7 @@ class Leaking:
         return super().forward(inputs_embeds=embeds, position_ids=position_ids, **inputs)  # type: ignore[misc]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "reason"),
     [

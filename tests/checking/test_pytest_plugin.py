@@ -18,6 +18,7 @@ def test_wrong(assert_distribution):
 """
 
 
+@pytest.mark.slow
 def test_other_peoples_tests_fail_with_the_fault(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
     done = pytester.runpytest_subprocess("-p", "no:cacheprovider")

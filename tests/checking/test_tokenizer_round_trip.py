@@ -80,6 +80,7 @@ def test_a_text_that_is_only_decoded_to_another_is_not_lost() -> None:
     assert sum(text[0] == " " for text in PROBES) == 1
 
 
+@pytest.mark.slow
 def test_a_remark_fails_no_check() -> None:
     for model in (tiny("gpt2"), nw.attach(tiny("gpt2"), "cache")):
         report = nw.check(model, lengths=[4], tokenizer=words())

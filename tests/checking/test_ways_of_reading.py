@@ -36,6 +36,7 @@ def test_similarities_of_long_states_magnify(cached: nw.NextWordModel) -> None:
         assert magnification(Reader(cached, "cache_only"), batch) > 2.0
 
 
+@pytest.mark.slow
 def test_what_similarities_magnify_is_no_fault(cached: nw.NextWordModel) -> None:
     nw.check(cached, lengths=[17]).raise_if_failed()
 

@@ -53,6 +53,7 @@ def test_compare_without_a_terminal_prints_a_line_for_each_stage(compared):
     assert any(line.startswith("[2/2] cache/histalign, seed 0: ") for line in lines)
 
 
+@pytest.mark.slow
 def test_the_same_command_again_only_prints(compared):
     again = run(*COMPARE, "--out", compared[0], *SMALL)
     assert again.exit_code == 0
@@ -68,6 +69,7 @@ def test_another_comparison_in_the_same_folder_is_an_error(compared):
     assert "Traceback" not in refused.output
 
 
+@pytest.mark.slow
 def test_report_is_written_again(compared, tmp_path):
     (compared[0] / "report.html").unlink()
     done = run("report", compared[0])
@@ -131,6 +133,7 @@ def test_debug_keeps_the_traceback(monkeypatch):
     assert isinstance(refused.exception, ValueError)
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_what_is_finished_and_how_to_go_on(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
@@ -150,6 +153,7 @@ def test_quickstart_takes_overrides(tmp_path):
     assert [run.seed for run in Results.load(tmp_path / "q" / "results.json").runs] == [0, 3]
 
 
+@pytest.mark.slow
 def test_check_passes_a_good_model(compared):
     model = next(compared[0].glob("trained/cache-histalign-seed0/model"))
     done = run("check", model)
@@ -180,6 +184,7 @@ def test_check_fails_with_code_1_and_explains(compared, monkeypatch):
     assert "no NaN" in run("check", model, "--verbose").output
 
 
+@pytest.mark.slow
 def test_check_keeps_a_line_a_property_on_a_usual_terminal(compared):
     model = next(compared[0].glob("trained/softmax-mle-seed0/model"))
     lines = [line.rstrip() for line in run("check", model, width=80).output.splitlines()]
@@ -291,6 +296,7 @@ def test_first_sentence(text, sentence):
     assert first_sentence(text) == sentence
 
 
+@pytest.mark.slow
 def test_failed_runs_have_an_exit_code_and_a_line_of_their_own(tmp_path):
     broken = 'methods=[{head="softmax", label="broken", training={learning_rate=1e30}}, "mos:2"]'
     small = [word for word in SMALL if not word.startswith("training.steps")]

@@ -183,6 +183,7 @@ app()
 """
 
 
+@pytest.mark.slow
 def test_killed_the_same_command_goes_on_to_the_same_file(model: Path, tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("".join(f"The king {number}\n" for number in range(6)))
     words = ("generate", str(model), str(tmp_path / "p.txt"), "--decoding", "sample", "--max-new-tokens", "5",
@@ -199,6 +200,7 @@ def test_killed_the_same_command_goes_on_to_the_same_file(model: Path, tmp_path:
     assert (tmp_path / "cut.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("colour", [True, False])
 def test_on_a_terminal_a_single_text_is_coloured_by_source(model: Path, colour: bool) -> None:
     ours, theirs = pty.openpty()

@@ -71,6 +71,7 @@ def test_what_is_wrong_is_one_line(tmp_path, words, message):
     assert not (tmp_path / "out" / "tables").exists()
 
 
+@pytest.mark.slow
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path):
     done = run("--all", "--dry-run", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output

@@ -34,6 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_scores_prints_and_writes(folder: Path, tmp_path: Path) -> None:
     given = (folder / "plain", f"mine={folder / 'ours'}", folder / "rows.jsonl", "--field", "text=story")
     done = run(*given, "--out", tmp_path / "out", "--tokens", tmp_path / "tokens.jsonl", "--window", 8)

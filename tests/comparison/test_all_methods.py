@@ -79,6 +79,7 @@ def test_the_trained_model_is_the_measured_model(finished):
         assert loss == pytest.approx(run.evaluation.metrics["nll"].value, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_same_comparison_gives_the_same_numbers(finished, tmp_path):
     one, two = Results.load(finished / "results.json"), compare(configured(RECIPE), tmp_path)
     assert [run.evaluation for run in one.runs] == [run.evaluation for run in two.runs]
@@ -86,6 +87,7 @@ def test_the_same_comparison_gives_the_same_numbers(finished, tmp_path):
     assert one.start == two.start
 
 
+@pytest.mark.slow
 def test_an_interrupted_comparison_does_the_rest_next_time(finished, tmp_path):
     with pytest.raises(ComparisonInterrupted, match=r"1 of 4 runs are finished.*\(softmax, seed 0\)"):
         compare(configured(RECIPE), tmp_path, Heard(killed_in=("cache, seed 0", "training")))

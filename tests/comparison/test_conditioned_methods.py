@@ -60,6 +60,7 @@ def weights(folder, name):
     return load_file(folder / "trained" / f"{name}-seed0" / "model" / "model.safetensors")
 
 
+@pytest.mark.slow
 def test_all_kinds_of_methods_side_by_side(tmp_path, batches):
     heard = Heard()
     results = compare(configured(RECIPE), tmp_path, heard)
@@ -104,6 +105,7 @@ def test_a_conditioned_method_needs_a_text_and_says_so_at_once(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["softmax/mle/dau", COPYING], ids=["encoded before", "encoded in every step"])
 def test_a_training_killed_within_an_epoch_goes_on_to_the_same_weights(tmp_path, advised, method, monkeypatch):
     recipe = {**RECIPE, "methods": [method], "training": {**RECIPE["training"], "batch_size": 3}}
@@ -122,6 +124,7 @@ def test_a_training_killed_within_an_epoch_goes_on_to_the_same_weights(tmp_path,
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
+@pytest.mark.slow
 def test_texts_beyond_the_limit_are_encoded_in_every_step(tmp_path, batches, monkeypatch):
     recipe = configured({**RECIPE, "methods": ["softmax/mle/dau"]})
     compare(recipe, tmp_path / "kept")
@@ -151,6 +154,7 @@ def test_a_test_time_head_keeps_the_trained_conditioner(tmp_path):
     assert cached.evaluation != conditioned.evaluation
 
 
+@pytest.mark.slow
 def test_rates_are_those_of_the_parts_that_a_method_has(tmp_path, caplog):
     rates = {"conditioner": 1e-3, "encoder": 1e-4}
     recipe = {**RECIPE, "methods": ["softmax", "softmax/mle/dau", COPYING], "training": {"steps": 1}}
@@ -174,6 +178,7 @@ def test_rates_are_those_of_the_parts_that_a_method_has(tmp_path, caplog):
     assert heard.trained == []
 
 
+@pytest.mark.slow
 def test_one_method_may_be_trained_with_adapters(tmp_path):
     pytest.importorskip("peft")
     adapted = {"head": "softmax", "conditioner": "bergpt", "label": "lora", "training": {"lora": {"rank": 2}}}
@@ -195,6 +200,7 @@ def test_one_method_may_be_trained_with_adapters(tmp_path):
     assert not torch.equal(two["backbone.lm_head.weight"], start["transformer.wte.weight"])
 
 
+@pytest.mark.slow
 def test_a_second_stage_freezes_what_the_first_did(tmp_path):
     second = {"head": "softmax", "conditioner": "dau", "then": {"objective": "unlikelihood"}}
     (run,) = compare(configured({**RECIPE, "methods": [second]}), tmp_path).runs

@@ -21,6 +21,7 @@ def methods_of(results):
     return [run.method for run in results.runs]
 
 
+@pytest.mark.slow
 def test_a_method_that_diverges_is_recorded_and_the_others_go_on(tmp_path):
     heard = Heard()
     results = compare(configured(RECIPE), tmp_path, heard)
@@ -33,6 +34,7 @@ def test_a_method_that_diverges_is_recorded_and_the_others_go_on(tmp_path):
     assert Results.load(tmp_path / "results.json") == results
 
 
+@pytest.mark.slow
 def test_the_same_call_tries_again_what_failed_and_nothing_else(tmp_path):
     compare(configured(RECIPE), tmp_path)
     heard = Heard()
@@ -41,6 +43,7 @@ def test_the_same_call_tries_again_what_failed_and_nothing_else(tmp_path):
     assert len(results.failures) == 1
 
 
+@pytest.mark.slow
 def test_a_method_without_a_finished_run_may_be_changed_or_left_out(tmp_path):
     compare(configured(RECIPE), tmp_path)
     heard = Heard()
@@ -126,6 +129,7 @@ def test_a_run_of_which_nothing_could_be_measured_failed(tmp_path, monkeypatch):
     assert [failed.reason for failed in results.failures] == ["nothing could be measured: nll is nan"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [100, 6_000, 20_000, 40_000])
 def test_a_full_disk_ends_the_comparison_in_one_line_and_the_same_call_does_the_rest(tmp_path, room):
     config = configured({**RECIPE, "methods": ["softmax", "cache"], "training": {"save_every": 2}})

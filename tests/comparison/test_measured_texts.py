@@ -152,6 +152,7 @@ def test_a_run_that_was_killed_between_two_files_writes_the_other(finished, tmp_
     assert samples(tmp_path).items() <= samples(finished).items()
 
 
+@pytest.mark.slow
 def test_texts_of_another_training_are_not_kept(tmp_path):
     recipe = {**RECIPE, "methods": ["softmax"], "seeds": [0]}
     with pytest.raises(ComparisonInterrupted):
@@ -163,6 +164,7 @@ def test_texts_of_another_training_are_not_kept(tmp_path):
     assert stages == ["training", "evaluation", "texts"]
 
 
+@pytest.mark.slow
 def test_tuned_settings_hold_for_texts_that_are_written_later(tmp_path):
     late = {"head": "cache", "label": "late", "trained_as": "softmax"}
     recipe = {**RECIPE, "methods": [late], "seeds": [0]}
@@ -327,6 +329,7 @@ def test_weights_that_write_are_the_saved_ones(finished):
         assert model(input_ids=ids).logits[0, 2:-1].argmax(-1).tolist() == line["token_ids"]
 
 
+@pytest.mark.slow
 def test_what_nobody_trained_counts_once_where_nothing_is_drawn(tmp_path):
     methods = [{"head": "softmax", "trained": False, "tune": False}, "softmax"]
     results = compare(configured({**RECIPE, "methods": methods}), tmp_path / "out")

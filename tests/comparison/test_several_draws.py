@@ -24,6 +24,7 @@ def samples(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.jsonl")}
 
 
+@pytest.mark.slow
 def test_a_decoding_is_drawn_several_times_without_training_again(tmp_path):
     untrained = {"head": "softmax", "trained": False, "tune": False}
     drawn = {**WRITTEN, "draws": [0, 1, 42]}
@@ -49,6 +50,7 @@ def test_a_decoding_is_drawn_several_times_without_training_again(tmp_path):
     assert samples(tmp_path / "plain")[as_today] == written["runs/softmax-seed1/samples/top-k-3-draw-1.jsonl"]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_between_two_draws_writes_the_other(tmp_path):
     drawn = {**WRITTEN, "decodings": ["top-k:3"], "draws": [3, 5]}
     recipe = {"task": {"name": "writing", "generation": drawn}, "methods": ["softmax"], "seeds": [0]}
@@ -63,6 +65,7 @@ def test_a_run_that_was_killed_between_two_draws_writes_the_other(tmp_path):
     assert samples(tmp_path / "cut") == samples(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_a_folder_of_a_version_that_drew_once_goes_on(tmp_path):
     compare(configured(RECIPE), tmp_path)
     claim = json.loads((tmp_path / "compare.json").read_text())

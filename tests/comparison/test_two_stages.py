@@ -53,6 +53,7 @@ def test_the_first_stage_is_shared_and_the_second_goes_on_from_it(tmp_path):
     assert one.evaluation != two.evaluation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["training", "second training"])
 def test_an_interrupted_stage_is_gone_on_with(tmp_path, stage):
     recipe = {**RECIPE, "methods": [THEN], "second_training": {"steps": 3}}
@@ -96,6 +97,7 @@ def test_a_changed_second_stage_is_another_comparison(tmp_path):
         compare(configured(RECIPE, ["methods.1.then.training.learning_rate=0.1"]), tmp_path)
 
 
+@pytest.mark.slow
 def test_from_scratch_begins_from_random_weights_of_the_seed(tmp_path, monkeypatch):
     begun = {}
     attached = preflight.attach_to_train
@@ -175,6 +177,7 @@ def test_nothing_is_counted_where_nobody_needs_it_and_named_counts_stay(tmp_path
     assert with_counts("by-counts", tmp_path / "x") == {"head": "by-counts", "counts": str(tmp_path / "x")}
 
 
+@pytest.mark.slow
 def test_what_an_objective_has_counted_survives_an_interruption(tmp_path):
     face = {"head": "softmax", "label": "face", "then": {"objective": "face:opr"}}
     recipe = {**RECIPE, "methods": [face], "second_training": {"steps": 4}}

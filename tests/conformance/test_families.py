@@ -41,6 +41,7 @@ def test_logits_are_the_backbones_bit_for_bit(family: str) -> None:
     torch.testing.assert_close(log_probs.double(), textbook, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("method", GENERATION)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_generations_are_the_backbones_token_for_token(family: str, method: str) -> None:

@@ -48,6 +48,7 @@ def made_later(attached: Any) -> Any:
     return model.eval()
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("head", HEADS)
 def test_every_head(head: str) -> None:
     model = made_later(nw.attach(tiny(FAMILY_OF[head]), HEADS[head]))

@@ -57,6 +57,7 @@ def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], where: st
         torch.testing.assert_close(of, own, rtol=0, atol=1e-10, msg=lambda said, name=name: f"{where}, {name}: {said}")
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("family", "head"), pairs("gpt2", "mistral"))
 def test_a_packed_text_is_read_as_alone(family: str, head: str) -> None:
     model = with_head(family, HEADS[head], dtype=torch.float64)
@@ -66,6 +67,7 @@ def test_a_packed_text_is_read_as_alone(family: str, head: str) -> None:
         assert_same(packed_one, own, f"place {place}")
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head"), pairs("gpt2"))
 def test_loss_and_gradients_are_those_of_the_texts(family: str, head: str) -> None:
     """With labels at every place: what predicts the first token of the next text is nothing."""

@@ -72,6 +72,7 @@ def pairs_and_objectives() -> list[Any]:
     ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("family", "head", "objectives"), pairs_and_objectives())
 def test_loss_alone_is_the_loss_when_padded(family: str, head: str, objectives: Sequence[str]) -> None:
     model = with_head(family, HEADS[head], dtype=torch.float64)

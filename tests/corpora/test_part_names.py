@@ -80,6 +80,7 @@ def reads(ending: str) -> list[Callable[[Path], dict[str, str]]]:
     return [counted, trained] + ([paired] if ending in (*JSON_LINES, *TEXTS) else [])
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize("ending", [*TABLES, *TEXTS])
 @pytest.mark.parametrize("names", NAMES, ids=lambda names: names["validation"])
 def test_every_reader_finds_the_same_parts(names: dict[str, str], ending: str, tmp_path: Path) -> None:

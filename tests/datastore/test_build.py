@@ -67,6 +67,7 @@ def files(store: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(store.iterdir()) if path.suffix in (".npy", ".json")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("processes", "afterwards"), [pytest.param(None, 2, marks=pytest.mark.slow), (2, None)])
 def test_a_build_on_from_a_kill_makes_the_same_files(
     tmp_path: Path, processes: int | None, afterwards: int | None
@@ -137,6 +138,7 @@ def expect_a_build_that_goes_on(tmp_path: Path, store: Path, full: contextlib.Ab
         assert ((store / name).read_bytes(), (store / name).stat().st_mtime_ns) == kept[name]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("written_before", [6, 7, 8, 9])
 def test_a_full_disk_keeps_finished_shards(tmp_path: Path, written_before: int) -> None:
     """Wherever in a shard of four files it is noticed; the first file says what is built."""

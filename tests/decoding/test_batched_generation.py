@@ -49,6 +49,7 @@ def greedy(opened, prompt, length):
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("family", "head", "conditioner"),
     [
@@ -65,6 +66,7 @@ def test_greedy_by_hand(family, head, conditioner):
     assert len({tuple(ids) for ids in found.values()}) > 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gpt2", "t5"])
 @pytest.mark.parametrize("decoding", ["sample", "top-k:5", "top-p:0.8,1.3"])
 def test_a_text_depends_on_seed_prompt_and_sample_alone(family, decoding):
@@ -129,6 +131,7 @@ def test_drawing_leaves_torch_s_own_numbers_alone():
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("head", "settings"),
     [
@@ -204,6 +207,7 @@ def test_batches_have_texts_of_like_length_the_longest_first():
     assert [len(batch) for batch in batches] == [4, 4, 4, 2]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("decoding", ["greedy", "sample", "top-p:0.8"])
 @pytest.mark.parametrize(("family", "head"), [("gpt2", LOUD_CACHE), ("t5", "pg"), ("bart", "ps")])
 def test_drafts_write_the_same_texts(family, head, decoding):

@@ -55,6 +55,7 @@ def test_values_are_those_of_the_functions(two: dict[str, list[str]]) -> None:
     assert value.low <= value.value <= value.high
 
 
+@pytest.mark.slow
 def test_the_human_row_is_a_system_that_wrote_the_references(tmp_path: Path, two: dict[str, list[str]]) -> None:
     humans = [{**row, "text": row["references"][0]} for row in rows("one")]
     file = written(tmp_path, "people", humans)

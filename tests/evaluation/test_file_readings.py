@@ -34,6 +34,7 @@ def numbers(results: EvaluationResults) -> dict[str, Any]:
     return results.model_dump(include={"measures", "systems", "human", "left_out", "tests", "untested", "wins"})
 
 
+@pytest.mark.slow
 def test_processes_measure_the_same(tmp_path: Path) -> None:
     names = ("a", "b", "c")
     systems = {
@@ -51,6 +52,7 @@ def test_processes_measure_the_same(tmp_path: Path) -> None:
     assert [one for one in told if one[0] == "files"] == [("files", done, 6) for done in range(1, 7)]
 
 
+@pytest.mark.slow
 def test_what_is_wrong_in_a_process_is_said_as_here(tmp_path: Path) -> None:
     systems = {"a": [written(tmp_path, "a", 1)], "b": [written(tmp_path, "b", 2, prompt="another")]}
     for processes in (None, 2):

@@ -16,6 +16,8 @@ from tests.helpers.doc_pages import ROOT, blocks
 from tests.helpers.families import END, PAD, START
 from tests.helpers.word_models import WORDS, word_model, word_tokenizer
 
+pytestmark = pytest.mark.docs
+
 GPT2, LLAMA, T5 = blocks((ROOT / "docs" / "pretrained.md").read_text(encoding="utf-8"), "python")
 TOKENS = {"vocab_size": 48, "bos_token_id": START, "eos_token_id": END, "pad_token_id": PAD}
 

@@ -33,6 +33,7 @@ def nll(folder: Path, **settings: float | None) -> float:
     return nw.score(opened.model, opened.tokenizer, STRANGERS).models[0].nll
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["cache", "knn"])
 def test_settings_are_chosen_and_weights_are_the_same(made: tuple[Path, Path], tmp_path: Path, head: str) -> None:
     folder, store = made

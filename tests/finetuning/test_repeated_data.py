@@ -44,6 +44,7 @@ def test_what_was_asked_for_stays() -> None:
     assert DataUse.of(80, last).sentence([{"labels": [1]}], 5, last).endswith("training.epochs=4.")
 
 
+@pytest.mark.slow
 def test_a_training_that_learns_a_text_by_heart_says_so_and_ends_with_its_best_weights(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -97,6 +97,7 @@ def expect_the_same(one: Path, two: Path) -> None:
     assert records[0].evaluation == records[1].evaluation
 
 
+@pytest.mark.slow
 def test_killed_in_every_phase_the_model_is_the_same(text: str, tmp_path: Path) -> None:
     recipe = recipe_of(text, "cache/histalign")
     assert train_killed(recipe, LONG, tmp_path / "whole" / "out", []) == []
@@ -109,6 +110,7 @@ def test_killed_in_every_phase_the_model_is_the_same(text: str, tmp_path: Path) 
     assert nw.load(tmp_path / "killed" / "out").objective.config.objective == "histalign"
 
 
+@pytest.mark.slow
 def test_another_training_in_the_folder_is_refused_with_the_difference(trained: Path, text: str) -> None:
     before = sorted(trained.rglob("*"))
     with pytest.raises(
@@ -119,6 +121,7 @@ def test_another_training_in_the_folder_is_refused_with_the_difference(trained: 
     assert sorted(trained.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_data_that_changed_while_a_training_stood_still_are_refused(text: str, tmp_path: Path) -> None:
     data = tmp_path / "text.txt"
     data.write_text(Path(text).read_text(encoding="utf-8"), encoding="utf-8")
@@ -256,6 +259,7 @@ def trained_with(
     return TrainingIdentity.load(out / "training" / "training.json").settings
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("head", "overrides", "rates"),
     [
@@ -274,6 +278,7 @@ def test_a_saved_model_is_fine_tuned(
     assert settings.batch_size == 8
 
 
+@pytest.mark.slow
 def test_a_head_that_was_trained_is_not_new(text: str, plain: str, tmp_path: Path) -> None:
     trained_with(text, plain, "mos:2", tmp_path / "first", ONE_STEP)
     further = trained_with(text, str(tmp_path / "first"), "mos:2", tmp_path / "same", ONE_STEP)
@@ -287,6 +292,7 @@ def test_a_small_model_has_the_settings_of_its_size(text: str, tmp_path: Path) -
     assert (settings.learning_rate, settings.learning_rates, settings.warmup_ratio) == (2e-3, {}, 0.0)
 
 
+@pytest.mark.slow
 def test_a_training_keeps_the_settings_that_it_was_begun_with(
     text: str, plain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +308,7 @@ def test_a_training_keeps_the_settings_that_it_was_begun_with(
     assert (out / "record.json").exists()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("overrides", "warned"),
     [

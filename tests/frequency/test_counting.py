@@ -74,6 +74,7 @@ def test_a_line_that_is_a_corpus_is_counted_in_parts(
     assert counted.counts.tolist() == expected("The cat sat" + " on the cat" * 100 + "\nend\n")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_any_number_of_processes_counts_the_same(processes: int, text_file: Path, table: Path) -> None:
     assert count_tokens(str(text_file), TOKENIZER, processes=processes).counts.tolist() == expected(TEXT)
@@ -162,6 +163,7 @@ def streams(table: Path) -> Iterator[tuple[str, object]]:
     yield "several parts", Dataset.from_dict({"text": ROWS}).to_iterable_dataset(num_shards=4)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("saves", [0.0, 1e9], ids=["at every step", "when interrupted"])
 def test_a_killed_count_goes_on(
     saves: float, text_file: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.helpers import column_shares
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_three_processes_answer_as_one() -> None:
     """With unequal shares, and with a group of tokens of which one process has none."""
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]

@@ -62,6 +62,7 @@ def continued(model: Any, ids: Tensor, sequences: Tensor, past: Any, mask: Tenso
     )
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(ALL, remembering=True), MODES))
 def test_static_cache(family: str, head: str, mode: dict[str, Any]) -> None:
     model, ids = headed(family, head), prompt()
@@ -73,6 +74,7 @@ def test_static_cache(family: str, head: str, mode: dict[str, Any]) -> None:
     assert_as_recomputed(model, static, {"input_ids": ids})
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("family", "head", "mode"), crossed(pairs(DECODERS, remembering=True), {"greedy": {}, "beams": {"num_beams": 4}})
 )
@@ -91,6 +93,7 @@ PREFILLS = {
 }
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("family", "head", "prefill"), crossed(pairs(DECODERS), PREFILLS))
 def test_prefill_in_chunks(family: str, head: str, prefill: tuple[list[int], str]) -> None:
     """Chunks of three, so that the second prompt's first chunk is padding only."""
@@ -103,6 +106,7 @@ def test_prefill_in_chunks(family: str, head: str, prefill: tuple[list[int], str
     assert_as_recomputed(model, out, inputs)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("family", "head"), pairs(ENCODER_DECODERS))
 def test_decoder_prompt_in_chunks(family: str, head: str) -> None:
     model, ids, start = headed(family, head), prompt(), prompt(2, 7, seed=4)
@@ -111,6 +115,7 @@ def test_decoder_prompt_in_chunks(family: str, head: str) -> None:
     assert_as_recomputed(model, out, {"input_ids": ids})
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head"), pairs(ALL))
 def test_second_call_goes_on(family: str, head: str) -> None:
     model, ids = headed(family, head), prompt()
@@ -120,6 +125,7 @@ def test_second_call_goes_on(family: str, head: str) -> None:
     assert_as_recomputed(model, second, {"input_ids": ids})
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head"), pairs(ALL, remembering=True))
 def test_second_call_reads_new_words(family: str, head: str) -> None:
     """A dialogue: the user's next words are appended to what was generated, here to three samples of each prompt."""
@@ -131,6 +137,7 @@ def test_second_call_reads_new_words(family: str, head: str) -> None:
     assert_as_recomputed(model, second, {"input_ids": source})
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
 def test_second_call_after_left_padding(family: str, head: str) -> None:
     model = headed(family, head)
@@ -140,6 +147,7 @@ def test_second_call_after_left_padding(family: str, head: str) -> None:
     assert_as_recomputed(model, second, {"input_ids": ids, "attention_mask": mask})
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     ("family", "head", "lazy"), crossed(pairs(ALL, remembering=True), {"lazy": True, "with config": False})
 )
@@ -152,6 +160,7 @@ def test_cache_of_the_user(family: str, head: str, lazy: bool) -> None:
     assert_as_recomputed(model, out, {"input_ids": ids})
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
 def test_static_cache_of_the_user(family: str, head: str) -> None:
     """Filled, continued by a second call, emptied and filled again. Mistral's holds windows only."""
@@ -169,6 +178,7 @@ def pickled(cache: Any) -> Any:
     return pickle.loads(pickle.dumps(cache))
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("family", "head", "copied"),
     crossed(pairs(DECODERS, remembering=True), {"deepcopy": copy.deepcopy, "pickled": pickled}),

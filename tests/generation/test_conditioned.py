@@ -41,6 +41,7 @@ def assert_the_text_decides(model: Any, out: Any, inputs: dict[str, Tensor]) -> 
     assert distance(model, out, turned) > NOTICED
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("family", "conditioner", "head"), PAIRS)
 def test_mode(family: str, conditioner: str, head: str, mode: str) -> None:
@@ -60,6 +61,7 @@ def test_mode(family: str, conditioner: str, head: str, mode: str) -> None:
     assert_the_text_decides(model, out, inputs)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mode", ["greedy", "beams"])
 @pytest.mark.parametrize(("family", "conditioner", "head"), FEW)
 def test_row_is_as_alone(family: str, conditioner: str, head: str, mode: str) -> None:
@@ -149,6 +151,7 @@ def test_cache_without_mask_goes_on(family: str, conditioner: str, head: str) ->
         assert_as_recomputed(model, second, {"input_ids": given, **aux})
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda kv_cache: pickle.loads(pickle.dumps(kv_cache))])
 @pytest.mark.parametrize(("family", "conditioner", "head"), FEW)
 def test_text_read_once_and_used_twice(family: str, conditioner: str, head: str, copied: Any) -> None:

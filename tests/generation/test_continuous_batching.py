@@ -43,12 +43,14 @@ def test_no_decoder_only_head_is_left_out() -> None:
     assert tried | {"knn"} == set(nw.heads.registry.names())  # knn: below, with a datastore
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("head", EVERY_HEAD)
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_every_head(family: str, head: str) -> None:
     assert_batches_as_alone(family, head)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "settings", ["overlap=0", "overlap=1", "overlap=1,mix=gate", "overlap=1,mix=joint,below=cache"]
 )
@@ -75,6 +77,7 @@ def test_shared_beginnings(head: str, sharing: bool, monkeypatch: pytest.MonkeyP
     assert not counts["put aside"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("family", "head", "sharing"),
     [("gpt2", "cache", True), ("llama", "softmax+mi", False), ("llama", "softmax+cpr:3,8+mi", True)],
@@ -101,6 +104,7 @@ def test_several_continuations_of_a_prompt(head: str, sharing: bool, monkeypatch
         assert_as_alone("gpt2", head, prompts()[turn // 3], result)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("head", LISTENING)
 def test_requests_join_and_leave(head: str) -> None:
     """Some begin while others are being written, are of different lengths, or are given up."""
@@ -134,6 +138,7 @@ def test_a_manager_that_is_kept() -> None:
     model.destroy_cached_continuous_batching_manager()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("head", ["cache", "mos:2+mi"])
 def test_layers_with_windows_among_others(head: str) -> None:
     """Slots of windows are used again; those of the layers that see the whole text are not."""
@@ -168,6 +173,7 @@ def test_a_ruled_out_class_is_drawn_again() -> None:
     assert not set(found) & set(ruled_out)
 
 
+@pytest.mark.slow
 def test_what_the_head_lets_generate_decide() -> None:
     model = single("gpt2", "f2 decoupled")
     found = []
@@ -210,6 +216,7 @@ def test_sampling(head: str) -> None:
     assert chisquare(counts[kept], shares[kept] / shares[kept].sum() * draws).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_the_documents_examples() -> None:
     found = blocks((ROOT / "docs" / "serving.md").read_text(encoding="utf-8"), "python")
     first, second = (block for block in found if not block.startswith("# needs"))

@@ -62,6 +62,7 @@ def draws(model: Any, **settings: Any) -> Tensor:
     return torch.cat(found)[:, -1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("settings", "cut"),
     [

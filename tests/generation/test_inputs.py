@@ -51,6 +51,7 @@ def test_growing_beyond_the_models_positions(family: str, head: str) -> None:
         model.generate(prompt(1, 60), **start, max_new_tokens=10)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("family", "head"), pairs(ALL))
 def test_row_of_padding_only(family: str, head: str) -> None:
     """A defined, finite result; the other row does not see it."""
@@ -78,6 +79,7 @@ def test_layouts_that_a_memory_cannot_follow(head: str) -> None:
         headed("gpt2", "softmax")(ids, **inputs)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
 def test_embeddings_beside_ids(family: str, head: str) -> None:
     model, ids = headed(family, head), prompt()

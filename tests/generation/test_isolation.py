@@ -36,6 +36,7 @@ def chief_pairs() -> list[Any]:
     ]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("family", "head"), chief_pairs())
 def test_two_threads_one_model(family: str, head: str) -> None:
     model, texts = headed(family, head), [prompt(2, 9, seed=21), prompt(3, 7, seed=22)]
@@ -55,6 +56,7 @@ def test_two_threads_one_model(family: str, head: str) -> None:
             assert_as_recomputed(model, out, {"input_ids": ids})
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head"), pairs(ALL, remembering=True))
 def test_copied_model_is_another_model(family: str, head: str) -> None:
     model, ids = headed(family, head), prompt()

@@ -60,6 +60,7 @@ def test_rows_sum_to_one() -> None:
     PublishedHead("gpt2_cache", DECODERS["gpt2_cache"], NAMES, BIAS_LEFT).check_mass()
 
 
+@pytest.mark.few(22)
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize(("model", "name"), compared.every)
 def test_textbook_form(model: str, name: str, check: str) -> None:

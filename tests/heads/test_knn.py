@@ -88,6 +88,7 @@ BELOW = ["softmax+cpr:20,10", "mos:2", "cache", "ps", "sigsoftmax", "softmax+mi:
 QUICK = {("softmax+cpr:20,10", "fixed"), ("mos:2", "gate"), ("cache", "fixed")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "mix"),
     [
@@ -101,6 +102,7 @@ def test_the_checker_passes_over_every_head(made: tuple[Path, Path], head: str, 
     nw.check(opened.model, [texts()[0], STRANGER], tokenizer=word_tokenizer(), lengths=[5]).raise_if_failed()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["softmax+cpr:20,10", "cache:published"])
 def test_the_checker_passes_with_one_normaliser(made: tuple[Path, Path], head: str) -> None:
     opened = attached(made, ",mix=joint", head)
@@ -230,6 +232,7 @@ def test_the_tuned_weight_is_the_best(made: tuple[Path, Path]) -> None:
     assert around[1] >= max(around)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_store_that_grows_finds_what_was_said_and_forgets_the_oldest(made: tuple[Path, Path]) -> None:
     folder, _ = made

@@ -52,6 +52,7 @@ def test_padding_of_the_source_is_not_pointed_at() -> None:
     head.check_without_padding(pointer_form(head.published, padding_counts=False))
 
 
+@pytest.mark.few(21)
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize(("model", "name"), compared.every)
 def test_textbook_form(model: str, name: str, check: str) -> None:

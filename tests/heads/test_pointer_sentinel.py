@@ -50,6 +50,7 @@ def test_rows_sum_to_one() -> None:
     published().check_mass()
 
 
+@pytest.mark.few(23)
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize(("model", "name"), compared.every)
 def test_textbook_form(model: str, name: str, check: str) -> None:

@@ -10,14 +10,15 @@ from rich.console import Console
 
 from nextword.records import Results
 from nextword.report import results_table
+from nextword.report.comparison import page
 from nextword.report.comparison.page import render
 
-_DRAWN: dict[str, str] = {}
+_DRAWN: dict[tuple[str, Any], str] = {}
 
 
 def drawn(results: Results) -> str:
     """The page of these results; the same results are drawn once, for that takes a second."""
-    key = results.model_dump_json()
+    key = results.model_dump_json(), page._figure  # with figures or without
     if key not in _DRAWN:
         _DRAWN[key] = render(results)
     return _DRAWN[key]

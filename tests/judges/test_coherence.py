@@ -139,6 +139,7 @@ def test_bad_settings(bert_folder: str, monkeypatch: pytest.MonkeyPatch) -> None
         scores("coherence", [sample(text="a")], encoder=bert_folder)
 
 
+@pytest.mark.slow
 @packaged
 def test_packaged_encoder_is_that_of_sentence_transformers() -> None:
     from sentence_transformers import SentenceTransformer

@@ -9,6 +9,7 @@ import shlex
 import sys
 import types
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from nextword.registry import UnknownNameError
 from nextword.specs import ModifierEntry
 from tests.helpers.counted import counts_file
 from tests.helpers.doc_pages import FENCE, ROOT, blocks, formula_faults, name_of, slug, survey_faults
+
+pytestmark = pytest.mark.docs
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 KINDS = ("heads", "objectives", "conditioners")
@@ -69,20 +72,26 @@ def command_lines(text: str) -> Iterator[str]:
     yield from re.findall(r"`(nextword [^`]+)`", FENCE.sub("", text))
 
 
-def command_faults(line: str) -> Iterator[str]:
+@cache
+def verbs() -> dict[str, Any]:
+    """The commands of the command line by name."""
     import typer
 
     from nextword.cli import app
+
+    return typer.main.get_command(app).commands  # type: ignore[attr-defined, no-any-return]
+
+
+def command_faults(line: str) -> Iterator[str]:
     from nextword.comparison.method import Method
 
-    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     words = shlex.split(line.replace("...", ""))[1:]
     if not words or words[0].startswith("-"):
         return
     command: Any = None
     for name in words[:2]:
         if command is None or hasattr(command, "commands"):
-            command = (verbs if command is None else command.commands).get(name)
+            command = (verbs() if command is None else command.commands).get(name)
             if command is None:
                 return (yield f"{line}: no command '{name}'")
     options = {option for parameter in command.params for option in parameter.opts}

@@ -12,6 +12,8 @@ import transformers
 
 import nextword as nw
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parents[2]
 
 

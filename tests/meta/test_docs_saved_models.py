@@ -14,6 +14,8 @@ from tests.helpers import gguf_files
 from tests.helpers.doc_pages import ROOT, blocks
 from tests.helpers.word_tokenizer import word_tokenizer
 
+pytestmark = pytest.mark.docs
+
 PAGE = (ROOT / "docs" / "saved-models.md").read_text(encoding="utf-8")
 
 

@@ -2,12 +2,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nextword.cli.score import ScoreOptions
 from nextword.scoring.breakdowns.copied_spans import CopiedSpans
 from nextword.scoring.breakdowns.frequency_bands import FrequencyBands
 from nextword.scoring.breakdowns.new_and_repeated import NewAndRepeated
 from nextword.scoring.breakdowns.text_position import TextPosition
 from tests.helpers.doc_pages import ROOT, blocks
+
+pytestmark = pytest.mark.docs
 
 PAGE = (ROOT / "docs" / "score.md").read_text(encoding="utf-8")
 

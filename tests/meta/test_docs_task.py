@@ -15,6 +15,8 @@ from nextword.comparison.recipe import configured
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.tasks import registry
 
+pytestmark = pytest.mark.docs
+
 PAGE = Path(__file__).parents[2] / "docs" / "add-a-task.md"
 MAX_LINES = 100
 SETTINGS = {"pairs": 3, "start": {"n_layer": 1, "n_embd": 16, "n_head": 2, "steps": 2}}

@@ -14,6 +14,8 @@ from nextword.records.token_trace import Candidates, Places, TracedModel, Traced
 from tests.helpers.opened_models import decoder
 from tests.helpers.text_tokenizers import byte_level
 
+pytestmark = pytest.mark.docs
+
 PAGE = (Path(__file__).parents[2] / "docs" / "trace.md").read_text(encoding="utf-8")
 
 

@@ -15,6 +15,8 @@ from nextword.cli import app
 from nextword.heads import registry
 from tests.helpers.doc_pages import FENCE, ROOT
 
+pytestmark = pytest.mark.docs
+
 
 def follow(page: str) -> dict[str, Any]:
     """Runs the Python blocks and commands of a tutorial in the current folder, and returns the names they made.

@@ -58,6 +58,7 @@ def limit(model: type[BaseModel], name: str) -> int | None:
     return min(ends, default=None)
 
 
+@pytest.mark.few(129)
 @pytest.mark.parametrize(("model", "name", "listed"), FIELDS, ids=lambda one: getattr(one, "__name__", str(one)))
 @pytest.mark.parametrize("huge", [LARGEST + 1, 10**30])
 def test_every_whole_number_has_an_end(model: type[BaseModel], name: str, listed: bool, huge: int) -> None:

@@ -14,6 +14,8 @@ import nextword as nw
 import nextword.judges
 from tests.helpers.doc_pages import ROOT, blocks, name_of
 
+pytestmark = pytest.mark.docs
+
 METRICS = sorted(page for page in (ROOT / "docs" / "metrics").glob("*.md") if page.stem != "index")
 SECTIONS = ["Idea", "Definition", "How to read it", "When not to", "Cost", "Where it differs", "Example", "Source"]
 

@@ -227,6 +227,7 @@ def test_several_wrappers_of_one_backbone() -> None:
     assert len({round(float(found.abs().sum()), 3) for found in (expected, plain, *outputs)}) == 4
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("conditioner", ["lmh", "bergpt", "prefix"])
 def test_threads_do_not_see_each_other(conditioner: str) -> None:
     model = conditioned(tiny("gpt2"), "cache", conditioner)

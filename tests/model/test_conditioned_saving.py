@@ -36,6 +36,7 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("family", "head", "conditioner"),
     [("gpt2", "softmax", name) for name in CONDITIONERS]

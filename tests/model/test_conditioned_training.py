@@ -140,6 +140,7 @@ def test_a_frozen_encoder_has_no_dropout_and_no_graph() -> None:
     assert torch.equal(learning.encode(ids), learning.encode(ids))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("conditioner", "trains"), [("lmh", "new"), ("bergpt", "downstream"), ("dau", "all")])
 def test_chosen_again_after_loading(conditioner: str, trains: str, tmp_path: Path) -> None:
     model = conditioned(tiny("gpt2"), "softmax", conditioner, trains=trains)

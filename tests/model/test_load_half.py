@@ -15,6 +15,7 @@ from tests.helpers.head_specs import specs, with_head
 HEADS = specs()
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("head", HEADS)
 @torch.no_grad()
 def test_t5_keeps_layers_of_its_own_and_none_of_the_heads(head: str, tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_the_right_factor_and_none(dtype: torch.dtype, tmp_path: Path) -> None:
     assert torch.equal(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gpt2", "t5"])
 def test_a_resumed_training_misses_nothing(family: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Tied weights stand in a checkpoint once, and are tied again where it is read."""

@@ -58,6 +58,7 @@ def largest_in_a_step(
     return watched.elements
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize(
     ("head", "objective"),
     [
@@ -104,6 +105,7 @@ def test_the_watch_sees_the_sums_of_additive_attention_where_a_chunk_holds_them(
     )  # the last of them sees 126 places
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("head", ["softmax", "mos:3", "softmax+cpr:20,100", {"head": "f2", "counts": counts_file()}])
 @pytest.mark.parametrize("mebibytes", [0.05, 256], ids=["chunks", "one chunk"])
 @pytest.mark.parametrize("dropped", [False, True], ids=["step", "loss dropped"])

@@ -60,6 +60,7 @@ def led(found: list[tuple[str, str]]) -> list[str]:
     return [called for caller, called in found if caller == LEADING]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("family", ["gpt2", "t5"])
 @pytest.mark.parametrize("head", ["softmax", "cache", "softmax+r:3+mi"])
 def test_each_step_is_called_once(family: str, head: str) -> None:
@@ -85,6 +86,7 @@ def test_a_sequence_update_is_the_line_again_with_what_was_written() -> None:
     assert led(found) == SIDES + UPDATE * 2 + writing + SIDES + RUN + LOSS
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("conditioner", [None, "dau", "bergpt", "prefix:3"])
 def test_no_step_calls_what_leads(conditioner: str | None) -> None:
     model = nw.attach(tiny("gpt2"), "cache") if conditioner is None else conditioned(tiny("gpt2"), "cache", conditioner)

@@ -36,6 +36,7 @@ def run(script: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_auto_classes_and_pipelines(order: str, saved: Path) -> None:
     script = f"""
@@ -65,6 +66,7 @@ FIRST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", FIRST)
 def test_a_configuration_is_what_is_asked_for_first(first: str) -> None:
     assert run(ORDERS["nextword first"] + FIRST[first]) == "NextWordSeq2SeqConfig"

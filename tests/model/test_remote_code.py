@@ -59,6 +59,7 @@ def run(script: str, saved: Path, failing: bool = False) -> tuple[list[str], str
     return done.stdout.strip().splitlines(), done.stderr
 
 
+@pytest.mark.slow
 def test_a_process_that_never_imported_it(saved: Path) -> None:
     script = """
 for kind, name, given in (
@@ -88,6 +89,7 @@ model.save_pretrained(FOLDER + "again")
     assert [again[key] for key in ("spec", "auto_map", "head")] == [first[key] for key in ("spec", "auto_map", "head")]
 
 
+@pytest.mark.slow
 def test_pipelines_in_a_process_that_never_imported_it(saved: Path) -> None:
     script = """
 write = hf.pipeline("text-generation", model=FOLDER + "causal", trust_remote_code=True)
@@ -97,6 +99,7 @@ print(type(write.model).__name__, len(write("w5 w7", max_new_tokens=3, do_sample
     assert printed == ["NextWordForCausalLM 1"]
 
 
+@pytest.mark.slow
 def test_the_server_of_transformers_loads_it(saved: Path) -> None:
     pytest.importorskip("transformers.cli.serving.model_manager", reason="an older transformers, or no fastapi")
     script = """
@@ -109,6 +112,7 @@ print(type(model).__module__, type(model).__name__, type(tokenizer).__name__)
     assert printed[0].startswith("nextword.model.modeling NextWordForCausalLM ")
 
 
+@pytest.mark.slow
 def test_after_the_import_nothing_is_asked_or_warned_of(saved: Path) -> None:
     script = """
 import nextword, warnings, transformers as hf
@@ -124,6 +128,7 @@ for trust in ({}, {"trust_remote_code": False}, {"trust_remote_code": True}):
     assert not [line for line in said.splitlines() if line.strip() and "it/s]" not in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("auto", ["AutoConfig", "AutoModelForCausalLM"])
 def test_where_it_is_not_installed_the_error_says_what_to_install(auto: str, saved: Path) -> None:
     _, said = run(
@@ -132,6 +137,7 @@ def test_where_it_is_not_installed_the_error_says_what_to_install(auto: str, sav
     assert "pip install nextword" in said.strip().splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_without_trust_it_says_how_to_give_it(saved: Path) -> None:
     _, said = run(NEVER_IMPORTED + "hf.AutoModelForCausalLM.from_pretrained(FOLDER + 'causal')", saved, failing=True)
     assert "trust_remote_code=True" in said.strip().splitlines()[-1]

@@ -67,6 +67,7 @@ def textbook_mean(model: Any, prefixes: list[torch.Tensor], n: int = 2) -> torch
     return total / (len(prefixes) * S)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("head", HEADS)
 def test_value_and_gradient_on_padded_rows(head: str, side: str) -> None:
@@ -124,6 +125,7 @@ def seq2seq(kind: str, head: str) -> Any:
     return nw.attach(made.double(), head, {"objective": "mle", "seq": SEQ}).train()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("head", ["softmax", "cache", "pg"])
 @pytest.mark.parametrize("kind", ["t5", "bart"])
 def test_encoder_decoder_continues_its_source(kind: str, head: str) -> None:
@@ -250,5 +252,6 @@ def test_room_for_prefix_and_continuation(spec: str) -> None:
         seq2seq("bart", "softmax").set_objective("mle+seq:100x24")
 
 
+@pytest.mark.slow
 def test_checker_passes() -> None:
     nw.check(causal("cache", "unlikelihood").eval(), lengths=[5]).raise_if_failed()

@@ -11,6 +11,7 @@ import torch
 from tests.helpers.trainer_runs import LENGTH, V, causal, collate, losses, rows, seq2seq, trainer
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("make", "head", "objective"),
     [
@@ -66,6 +67,7 @@ def test_training_makes_no_logits() -> None:
     assert "logits" not in model(**batch, return_logits=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "objective"), [("mos:2+mi:1x2", "mle"), ("cache", "histalign"), ("mos:2+cpr:3", "mle"), ("ps", "mle")]
 )

@@ -55,6 +55,7 @@ def test_labels_alone_train_a_model_that_shifts_in_its_forward(config: Any, kind
         torch.testing.assert_close(loss, bare(input_ids=ids, labels=labels).loss)
 
 
+@pytest.mark.slow
 def test_a_bert_that_reads_both_ways_is_refused() -> None:
     torch.manual_seed(0)
     with pytest.raises(ValueError, match=r"states depend on later tokens .* needs is_decoder=True"):

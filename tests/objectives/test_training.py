@@ -14,6 +14,7 @@ from tests.helpers.trainer_runs import LENGTH, V, causal, collate, losses, rows,
 SEQ = {"rate": 1.0, "prefix": 4, "continuation": 6, "n": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["softmax", "mos:2", "cache"])
 @pytest.mark.parametrize("objective", ["unlikelihood", {"objective": "mle", "seq": SEQ}], ids=["tokens", "sequences"])
 def test_loss_does_not_depend_on_how_a_batch_is_cut(objective: object, head: str, tmp_path: Path) -> None:
@@ -32,6 +33,7 @@ def test_loss_does_not_depend_on_how_a_batch_is_cut(objective: object, head: str
     torch.testing.assert_close(torch.tensor(seen[0]), torch.tensor(seen[1]), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["face:opr", "face:gpo,cp", "unlikelihood+seq:0.3,4x6", "face:gpr+seq:0.3,4x6"])
 def test_resumed_training_is_bit_for_bit_the_uninterrupted_one(objective: str, tmp_path: Path) -> None:
     whole = causal("softmax", objective)
@@ -124,6 +126,7 @@ def test_face_counts_the_targets_of_unpadded_places_only() -> None:
     assert model.objective.counts.tolist() == expected.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["face:opr", "unlikelihood", "mle+seq:0.5,4x6"])
 def test_encoder_decoder_trains(objective: str, tmp_path: Path) -> None:
     run = trainer(seq2seq("cache", objective), tmp_path, max_steps=6)

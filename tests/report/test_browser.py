@@ -17,7 +17,7 @@ from tests.helpers.reproduced_tables import picture
 from tests.helpers.reproduced_tables import table as reproduced
 from tests.helpers.written_results import SUMMARY, comparison, swept
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.figures]
 
 NO_FIGURES = ("evaluation", "reproduced")
 MEASURE = """() => {

@@ -218,6 +218,8 @@ def test_terminal_has_both_blocks_and_fits() -> None:
     assert "conditioned" not in text
 
 
+@pytest.mark.slow
+@pytest.mark.figures
 def test_results_from_a_file_make_the_same_page(page: str, tmp_path: Path) -> None:
     expansion().save(tmp_path / "results.json")
     write_report(Results.load(tmp_path / "results.json"), tmp_path / "report.html")

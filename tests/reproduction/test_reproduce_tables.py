@@ -102,6 +102,7 @@ def test_the_same_call_again_trains_nothing(finished, tmp_path):
     assert done.tables[0].rows == finished[1].tables[0].rows
 
 
+@pytest.mark.slow
 def test_what_was_interrupted_goes_on_and_times_add_up(counting_paper, tmp_path):
     out = tmp_path / "out"
     reproduce(request(out, changes=("seeds=[0]",)))
@@ -113,6 +114,7 @@ def test_what_was_interrupted_goes_on_and_times_add_up(counting_paper, tmp_path)
     assert after["start"] == before["start"]
 
 
+@pytest.mark.slow
 def test_an_experiment_begins_from_the_start_of_another(counting_paper, tmp_path, monkeypatch):
     from nextword.comparison.progress import SilentWatcher
     from nextword.reproduction.experiment_folder import ExperimentFolders
@@ -127,6 +129,7 @@ def test_an_experiment_begins_from_the_start_of_another(counting_paper, tmp_path
     assert counting.results.start["sha256"] == start["sha256"]
 
 
+@pytest.mark.slow
 def test_failed_runs_are_handed_back_and_their_cells_say_why(counting_paper, tmp_path):
     done = reproduce(request(tmp_path / "out", changes=("training.learning_rate=1e30", "training.max_grad_norm=0.0")))
     if not done.failures:

@@ -36,6 +36,7 @@ def test_finds_what_exact_search_finds(tmp_path: Path, factory: str, parameters:
     assert recall >= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factory", ["IVF16,SQ8", "IVF16,PQ4x4"])
 def test_a_model_with_an_approximate_index_has_a_distribution(tmp_path: Path, factory: str) -> None:
     """Few lists are looked into, so fewer keys than asked for are found, and coarsely."""
@@ -55,6 +56,7 @@ def test_what_faiss_cannot_do_is_one_line(tmp_path: Path) -> None:
         build_index(keys, "IVFmany")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("euclidean", [True, False])
 def test_product_quantisation_finds_most_of_it(tmp_path: Path, euclidean: bool) -> None:
     """Of 4 bits for each number. Distances to what was found are those to the keys themselves."""

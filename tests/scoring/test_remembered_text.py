@@ -46,6 +46,7 @@ def most_probable(model: Any, ids: Tensor) -> Tensor:
     return model.distribution(ids[None]).log_probs().argmax(-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [gpt2, mistral])
 def test_a_long_text_is_written_as_one_pass_says_while_old_places_are_forgotten(make: Any) -> None:
     model = make()
@@ -54,6 +55,7 @@ def test_a_long_text_is_written_as_one_pass_says_while_old_places_are_forgotten(
     assert written[20:].tolist() == most_probable(model, written)[19:-1].tolist()
 
 
+@pytest.mark.slow
 def test_no_more_is_kept_than_is_looked_back_over() -> None:
     model = gpt2()
     out = model.generate(
@@ -64,6 +66,7 @@ def test_no_more_is_kept_than_is_looked_back_over() -> None:
     assert history.recall().ids.shape[1] <= 30 + 64
 
 
+@pytest.mark.slow
 def test_drafts_and_beams_write_the_same_over_a_memory_that_forgets() -> None:
     model = gpt2()
     asked = {"max_new_tokens": 150, "do_sample": False, "pad_token_id": 0}
@@ -74,6 +77,7 @@ def test_drafts_and_beams_write_the_same_over_a_memory_that_forgets() -> None:
     assert beams[0].shape == beams[1].shape == (1, 28)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rows", [1, 3])
 def test_what_is_remembered_is_seen_as_if_it_stood_in_the_cache(rows: int) -> None:
     model = gpt2("cache:temperature=0.5,weight=none,long=100", reads_context=False)

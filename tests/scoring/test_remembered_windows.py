@@ -83,6 +83,7 @@ def test_each_probability_is_the_textbook_form_over_all_that_is_remembered(long:
     torch.testing.assert_close(found, textbook(model, IDS, spans, long, weight), rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("long", [1, 7, 40, 1000])
 @pytest.mark.parametrize(("size", "stride"), [(16, 16), (16, 5), (9, 1)])
 def test_segments_with_memory_are_one_pass_where_states_do_not_depend_on_the_window(

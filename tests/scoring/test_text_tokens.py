@@ -17,6 +17,7 @@ TEXT = "The cat sat on the mat .\nThe dog sat on the cat , naïvely .\n" * 30
 TOKENIZER = trained_tokenizer(TEXT, 300, None)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.text(min_size=1, max_size=60))
 def test_bytes_of_tokens_add_up_to_the_text(text: str) -> None:

@@ -65,6 +65,7 @@ def test_two_examples_a_prompt_and_only_the_word_is_a_label(task: Ambiguous, tok
             assert row["input_ids"][-1] == targets[0]
 
 
+@pytest.mark.slow
 def test_copier_is_perfect_in_both_settings(task: Ambiguous, tokenizer) -> None:
     words = {tokenizer.convert_tokens_to_ids(word) for word in task.data.lexicon.words()}
     model = FakeModel(copier(len(tokenizer), words), modes=("joint", "cache_only", "lm_only"))
@@ -112,6 +113,7 @@ def test_words_of_probability_zero_are_no_predictions(task: Ambiguous, tokenizer
     assert "nll" not in found.metrics
 
 
+@pytest.mark.slow
 def test_rank_of_a_softmax_is_at_most_width_plus_one(task: Ambiguous, tokenizer) -> None:
     torch.manual_seed(0)
     states, output = torch.randn(len(tokenizer), 6), torch.randn(len(tokenizer), 6)
@@ -128,6 +130,7 @@ def test_rank_of_a_softmax_is_at_most_width_plus_one(task: Ambiguous, tokenizer)
     assert len(found.spectrum) == 200
 
 
+@pytest.mark.slow
 def test_example_predictions(task: Ambiguous, tokenizer) -> None:
     words = {tokenizer.convert_tokens_to_ids(word) for word in task.data.lexicon.words()}
     model = FakeModel(copier(len(tokenizer), words, first=20.0), modes=("joint", "cache_only"))
@@ -143,6 +146,7 @@ def test_example_predictions(task: Ambiguous, tokenizer) -> None:
     assert len(lists.top) == 4
 
 
+@pytest.mark.slow
 def test_listed_words_of_a_copier(task: Ambiguous, tokenizer) -> None:
     words = {tokenizer.convert_tokens_to_ids(word) for word in task.data.lexicon.words()}
     model = FakeModel(copier(len(tokenizer), words), modes=("joint", "cache_only"))
@@ -266,6 +270,7 @@ def test_config_errors() -> None:
         Ambiguous(AmbiguousConfig(analogies="nowhere.txt"))
 
 
+@pytest.mark.slow
 def test_google_analogies() -> None:
     path = real_data("google-analogies/questions-words.txt")
     task = Ambiguous(AmbiguousConfig(analogies=str(path), test_prompts=60))

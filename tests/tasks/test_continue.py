@@ -89,6 +89,7 @@ def test_a_start_must_hold_a_prompt_and_its_text(stories: Path) -> None:
         small(stories, stride=17)
 
 
+@pytest.mark.slow
 def test_methods_write_texts_that_end(stories: Path, tmp_path: Path) -> None:
     recipe = {
         "task": {"name": "continue", "data": str(stories), **SMALL, "generation": {**WRITTEN, "draws": [0, 1, 42]}},
@@ -119,6 +120,7 @@ def test_methods_write_texts_that_end(stories: Path, tmp_path: Path) -> None:
     assert human.samples == 8
 
 
+@pytest.mark.slow
 def test_mauve_may_read_the_states_of_the_start(stories: Path, tmp_path: Path) -> None:
     pytest.importorskip("mauve")
     metrics = [{"metric": "mauve", "model": "start", "buckets": 2}]

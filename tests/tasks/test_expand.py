@@ -105,6 +105,7 @@ def test_an_unconditioned_model_is_steered_by_its_prompt_only(task):
     assert "steering" not in metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("head", "conditioner"), [("softmax", "dau"), ("pg", "bergpt")])
 def test_steering_is_what_another_summary_costs(task, head, conditioner):
     model = attached(task, head, {"conditioner": conditioner, "start": "random"})

@@ -131,6 +131,7 @@ def test_errors(book: Path, tmp_path: Path) -> None:
         small(book, tokenizer=str(tmp_path / "no-tokenizer")).start.tokenizer()
 
 
+@pytest.mark.slow
 def test_wikitext() -> None:
     folder = real_data("wikitext-2")
     task = LanguageModelling(LmConfig(data=str(folder), vocabulary=400, test_tokens=3000, window=64, stride=64))

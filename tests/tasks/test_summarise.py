@@ -143,6 +143,7 @@ def test_documents_without_sentences_give_no_start(news: Path) -> None:
         small(news, gaps={"min_sentences": 7})
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("name", "references"),
     [
@@ -158,6 +159,7 @@ def test_real_data_is_recognised(name: str, references: int) -> None:
     assert len(task.pairs.train) > 2 * len(task.pairs.validation)
 
 
+@pytest.mark.slow
 def test_a_comparison_measures_and_shows_what_its_methods_wrote(news: Path, tmp_path: Path) -> None:
     start = {"d_model": 16, "d_ff": 16, "num_layers": 1, "num_decoder_layers": 1, "num_heads": 2, "steps": 2}
     sizes = {"vocabulary": 330, "max_source_tokens": 40, "max_target_tokens": 12}

@@ -19,6 +19,7 @@ pytest.importorskip("pydivsufsort")
 V = 48
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spec",
     [

@@ -51,6 +51,7 @@ def read(log):
     return [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("workers", "killed_after"), [(0, 2), (0, 4), (0, 5), (0, 7), (1, 5)])
 def test_a_resumed_training_reads_the_rows_of_the_uninterrupted_one(tmp_path, workers, killed_after):
     whole = trained(tmp_path / "whole", tmp_path / "all.txt", dataloader_workers=workers)
@@ -69,6 +70,7 @@ def test_a_resumed_training_reads_the_rows_of_the_uninterrupted_one(tmp_path, wo
         assert torch.equal(resumed.state_dict()[name], value), name
 
 
+@pytest.mark.slow
 def test_epochs_are_told_with_gradient_accumulation_too(tmp_path):
     changes = {"gradient_accumulation_steps": 2, "batch_size": 2, "steps": 7}  # of three an epoch, the last one shorter
     whole = trained(tmp_path / "whole", tmp_path / "all.txt", **changes)

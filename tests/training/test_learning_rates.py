@@ -57,6 +57,7 @@ def test_the_optimiser_has_no_frozen_parameter_and_decays_what_trainer_decays(tm
     assert [id(one) for group in split if group["lr"] == 1.0 for one in group["params"]] == [id(model.lm_head.weight)]
 
 
+@pytest.mark.slow
 def test_rates_go_on_where_they_were(rows, tmp_path):
     asked = settings(save_every=2, learning_rates={"output_embeddings": 1e-4, "backbone": 1e-3}, weight_decay=0.1)
     whole, broken, resumed = (tiny_gpt2() for _ in range(3))

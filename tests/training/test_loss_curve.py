@@ -16,6 +16,7 @@ def few(rows):
     return rows.select(range(6)), rows.select(range(12, 24))
 
 
+@pytest.mark.slow
 def test_the_best_weights_are_kept(few, tmp_path):
     training, validation = few
     model = tiny_gpt2()
@@ -70,6 +71,7 @@ def test_early_stopping_and_the_best_weights_outlive_an_interruption(few, tmp_pa
             assert torch.equal(model.state_dict()[name], value), name
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("steps", [4, 6])
 def test_a_training_that_is_over_is_not_trained_on(rows, tmp_path, steps):
     asked = settings(steps=steps, scheduler="constant")  # an epoch has 6
@@ -82,6 +84,7 @@ def test_a_training_that_is_over_is_not_trained_on(rows, tmp_path, steps):
         assert torch.equal(again.state_dict()[name], value), name
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("killed", [3, 5])
 def test_constant_rates_and_dropout_are_gone_on_from_exactly(rows, tmp_path, killed):
     asked = settings(scheduler="constant", save_every=2, gradient_accumulation_steps=2)

@@ -28,6 +28,7 @@ def test_the_outcome_has_curve_cost_and_progress(rows, tmp_path):
     assert 0 < outcome.cost.ms_per_step < 1000 * outcome.cost.train_seconds
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="the CPU's way of measuring")
 def test_cpu_memory_is_at_least_weights_gradients_and_adam(rows, tmp_path):
     model = tiny_gpt2()
@@ -40,6 +41,7 @@ def test_cpu_memory_is_at_least_weights_gradients_and_adam(rows, tmp_path):
     assert more.cost.peak_memory_mib > outcome.cost.peak_memory_mib + 2 * 64 * 16 * VOCABULARY * 4 / 2**20
 
 
+@pytest.mark.slow
 def test_a_killed_training_goes_on_from_its_checkpoint_to_the_same_weights(rows, tmp_path):
     whole, broken = tiny_gpt2(), tiny_gpt2()
     expected = train(whole, rows, settings(save_every=2), seed=1, folder=tmp_path / "whole")
@@ -53,6 +55,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint_to_the_same_weights(rows,
         assert torch.equal(resumed.state_dict()[name], value), name
 
 
+@pytest.mark.slow
 def test_time_before_the_interruption_is_counted(rows, tmp_path):
 
     def slow_then_killed(fraction):
@@ -66,6 +69,7 @@ def test_time_before_the_interruption_is_counted(rows, tmp_path):
     assert outcome.cost.train_seconds > 0.6  # the three pauses before the checkpoint at step 4 was written
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("killed", [4, 5])
 @pytest.mark.parametrize("accumulated", [1, 2])
 def test_a_point_of_the_curve_is_the_mean_of_all_its_steps_whenever_it_was_interrupted(
@@ -80,6 +84,7 @@ def test_a_point_of_the_curve_is_the_mean_of_all_its_steps_whenever_it_was_inter
     assert outcome.curve == expected.curve
 
 
+@pytest.mark.slow
 def test_time_and_memory_of_all_steps_are_reported_after_an_interruption(rows, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(tiny_gpt2(), rows, settings(save_every=5), seed=1, folder=tmp_path, progress=killed_at(6))
@@ -91,6 +96,7 @@ def test_time_and_memory_of_all_steps_are_reported_after_an_interruption(rows, t
     assert outcome.cost.peak_memory_mib == before["PeakMemory"]["attributes"]["mib"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(rows, tmp_path):
     expected = train(tiny_gpt2(), rows, settings(save_every=2), seed=1, folder=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -105,12 +111,14 @@ def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(rows, tmp_path):
     assert outcome.cost.train_seconds > 1.5
 
 
+@pytest.mark.slow
 def test_a_training_that_diverges_ends_at_that_step(rows, tmp_path):
     with pytest.raises(DivergedError, match=r"diverged at step 2: the loss is (nan|inf)"):
         train(tiny_gpt2(), rows, settings(learning_rate=1e30), seed=1, folder=tmp_path / "diverged")
     train(tiny_gpt2(), rows, settings(), seed=1, folder=tmp_path / "next")  # torch's profiler is free again
 
 
+@pytest.mark.slow
 def test_a_half_written_checkpoint_is_skipped(rows, tmp_path, caplog):
     with pytest.raises(KeyboardInterrupt):
         train(tiny_gpt2(), rows, settings(save_every=2), seed=1, folder=tmp_path, progress=killed_at(5))
@@ -166,6 +174,7 @@ def test_data_that_cannot_be_trained_on(data, message, tmp_path):
         train(tiny_gpt2(), Dataset.from_dict(data), settings(), seed=1, folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_batches_depend_on_the_seed_and_not_on_the_model(rows, tmp_path, monkeypatch):
     def batches(name, seed, dropout_layers):
         seen = []

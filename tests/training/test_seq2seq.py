@@ -106,6 +106,7 @@ def saved(tmp_path, stories):
     return save
 
 
+@pytest.mark.slow
 def test_pairs_from_start_to_results(recipe, tmp_path, capfd):
     results = compare(configured(recipe), tmp_path)
     assert Results.load(tmp_path / "results.json") == results
@@ -124,6 +125,7 @@ def test_pairs_from_start_to_results(recipe, tmp_path, capfd):
     assert "max_length" not in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_interrupted_comparison_goes_on_to_the_same_numbers(recipe, tmp_path):
     whole = compare(configured(recipe), tmp_path / "whole")
 
@@ -143,6 +145,7 @@ def test_an_interrupted_comparison_goes_on_to_the_same_numbers(recipe, tmp_path)
     assert [run.evaluation for run in resumed.runs] == [run.evaluation for run in whole.runs]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [tiny_t5, tiny_bart])
 def test_a_pretrained_folder_is_the_start(recipe, tmp_path, saved, make, capfd):
     folder = saved(make())
@@ -181,6 +184,7 @@ def rows():
     return Dataset.from_dict({"input_ids": draw(3, 12), "labels": draw(2, 6)})
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("accumulated", [1, 4])
 def test_the_loss_is_nats_per_target_token(rows, tmp_path, accumulated):
     model = nw.attach(tiny_t5(dropout=0.0), "softmax")
@@ -195,6 +199,7 @@ def test_the_loss_is_nats_per_target_token(rows, tmp_path, accumulated):
     assert outcome.curve[0].loss == pytest.approx(nats / count, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_killed_training_goes_on_to_the_same_weights(rows, tmp_path):
     settings = TrainingSettings(steps=6, batch_size=4, save_every=2, log_every=2, learning_rate=1e-2)
 

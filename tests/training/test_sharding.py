@@ -48,6 +48,7 @@ def output_of(process: subprocess.Popen[str], seconds: float = 300) -> str:
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "cases"),
     [
@@ -189,6 +190,7 @@ def small(folder: Path, head: str) -> tuple[dict[str, Any], list[str]]:
     return recipe, [*SMALL, "data.start.dropout=0", "training.log_every=1"]
 
 
+@pytest.mark.slow
 def test_a_divided_vocabulary_trains_the_model_of_one_process(tmp_path: Path) -> None:
     """With tied embeddings, gradients that are clipped by the norm of all processes."""
     recipe, asked = small(tmp_path, "softmax+cpr:3,5")
@@ -225,6 +227,7 @@ def test_a_comparison_on_two_processes_is_that_of_one(tmp_path: Path) -> None:
     torch.testing.assert_close([nats for _, nats in measured[1]], [nats for _, nats in measured[0]], rtol=1e-4, atol=0)
 
 
+@pytest.mark.slow
 def test_an_error_is_printed_once_and_ends_all(tmp_path: Path) -> None:
     process = launched(2, *command(tmp_path, "--out", str(tmp_path / "out"), "training.batch_size=3"))
     said = output_of(process)
@@ -294,6 +297,7 @@ STARTS = {
 """What a training begins with, and the precision of its weights."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names", [list(STARTS)[:1], pytest.param(list(STARTS)[1:], marks=pytest.mark.slow)], ids=["one", "others"]
 )

@@ -127,6 +127,7 @@ def test_every_fault_has_a_meaning() -> None:
     assert {one.fault for one in PROPERTIES} <= set(FAULTS)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_a_right_model_passes_in_each_precision(name: str, dtype: torch.dtype) -> None:

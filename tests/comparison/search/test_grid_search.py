@@ -28,6 +28,7 @@ def finished(counting, tmp_path_factory):
         return folder, compare(configured(RECIPE), folder, heard), heard
 
 
+@pytest.mark.slow
 def test_the_rate_that_learns_is_chosen_and_taken_for_all_seeds(finished):
     folder, results, heard = finished
     search = results.searches["searched"]
@@ -62,6 +63,7 @@ def test_settings_of_an_objective_are_searched(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_the_test_part_is_not_looked_at(tmp_path, monkeypatch):
     def forbidden(*args, **kwargs):
         raise KeyboardInterrupt
@@ -74,6 +76,7 @@ def test_the_test_part_is_not_looked_at(tmp_path, monkeypatch):
     assert search["chosen"] == {"training.learning_rate": 1e-2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["training", "validation"])
 def test_a_killed_search_goes_on(tmp_path, finished, stage):
     name = "searched (training.learning_rate = 0.01), seed 3"
@@ -106,6 +109,7 @@ def test_another_grid_is_another_comparison_once_there_are_results(finished):
         compare(configured({**RECIPE, "methods": [other]}), finished[0])
 
 
+@pytest.mark.slow
 def test_combinations_that_diverge_are_told_and_never_chosen(tmp_path):
     method = {"head": "softmax", "search": {"training.learning_rate": [1e30, 1e-2]}}
     settings = ["training.max_grad_norm=0.0", "seeds=[0]"]
@@ -119,6 +123,7 @@ def test_combinations_that_diverge_are_told_and_never_chosen(tmp_path):
     assert "none of its 2 trainings can be used" in results.failures[0].reason
 
 
+@pytest.mark.slow
 def test_a_model_that_another_method_needs_stays(tmp_path):
     plain = {"head": "softmax", "label": "slow", "training": {"learning_rate": 1e-6}}
     heard = Heard()
@@ -127,11 +132,13 @@ def test_a_model_that_another_method_needs_stays(tmp_path):
     assert len(list((tmp_path / "trained").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_no_model_stays_where_none_is_to_be_kept(tmp_path):
     compare(configured({**RECIPE, "keep_models": False}), tmp_path)
     assert not list((tmp_path / "trained").iterdir())
 
 
+@pytest.mark.slow
 def test_second_stages_are_searched_on_one_first_stage(tmp_path):
     then = {"objective": "mle", "training": {"steps": 3}}
     method = {"head": "softmax", "then": then, "label": "two", "search": {"then.training.learning_rate": [1e-7, 1e-2]}}

@@ -66,6 +66,7 @@ def in_plain_form(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head"), pairs("gpt2", "bart"))
 def test_every_head(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = with_head(family, specs()[head], dtype=torch.float64)

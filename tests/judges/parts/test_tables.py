@@ -226,6 +226,7 @@ def test_pandas_reads_every_table(table: Table, rows: list[list[str]]) -> None:
     assert read_by_pandas(table).rows == rows
 
 
+@pytest.mark.slow
 def test_pandas_changes_tables_of_logicnlg() -> None:
     paths = sorted((real_data("logicnlg") / "all_csv").iterdir())
     changed = 0
@@ -253,6 +254,7 @@ def test_forms_of_tables() -> None:
     assert tapex_form(Table(header=["a", "b"], rows=[["1", ""]])) == "col : a | b row 1 : 1 |"
 
 
+@pytest.mark.slow
 def test_tables_of_logicnlg(tapas_folder: str, tapex_folder: str) -> None:
     """Up to 47 rows and 9 columns, ragged titles, cells such as "66 / 100" and "-"."""
     folder = real_data("logicnlg")

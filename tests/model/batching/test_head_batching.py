@@ -57,6 +57,7 @@ def test_modes_come_back_with_the_managers_stop() -> None:
     assert state_of(backbone)["training"] == before
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("prompt", [[], [3, 40], [-1]])
 def test_a_prompt_that_would_end_the_others(prompt: list[int]) -> None:
     model = nw.attach(eager_model(), "cache")

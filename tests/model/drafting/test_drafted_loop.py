@@ -47,6 +47,7 @@ def copying(family: str, head: str) -> nw.NextWordModel:
     return model
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head"), pairs(ALL))
 @pytest.mark.parametrize("rows", [1, 3])
 def test_greedy_texts_are_the_same(family: str, head: str, rows: int) -> None:
@@ -70,6 +71,7 @@ def test_batch_accepts_unequally(family: str, head: str) -> None:
     assert drafting.words_a_pass > 1.2
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("head", ["cache", "softmax+cpr:3,8+mi", "pg"])
 def test_padded_prompts(head: str) -> None:
     model = headed("gpt2", head)
@@ -87,6 +89,7 @@ def test_states_that_cannot_go_back_are_refused(family: str) -> None:
         headed(family, "cache").generate(repeating(1), max_new_tokens=4, draft="places")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("family", "conditioner", "head"),
     [("gpt2", "dau", "softmax+ce"), ("gpt2", "lmh", "cache"), ("gpt2", "prefix:3", "cache"), ("gpt2", "bergpt", "pg")],
@@ -108,6 +111,7 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("head", ["cache", "softmax+cpr:3,8+mi"])
 def test_rules_of_generation_see_every_word(rules: dict[str, Any], head: str) -> None:
@@ -147,6 +151,7 @@ DRAWN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("head", "rules"), DRAWN)
 def test_drawn_texts_follow_the_same_distribution(head: str, rules: dict[str, Any]) -> None:
     """Chi-squared of the second and third new word, 1000 texts with drafts against 1000 without.
@@ -162,6 +167,7 @@ def test_drawn_texts_follow_the_same_distribution(head: str, rules: dict[str, An
     assert_same_distribution(model, ids, by, rules)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("conditioner", "head"), [("lmh", "cache:published"), pytest.param("bergpt", "pg", marks=pytest.mark.slow)]
 )

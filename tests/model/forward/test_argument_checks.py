@@ -16,6 +16,7 @@ ONES = torch.ones_like(IDS)
 WHOLE = "must be whole numbers"
 
 
+@pytest.mark.few(22)
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -16,6 +16,7 @@ LEAVES = {
 """Where a pass leaves its graph, once at each place; every other one does so for its loss alone."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("which", "case"),
     [("few", case) for case in FEW] + [pytest.param("others", case, marks=[pytest.mark.slow]) for case in OTHERS],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch import distributed, multiprocessing
 
@@ -21,6 +22,7 @@ def work(rank: int, meeting: str, results: str) -> None:
     distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_count_together(tmp_path: Path) -> None:
     multiprocessing.spawn(work, (str(tmp_path / "meeting"), str(tmp_path)), nprocs=2)
     found = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]

@@ -96,6 +96,7 @@ def test_name_of_the_threshold_stands_beside_the_panel(sample: Sample) -> None:
         assert float(left) > rightmost
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("draw", ALL)
 def test_each_figure_is_drawn_for_a_window_and_for_a_telephone(draw: Callable[..., str | None], sample: Sample) -> None:
     found = methods(sample(methods=[(f"a method with a long name, {i}", "cache", "mle", None) for i in range(6)]))

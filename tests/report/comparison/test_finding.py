@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from nextword.records import Results
 from nextword.report import leader, results_table, write_report
 from nextword.report.comparison.finding import finding
@@ -52,6 +54,7 @@ def test_one_method_has_no_finding(sample: Sample) -> None:
     assert leader(alone) is None
 
 
+@pytest.mark.slow
 def test_the_report_links_a_page_beside_it(sample: Sample, tmp_path) -> None:  # type: ignore[no-untyped-def]
     write_report(sample(), tmp_path / "report.html")
     assert "inspect.html" not in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -15,6 +15,8 @@ from tests.helpers.report_pages import drawn, headings, read
 Sample = Callable[..., Results]
 
 
+@pytest.mark.slow
+@pytest.mark.figures
 def test_page_has_every_section_and_every_method(sample: Sample, tmp_path: Path) -> None:
     results = sample()
     write_report(results, tmp_path / "report.html")
@@ -46,6 +48,7 @@ def test_page_needs_no_network(sample: Sample) -> None:
     assert re.findall(r"url\((?!#)", page) == []
 
 
+@pytest.mark.slow
 def test_hostile_text_is_text(sample: Sample) -> None:
     evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
     results = sample(methods=[(evil, evil, evil, evil), ("Softmax", "softmax", "mle", None)])
@@ -70,6 +73,7 @@ def test_hostile_text_is_text(sample: Sample) -> None:
     assert evil in reader.text
 
 
+@pytest.mark.figures
 def test_sections_without_content_are_left_out(lm_sample: Results) -> None:
     page = drawn(lm_sample)
     assert headings(page) == ["Results", "Cost", "Likelihood", "Learning curves", "Details", "Run it again"]
@@ -79,6 +83,7 @@ def test_sections_without_content_are_left_out(lm_sample: Results) -> None:
     assert "Every seed" not in text
 
 
+@pytest.mark.slow
 def test_one_run(sample: Sample) -> None:
     page = drawn(sample(methods=[("Only", "softmax", "mle", None)]))
     text = read(page).text
@@ -87,6 +92,8 @@ def test_one_run(sample: Sample) -> None:
     assert "the same model" not in text
 
 
+@pytest.mark.slow
+@pytest.mark.figures
 def test_twenty_runs(sample: Sample) -> None:
     page = drawn(sample(methods=[(f"Variant number {i}", "mos:3", "mle", None) for i in range(20)]))
     text = read(page).text
@@ -98,6 +105,7 @@ def test_no_run_yet(sample: Sample) -> None:
     read(drawn(sample(methods=[])))
 
 
+@pytest.mark.slow
 def test_several_seeds_are_all_told(sample: Sample) -> None:
     results = sample(seeds=(3, 7))
     page = drawn(results)
@@ -108,6 +116,7 @@ def test_several_seeds_are_all_told(sample: Sample) -> None:
         assert f"{run.evaluation.metrics['acc@5'].value * 100:.1f}" in text
 
 
+@pytest.mark.slow
 def test_missing_seeds_are_told(sample: Sample) -> None:
     results = sample(methods=METHODS[:2], seeds=(1, 2))
     unfinished = results.model_copy(update={"runs": results.runs[:-1]})
@@ -115,6 +124,7 @@ def test_missing_seeds_are_told(sample: Sample) -> None:
     assert "1 of 2 seeds" not in read(drawn(results)).text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("share", [0.0, 1e-12, 1.0])
 def test_bars_stay_inside(sample: Sample, share: float) -> None:
     results = sample(methods=[("a", "cache", "mle", None)])
@@ -128,10 +138,13 @@ def test_bars_stay_inside(sample: Sample, share: float) -> None:
     assert widths == ([] if share == 0 else [100.0])
 
 
+@pytest.mark.slow
+@pytest.mark.figures
 def test_same_results_same_page(sample: Sample) -> None:
     assert render(sample()) == drawn(sample())
 
 
+@pytest.mark.slow
 def test_what_failed_is_said_where_its_numbers_would_be(sample: Sample) -> None:
     results = sample()
     failed = FailedRun(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from nextword.records import GridSearch, TriedSettings
 from nextword.report.comparison.page import render
 from nextword.report.comparison.searches import searches
@@ -27,5 +29,6 @@ def test_every_combination_with_its_loss_and_the_choice():
         assert text in page
 
 
+@pytest.mark.slow
 def test_a_page_without_searches_has_no_such_section():
     assert 'id="search"' not in render(made_up_results.make_sample())

@@ -41,6 +41,7 @@ def page() -> str:
     return drawn(comparison())
 
 
+@pytest.mark.figures
 def test_page_has_the_sections_of_texts(page: str) -> None:
     assert headings(page) == [
         "Results", "Texts", "Cost", "Frequency groups", "Likelihood", "Texts to read", "Details", "Run it again",
@@ -121,6 +122,7 @@ def test_texts_to_read_mark_very_rare_tokens(page: str) -> None:
     assert text.index("greedy, seed 1") < text.index("top-k 3, seed 1")
 
 
+@pytest.mark.slow
 def test_marks_tell_repeated_words_names_and_what_is_copied() -> None:
     """A repeated word is told as repeated, a name or not; the legend has the marks that occur and no others."""
     page = drawn(comparison(written=(SUMMARY,)))
@@ -178,6 +180,8 @@ def test_heads_say_what_they_are() -> None:
     assert heads(differing) == [("F2-Softmax, seed 1", told), ("F2-Softmax, seed 2", "classes: 11")]
 
 
+@pytest.mark.slow
+@pytest.mark.figures
 def test_page_is_light_and_needs_nothing() -> None:
     page = drawn(comparison(seeds=(1, 2), decodings=("greedy", "top-k 3", "top-k 5", "top-k 10", "top-k 20")))
     assert len(page) < 400_000
@@ -186,6 +190,8 @@ def test_page_is_light_and_needs_nothing() -> None:
     assert not re.findall(r"url\((?!#)", page)
 
 
+@pytest.mark.slow
+@pytest.mark.figures
 def test_results_from_a_file_make_the_same_page(page: str, tmp_path: Path) -> None:
     results = comparison()
     results.save(tmp_path / "results.json")
@@ -239,6 +245,7 @@ def test_no_table_of_names_alone() -> None:
     assert re.search(r"MLE +10\.0", shown(results.model_copy(update={"texts": {"greedy": diverse}})))
 
 
+@pytest.mark.slow
 def test_texts_without_and_with_prompt_stand_below_their_summary() -> None:
     from tests.helpers.expanded_results import PROMPTED, WAY, expansion
 
@@ -255,6 +262,7 @@ def test_texts_without_and_with_prompt_stand_below_their_summary() -> None:
     assert "<h3>Prompt</h3>" in drawn(comparison())
 
 
+@pytest.mark.slow
 def test_tables_have_captions_and_headers_their_scopes(page: str) -> None:
     for whole in (page, drawn(make_sample(seeds=(1, 2)))):
         found = re.findall(r"<table.*?</table>", whole, re.DOTALL)

@@ -31,6 +31,7 @@ def unsteered() -> Results:
     return results.model_copy(update={"runs": runs})
 
 
+@pytest.mark.slow
 def test_no_minus_before_nothing_on_the_page_or_in_the_terminal() -> None:
     assert "-0.000" not in read(drawn(unsteered())).text
     assert "-0.000" not in shown(unsteered(), 160)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from nextword.records import Measure
 from nextword.report.comparison.main_table import sheets
 from nextword.report.comparison.method_tables import main_table, subset_table
@@ -18,6 +20,7 @@ def terms(page: str) -> list[str]:
     return re.findall(r"<dt>([^<]*)</dt><dd>", re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL))
 
 
+@pytest.mark.slow
 def test_each_measure_is_explained_once_on_a_page() -> None:
     for results in (make_sample(), make_sample(seeds=(1, 2)), comparison(), expansion()):
         page = drawn(results)

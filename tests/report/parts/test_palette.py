@@ -61,6 +61,8 @@ def test_every_variable_has_a_colour_in_both_themes() -> None:
         assert f"--{name}: " in dark
 
 
+@pytest.mark.slow
+@pytest.mark.figures
 def test_nothing_keeps_the_colour_of_one_theme() -> None:
     assert re.findall(r"#[0-9a-fA-F]{3,8}\b(?![^{]*\{)", packaged("page.css")) == []
     found = methods(make_sample(methods=[(f"m{i}", "cache", "mle", None) for i in range(9)]))

@@ -20,6 +20,7 @@ def planned(name, scale, data, tmp_path, *changes):
     return timed(experiment_plan(name, Request([], scale, data, tmp_path, changes)), SPEED)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", PAPER)
 def test_what_the_papers_have_is_built_without_weights_and_without_data(name, tmp_path):
     data = DataFolder(tmp_path)
@@ -32,6 +33,7 @@ def test_what_the_papers_have_is_built_without_weights_and_without_data(name, tm
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", SMALL)
 def test_what_runs_here_has_nothing_wrong_and_every_number(name, tmp_path):
     one = planned(name, "small", DataFolder(real_data("wikitext-2").parent), tmp_path)

@@ -31,6 +31,7 @@ def trainings(monkeypatch):
     return done
 
 
+@pytest.mark.slow
 def test_each_kind_is_tried_once_and_the_rest_follows(trainings):
     said = []
     one = planned(say=said.append)
@@ -49,6 +50,7 @@ def test_each_kind_is_tried_once_and_the_rest_follows(trainings):
     assert one.seconds == pytest.approx(sum(cost.seconds * count for cost, count in zip(one.costs, each, strict=True)))
 
 
+@pytest.mark.slow
 def test_epochs_are_steps_by_the_rows_that_are_there():
     one = planned(methods=["softmax"], length=("epochs", 3))
     cost = one.costs[-1]
@@ -57,6 +59,7 @@ def test_epochs_are_steps_by_the_rows_that_are_there():
     assert one.steps == 2 * cost.steps
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_what_was_measured(monkeypatch):
     def interrupted(training, *_):
         raise KeyboardInterrupt

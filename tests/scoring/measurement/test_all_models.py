@@ -321,6 +321,7 @@ def test_line_ends_count_as_bytes() -> None:
     assert found.models[0].values["bits_per_byte"].n == 15
 
 
+@pytest.mark.slow
 def test_one_model_after_the_other_is_in_memory() -> None:
     alive: list[weakref.ref] = []
 

@@ -67,6 +67,7 @@ def scored(models: dict[str, str], texts: list[str] = TEXTS, **given: object) ->
     return nw.score(models, None, texts, window=8, **given)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small_chunks")
 def test_the_size_of_chunks_changes_no_number(models: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = scored(models)
@@ -87,6 +88,7 @@ def test_the_size_of_chunks_changes_no_number(models: dict[str, str], monkeypatc
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small_chunks")
 def test_processes_give_the_same_numbers(models: dict[str, str]) -> None:
     one = {"ours": models["ours"]}
@@ -103,6 +105,7 @@ def test_any_number_of_processes_gives_the_same_numbers(models: dict[str, str]) 
     assert [one.nll for one in first.models] == pytest.approx([one.nll for one in scored(models).models], rel=1e-9)
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("_small_chunks")
 @pytest.mark.parametrize("saves", [0.0, 1e9], ids=["at every chunk", "when interrupted"])
 def test_a_killed_score_goes_on(
@@ -208,6 +211,7 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
         nw.score(word_model(), word_tokenizer(), TEXTS, out=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small_chunks")
 def test_few_texts_are_in_memory_at_once() -> None:
     alive, most = 0, 0

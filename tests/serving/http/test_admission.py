@@ -28,6 +28,7 @@ def test_a_key_is_asked_for():
         )
 
 
+@pytest.mark.slow
 def test_a_full_queue_and_a_thousand_requests():
     async def ask_all(address):
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
@@ -46,6 +47,7 @@ def test_a_full_queue_and_a_thousand_requests():
         assert found.complete("x", max_tokens=3).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_client_that_hangs_up_frees_its_place():
     """Its request leaves the batches, long before all of its tokens are written, and its part of the cache is free."""
     content = {"prompt": "x", "max_tokens": 90, "temperature": 0}
@@ -82,6 +84,7 @@ def test_a_stream_that_takes_too_long_ends_as_it_is():
         found.expect_idle()
 
 
+@pytest.mark.slow
 def test_a_stream_that_outlasts_the_time_to_stop():
     content = {"prompt": "x", "max_tokens": 90, "temperature": 0, "stream": True}
     with running(slowed(small_model(), 0.05), grace=1) as found:

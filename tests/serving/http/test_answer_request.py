@@ -62,6 +62,7 @@ def test_what_asks_for_nothing_changes_nothing(talking: Running, path: str) -> N
     assert others == [plain, plain]
 
 
+@pytest.mark.few(1)
 @OF_BOTH
 def test_nulls_leave_the_defaults(talking: Running, path: str) -> None:
     content = {name: value for name, value in PATHS[path].items() if name != "max_tokens"}

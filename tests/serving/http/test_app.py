@@ -167,6 +167,7 @@ def test_an_answer_ends_where_the_model_does(served):
     assert answer["choices"][0]["finish_reason"] == "length"
 
 
+@pytest.mark.slow
 def test_a_server_that_is_stopped_ends_its_answers(tmp_path):
     opened = small_model()
     opened.model.save_pretrained(tmp_path / "model")

@@ -148,6 +148,7 @@ def test_one_of_several_prompts_that_does_not_fit_refuses_all(served: Running) -
     served.expect_idle()
 
 
+@pytest.mark.slow
 def test_a_prompt_that_begins_with_a_special_token_is_shown_without_it() -> None:
     with running(small_model("softmax")) as served:
         start = start_id(served.opened.tokenizer)

@@ -35,6 +35,7 @@ def streamed(served: Running, **fields: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("draft", [None, "places"])
 def test_no_part_of_a_stop_is_sent(copying: Running, draft: str | None) -> None:
     """Stops of one to five characters that begin at each place of the answer, inside of tokens and across them."""
@@ -50,6 +51,7 @@ def test_no_part_of_a_stop_is_sent(copying: Running, draft: str | None) -> None:
         assert parts["finished"] == [whole["finish_reason"]] == ["stop"]
 
 
+@pytest.mark.slow
 def test_what_only_began_like_a_stop_is_sent(copying: Running) -> None:
     text = copying.complete(PROMPT, max_tokens=24).json()["choices"][0]["text"]
     for begin in range(0, 20, 3):
@@ -58,6 +60,7 @@ def test_what_only_began_like_a_stop_is_sent(copying: Running) -> None:
         assert parts["finished"] == ["length"]
 
 
+@pytest.mark.slow
 def test_stops_of_the_model_end_answers() -> None:
     opened = small_model({"head": "cache", "temperature": 0.1, "weight": None})
     with running(opened) as served:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.helpers.running_server import running, small_model
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_requests():
     with running(small_model("softmax")) as served:
         assert served.complete([5, 6, 7], max_tokens=4).status_code == 200

@@ -76,6 +76,7 @@ def test_refused_with_a_reason(served: Running, fields: dict[str, Any], status: 
     assert reason in answer.json()["error"]["message"]
 
 
+@pytest.mark.slow
 def test_head_without_places_drafts_by_the_prompt_alone() -> None:
     with running(small_model("softmax")) as served:
         refused = served.complete(PROMPT, max_tokens=5, draft="places")
@@ -84,6 +85,7 @@ def test_head_without_places_drafts_by_the_prompt_alone() -> None:
         assert served.complete(PROMPT, max_tokens=5, draft="prompt").status_code == 200
 
 
+@pytest.mark.slow
 def test_client_that_hangs_up_does_not_keep_others_waiting() -> None:
     """Eighty words take four seconds at least; the request behind it has one second in all."""
     with running(slowed(small_model("softmax"), 0.05)) as served:
@@ -94,6 +96,7 @@ def test_client_that_hangs_up_does_not_keep_others_waiting() -> None:
         assert answer.status_code == 200
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_texts_of_generate() -> None:
     """Of each prompt those of its own, whatever is beside it, with drafts too."""
     opened, prompts = small_model(), ["The king", "abcabc", "The king"]
@@ -115,6 +118,7 @@ def test_a_seed_changes_nothing_where_nothing_is_drawn(served: Running) -> None:
     assert seeded == plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draft", [None, "prompt"])
 def test_the_models_own_settings_cut_nothing_off_that_was_not_asked_for(draft: str | None) -> None:
     """transformers fills what is left out with the model's settings, top-k 50 where there are none."""
@@ -135,6 +139,7 @@ def test_heads_that_draw_by_themselves_have_no_seed() -> None:
     assert "seed: must be left out with head 'f2" in answer.json()["error"]["message"]
 
 
+@pytest.mark.slow
 def test_no_seed_where_texts_are_remembered() -> None:
     opened = small_model({"head": "knn", "k": 4, "weight": 0.9, "temperature": 0.01})
     with running(opened, remember=20) as served:

@@ -46,6 +46,7 @@ UNUSUAL = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sizes", DESIGNS.values(), ids=DESIGNS)
 @pytest.mark.parametrize("chances", CHANCES.values(), ids=CHANCES)
 def test_intervals_hold_a_known_mean(sizes: tuple[int, int, int], chances: tuple[float, float, float]) -> None:
@@ -53,6 +54,7 @@ def test_intervals_hold_a_known_mean(sizes: tuple[int, int, int], chances: tuple
     assert 0.93 <= coverage(crossing, 0.3 + simulated(crossing, *chances), 0.3) <= 0.97
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("sizes", DESIGNS.values(), ids=DESIGNS)
 @pytest.mark.parametrize("chances", CHANCES.values(), ids=CHANCES)
 def test_intervals_hold_a_known_preference(sizes: tuple[int, int, int], chances: tuple[float, float, float]) -> None:
@@ -62,6 +64,7 @@ def test_intervals_hold_a_known_preference(sizes: tuple[int, int, int], chances:
     assert 0.93 <= coverage(crossing, preferred, truth) <= 0.97
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("sizes", "chances"), UNUSUAL.values(), ids=UNUSUAL)
 def test_unusual_surveys_err_on_the_wide_side(sizes: tuple[int, int, int], chances: tuple[float, float, float]) -> None:
     crossing = design(*sizes)

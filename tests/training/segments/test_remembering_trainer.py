@@ -17,6 +17,7 @@ SETTINGS = [
 """What asks for one."""
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_what_is_interrupted_goes_on(tmp_path, setting: str) -> None:
     asked = settings(save_every=2, **{setting: True})
@@ -30,6 +31,7 @@ def test_what_is_interrupted_goes_on(tmp_path, setting: str) -> None:
         assert torch.equal(value, parts.state_dict()[name]), name
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_memory_changes_what_is_learned(tmp_path, setting: str) -> None:
     long, short = model(), model(f"cache:long={LENGTH}")
