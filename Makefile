@@ -62,6 +62,15 @@ test-docs: $(INSTALLED_DEV)  ## test the documents: links, commands, examples, t
 test-slow: $(INSTALLED_DEV)  ## run the tests that take minutes
 	$(PYTEST) -m slow
 
+EVERYTHING := test test-slow test-docs test-browser test-real test-tools test-ray docs package test-oldest test-newest test-vllm
+# One after the other; what fails does not hold the next one back. The last three make environments of their own.
+test-all:  ## run every test there is; says first what that takes
+	@echo "nextword: $(EVERYTHING)"
+	@echo "nextword: about WWW hours on two cores, of them WWW minutes the slow tests; other environments take 3 GB each"
+	@failed=; for one in $(EVERYTHING); do \
+	  echo "nextword: make $$one"; $(MAKE) --no-print-directory $$one || failed="$$failed $$one"; \
+	done; if [ -n "$$failed" ]; then echo "nextword: failed:$$failed"; exit 1; fi
+
 # Needs a Chromium or Chrome on PATH (Debian: apt-get install chromium); without one the tests skip and say so.
 test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where there is one
 	$(BIN)/python -m pytest -m browser -q -rs tests/report

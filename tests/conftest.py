@@ -73,15 +73,11 @@ def _requested_plugins() -> Iterator[None]:
     plugins._requested.update(before)
 
 
-def _nothing_drawn(*_: Any) -> None:
-    """In place of a figure."""
-
-
 @pytest.fixture(autouse=True)
 def _no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of comparisons are without figures, which take a second each time, but where they are looked at."""
     if not request.node.get_closest_marker("figures"):
-        monkeypatch.setattr("nextword.report.comparison.page._figure", _nothing_drawn)
+        monkeypatch.setattr("nextword.report.comparison.page._figure", lambda *_: None)
 
 
 ANNOTATED = {"functional", "distribution", "heads", "objectives", "memory", "oracles", "scoring", "conditioning"}

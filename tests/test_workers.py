@@ -38,6 +38,7 @@ class Square:
         return self.number**2, os.getpid(), torch.get_num_threads()
 
 
+@pytest.mark.slow
 def test_answers_come_in_order_and_processes_stay() -> None:
     torch.manual_seed(0)
     before = torch.get_rng_state()

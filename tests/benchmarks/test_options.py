@@ -51,6 +51,7 @@ def test_quick_leaves_what_was_asked_for(tmp_path: Path) -> None:
     assert (asked["new"], asked["rounds"]) == (9, 3)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", ["toy", "toy-t5"])
 def test_a_model_of_ones_own(size: str, tmp_path: Path) -> None:
     model, out = tmp_path / "mine", tmp_path / "rows.csv"

@@ -12,7 +12,7 @@ import pytest
 import torch
 from rich.console import Console
 from torch import Tensor
-from transformers import BartConfig, BartForConditionalGeneration, GPT2Config, GPT2LMHeadModel
+from transformers import BartForConditionalGeneration, GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.checking.checker import PROPERTIES, CheckFailedError, CheckReport
@@ -24,31 +24,6 @@ from nextword.memory.growing_history import GrowingHistory
 from tests.helpers import planted
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}
-
-
-@pytest.fixture(scope="module")
-def backbone() -> GPT2LMHeadModel:
-    torch.manual_seed(0)
-    config = GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2, n_positions=64, bos_token_id=0, eos_token_id=0)
-    model = GPT2LMHeadModel(config).eval()
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            parameter.data.normal_(0, 0.4)
-    return model
-
-
-@pytest.fixture(scope="module")
-def bart() -> BartForConditionalGeneration:
-    torch.manual_seed(0)
-    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
-    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
-    config = BartConfig(vocab_size=40, max_position_embeddings=64, **sizes, **heads, **tokens)
-    model = BartForConditionalGeneration(config).eval()
-    for parameter in model.parameters():
-        if parameter.ndim > 1:
-            parameter.data.normal_(0, 0.4)
-    return model
 
 
 # -- toy heads, each wrong in one thing

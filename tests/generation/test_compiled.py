@@ -10,7 +10,7 @@ from tests.helpers.own_process import printed
 from tests.helpers.recomputation import TOLERANCE
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("which", "case"),
     [("few", case) for case in FEW] + [pytest.param("others", case, marks=[pytest.mark.slow]) for case in OTHERS],

@@ -13,12 +13,12 @@ from nextword.report import results_table
 from nextword.report.comparison import page
 from nextword.report.comparison.page import render
 
-_DRAWN: dict[tuple[str, Any], str] = {}
+_DRAWN: dict[tuple[str, str], str] = {}
 
 
 def drawn(results: Results) -> str:
     """The page of these results; the same results are drawn once, for that takes a second."""
-    key = results.model_dump_json(), page._figure  # with figures or without
+    key = results.model_dump_json(), page._figure.__name__  # with figures or without
     if key not in _DRAWN:
         _DRAWN[key] = render(results)
     return _DRAWN[key]

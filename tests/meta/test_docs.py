@@ -9,17 +9,20 @@ import shlex
 import sys
 import types
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
+import typer
 
 import nextword as nw
 import nextword.judges
 from nextword import tasks
+from nextword.cli import app
+from nextword.comparison.method import Method
 from nextword.evaluation import EvaluateConfig
 from nextword.heads.parts.input_states import MultiInputConfig
 from nextword.heads.parts.partition_settings import PartitionConfig
@@ -34,11 +37,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 KINDS = ("heads", "objectives", "conditioners")
 PARTS = sorted(page for kind in KINDS for page in (ROOT / "docs" / kind).glob("*.md") if page.stem != "index")
 
-TEMPLATE = {
-    "heads": "What it can express",
-    "objectives": "What it teaches",
-    "conditioners": "What it can express",
-}
+TEMPLATE = {kind: "What it teaches" if kind == "objectives" else "What it can express" for kind in KINDS}
 SECTIONS = ("Idea", "Formula", "", "When to use it", "When not to", "Cost", "Where it differs from the published code")
 
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -72,26 +71,17 @@ def command_lines(text: str) -> Iterator[str]:
     yield from re.findall(r"`(nextword [^`]+)`", FENCE.sub("", text))
 
 
-@cache
-def verbs() -> dict[str, Any]:
-    """The commands of the command line by name."""
-    import typer
-
-    from nextword.cli import app
-
-    return typer.main.get_command(app).commands  # type: ignore[attr-defined, no-any-return]
+command_line = cache(partial(typer.main.get_command, app))
 
 
 def command_faults(line: str) -> Iterator[str]:
-    from nextword.comparison.method import Method
-
     words = shlex.split(line.replace("...", ""))[1:]
     if not words or words[0].startswith("-"):
         return
-    command: Any = None
+    command: Any = command_line()
     for name in words[:2]:
-        if command is None or hasattr(command, "commands"):
-            command = (verbs() if command is None else command.commands).get(name)
+        if hasattr(command, "commands"):
+            command = command.commands.get(name)
             if command is None:
                 return (yield f"{line}: no command '{name}'")
     options = {option for parameter in command.params for option in parameter.opts}

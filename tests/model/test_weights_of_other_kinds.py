@@ -176,7 +176,7 @@ def test_torchao(of_output_layer: bool, head: str, tmp_path: Path) -> None:
     model.train()(input_ids=IDS, labels=IDS).loss.backward()
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["softmax", "cache", "softmax+cpr:3,5+mi:2x3", "mos:2", "pg"])
 @pytest.mark.parametrize("where", ["cpu", "disk"])
 def test_weights_that_are_brought_for_each_layer(head: str, where: str, tmp_path: Path) -> None:

@@ -179,6 +179,7 @@ def small_bart(tmp_path):
     return tmp_path / "bart"
 
 
+@pytest.mark.slow
 def test_every_column_of_table_7_is_filled(
     data, small_bart, nli_folder, tapex_folder, tapas_folder, tmp_path, monkeypatch
 ):

@@ -46,6 +46,7 @@ def test_the_rate_that_learns_is_chosen_and_taken_for_all_seeds(finished):
     assert len(list((folder / "trained").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_the_runs_are_those_of_the_method_with_these_settings(finished, tmp_path):
     _, results, _ = finished
     plain = {"head": "softmax", "label": "searched", "training": {"learning_rate": 1e-2}}
