@@ -73,18 +73,20 @@ def command_faults(line: str) -> Iterator[str]:
     import typer
 
     from nextword.cli import app
+    from nextword.cli.parts.commands import Verb
     from nextword.comparison.method import Method
 
-    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    verbs: Any = typer.main.get_command(app)
     words = shlex.split(line.replace("...", ""))[1:]
     if not words or words[0].startswith("-"):
         return
     command: Any = None
     for name in words[:2]:
         if command is None or hasattr(command, "commands"):
-            command = (verbs if command is None else command.commands).get(name)
+            command = (verbs if command is None else command).commands.get(name)
             if command is None:
                 return (yield f"{line}: no command '{name}'")
+            command = command.loaded() if isinstance(command, Verb) else command
     options = {option for parameter in command.params for option in parameter.opts}
     for position, word in enumerate(words):
         if word.startswith("--") and word.split("=")[0] not in options:

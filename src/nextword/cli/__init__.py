@@ -46,4 +46,3 @@ def main(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # The measurement of memory makes torch's allocator warn, once in a while, about what it was not told of before.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-

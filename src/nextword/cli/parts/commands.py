@@ -9,11 +9,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-
 VERBS = {
     "quickstart": (
-        "nextword.cli.quickstart:quickstart",
-        "Compare softmax with heads that can do more, on data made on the spot. About five minutes on two cores.",
+        "nextword.cli.first_look.quickstart:quickstart",
+        "Compare softmax with heads that can do more, on data made on the spot. About a minute on two cores.",
     ),
     "train": (
         "nextword.cli.train:train",
