@@ -40,7 +40,7 @@ install-browser: $(INSTALLED_BROWSER)
 install-docs: $(INSTALLED_DOCS)
 	@:
 
-quickstart: $(INSTALLED)  ## install, then compare every output layer on the ambiguous-template task (about 5 minutes)
+quickstart: $(INSTALLED)  ## install, then compare five output layers, and look at a real model where one is (about a minute each)
 	$(BIN)/nextword quickstart --out $(OUT)
 
 test: $(INSTALLED_DEV)  ## install, then run the fast tests

@@ -73,20 +73,19 @@ def command_faults(line: str) -> Iterator[str]:
     import typer
 
     from nextword.cli import app
-    from nextword.cli.parts.commands import Verb
     from nextword.comparison.method import Method
 
     verbs: Any = typer.main.get_command(app)
     words = shlex.split(line.replace("...", ""))[1:]
     if not words or words[0].startswith("-"):
         return
-    command: Any = None
+    command: Any = verbs
     for name in words[:2]:
-        if command is None or hasattr(command, "commands"):
-            command = (verbs if command is None else command).commands.get(name)
+        if hasattr(command, "commands"):
+            command = command.commands.get(name)
             if command is None:
                 return (yield f"{line}: no command '{name}'")
-            command = command.loaded() if isinstance(command, Verb) else command
+            command = getattr(command, "loaded", lambda found=command: found)()
     options = {option for parameter in command.params for option in parameter.opts}
     for position, word in enumerate(words):
         if word.startswith("--") and word.split("=")[0] not in options:
