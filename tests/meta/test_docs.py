@@ -75,11 +75,10 @@ def command_faults(line: str) -> Iterator[str]:
     from nextword.cli import app
     from nextword.comparison.method import Method
 
-    verbs: Any = typer.main.get_command(app)
     words = shlex.split(line.replace("...", ""))[1:]
     if not words or words[0].startswith("-"):
         return
-    command: Any = verbs
+    command: Any = typer.main.get_command(app)
     for name in words[:2]:
         if hasattr(command, "commands"):
             command = command.commands.get(name)

@@ -50,11 +50,14 @@ def quickstart(
     from nextword.cli.first_look.short_table import short_table
     from nextword.cli.parts.run_and_show import run_comparison
     from nextword.comparison.all_methods import cpu_threads
+    from nextword.comparison.comparison_settings import build_task
+    from nextword.comparison.preflight import check_settings
     from nextword.comparison.recipe import configured, read
 
-    typer.echo(ASKED)
     content = {**read("quickstart"), "start": {"model": str(START)}, "seeds": list(range(seeds))}
     config = configured(content, overrides or [])
+    check_settings(config, build_task(config))
+    typer.echo(ASKED)
     results = run_comparison(config, out, shown=short_table)
     with cpu_threads(config.threads):
         page = write_prompt_page(config, results, out)

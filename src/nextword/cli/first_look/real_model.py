@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from pydantic import Field
 from rich.console import Console
@@ -85,7 +86,8 @@ def _seen_before(record: Path, model: str) -> RealModel | None:
 def _look(model: str, now: Callable[[str], None]) -> tuple[RealModel, str]:
     """What there is to see, and the page of both models; ``now`` is told what is done."""
     plain = open_model(model, name=ALONE)
-    cached = OpenedModel(WITH, attach(plain.model.backbone, "cache").eval(), plain.tokenizer)
+    model_with_cache: Any = attach(plain.model.backbone, "cache")
+    cached = OpenedModel(WITH, model_with_cache.eval(), plain.tokenizer)
     both = {one.name: one for one in (plain, cached)}
     now("calibrating")
     found = nw.calibrate(cached, _text("held.txt"))
