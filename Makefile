@@ -6,10 +6,17 @@ OUT       ?= runs/quickstart
 WORKERS   ?= 2
 # --quick shows in a few minutes that every benchmark runs; its rows and figures go to runs/bench
 BENCH_FLAGS ?=
-# Further flags for pip, for example --extra-index-url with an index that carries CPU builds of torch
+# Further flags for pip or uv, for example --extra-index-url with an index that carries CPU builds of torch
 PIP_FLAGS ?=
+# uv makes and fills the environment where it is on PATH, several times faster than pip; `make install UV=` takes pip.
+# uv reads no settings of pip: an index of your own goes into UV_DEFAULT_INDEX, or UV_INDEX, or PIP_FLAGS.
+UV        ?= $(shell command -v uv)
 
 BIN := $(VENV)/bin
+# With several indexes pip takes the best version of all; uv does so only when it is told to.
+INSTALL := $(if $(UV),$(UV) pip install -q --python $(BIN)/python --index-strategy unsafe-best-match,$(BIN)/python -m pip install -qq) $(PIP_FLAGS) -c constraints.txt
+# pip is in either: some targets below call it
+MAKE_VENV = $(if $(UV),$(UV) venv -q --seed --clear --python $(PYTHON),$(PYTHON) -m venv --clear)
 # An editable install remembers its folder, so a stamp counts only in the folder that it was made in.
 HERE := $(shell pwd | cksum | cut -d ' ' -f 1)
 INSTALLED     := $(VENV)/.installed-$(HERE)
@@ -18,12 +25,22 @@ INSTALLED_BROWSER := $(VENV)/.installed-browser-$(HERE)
 INSTALLED_DOCS := $(VENV)/.installed-docs-$(HERE)
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install-dev install-browser install-docs test test-day test-all test-docs test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs package bench models models-oldest audits mixins lint format check clean
+.PHONY: help quickstart install install-dev install-browser install-docs test test-day test-all test-docs test-slow test-browser test-tools test-real real-model test-ray test-vllm test-oldest test-newest docs package bench models models-oldest audits mixins lint format check clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-quickstart: $(INSTALLED)  ## install, then compare every output layer on the ambiguous-template task (about 5 minutes)
+# What the targets below need, without running them. Two installations at once would harm each other.
+install: $(INSTALLED)  ## install into .venv; does nothing and says nothing where that is done
+	@:
+install-dev: $(INSTALLED_DEV)
+	@:
+install-browser: $(INSTALLED_BROWSER)
+	@:
+install-docs: $(INSTALLED_DOCS)
+	@:
+
+quickstart: $(INSTALLED)  ## install, then compare five output layers, and look at a real model where one is (about a minute each)
 	$(BIN)/nextword quickstart --out $(OUT)
 
 # pytest's own choice of tests comes from pyproject.toml: what is fast. SLOW_TOO adds what takes minutes.
@@ -103,11 +120,6 @@ test-vllm: constraints.txt pyproject.toml  ## test the plug-in of vLLM on the CP
 	$(VLLM_VENV)/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	$(VLLM_VENV)/bin/python -m pytest -m vllm -q tests/serving/vllm
 
-# What these targets need, without running them: two installations at once would harm each other.
-install-dev: $(INSTALLED_DEV)
-install-browser: $(INSTALLED_BROWSER)
-install-docs: $(INSTALLED_DOCS)
-
 docs: $(INSTALLED_DOCS)  ## run the notebooks, build the site into build/site; a broken link fails
 	$(BIN)/python website/make_pages.py
 	PYTHONPATH=website $(BIN)/zensical build --clean --strict
@@ -156,22 +168,22 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "nextword: no python3.11 or python3 on PATH. Install Python 3.11, or name one: make test PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "nextword: needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version 2>&1). Name another: make test PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv --clear $(VENV)
+	@$(MAKE_VENV) $(VENV)
 
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing nextword into $(VENV) (a few minutes the first time)"
-	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e .
+	@$(INSTALL) -e .
 	@touch $@
 
 $(INSTALLED_DEV): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing nextword and its test tools into $(VENV) (a few minutes the first time)"
-	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
+	@$(INSTALL) -e '.[dev]'
 	@touch $(INSTALLED) $@
 
 $(INSTALLED_BROWSER): $(INSTALLED_DEV)
-	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[browser]'
+	@$(INSTALL) -e '.[browser]'
 	@touch $@
 
 $(INSTALLED_DOCS): $(INSTALLED_DEV)
-	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[docs]'
+	@$(INSTALL) -e '.[docs]'
 	@touch $@

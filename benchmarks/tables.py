@@ -187,8 +187,15 @@ def startup(data: Path, wanted: Goals) -> str:
     if not groups:
         return NOTHING
     ((_, rows),) = groups
-    body = [[row["name"], at_most(row["seconds"], wanted["startup"].get(row["name"]))] for row in rows]
-    return f"{measured_on({}, rows)}\n\n{markdown(['', 's'], body)}"
+    body = [
+        [
+            row["name"],
+            f"{float(row['seconds']):.2f}",
+            at_most(row["processor_seconds"], wanted["startup"].get(row["name"])),
+        ]
+        for row in rows
+    ]
+    return f"{measured_on({}, rows)}\n\n{markdown(['', 's', 'processor, s'], body)}"
 
 
 def text_memory(data: Path, wanted: Goals) -> str:

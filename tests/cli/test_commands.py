@@ -146,13 +146,6 @@ def test_ctrl_c_says_what_is_finished_and_how_to_go_on(tmp_path, monkeypatch):
     assert "To go on: nextword compare quickstart 'a b=1'" in stopped.output
 
 
-def test_quickstart_takes_overrides(tmp_path):
-    small = [word for word in SMALL if not word.startswith("methods")]
-    done = run("quickstart", "--out", tmp_path / "q", *small, 'methods=["softmax"]', "seeds=[0, 3]")
-    assert done.exit_code == 0, done.output
-    assert [run.seed for run in Results.load(tmp_path / "q" / "results.json").runs] == [0, 3]
-
-
 @pytest.mark.slow
 def test_check_passes_a_good_model(compared):
     model = next(compared[0].glob("trained/cache-histalign-seed0/model"))

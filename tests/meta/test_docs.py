@@ -84,6 +84,7 @@ def command_faults(line: str) -> Iterator[str]:
             command = command.commands.get(name)
             if command is None:
                 return (yield f"{line}: no command '{name}'")
+            command = getattr(command, "loaded", lambda found=command: found)()
     options = {option for parameter in command.params for option in parameter.opts}
     for position, word in enumerate(words):
         if word.startswith("--") and word.split("=")[0] not in options:

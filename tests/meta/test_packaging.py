@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,3 +125,33 @@ def test_a_wrong_shape_is_an_error() -> None:
             log_add_exp(torch.zeros(2), torch.zeros(3))
     finally:
         jaxtyping.config.update("jaxtyping_disable", True)
+
+
+def made(venv: Path, *words: str) -> str:
+    """What make prints."""
+    command = ["make", "--no-print-directory", f"VENV={venv}", f"PYTHON={sys.executable}", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
+@pytest.mark.parametrize("target", ["install", "install-dev"])
+def test_make_installs_with_uv_or_pip_and_their_flags(tmp_path: Path, target: str) -> None:
+    flags = "PIP_FLAGS=--extra-index-url mine"
+    with_uv, with_pip = (made(tmp_path / "venv", "-n", target, f"UV={uv}", flags) for uv in ("my-uv", ""))
+    assert f"my-uv venv -q --seed --clear --python {sys.executable} {tmp_path}/venv" in with_uv
+    python = re.escape(f"{tmp_path}/venv/bin/python")
+    assert re.search(rf"my-uv pip install .*--python {python} .*--extra-index-url mine -c constraints.txt -e", with_uv)
+    assert f"{sys.executable} -m venv --clear {tmp_path}/venv" in with_pip
+    assert f"{tmp_path}/venv/bin/python -m pip install -qq --extra-index-url mine -c constraints.txt -e" in with_pip
+    assert "my-uv" not in with_pip
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
+def test_make_install_does_and_says_nothing_where_that_is_done(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    said = made(tmp_path, "-n", "install", "UV=my-uv")
+    stamp = re.search(r"touch (\S+installed\S+)", said)
+    assert stamp is not None
+    Path(stamp[1]).touch()
+    assert made(tmp_path, "install", "UV=my-uv") == ""

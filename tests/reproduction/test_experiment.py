@@ -71,8 +71,8 @@ def test_the_small_model_in_place_of_the_paper_s_is_told_by_its_size(name):
 
 
 def test_methods_of_an_experiment_stand_behind_its_recipe_s():
-    one = AtScale(recipe="quickstart", methods=[{"head": "cache", "objective": "histalign:released", "label": "mine"}])
-    ours, recipe = (configured(content).methods for content in (recipe_of(one), read("quickstart")))
+    one = AtScale(recipe="ambiguous", methods=[{"head": "cache", "objective": "histalign:released", "label": "mine"}])
+    ours, recipe = (configured(content).methods for content in (recipe_of(one), read("ambiguous")))
     assert ours[:-1] == recipe
     assert (ours[-1].title, ours[-1].objective_spec) == ("mine", "histalign:released")
     changed = comparison_of(one, DataFolder(), None, [f"methods.{len(recipe)}.label='other'"])
@@ -80,12 +80,12 @@ def test_methods_of_an_experiment_stand_behind_its_recipe_s():
 
 
 def test_a_length_in_epochs_leaves_no_default_number_of_steps():
-    settings = settings_of(configured(read("quickstart"), ["training.epochs=5"]))["training"]
+    settings = settings_of(configured(read("ambiguous"), ["training.epochs=5"]))["training"]
     assert (settings["epochs"], settings["steps"]) == (5, None)
 
 
 def test_what_no_recipe_says_has_its_default():
-    settings = settings_of(configured(read("quickstart"), []))["training"]
+    settings = settings_of(configured(read("ambiguous"), []))["training"]
     assert (settings["warmup_ratio"], settings["weight_decay"], settings["gradient_accumulation_steps"]) == (0, 0, 1)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from nextword import plugins
 from nextword.cli.parts.errors import plain_errors
@@ -21,20 +20,6 @@ Modules = Annotated[
         "command: nextword --import my.module list heads. May be repeated.",
     ),
 ]
-
-
-class Commands(TyperGroup):
-    """All commands. Where ``--import`` is given after one, the error says that it stands before it."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Runs the command that was given."""
-        try:
-            return super().invoke(ctx)
-        except Exception as fault:  # typer brings its own copy of click's class, under a private name
-            if getattr(fault, "option_name", None) == "--import":
-                told: Any = fault
-                told.message += ". It stands before the command: nextword --import MODULE COMMAND ..."
-            raise
 
 
 @plain_errors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,26 @@ from nextword import processes
 from nextword.cli.parts.errors import INTERRUPTED, RUNS_FAILED, complain
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from nextword.comparison.comparison_settings import CompareConfig
     from nextword.comparison.engines.engine import Engine
     from nextword.records import Results
 
 
-def run_comparison(config: CompareConfig, out: Path, engine: Engine | None = None) -> Results:
+def run_comparison(
+    config: CompareConfig,
+    out: Path,
+    engine: Engine | None = None,
+    shown: Callable[[Results], RenderableType] | None = None,
+) -> Results:
     """Compares, prints the table and where the report is; returns what came out.
+
+    Args:
+        config: What is compared.
+        out: Folder for everything that is written.
+        engine: What carries out the runs; one after another by default.
+        shown: Makes what is printed at the end; by default the main table of the report.
 
     Raises:
         typer.Exit: With code 130 after Ctrl-C, when the finished runs and the command that goes on are printed; with
@@ -39,7 +52,7 @@ def run_comparison(config: CompareConfig, out: Path, engine: Engine | None = Non
         results = compare(config, out, progress, command, engine)
     if not processes.is_main():
         return results
-    console.print(results_table(results))
+    console.print((shown or results_table)(results))
     console.print(f"Report: {(out / 'report.html').resolve()}", soft_wrap=True, highlight=False, markup=False)
     if results.failures:
         for run in results.failures:

@@ -165,13 +165,13 @@ class Bars:
 def headline(record: RunRecord, metrics: int = 3) -> str:
     """One line about a finished run: its first ``metrics`` numbers, and the first of each other group of measures.
 
-    A group of which no value is better than another (the rank) is left to the report, and so are parts of the cases.
+    Parts of the cases are left to the report, and so is a group of which no value is better than another (the rank).
     """
     from nextword.report.parts.formats import number
     from nextword.report.parts.measures import measure
 
     measured = record.evaluation.metrics
-    shown = list(measured)[:metrics]
+    shown = [name for name in measured if not measure(name).subset][:metrics]
     groups = {measure(name).group for name in shown}
     for name in measured:
         one = measure(name)

@@ -34,7 +34,7 @@ def finding(results: Results) -> str:
     named = ranked[:AHEAD] + [row for row in rows[:1] if row not in ranked[:AHEAD]]
     values = ", ".join(f"{row.method.label} {_value(row, column)}" for row in named)
     seeds = max(len(row.method.runs) for row in rows)
-    of = f"mean of {seeds} seeds, lowest to highest" if seeds > 1 else "one seed, so another one gives other digits"
+    of = f"mean of {seeds} seeds, lowest to highest" if seeds > 1 else "one seed, an anecdote; means: seeds=[0,1,2]"
     return f"{_title(column)}: {values} ({of}).{_elsewhere(table.rows, judged)}{_advice(ranked)}"
 
 

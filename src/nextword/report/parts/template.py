@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from importlib import resources
+from typing import TYPE_CHECKING
 
-import jinja2
 from markupsafe import Markup
 
 from nextword.report.parts.palette import variables
+
+if TYPE_CHECKING:
+    import jinja2
 
 
 def packaged(name: str) -> str:
@@ -22,6 +25,8 @@ def style() -> Markup:
 
 def template(name: str) -> jinja2.Template:
     """A template: everything that is put in is escaped, and an unknown name is an error."""
+    import jinja2  # not for tables in a terminal
+
     return jinja2.Environment(
         loader=jinja2.FunctionLoader(packaged),
         autoescape=True,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nextword.cli.parts.prompt_page import write_prompt_page
+from nextword.cli.first_look.prompt_page import write_prompt_page
 from nextword.comparison.all_methods import compare
 from nextword.comparison.comparison_settings import CompareConfig
 from nextword.comparison.recipe import configured, read
@@ -15,7 +15,10 @@ from nextword.records import Results
 SMALL = [
     "seeds=[0]",
     "training.steps=2",
-    "task.start.steps=2",
+    "start.training.steps=2",
+    "task.start.knows=0",
+    "task.start.documents=1000",
+    "task.rank_rows=70",
     "threads=1",
     "methods=[{head='softmax'}, {head='cache', label='cache (TRIME)'}]",
 ]

@@ -1,0 +1,1 @@
+"""The quickstart: what there is to see before anything is read."""

@@ -1,0 +1,70 @@
+"""``nextword quickstart``: a small comparison that needs no data and no network, and a look at a real model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nextword.cli.parts.errors import plain_errors
+
+ASKED = """Two words may come next, and nothing else may: "She could not choose between Paris and Italy, so in the end
+she took a bus to". Which output layers put both on top? Each is trained on a small GPT-2 that comes with nextword.
+"""
+"""What the comparison is about."""
+
+START = Path(__file__).with_name("start") / "model"
+"""That small GPT-2: the start of 'nextword compare quickstart', which takes half a minute to train, in float16."""
+
+NEXT = """
+Next:
+  nextword compare ambiguous --out runs/ambiguous                               seven methods, three seeds
+  nextword train --data book.txt --model small --head cache --out runs/book     a model of a text of yours
+  nextword list heads                                                           all heads"""
+"""What a reader may try after the quickstart."""
+
+
+@plain_errors
+def quickstart(
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Changes to the recipe, for instance training.steps=50."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How often each method is trained; 3 give means.")] = 1,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder or name of a decoder-only model to look at afterwards; models/smollm2-135m where it is there."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for everything that is written.")] = Path("quickstart"),
+) -> None:
+    """Compare softmax with heads that can do more, on data made on the spot. About a minute on two cores.
+
+    The recipe is built in; 'nextword compare quickstart' runs the same, and trains the start itself. Afterwards a real
+    model, where there is one, goes on with a text, with a cache and without.
+    """
+    from nextword.cli.first_look.prompt_page import write_prompt_page
+    from nextword.cli.first_look.real_model import FETCH, FETCHED, look_at
+    from nextword.cli.first_look.short_table import short_table
+    from nextword.cli.parts.run_and_show import run_comparison
+    from nextword.comparison.all_methods import cpu_threads
+    from nextword.comparison.comparison_settings import build_task
+    from nextword.comparison.preflight import check_settings
+    from nextword.comparison.recipe import configured, read
+
+    content = {**read("quickstart"), "start": {"model": str(START)}, "seeds": list(range(seeds))}
+    config = configured(content, overrides or [])
+    check_settings(config, build_task(config))
+    typer.echo(ASKED)
+    results = run_comparison(config, out, shown=short_table)
+    with cpu_threads(config.threads):
+        page = write_prompt_page(config, results, out)
+        if page is not None:
+            typer.echo(f"One prompt, word by word: {page.resolve()}")
+        if model is not None or FETCHED.is_dir():
+            look_at(model or str(FETCHED), out)
+        else:
+            typer.echo(f"\n{FETCH}")
+    typer.echo(NEXT)

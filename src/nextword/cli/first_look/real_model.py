@@ -1,0 +1,131 @@
+"""The second part of the quickstart: a real model goes on with a text, alone and with a cache that was calibrated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pydantic import Field
+from rich.console import Console
+
+import nextword as nw
+from nextword.cli.parts.calibration_lines import calibration_lines
+from nextword.cli.parts.run_and_show import interruptible
+from nextword.cli.parts.watch import waiting
+from nextword.inspection.trace_example import trace
+from nextword.model.attach import attach
+from nextword.records import Record, write_atomically
+from nextword.report import trace_page
+from nextword.scoring.calibration.calibration_results import CalibrationResults
+from nextword.scoring.opened_model import OpenedModel, open_model
+
+FETCHED = Path("models/smollm2-135m")
+"""Where ``make real-model`` puts SmolLM2-135M-Instruct."""
+FETCH = f"With a real model: 'make real-model' fetches one (93 MB) into {FETCHED}; then the same command shows it."
+"""What to do where there is none."""
+
+ALONE, WITH = "alone", "with a cache"
+DECODING = "greedy"
+TOKENS = 60
+"""Tokens that each writes."""
+LITTLE = 0.02
+"""Nats per token that nobody would notice."""
+
+
+class RealModel(Record):
+    """What was seen of a model, kept so that the same command shows it again at once."""
+
+    model: str
+    """Its folder or name."""
+    nextword: str
+    """Version that looked."""
+    calibration: CalibrationResults
+    """What was chosen on the first text."""
+    tokens: int = Field(ge=1)
+    """Tokens of the second text, which nothing was chosen on."""
+    nll: dict[str, float]
+    """Nats per token of it."""
+    written: dict[str, str]
+    """What each writes in place of its last paragraph."""
+
+
+def look_at(model: str, out: Path) -> None:
+    """Calibrates a cache on one text, measures and writes with another, prints what came out and writes a page.
+
+    Args:
+        model: Folder or name on the hub of a decoder-only model.
+        out: Folder for the page and the record; a record of the same model is printed as it is.
+
+    Raises:
+        ValueError: There is no such model.
+    """
+    console, record, page = Console(), out / "real-model.json", out / "real-model.html"
+    seen = _seen_before(record, model) if page.exists() else None
+    console.print(f"\n{model}, with a cache that is calibrated on one text and tried on another", highlight=False)
+    if seen is None:
+        with interruptible("the comparison is finished"), waiting(console, "opening the model") as now:
+            seen, html = _look(model, now)
+        write_atomically(page, html)
+        seen.save(record)
+    for line in _told(seen):
+        console.print(line, markup=False, highlight=False)
+    console.print(f"Token by token: {page.resolve()}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _seen_before(record: Path, model: str) -> RealModel | None:
+    try:
+        seen = RealModel.load(record)
+    except ValueError:
+        return None  # not there, or of another version
+    return seen if (seen.model, seen.nextword) == (model, nw.__version__) else None
+
+
+def _look(model: str, now: Callable[[str], None]) -> tuple[RealModel, str]:
+    """What there is to see, and the page of both models; ``now`` is told what is done."""
+    plain = open_model(model, name=ALONE)
+    model_with_cache: Any = attach(plain.model.backbone, "cache")
+    cached = OpenedModel(WITH, model_with_cache.eval(), plain.tokenizer)
+    both = {one.name: one for one in (plain, cached)}
+    now("calibrating")
+    found = nw.calibrate(cached, _text("held.txt"))
+    now("measuring")
+    text = _text("told.txt")
+    traces = {name: trace(one, text=text) for name, one in both.items()}
+    now("writing")
+    written = {name: _written(one, text.rpartition("\n\n")[0]) for name, one in both.items()}
+    seen = RealModel(
+        model=model,
+        nextword=nw.__version__,
+        calibration=found,
+        tokens=len(traces[WITH].tokens.log_prob),
+        nll={name: -fmean(one.tokens.log_prob) for name, one in traces.items()},
+        written=written,
+    )
+    return seen, trace_page(traces[ALONE], traces[WITH])
+
+
+def _text(name: str) -> str:
+    """One of the two texts that were written for this."""
+    return (resources.files("nextword.cli.first_look") / "texts" / name).read_text(encoding="utf-8").strip()
+
+
+def _written(opened: OpenedModel, prompt: str) -> str:
+    (line,) = nw.generate(opened, prompts=prompt, decodings=[DECODING], max_new_tokens=TOKENS)
+    return " ".join(str(line["text"]).split())
+
+
+def _told(seen: RealModel) -> Iterator[str]:
+    yield from calibration_lines(seen.calibration)
+    alone, cached = seen.nll[ALONE], seen.nll[WITH]
+    yield f"The other text, {seen.tokens:,} tokens: {alone:.4f} nats per token {ALONE}, {cached:.4f} {WITH}."
+    if abs(alone - cached) < LITTLE:
+        yield (
+            "That is next to no difference: the model has read the whole text and looks back by itself. Where a cache "
+            "is worth more: docs/pretrained.md, docs/heads/cache.md."
+        )
+    yield f"In place of its last paragraph they write ({DECODING}):"
+    for name, text in seen.written.items():
+        yield f"  {name}: {text}"

@@ -1,0 +1,66 @@
+"""What the quickstart found: a row a method, and what it means in two sentences."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nextword.records import Results
+from nextword.report import results_table
+from nextword.report.parts.formats import listing
+
+COLUMNS = {"acc@2": "both words on top", "acc@1": "first guess right", "nll": "nats per word"}
+"""Headings of the measures that are shown."""
+LEAD = "acc@2"
+"""The measure that the sentence is about."""
+
+
+def short_table(results: Results) -> RenderableType:
+    """Three measures of every method, who is ahead, and what one seed is worth; of another task the usual table."""
+    if not results.runs or not all(COLUMNS.keys() <= run.evaluation.metrics.keys() for run in results.runs):
+        return results_table(results)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    for heading in COLUMNS.values():
+        table.add_column(heading, justify="right")
+    for method in dict.fromkeys(run.method for run in results.runs):
+        table.add_row(Text(method), *(_shown(_values(results, method, metric), metric) for metric in COLUMNS))
+    return Group(table, Text(_sentence(results)), Text(_worth(results)))
+
+
+def _values(results: Results, method: str, metric: str) -> list[float]:
+    """Of every seed."""
+    return [run.evaluation.metrics[metric].value for run in results.runs if run.method == method]
+
+
+def _shown(values: list[float], metric: str) -> str:
+    """The mean, and the lowest and the highest where they differ."""
+
+    def text(value: float) -> str:
+        return f"{value:.2f}" if metric == "nll" else f"{100 * value:.0f} %"
+
+    mean, low, high = text(fmean(values)), text(min(values)), text(max(values))
+    return mean if low == high else f"{mean} ({low} to {high})"
+
+
+def _sentence(results: Results) -> str:
+    """How the best stand against the first method."""
+    shares = {run.method: fmean(_values(results, run.method, LEAD)) for run in results.runs}
+    (first, share), best = next(iter(shares.items())), max(shares.values())
+    ahead = [method for method, value in shares.items() if value == best]
+    if first in ahead:
+        return f"Both words are on top for {100 * share:.0f} % of the prompts with {first}, for no more with any other."
+    return (
+        f"Both words are on top for {100 * best:.0f} % of the prompts with {listing(ahead)}, "
+        f"for {100 * share:.0f} % with {first}."
+    )
+
+
+def _worth(results: Results) -> str:
+    if len(results.seeds) > 1:
+        return f"Means of {len(results.seeds)} seeds, with the lowest and the highest."
+    return "One seed is an anecdote: another moves softmax and mos by ten points and more. For means: --seeds 3."

@@ -1,0 +1,133 @@
+"""The commands by name: what one of them needs is imported when that one is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
+
+VERBS = {
+    "quickstart": (
+        "nextword.cli.first_look.quickstart:quickstart",
+        "Compare softmax with heads that can do more, on data made on the spot. About a minute on two cores.",
+    ),
+    "train": (
+        "nextword.cli.train:train",
+        "Train one model, measure it, check it, and save it as a folder that loads.",
+    ),
+    "attach": (
+        "nextword.cli.attach_head:attach",
+        "Put another head on a finished model without training it.",
+    ),
+    "compare": (
+        "nextword.cli.compare:compare",
+        "Train and measure several methods on the same data, from the same start, with the same batches.",
+    ),
+    "score": (
+        "nextword.cli.score:score",
+        "Measure how likely texts are to saved models: perplexity, nats per token, bits per byte.",
+    ),
+    "evaluate": (
+        "nextword.cli.evaluate:evaluate",
+        "Measure generated texts: likelihood, diversity, repetition, closeness to human text, summaries, topics.",
+    ),
+    "generate": (
+        "nextword.cli.generate:generate",
+        "Let a saved model write: prompts in, texts or samples files out.",
+    ),
+    "count": (
+        "nextword.cli.count:count",
+        "Count the tokens of a corpus, which may be larger than memory. After Ctrl-C the same command goes on.",
+    ),
+    "classes": (
+        "nextword.cli.classes:classes",
+        "Show the classes of tokens that --head f2 would have, and the objective of MefMax over their number.",
+    ),
+    "serve": (
+        "nextword.cli.serve:serve",
+        "Serve a model: completions of many requests at once, and a page to play with.",
+    ),
+    "check": (
+        "nextword.cli.check:check",
+        "Check any language model: sums to one, sees no future, same with and without cache, alone and in a batch.",
+    ),
+    "inspect": (
+        "nextword.cli.inspect:inspect",
+        "Show what a model says about every token of a text, and where it came from, as one HTML page.",
+    ),
+    "reproduce": (
+        "nextword.cli.reproduce:reproduce",
+        "Fill a paper's table with numbers measured here, beside the printed ones, and test its claims.",
+    ),
+    "report": (
+        "nextword.cli.report:report",
+        "Write report.html from results.json and print the table; of a reproduced table, the page beside its record.",
+    ),
+    "datastore": (
+        "nextword.cli.groups.datastore:app",
+        "Build and index datastores, which the head knn retrieves from.",
+    ),
+    "survey": (
+        "nextword.cli.groups.survey:app",
+        "Let people judge texts: make the survey, and read what they said.",
+    ),
+    "text-memory": (
+        "nextword.cli.groups.text_memory:app",
+        "Look the last tokens up in a corpus, and mix what came next there with any model.",
+    ),
+    "list": (
+        "nextword.cli.list:app",
+        "Show the heads, objectives, conditioners, metrics, tasks or recipes there are.",
+    ),
+}
+"""Where each command is, and its line in the list of all: the first paragraph of its own help."""
+
+
+class Verb(TyperCommand):
+    """A command of which its name and one line are known, as the list of all commands shows them.
+
+    Args:
+        name: How it is called.
+        place: ``module:member``, where a function or a group of commands is.
+        line: What it does: the first paragraph of its own help.
+    """
+
+    def __init__(self, name: str, place: str, line: str) -> None:
+        super().__init__(name, help=line)
+        self._place = place
+
+    def loaded(self) -> Any:
+        """The command itself, with its options."""
+        module, _, member = self._place.partition(":")
+        found, holder = getattr(import_module(module), member), typer.Typer()
+        if isinstance(found, typer.Typer):
+            holder.add_typer(found, name=self.name)
+        else:
+            holder.command(self.name)(found)
+        return get_group(holder).commands[str(self.name)]
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """What is called, completed or asked for its help is the command itself."""
+        return self.loaded().make_context(info_name, args, parent, **extra)
+
+
+class Commands(TyperGroup):
+    """All commands. Where ``--import`` is given after one, the error says that it stands before it."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, (place, line) in VERBS.items():
+            self.add_command(Verb(name, place, line))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command that was given."""
+        try:
+            return super().invoke(ctx)
+        except Exception as fault:  # typer brings its own copy of click's class, under a private name
+            if getattr(fault, "option_name", None) == "--import":
+                told: Any = fault
+                told.message += ". It stands before the command: nextword --import MODULE COMMAND ..."
+            raise
