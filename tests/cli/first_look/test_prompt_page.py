@@ -13,15 +13,11 @@ from nextword.comparison.recipe import configured, read
 from nextword.records import Results
 
 SMALL = [
-    "seeds=[0]",
-    "training.steps=2",
-    "start.training.steps=2",
-    "task.start.knows=0",
-    "task.start.documents=1000",
-    "task.rank_rows=70",
-    "threads=1",
+    "task.start.n_embd=16", "task.start.n_layer=1", "task.start.documents=100", "task.start.knows=0",
+    "start.training.steps=2", "start.training.warmup_steps=0", "task.train_prompts=8", "task.validation_prompts=4",
+    "task.test_prompts=6", "task.rank_rows=20", "training.steps=2", "threads=1",
     "methods=[{head='softmax'}, {head='cache', label='cache (TRIME)'}]",
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

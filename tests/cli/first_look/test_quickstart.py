@@ -6,22 +6,22 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from nextword.cli import app
 from nextword.cli.first_look import real_model
-from nextword.cli.first_look.quickstart import START
 from nextword.cli.first_look.real_model import FETCHED, RealModel
-from nextword.comparison.comparison_settings import build_task
+from nextword.cli.first_look.untrained import untrained_line
 from nextword.comparison.recipe import configured, read
 from nextword.records import Results
-from nextword.scoring.opened_model import open_model
 from tests.helpers.opened_models import decoder
 from tests.helpers.text_tokenizers import byte_level
 
 SMALL = [
-    "task.train_prompts=8", "task.validation_prompts=4", "task.test_prompts=6", "task.rank_rows=70", "training.steps=2",
-    'methods=["softmax", "cache"]',
+    "task.start.n_embd=16", "task.start.n_layer=1", "task.start.documents=100", "task.start.knows=0",
+    "start.training.steps=2", "start.training.warmup_steps=0", "task.train_prompts=8", "task.validation_prompts=4",
+    "task.test_prompts=6", "task.rank_rows=20", "training.steps=2", 'methods=["softmax", "cache"]',
 ]  # fmt: skip
 
 
@@ -73,9 +73,18 @@ def test_a_model_that_is_there_is_looked_at_once(monkeypatch: pytest.MonkeyPatch
     assert seen.written["with a cache"] in quickstart()
 
 
-def test_the_start_that_comes_along_is_one_of_the_task() -> None:
-    config = configured({**read("quickstart"), "start": {"model": str(START)}})
-    assert not config.start.is_pretrained  # it is trained at the task's own rates
-    task, opened = build_task(config), open_model(START, dtype="float32")
-    assert opened.tokenizer.get_vocab() == task.start.tokenizer().get_vocab()
-    assert task.start.knows_enough(task.start.probe(opened.model, opened.tokenizer))
+def test_the_recipe_is_one_seed_of_few_methods_on_a_start_that_learns_fast() -> None:
+    config = configured(read("quickstart"))
+    assert config.seeds == [0]
+    assert config.methods[0].title == "softmax"
+    assert config.start.training["steps"] * config.start.training["batch_size"] < 2000 * 16  # a round of the task
+
+
+def test_the_first_numbers_need_no_training() -> None:
+    before = torch.random.get_rng_state()
+    line = untrained_line()
+    assert torch.equal(torch.random.get_rng_state(), before), "the generator of the user was drawn from"
+    alone, cached = (float(number) for number in re.findall(r"(\d\.\d)(?: nats|, and)", line))
+    assert alone > 6.5
+    assert cached < 3.5
+    assert line.endswith("and 5 of 5.")

@@ -10,12 +10,9 @@ import typer
 from nextword.cli.parts.errors import plain_errors
 
 ASKED = """Two words may come next, and nothing else may: "She could not choose between Paris and Italy, so in the end
-she took a bus to". Which output layers put both on top? Each is trained on a small GPT-2 that comes with nextword.
+she took a bus to". Which output layers put both on top? Words, prompts and a small GPT-2 are made here first.
 """
 """What the comparison is about."""
-
-START = Path(__file__).with_name("start") / "model"
-"""That small GPT-2: the start of 'nextword compare quickstart', which takes half a minute to train, in float16."""
 
 NEXT = """
 Next:
@@ -42,22 +39,22 @@ def quickstart(
 ) -> None:
     """Compare softmax with heads that can do more, on data made on the spot. About a minute on two cores.
 
-    The recipe is built in; 'nextword compare quickstart' runs the same, and trains the start itself. Afterwards a real
-    model, where there is one, goes on with a text, with a cache and without.
+    The recipe is built in; 'nextword compare quickstart' runs the same. Afterwards a real model, where there is one,
+    goes on with a text, with a cache and without.
     """
     from nextword.cli.first_look.prompt_page import write_prompt_page
     from nextword.cli.first_look.real_model import FETCH, FETCHED, look_at
     from nextword.cli.first_look.short_table import short_table
+    from nextword.cli.first_look.untrained import untrained_line
     from nextword.cli.parts.run_and_show import run_comparison
     from nextword.comparison.all_methods import cpu_threads
     from nextword.comparison.comparison_settings import build_task
     from nextword.comparison.preflight import check_settings
     from nextword.comparison.recipe import configured, read
 
-    content = {**read("quickstart"), "start": {"model": str(START)}, "seeds": list(range(seeds))}
-    config = configured(content, overrides or [])
+    config = configured(read("quickstart"), [f"seeds={list(range(seeds))}", *(overrides or [])])
     check_settings(config, build_task(config))
-    typer.echo(ASKED)
+    typer.echo(f"{untrained_line()}\n\n{ASKED}")
     results = run_comparison(config, out, shown=short_table)
     with cpu_threads(config.threads):
         page = write_prompt_page(config, results, out)
