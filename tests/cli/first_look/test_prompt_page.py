@@ -13,9 +13,8 @@ from nextword.comparison.recipe import configured, read
 from nextword.records import Results
 
 SMALL = [
-    "task.start.n_embd=16", "task.start.n_layer=1", "task.start.documents=100", "task.start.knows=0",
-    "start.training.steps=2", "start.training.warmup_steps=0", "task.train_prompts=8", "task.validation_prompts=4",
-    "task.test_prompts=6", "task.rank_rows=20", "training.steps=2", "threads=1",
+    "task.start.documents=100", "task.start.knows=0", "start.training.steps=2", "task.train_prompts=8",
+    "task.validation_prompts=4", "task.test_prompts=6", "task.rank_rows=70", "training.steps=2", "threads=1",
     "methods=[{head='softmax'}, {head='cache', label='cache (TRIME)'}]",
 ]  # fmt: skip
 

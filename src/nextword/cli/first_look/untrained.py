@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-from transformers import GPT2Config, GPT2LMHeadModel
-
 import nextword as nw
 
 VOCABULARY, LISTED, WRITTEN = 1000, 20, 5
@@ -13,6 +10,9 @@ VOCABULARY, LISTED, WRITTEN = 1000, 20, 5
 
 def untrained_line() -> str:
     """What a cache does for random weights where a text repeats itself; README's first example, in one sentence."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
     sizes = {"n_layer": 2, "n_head": 4, "n_embd": 64, "vocab_size": VOCABULARY}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
