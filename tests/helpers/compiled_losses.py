@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 from tests.helpers.families import PAD, inputs, labels
-from tests.helpers.head_specs import specs, with_head
+from tests.helpers.head_specs import refused_pairs, specs, with_head
 
 FEW = {
     "gpt2 f2": ("gpt2", "f2", "mle"),
@@ -33,7 +33,7 @@ OTHERS = {
     f"{family} {head}": (family, head, "mle")
     for family in ("gpt2", "llama")
     for head in specs()
-    if f"{family} {head}" not in FEW and not (family == "llama" and head == "softmax+e") and head != "softmax+e"
+    if f"{family} {head}" not in FEW and (family, head) not in refused_pairs()
 }
 
 

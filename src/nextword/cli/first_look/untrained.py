@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import nextword as nw
 
 VOCABULARY, LISTED, WRITTEN = 1000, 20, 5
@@ -13,15 +15,15 @@ def untrained_line() -> str:
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    sizes = {"n_layer": 2, "n_head": 4, "n_embd": 64, "vocab_size": VOCABULARY}
+    sizes: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 64, "vocab_size": VOCABULARY}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        gpt2 = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)).eval()
+        gpt2: Any = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
         held, ids = torch.randint(1, VOCABULARY, (2, LISTED)).repeat(1, 3)[:, None]
     losses, agree = [], []
     with torch.no_grad():
         for head in ("softmax", "cache"):
-            model = nw.attach(gpt2, head)
+            model = nw.attach(gpt2.eval(), head)
             if head == "cache":
                 nw.calibrate(model, held)
             losses.append(float(model(input_ids=ids, labels=ids).loss))
