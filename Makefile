@@ -120,8 +120,9 @@ test-vllm: constraints.txt pyproject.toml  ## test the plug-in of vLLM on the CP
 	$(VLLM_VENV)/bin/python -m pip uninstall -qq -y torchvision torchaudio torchcodec
 	$(VLLM_VENV)/bin/python -m pytest -m vllm -q tests/serving/vllm
 
+# NOTEBOOK=3 runs one notebook alone: continuous integration takes another each day.
 docs: $(INSTALLED_DOCS)  ## run the notebooks, build the site into build/site; a broken link fails
-	$(BIN)/python website/make_pages.py
+	$(BIN)/python website/make_pages.py $(NOTEBOOK)
 	PYTHONPATH=website $(BIN)/zensical build --clean --strict
 
 package: $(INSTALLED_DEV)  ## build wheel and sdist, and try the wheel in an environment of its own

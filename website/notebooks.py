@@ -48,11 +48,12 @@ def executed(path: Path, cache: Path) -> nbformat.NotebookNode:
     return notebook
 
 
-def write_page(path: Path, folder: Path, cache: Path) -> None:
-    """Writes ``folder/NAME.md`` and what the notebook drew into ``folder/NAME_files``."""
+def write_page(path: Path, folder: Path, cache: Path | None) -> None:
+    """Writes ``folder/NAME.md`` and what the notebook drew into ``folder/NAME_files``; runs it if there is a cache."""
     name = path.stem
+    notebook = nbformat.read(path, as_version=4) if cache is None else executed(path, cache)
     text, resources = MarkdownExporter().from_notebook_node(
-        executed(path, cache), resources={"unique_key": name, "output_files_dir": f"{name}_files"}
+        notebook, resources={"unique_key": name, "output_files_dir": f"{name}_files"}
     )
     folder.mkdir(parents=True, exist_ok=True)
     for file, data in resources["outputs"].items():
