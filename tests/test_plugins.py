@@ -57,7 +57,7 @@ def nextword(*words: object, path: Path, code: int = 0, cwd: Path | None = None)
     return run("-m", "nextword", *words, path=path, code=code, cwd=cwd)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", PARTS)
 def test_lists_show_them_and_where_they_come_from(kind: str, installed: Path, tmp_path: Path) -> None:
     assert f" {PARTS[kind]} " not in nextword("list", kind, path=tmp_path)

@@ -159,7 +159,7 @@ def test_faults_of_settings_by_name_say_what_to_do(grammar: Grammar[Any], spec: 
 PARTS = [(grammar, name) for grammar in (heads, objectives, conditioners, metrics) for name in grammar.registry.names()]
 
 
-@pytest.mark.few(38)
+@pytest.mark.few(32)
 @pytest.mark.parametrize(("grammar", "name"), PARTS, ids=[f"{g.registry.kind} {name}" for g, name in PARTS])
 def test_any_settings_come_back(grammar: Grammar[Any], name: str) -> None:
     @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])

@@ -168,7 +168,7 @@ def meddling(ours):
     ours.backbone.config.use_cache = not ours.backbone.config.use_cache
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("change", "where"),
     [
@@ -206,6 +206,7 @@ def test_what_double_precision_does_not_show_is_rounding(plain, monkeypatch):
     assert cells.cell(model, "softmax", bare, probe).where == "nw.check"
 
 
+@pytest.mark.slow
 def test_what_the_bare_model_cannot_do_is_not_asked_of_a_head(plain, monkeypatch):
     model, _, probe = plain
     monkeypatch.setitem(abilities.ABILITIES, "beams", lambda *_: 1.0)

@@ -120,7 +120,7 @@ def copying(context: Context, *, masked: bool = True) -> Scores:
 # -- what is right passes
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("conditioner", "head"),
     [
@@ -242,7 +242,7 @@ def test_a_batch_pads_and_selects_them() -> None:
 # -- planted mistakes
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "rows"),
     [
@@ -279,10 +279,12 @@ def test_leak_of_a_text_is_told_from_a_leak_of_the_sequence() -> None:
         assert found[f"all but sequence {row} changed"] == 0
 
 
+@pytest.mark.slow
 def test_dropout_in_evaluation_is_found(plant: Callable[..., CheckReport]) -> None:
     assert {"same twice", "auxiliary padding"} <= failed(plant(planted_conditioners.Restless))
 
 
+@pytest.mark.slow
 def test_history_that_stays_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = conditioned({"conditioner": "lmh", "start": "random"})
     assert nw.check(model, lengths=[4]).passed
@@ -302,12 +304,14 @@ def test_history_that_forgets_the_text_is_found(monkeypatch: pytest.MonkeyPatch)
     assert failed(nw.check(model, lengths=[4])) == STEPS
 
 
+@pytest.mark.slow
 def test_padding_of_the_copied_words_is_found(plant_head: Callable[..., CheckReport]) -> None:
     found = failed(plant_head(lambda context: copying(context, masked=False)))
     # alone, a sequence has less padding
     assert found == {"auxiliary padding", "padding contents", "other sequences"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("start", ["unchanged", "random"])
 def test_a_head_that_does_not_copy_what_it_reads_is_found(start: str, plant_head: Callable[..., CheckReport]) -> None:
     report = plant_head(lambda context: Scores(context.vocabulary, context.states), start)
@@ -315,6 +319,7 @@ def test_a_head_that_does_not_copy_what_it_reads_is_found(start: str, plant_head
     assert "other words to copy" in rows_of(report)["auxiliary text"].where
 
 
+@pytest.mark.slow
 def test_copying_from_another_sequence_is_found(plant_head: Callable[..., CheckReport]) -> None:
     def make(context: Context) -> Scores:
         assert context.source is not None

@@ -110,6 +110,7 @@ def test_wrong_answer_fails_in_its_row(kind: type[Scores], rows: set[str], plant
     assert failed(report) - {"entropy"} == rows - {"entropy"}
 
 
+@pytest.mark.slow
 def test_wrong_place_is_found(plant: Callable[..., CheckReport]) -> None:
     def make(context: Context) -> Scores:
         return planted.PlaceBeside(context.vocabulary, context.states, stored={"cache": cached(context)})
@@ -129,7 +130,7 @@ def test_dropout_in_evaluation_is_found(plant: Callable[..., CheckReport]) -> No
     assert not found & {"sums to one", "finite"}
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [1, 3])
 def test_look_ahead_is_found(ahead: int, plant: Callable[..., CheckReport]) -> None:
     def make(context: Context) -> Scores:
@@ -210,6 +211,7 @@ def test_history_that_stays_behind_is_found(backbone: GPT2LMHeadModel, monkeypat
     assert failed(nw.check(nw.attach(backbone, "cache"), lengths=[4])) == {"cache, reordered"}
 
 
+@pytest.mark.slow
 def test_mode_of_its_own_is_checked_too(backbone: GPT2LMHeadModel, monkeypatch: pytest.MonkeyPatch) -> None:
     from nextword.distribution import OnMemory
 
@@ -221,6 +223,7 @@ def test_mode_of_its_own_is_checked_too(backbone: GPT2LMHeadModel, monkeypatch: 
     assert "mode cache_only" in row.where
 
 
+@pytest.mark.slow
 def test_padding_of_the_source_in_memory_is_found(
     bart: BartForConditionalGeneration, plant: Callable[..., CheckReport]
 ) -> None:
@@ -254,6 +257,7 @@ def test_exception_is_a_finding_with_its_cause(plant: Callable[..., CheckReport]
 # -- what check leaves behind, takes and refuses
 
 
+@pytest.mark.slow
 def test_nothing_is_changed(backbone: GPT2LMHeadModel) -> None:
     model = nw.attach(copy.deepcopy(backbone), "cache")
     model.train()
@@ -330,6 +334,7 @@ def sees_one_ahead(context: Context) -> Scores:
     return Scores(context.vocabulary, context.states, stored={"cache": cached(context, 1)})
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("make", "length"), [(of(planted.Unnormalised), 1), (sees_one_ahead, 2)])
 def test_the_smallest_input_that_shows_a_fault_is_found(
     make: Make, length: int, plant: Callable[..., CheckReport]
@@ -339,6 +344,7 @@ def test_the_smallest_input_that_shows_a_fault_is_found(
     assert [len(text) for text in found.texts] == [length]
 
 
+@pytest.mark.slow
 def test_a_failure_is_a_finding_by_name(plant: Callable[..., CheckReport]) -> None:
     found = plant(sees_one_ahead)
     assert "future" in {one.fault for one in found.findings}
@@ -354,7 +360,7 @@ def test_lengths_stay_within_the_models_positions() -> None:
     nw.check(model, [list(range(3, 30))], lengths=[1, 50]).raise_if_failed()
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_tolerance_follows_the_precision(dtype: torch.dtype, backbone: GPT2LMHeadModel) -> None:
     report = nw.check(nw.attach(copy.deepcopy(backbone).to(dtype), "cache"), lengths=[4])

@@ -18,7 +18,7 @@ def row(report: CheckReport, name: str) -> Row:
     return found
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["gpt2", "llama", "mistral", "gemma2"])
 @pytest.mark.parametrize("head", [None, "softmax", "cache", "softmax+cpr:3+mi"])
 def test_texts_packed_into_a_row_are_checked(name: str, head: str | None) -> None:

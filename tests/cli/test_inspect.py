@@ -97,6 +97,7 @@ def test_a_model_is_asked_about_what_it_wrote(models: Path, tmp_path: Path) -> N
     assert record.tokens.rank == [1] * 6  # greedy
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_same_text_again(models: Path, tmp_path: Path) -> None:
     def drawn(seed: int) -> list[int]:
         words = ("--prompt", "The king", "--continue", 12, "--decoding", "sample", "--seed", seed)

@@ -70,6 +70,7 @@ def test_every_method_with_every_seed_from_one_start(tmp_path, real_report):
     assert not list((tmp_path / "out").rglob("checkpoint-*"))
 
 
+@pytest.mark.slow
 def test_the_trained_model_is_the_measured_model(finished):
     for run in Results.load(finished / "results.json").runs:
         model = nw.load(finished / "trained" / f"{run.method}-mle-seed{run.seed}" / "model").eval()
@@ -217,6 +218,7 @@ def test_changed_start_weights_are_noticed(copied):
         compare(configured(RECIPE), copied)
 
 
+@pytest.mark.slow
 def test_a_head_for_test_time_reuses_the_training_of_another(tmp_path):
     late = {"head": "cache", "label": "late", "trained_as": "softmax"}
     heard = Heard()
@@ -236,6 +238,7 @@ def test_a_head_for_test_time_is_trained_on_its_own_where_nobody_else_is(tmp_pat
     assert [run.method for run in results.runs] == ["late"]
 
 
+@pytest.mark.slow
 def test_models_are_dropped_when_nobody_needs_them(tmp_path):
     late = {"head": "cache", "label": "late", "trained_as": "softmax"}
     config = configured({**RECIPE, "methods": ["softmax", "mos:2", late], "seeds": [0], "keep_models": False})
@@ -315,6 +318,7 @@ def test_a_method_that_is_refused_leaves_the_folder_free_for_the_right_one(tmp_p
     assert [run.method for run in results.runs] == ["f2:2"]
 
 
+@pytest.mark.slow
 def test_a_method_that_is_refused_is_not_added_to_a_finished_comparison(copied):
     heard = Heard()
     with pytest.raises(ValueError, match="method 'f2:100000'"):

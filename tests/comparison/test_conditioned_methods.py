@@ -138,6 +138,7 @@ def test_texts_beyond_the_limit_are_encoded_in_every_step(tmp_path, batches, mon
         torch.testing.assert_close(second[key], value, rtol=0, atol=1e-5, msg=key)
 
 
+@pytest.mark.slow
 def test_validation_texts_are_encoded_too(tmp_path, batches):
     training = {"steps": 2, "evaluate_every": 1}
     results = compare(configured({**RECIPE, "methods": ["softmax/mle/dau"], "training": training}), tmp_path)
@@ -145,6 +146,7 @@ def test_validation_texts_are_encoded_too(tmp_path, batches):
     assert all("aux_states" in batch for batch in batches if "aux_attention_mask" in batch)
 
 
+@pytest.mark.slow
 def test_a_test_time_head_keeps_the_trained_conditioner(tmp_path):
     late = {"head": "cache", "trained_as": "softmax", "conditioner": "dau", "tune": False}
     heard = Heard()
@@ -210,6 +212,7 @@ def test_a_second_stage_freezes_what_the_first_did(tmp_path):
     assert changed == {"conditioner.project.weight", "conditioner.project.bias"}
 
 
+@pytest.mark.slow
 def test_a_folder_from_before_there_were_conditioners_is_gone_on_with(tmp_path):
     first = compare(configured({**RECIPE, "methods": ["softmax"]}), tmp_path)
     claim = json.loads((tmp_path / "compare.json").read_text())

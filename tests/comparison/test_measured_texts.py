@@ -127,6 +127,7 @@ def test_other_texts_are_another_comparison(finished, override, message):
         compare(configured(RECIPE, [override]), finished)
 
 
+@pytest.mark.slow
 def test_an_added_method_is_measured_with_the_others(copied):
     before = samples(copied)
     heard = Heard()

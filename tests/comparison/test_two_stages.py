@@ -33,6 +33,7 @@ def weights(folder):
     return load_file(folder / "model" / "model.safetensors")
 
 
+@pytest.mark.slow
 def test_the_first_stage_is_shared_and_the_second_goes_on_from_it(tmp_path):
     heard = Heard()
     one, two = compare(configured(RECIPE), tmp_path, heard).runs
@@ -68,6 +69,7 @@ def test_an_interrupted_stage_is_gone_on_with(tmp_path, stage):
     assert not list((tmp_path / "cut").rglob("checkpoint-*"))
 
 
+@pytest.mark.slow
 def test_models_of_both_stages_are_dropped_when_nobody_needs_them(tmp_path):
     config = configured({**RECIPE, "methods": [THEN, "cache"], "keep_models": False})
     heard = Heard()
@@ -89,6 +91,7 @@ def test_wrong_settings_of_a_second_stage_are_named_before_anything_is_trained(t
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_changed_second_stage_is_another_comparison(tmp_path):
     compare(configured(RECIPE), tmp_path)
     with pytest.raises(ValueError, match=r"second_training\.steps: 2 there, 3 asked for"):

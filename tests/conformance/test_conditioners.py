@@ -55,7 +55,7 @@ def seen() -> Tensor:
     return inputs(tiny("gpt2"))["attention_mask"].bool()
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("head", "conditioner"), head_pairs())
 @torch.no_grad()
 def test_head_with_conditioner(head: str, conditioner: str) -> None:
@@ -90,7 +90,7 @@ def test_conditioned_model_passes_the_checker(head: str, conditioner: str) -> No
     nw.check(model_of(head, conditioner), lengths=[5]).raise_if_failed()
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("conditioner", KINDS)
 @pytest.mark.parametrize("head", ["softmax", "softmax+ce"])

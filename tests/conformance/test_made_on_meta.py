@@ -61,6 +61,7 @@ def test_every_objective(objective: str) -> None:
     made_later(nw.attach(tiny("gpt2"), "cache", OBJECTIVES[objective]))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("conditioner", CONDITIONERS)
 def test_every_conditioner(conditioner: str) -> None:
     made_later(nw.attach(tiny("gpt2"), "softmax", conditioner=CONDITIONERS[conditioner], encoder=encoder()))

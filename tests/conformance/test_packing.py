@@ -67,7 +67,7 @@ def test_a_packed_text_is_read_as_alone(family: str, head: str) -> None:
         assert_same(packed_one, own, f"place {place}")
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("family", "head"), pairs("gpt2"))
 def test_loss_and_gradients_are_those_of_the_texts(family: str, head: str) -> None:
     """With labels at every place: what predicts the first token of the next text is nothing."""
@@ -96,6 +96,7 @@ LET_TEXTS_MEET = ("opt", "opt_narrow")
 KEEP_TEXTS_APART = [(family, None) for family in DECODERS if family not in LET_TEXTS_MEET]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("family", "attention"), [*KEEP_TEXTS_APART, ("gpt2", "eager"), ("mistral", "eager")])
 def test_every_family_keeps_texts_apart(family: str, attention: str | None) -> None:
     model = with_head(family, "cache", dtype=torch.float64)

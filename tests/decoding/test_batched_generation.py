@@ -49,7 +49,7 @@ def greedy(opened, prompt, length):
     return found
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("family", "head", "conditioner"),
     [

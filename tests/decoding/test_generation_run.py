@@ -61,7 +61,7 @@ def test_the_iterator_gives_what_the_files_hold(tmp_path):
     assert [ids for _, ids in found] == [line["token_ids"] for line in lines(path)]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "arguments"),
     [
@@ -113,7 +113,7 @@ def test_finished_texts_are_not_written_again(tmp_path, monkeypatch):
     assert (path.stat().st_mtime_ns, shares) == (before, [1.0])
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("changes", "difference"),
     [

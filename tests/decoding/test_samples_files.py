@@ -100,6 +100,7 @@ def test_log_probs_are_teacher_forced(task, model, tokenizer, tmp_path):
         assert line["log_probs"] == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_seeds_and_files_do_not_touch_each_other(task, model, tokenizer, tmp_path):
     one, two = write(task, model, tokenizer, tmp_path / "a", SAMPLE, Decoding(top_k=20))
     ((*alone,),) = write(task, model, tokenizer, tmp_path / "b", Decoding(top_k=20))
@@ -108,6 +109,7 @@ def test_seeds_and_files_do_not_touch_each_other(task, model, tokenizer, tmp_pat
     assert [line["token_ids"] for line in one] != [line["token_ids"] for line in other]
 
 
+@pytest.mark.slow
 def test_draws_of_a_file_each_have_their_own_seed(task, model, tokenizer, tmp_path):
     files = {tmp_path / f"{seed}.jsonl": SeededDecoding(PromptedDecoding(SAMPLE), seed) for seed in (0, 1, 42)}
     task.writes.write(model, tokenizer, files, {})

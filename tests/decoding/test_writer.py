@@ -48,6 +48,7 @@ def greedy(model, pair: TokenPair, length: int, ends: bool) -> list[int]:
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["decoder", "encoder_decoder"])
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 3])

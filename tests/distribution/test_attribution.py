@@ -105,7 +105,7 @@ CASES: dict[str, tuple[Any, bool, Form]] = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CASES)
 @torch.no_grad()
 def test_textbook_form(name: str) -> None:

@@ -68,6 +68,7 @@ def test_the_human_row_is_a_system_that_wrote_the_references(tmp_path: Path, two
         assert row.values[key].value == pytest.approx(value.value, abs=1e-12), key
 
 
+@pytest.mark.slow
 def test_all_measures_what_the_samples_have_fields_for(two: dict[str, list[str]]) -> None:
     found = nw.evaluate({"systems": {"one": two["one"]}})
     measured = {entry["metric"] for entry in found.settings["metrics"]}
@@ -193,12 +194,14 @@ def test_given_ids_are_counted_and_mixed_samples_refused(tmp_path: Path) -> None
         nw.evaluate({"systems": {"a": [written(tmp_path, "b", mixed)]}, "metrics": ["distinct:1"]})
 
 
+@pytest.mark.slow
 def test_results_are_kept_whole(tmp_path: Path, two: dict[str, list[str]]) -> None:
     found = nw.evaluate({"systems": two})
     found.save(tmp_path / "results.json")
     assert EvaluationResults.load(tmp_path / "results.json") == found
 
 
+@pytest.mark.slow
 def test_the_same_evaluation_gives_the_same_record(two: dict[str, list[str]]) -> None:
     first, second = (nw.evaluate({"systems": two}) for _ in range(2))
     assert first.model_dump(exclude={"environment"}) == second.model_dump(exclude={"environment"})

@@ -54,6 +54,7 @@ def test_settings_are_chosen_and_weights_are_the_same(made: tuple[Path, Path], t
             assert lowest <= nll(tmp_path / "new", temperature=temperature, weight=weight) + 1e-6
 
 
+@pytest.mark.slow
 def test_one_normaliser_has_a_temperature_alone(made: tuple[Path, Path], tmp_path: Path) -> None:
     folder, store = made
     added = add_head(open_model(folder), f'knn:store="{store}",k=8,mix=joint', tmp_path / "new", held())

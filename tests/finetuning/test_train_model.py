@@ -132,6 +132,7 @@ def test_data_that_changed_while_a_training_stood_still_are_refused(text: str, t
         train(configured(recipe_of(str(data), "cache"), [*SHORT, "keep_checkpoints=true"]), tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_left_alone(trained: Path, text: str) -> None:
     times = {path: path.stat().st_mtime_ns for path in trained.rglob("*")}
     results = train(configured(recipe_of(text, "cache"), SHORT), trained)
@@ -167,6 +168,7 @@ def test_a_conditioned_model_has_its_encoder_and_tokenizer_with_it(
     assert open_model(tmp_path / "out").auxiliary_tokenizer is not None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("model", "head"), [("small", "cache"), ("small-t5", "softmax+ce")])
 def test_pairs_train_decoder_only_and_encoder_decoder_models(pairs: str, tmp_path: Path, model: str, head: str) -> None:
     fields = ["data.source_field=highlights", "data.target_field=article", "data.vocabulary=300"]
@@ -259,7 +261,7 @@ def trained_with(
     return TrainingIdentity.load(out / "training" / "training.json").settings
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "overrides", "rates"),
     [
@@ -287,6 +289,7 @@ def test_a_head_that_was_trained_is_not_new(text: str, plain: str, tmp_path: Pat
     assert (other.learning_rate, other.learning_rates) == (5e-5, {"head": 1e-3})
 
 
+@pytest.mark.slow
 def test_a_small_model_has_the_settings_of_its_size(text: str, tmp_path: Path) -> None:
     settings = trained_with(text, "small", "mos:2", tmp_path / "out", [*SMALL, "training.steps=1"])
     assert (settings.learning_rate, settings.learning_rates, settings.warmup_ratio) == (2e-3, {}, 0.0)
@@ -308,7 +311,7 @@ def test_a_training_keeps_the_settings_that_it_was_begun_with(
     assert (out / "record.json").exists()
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("overrides", "warned"),
     [

@@ -51,6 +51,7 @@ def table(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("span", [1, 2, 37, 10_000])
 def test_a_text_file_counts_as_the_task_does(span: int, text_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nextword.corpora.open.SPAN", span)
@@ -74,7 +75,7 @@ def test_a_line_that_is_a_corpus_is_counted_in_parts(
     assert counted.counts.tolist() == expected("The cat sat" + " on the cat" * 100 + "\nend\n")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_any_number_of_processes_counts_the_same(processes: int, text_file: Path, table: Path) -> None:
     assert count_tokens(str(text_file), TOKENIZER, processes=processes).counts.tolist() == expected(TEXT)
@@ -115,6 +116,7 @@ def test_steps_grow_while_they_are_quick(text_file: Path, monkeypatch: pytest.Mo
     assert told[-1] == steps[-1]
 
 
+@pytest.mark.slow
 def test_everything_that_holds_rows_counts_the_same(table: Path) -> None:
     dataset = Dataset.from_dict({"text": ROWS})
     stream = load_dataset("json", data_files=str(table), split="train", streaming=True)

@@ -19,7 +19,7 @@ def textbook(queries: torch.Tensor, keys: torch.Tensor, vector: torch.Tensor) ->
     return torch.tanh(queries[:, :, None] + keys[:, None]) @ vector
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("chunk_bytes", [1, 8 * B * S * D * 2, 2**20])
 def test_value_and_gradient(chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(additive._CHUNK_BYTES, "cpu", chunk_bytes)

@@ -21,7 +21,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
 """Whether the assistant has a head, and how is generated."""
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("family", "head", "way"), crossed(pairs(ALL), WAYS))
 def test_assistant(family: str, head: str, way: tuple[str, dict[str, Any]], crops: list[int]) -> None:
     (helper, mode), model, ids = way, headed(family, head), prompt(1)
@@ -53,7 +53,7 @@ def test_assistant_that_reads_the_source_otherwise(family: str, head: str, other
     assert_as_recomputed(model, out, {"input_ids": ids})
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
 def test_assisted_call_goes_on(family: str, head: str) -> None:
     """The returned cache has lost every rejected candidate."""

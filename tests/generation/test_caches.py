@@ -93,7 +93,7 @@ PREFILLS = {
 }
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head", "prefill"), crossed(pairs(DECODERS), PREFILLS))
 def test_prefill_in_chunks(family: str, head: str, prefill: tuple[list[int], str]) -> None:
     """Chunks of three, so that the second prompt's first chunk is padding only."""
@@ -115,7 +115,7 @@ def test_decoder_prompt_in_chunks(family: str, head: str) -> None:
     assert_as_recomputed(model, out, {"input_ids": ids})
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("family", "head"), pairs(ALL))
 def test_second_call_goes_on(family: str, head: str) -> None:
     model, ids = headed(family, head), prompt()
@@ -147,7 +147,7 @@ def test_second_call_after_left_padding(family: str, head: str) -> None:
     assert_as_recomputed(model, second, {"input_ids": ids, "attention_mask": mask})
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("family", "head", "lazy"), crossed(pairs(ALL, remembering=True), {"lazy": True, "with config": False})
 )
@@ -178,7 +178,7 @@ def pickled(cache: Any) -> Any:
     return pickle.loads(pickle.dumps(cache))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("family", "head", "copied"),
     crossed(pairs(DECODERS, remembering=True), {"deepcopy": copy.deepcopy, "pickled": pickled}),

@@ -41,7 +41,7 @@ def assert_the_text_decides(model: Any, out: Any, inputs: dict[str, Tensor]) -> 
     assert distance(model, out, turned) > NOTICED
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(7)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("family", "conditioner", "head"), PAIRS)
 def test_mode(family: str, conditioner: str, head: str, mode: str) -> None:
@@ -61,7 +61,7 @@ def test_mode(family: str, conditioner: str, head: str, mode: str) -> None:
     assert_the_text_decides(model, out, inputs)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("mode", ["greedy", "beams"])
 @pytest.mark.parametrize(("family", "conditioner", "head"), FEW)
 def test_row_is_as_alone(family: str, conditioner: str, head: str, mode: str) -> None:
@@ -87,6 +87,7 @@ def test_static_cache(family: str, conditioner: str, head: str, mode: dict[str, 
     assert_as_recomputed(model, out, inputs)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("family", "conditioner", "head"), GROWING)
 def test_static_cache_of_the_user_with_one_text_after_the_other(family: str, conditioner: str, head: str) -> None:
     model = model_of(family, conditioner, head)
@@ -106,6 +107,7 @@ def test_prefix_has_no_place_in_a_static_cache() -> None:
         model(prompt(), attention_mask=torch.ones(2, 1, 9, 9, dtype=torch.bool).tril(), **auxiliary(model))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("padding", [[0, 0, 0], [0, 4, 7]], ids=["plain", "left-padded"])
 @pytest.mark.parametrize("implementation", ["dynamic", "static"])
 @pytest.mark.parametrize(("family", "conditioner", "head"), FEW)
@@ -119,6 +121,7 @@ def test_prefill_in_chunks(family: str, conditioner: str, head: str, implementat
     assert_as_recomputed(model, generated(model, **inputs, **settings), inputs)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("again", [True, False], ids=["text given again", "text not given again"])
 @pytest.mark.parametrize(("family", "conditioner", "head"), FEW)
 def test_second_call_goes_on(family: str, conditioner: str, head: str, again: bool) -> None:
@@ -139,6 +142,7 @@ def test_second_call_goes_on(family: str, conditioner: str, head: str, again: bo
     assert_as_recomputed(model, second, {"input_ids": text, "attention_mask": mask, **aux})
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("family", "conditioner", "head"), FEW)
 def test_cache_without_mask_goes_on(family: str, conditioner: str, head: str) -> None:
     model, ids = model_of(family, conditioner, head), prompt()
@@ -151,7 +155,7 @@ def test_cache_without_mask_goes_on(family: str, conditioner: str, head: str) ->
         assert_as_recomputed(model, second, {"input_ids": given, **aux})
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda kv_cache: pickle.loads(pickle.dumps(kv_cache))])
 @pytest.mark.parametrize(("family", "conditioner", "head"), FEW)
 def test_text_read_once_and_used_twice(family: str, conditioner: str, head: str, copied: Any) -> None:
@@ -194,6 +198,7 @@ def test_another_text_with_an_old_cache_is_refused(family: str, conditioner: str
             model.generate(first.sequences, past_key_values=first.past_key_values, max_new_tokens=2, **other)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("mode", [{"num_beams": 3}, {"do_sample": True, "num_return_sequences": 2}])
 @pytest.mark.parametrize(("family", "conditioner", "head"), FEW)
 def test_without_prompt(family: str, conditioner: str, head: str, mode: dict[str, Any]) -> None:
@@ -208,6 +213,7 @@ def test_without_prompt(family: str, conditioner: str, head: str, mode: dict[str
     assert_the_text_decides(model, out, inputs)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("mode", ["greedy", "best beams", "samples"])
 @pytest.mark.parametrize("conditioner", ["lmh", "dau", "bergpt", "prefix:3"])
 def test_texts_are_encoded_once(conditioner: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:

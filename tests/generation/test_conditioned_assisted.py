@@ -33,7 +33,7 @@ def helper(family: str, conditioner: str | None, head: str | None) -> Any:
     return twin
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("kind", "mode"),
     [("bare", {}), ("plain", {"do_sample": True}), ("conditioned", {}), ("conditioned", {"do_sample": True})],

@@ -43,14 +43,14 @@ def test_no_decoder_only_head_is_left_out() -> None:
     assert tried | {"knn"} == set(nw.heads.registry.names())  # knn: below, with a datastore
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("head", EVERY_HEAD)
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
 def test_every_head(family: str, head: str) -> None:
     assert_batches_as_alone(family, head)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", ["overlap=0", "overlap=1", "overlap=1,mix=gate", "overlap=1,mix=joint,below=cache"]
 )
@@ -68,6 +68,7 @@ def test_retrieval_from_a_datastore(settings: str, tmp_path: Path) -> None:
     assert found > 0.1, "the datastore must matter"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("head", LISTENING)
 @pytest.mark.parametrize("sharing", [True, False])
 def test_shared_beginnings(head: str, sharing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +105,7 @@ def test_several_continuations_of_a_prompt(head: str, sharing: bool, monkeypatch
         assert_as_alone("gpt2", head, prompts()[turn // 3], result)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("head", LISTENING)
 def test_requests_join_and_leave(head: str) -> None:
     """Some begin while others are being written, are of different lengths, or are given up."""
@@ -138,7 +139,7 @@ def test_a_manager_that_is_kept() -> None:
     model.destroy_cached_continuous_batching_manager()
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["cache", "mos:2+mi"])
 def test_layers_with_windows_among_others(head: str) -> None:
     """Slots of windows are used again; those of the layers that see the whole text are not."""
@@ -197,6 +198,7 @@ def sampled_from(model: Any, prompt: list[int], settings: Any) -> Tensor:
     return distribution.log_class_probs()[0].exp() @ torch.stack(within)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("head", ["cache", "f2 decoupled"])
 def test_sampling(head: str) -> None:
     """Temperature, top-k and top-p act as in ``generate``: 800 first tokens fit their distribution."""

@@ -62,7 +62,7 @@ def draws(model: Any, **settings: Any) -> Tensor:
     return torch.cat(found)[:, -1]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "cut"),
     [
@@ -93,6 +93,7 @@ def test_samples_follow_the_formula(settings: dict[str, Any], cut: dict[str, Any
     assert chisquare(pooled_observed[kept], pooled_expected[kept], sum_check=False).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_the_test_sees_another_distribution() -> None:
     """Top-k of the full posterior is not top-k within the class, and 100,000 draws tell them apart."""
     model = headed("gpt2", "f2")

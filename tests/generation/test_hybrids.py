@@ -17,7 +17,7 @@ TOLERANCE = 1e-4
 SOME_MODES = {name: name for name in ("greedy", "best beams", "samples")}
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(HYBRIDS), SOME_MODES))
 def test_mode(family: str, head: str, mode: str) -> None:
     model, ids = headed(family, head), prompt()
@@ -41,7 +41,7 @@ def test_left_padded_row_is_as_alone(family: str) -> None:
         torch.testing.assert_close(step_log_probs(batch)[row], step_log_probs(alone)[0], rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("family", HYBRIDS)
 def test_goes_on_from_a_returned_cache(family: str) -> None:
     """Where a cache keeps no count of its places the history knows it, so that nothing is read twice."""

@@ -89,6 +89,7 @@ def test_embeddings_beside_ids(family: str, head: str) -> None:
     assert_as_recomputed(model, out, {"input_ids": ids})
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(("family", "head"), pairs(DECODERS, remembering=True))
 def test_embeddings_alone(family: str, head: str) -> None:
     """No word of the prompt is known, so none is remembered; what is generated is."""

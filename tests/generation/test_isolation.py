@@ -56,7 +56,7 @@ def test_two_threads_one_model(family: str, head: str) -> None:
             assert_as_recomputed(model, out, {"input_ids": ids})
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("family", "head"), pairs(ALL, remembering=True))
 def test_copied_model_is_another_model(family: str, head: str) -> None:
     model, ids = headed(family, head), prompt()
@@ -72,6 +72,7 @@ def test_copied_model_is_another_model(family: str, head: str) -> None:
     assert all(torch.equal(old, new) for old, new in zip(before.logits, after.logits, strict=True))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("family", ALL)
 def test_bare_backbone_stays_bare(family: str) -> None:
     bare, ids = backbone(family), prompt()

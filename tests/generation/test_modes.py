@@ -23,7 +23,7 @@ PADDED_MODES = {name: name for name in ("greedy", "sampling", "beams")}
 ALL = {**DECODERS, **ENCODER_DECODERS}
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(ALL), EVERY_MODE, often=2))
 def test_mode(family: str, head: str, mode: str) -> None:
     model, ids = headed(family, head), prompt()
@@ -36,7 +36,7 @@ def test_mode(family: str, head: str, mode: str) -> None:
     assert_as_recomputed(model, cached, {"input_ids": ids})
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(DECODERS), PADDED_MODES))
 def test_left_padded_batch(family: str, head: str, mode: str) -> None:
     model = headed(family, head)
@@ -48,7 +48,7 @@ def test_left_padded_batch(family: str, head: str, mode: str) -> None:
     assert_as_recomputed(model, out, inputs)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(DECODERS), {"greedy": "greedy", "beams": "beams"}))
 def test_left_padded_row_is_as_alone(family: str, head: str, mode: str) -> None:
     model, padding = headed(family, head), [0, 4, 7]
@@ -61,7 +61,7 @@ def test_left_padded_row_is_as_alone(family: str, head: str, mode: str) -> None:
         assert torch.allclose(in_batch, step_log_probs(alone)[0], rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("family", "head", "mode"), crossed(pairs(ENCODER_DECODERS), PADDED_MODES))
 def test_padded_sources(family: str, head: str, mode: str) -> None:
     model, ids = headed(family, head), prompt(3)
@@ -84,7 +84,7 @@ def test_decoder_prompt(family: str, head: str) -> None:
     assert_as_recomputed(model, out, {"input_ids": ids})
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("family", "head"), pairs({"gpt2": DECODERS["gpt2"], "t5": ENCODER_DECODERS["t5"]}))
 def test_sequences_that_end_early(family: str, head: str) -> None:
     """Finished rows go on as padding and change nothing of the others."""

@@ -32,7 +32,7 @@ def history_pairs() -> list[Any]:
     return [pair for pair in pairs(OFTEN, remembering=True) if pair.values[1] != "source cache"]
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("settings", [{}, {"cache_implementation": "static"}], ids=["dynamic", "static"])
 @pytest.mark.parametrize(("family", "head"), history_pairs())
 def test_beams_without_reorder(
@@ -52,7 +52,7 @@ def test_assisted_without_crop(family: str, head: str, monkeypatch: pytest.Monke
         generated(headed(family, head), prompt(1), max_new_tokens=NEW, assistant_model=assistant(family, None))
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(5)
 @pytest.mark.parametrize(("family", "head"), history_pairs())
 def test_crop_of_the_wrong_end(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lengths agree, the places do not."""
@@ -84,7 +84,7 @@ def test_repeat_in_the_wrong_order(family: str, head: str, monkeypatch: pytest.M
     assert (reader.read(wide[:, -1:]) - reader.full(wide, 1)).abs().max() > NOTICED
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("family", "head"), [p for p in history_pairs() if p.values[0] in DECODERS])
 def test_static_cache_without_reset(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StaticHistory, "reset", nothing)
@@ -96,6 +96,7 @@ def test_static_cache_without_reset(family: str, head: str, monkeypatch: pytest.
     assert distance(model, out, {"input_ids": ids}) > NOTICED
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(("family", "head"), history_pairs())
 def test_history_that_forgets_between_steps(family: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a head in a forward pass without history does: it sees the new token only."""

@@ -51,7 +51,7 @@ compared = Comparisons(
 )
 
 
-@pytest.mark.few(26)
+@pytest.mark.few(10)
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize(("model", "name"), compared.every)
 def test_textbook_form(model: str, name: str, check: str) -> None:

@@ -195,6 +195,7 @@ def test_memory_budget_changes_nothing(zipf: str) -> None:
         torch.testing.assert_close(model.distribution(ids).log_prob(ids.flatten()[:, None]), whole)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_classes_start_near_the_softmax_of_a_trained_model(zipf: str) -> None:
     """After 60 steps, on new text: the divergence of p(class) from the softmax mass, against a random start."""
@@ -249,6 +250,7 @@ def test_encoder_decoder(zipf: str) -> None:
     assert model.generate(ids, max_new_tokens=4, do_sample=True).shape[0] == 2
 
 
+@pytest.mark.slow
 def test_trainer_lowers_the_loss_and_resumes(zipf: str, tmp_path: Path) -> None:
     rows = [{"input_ids": row.tolist(), "labels": row.tolist()} for row in drawn(zipf, rows=32)]
 

@@ -37,6 +37,7 @@ def ids_of(text: str) -> torch.Tensor:
     return torch.tensor([[1, *word_tokenizer()(text, add_special_tokens=False)["input_ids"]]])
 
 
+@pytest.mark.few(2)
 @torch.no_grad()
 @pytest.mark.parametrize("distance", ["", ",distance=euclidean", ",distance=dot"])
 def test_formula(made: tuple[Path, Path], distance: str) -> None:
@@ -185,6 +186,7 @@ def test_sources_and_places_name_document_and_offset(made: tuple[Path, Path]) ->
         assert keys.stretch(document, place, place) == ([int(targets[position])], place)
 
 
+@pytest.mark.slow
 def test_the_gate_learns_when_to_trust_the_store(made: tuple[Path, Path]) -> None:
     """Half of the text stands in the store and finds itself, after half the store knows nothing true: no one weight
     serves both. The gate, which sees the distance and how far what is found agrees, ends below the best weight."""
@@ -255,6 +257,7 @@ def test_a_store_that_grows_finds_what_was_said_and_forgets_the_oldest(made: tup
     assert opened.model.distribution(ids).stands_in_store()["knn"][..., 0].min() >= 1, "the first is forgotten"
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_what_is_being_written_is_remembered_by_a_cache_below(made: tuple[Path, Path]) -> None:
     folder, store = made

@@ -47,6 +47,7 @@ def pipeline(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@pytest.mark.slow
 def test_arcs_are_those_of_content_words(pipeline: str) -> None:
     """Worked by hand from the training trees: no det, punct or ROOT."""
     nlp = spacy.load(pipeline)
@@ -75,6 +76,7 @@ def test_one_wrong_arc_makes_a_wrong_summary(pipeline: str, nli_folder: str) -> 
     assert 0 < np.mean(everything) < 1  # the random model says both
 
 
+@pytest.mark.slow
 def test_dae_without_arcs_is_undefined(pipeline: str, nli_folder: str) -> None:
     empty = scores("dae", [sample(source="a", text="")], model=nli_folder, pipeline=pipeline)
     assert {key: one.value for key, one in empty.items()} == {"dae": 1.0}  # wrong, and no arc

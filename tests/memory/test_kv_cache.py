@@ -166,7 +166,7 @@ def saved(cache: Any) -> Any:
     return torch.load(file, weights_only=False)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickled, saved])
 @pytest.mark.parametrize("name", [name for name in (*DYNAMIC, *STATIC) if name != "quantized"])  # torch pickles no fp8
 def test_a_copy_moves_its_own_history(name: str, copied: Callable[[Any], Any]) -> None:

@@ -89,7 +89,7 @@ WRONG: list[Any] = [
 """One of each kind of value that JSON has, too small, too large, too short and too long."""
 
 
-@pytest.mark.few(69)
+@pytest.mark.few(60)
 @pytest.mark.parametrize("model", models(list(ROOTS.values())), ids=lambda model: model.__name__)
 def test_every_fault_of_a_setting_is_told_in_our_words(model: type[BaseModel]) -> None:
     required = {name: "x" for name, field in model.model_fields.items() if field.is_required()}

@@ -37,6 +37,7 @@ def published(samples: Samples, n: int, **settings: Any) -> float:
     return float(BLEU(max_ngram_order=n, **settings).corpus_score([text for text, _ in samples], streams).score) / 100
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(corpora)
 def test_equals_sacrebleu(samples: Samples) -> None:

@@ -44,6 +44,7 @@ def by_corpus(samples: Samples) -> list[float]:
         return [float(corpus_bleu(found, written, weights=weights)) for weights in WEIGHTS]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(corpora)
 def test_equals_nltk(samples: Samples) -> None:

@@ -38,6 +38,7 @@ def measured(samples: Samples, **config: Any) -> Score:
     return metric.result()["cider-d"]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(corpora, st.sampled_from([1.0, 6.0]))
 def test_equals_the_coco_evaluation(corpus: list[tuple[list[int], list[list[int]]]], sigma: float) -> None:

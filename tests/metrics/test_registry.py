@@ -8,7 +8,7 @@ import sys
 import pytest
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "asked",
     [

@@ -55,6 +55,7 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(rows[1], [np.exp(-1 / 3) * np.sqrt(2 / 3 * 1 / 2), np.sqrt(1 / 2 * 1 / 3)])
 
 
+@pytest.mark.slow
 @given(TEXTS, st.permutations(range(6)), st.randoms(use_true_random=False))
 def test_order_of_texts_and_names_of_tokens_do_not_matter(texts: list[list[int]], renamed: list[int], random) -> None:
     order = list(range(len(texts)))

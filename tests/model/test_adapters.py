@@ -89,6 +89,7 @@ def test_a_loaded_model_has_its_head_in_its_folder(peft: Any, tmp_path: Path) ->
         assert torch.equal(again(**GIVEN).logits, after)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("conditioner", ["bergpt", "dau", "prefix:3"])
 def test_the_conditioner_comes_along_too(peft: Any, conditioner: str, tmp_path: Path) -> None:
     aux = texts((7, 3, 5))

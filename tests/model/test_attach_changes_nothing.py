@@ -108,7 +108,7 @@ def logits(model: Any) -> Tensor:
     return scores
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("head", ["softmax", "mos:2"])
 def test_nothing_of_the_model_is_changed(model: Any, head: str, tmp_path: Path) -> None:
     before, scores, twin = seen_from_outside(model), logits(model), copy.deepcopy(model)

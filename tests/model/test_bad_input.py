@@ -135,6 +135,7 @@ def test_inputs(head: str) -> None:
         model.distribution(torch.tensor([[1, 2]]), mode="cache")
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize(
     "head",
     ["softmax", "cache", "softmax+mi:2x3", "mos:2", "softmax+c", "softmax+cpr:3,5", "softmax+p", "copynet", "pg", "ps"],

@@ -71,7 +71,7 @@ def texts() -> dict[str, Tensor]:
     return {"input_ids": ids, "labels": ids.masked_fill(torch.arange(T) % 4 == 3, -100)}
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("head", HEADS, ids=lambda head: head if isinstance(head, str) else head["head"])
 def test_every_head(head: Any) -> None:
     expect_equal(gpt2(head), texts(), 1e-10)

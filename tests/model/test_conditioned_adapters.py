@@ -27,7 +27,7 @@ def aux_of(head: str) -> dict[str, torch.Tensor]:
     return {name: value for name, value in AUX.items() if name.startswith("aux") or head == "softmax+ce"}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("conditioner", "head"), [("lmh", "softmax"), ("dau", "mos:2"), ("bergpt", "softmax+ce"), ("prefix", "cache")]
 )

@@ -31,6 +31,7 @@ def test_both_kinds_of_families_are_here() -> None:
     assert {"llama", "qwen2"} <= set(DECODERS) - set(TIED)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("conditioner", ADDING)
 @pytest.mark.parametrize("family", DECODERS)
 @torch.no_grad()
@@ -47,6 +48,7 @@ def test_starts_as_it_was(family: str, conditioner: str) -> None:
     assert torch.equal(once_more(**given, **AUX).logits, expected)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("conditioner", ["lmh", "dau", "bergpt:2", "prefix"])
 @pytest.mark.parametrize("family", DECODERS)
 @torch.no_grad()
@@ -273,6 +275,7 @@ def test_new_tokens_leave_old_scores_alone(conditioner: str) -> None:
         torch.testing.assert_close(logits[..., :size], expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("conditioner", ["lmh", "dau", "bergpt:2", "prefix"])
 def test_gradient_checkpointing_changes_no_gradient(conditioner: str) -> None:
     found = []

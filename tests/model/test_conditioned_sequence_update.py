@@ -40,7 +40,7 @@ def greedy(model: Any, prefix: Tensor, aux: dict[str, Tensor]) -> Tensor:
     return text[0, len(prefix) :]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("states", [False, True], ids=["tokens", "states"])
 @pytest.mark.parametrize(
     ("conditioner", "head"),

@@ -51,6 +51,7 @@ def training_step(head: str, batch: int = 2) -> Operations:
     return operations
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("head", ["cache", "copynet", "pg", "ps+mi"])
 def test_training_lays_no_place_over_the_vocabulary(head: str) -> None:
     """The target's log-probability needs a sum over places, not a scatter into V."""
@@ -72,6 +73,7 @@ def test_one_top_k_over_the_vocabulary_serves_all_steps(head: str) -> None:
     assert training_step(head).count("topk", V) == 1
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "head", ["softmax+cpr:5,20+mi", "mos:2+cpr:5,20+mi", "copynet+mi", "pg+mi", "ps+mi", "cache:published"]
 )

@@ -58,7 +58,7 @@ def largest_in_a_step(
     return watched.elements
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     ("head", "objective"),
     [

@@ -60,7 +60,7 @@ def led(found: list[tuple[str, str]]) -> list[str]:
     return [called for caller, called in found if caller == LEADING]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("family", ["gpt2", "t5"])
 @pytest.mark.parametrize("head", ["softmax", "cache", "softmax+r:3+mi"])
 def test_each_step_is_called_once(family: str, head: str) -> None:
@@ -78,6 +78,7 @@ def test_each_step_is_called_once(family: str, head: str) -> None:
     assert led(steps(lambda: model.eval().distribution(IDS, **decoder)))[: len(SIDES + RUN)] == SIDES + RUN
 
 
+@pytest.mark.slow
 def test_a_sequence_update_is_the_line_again_with_what_was_written() -> None:
     model = nw.attach(tiny("gpt2"), "cache", "mle+seq:1,3x4").train()
     model(IDS, labels=IDS)
@@ -86,7 +87,7 @@ def test_a_sequence_update_is_the_line_again_with_what_was_written() -> None:
     assert led(found) == SIDES + UPDATE * 2 + writing + SIDES + RUN + LOSS
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("conditioner", [None, "dau", "bergpt", "prefix:3"])
 def test_no_step_calls_what_leads(conditioner: str | None) -> None:
     model = nw.attach(tiny("gpt2"), "cache") if conditioner is None else conditioned(tiny("gpt2"), "cache", conditioner)

@@ -150,6 +150,7 @@ def test_a_model_in_other_pieces_is_replaced_and_other_files_stay(tmp_path: Path
     assert same(nw.load(tmp_path), second)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("stop", range(1, 7))
 def test_a_save_that_stops_anywhere_leaves_no_folder_that_loads_as_another(
     stop: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

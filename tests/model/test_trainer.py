@@ -11,7 +11,7 @@ import torch
 from tests.helpers.trainer_runs import LENGTH, V, causal, collate, losses, rows, seq2seq, trainer
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "head", "objective"),
     [

@@ -71,6 +71,7 @@ def test_an_embedding_in_place_of_an_output_layer_is_refused() -> None:
         nw.attach(hf.FSMTForConditionalGeneration(config), "softmax")
 
 
+@pytest.mark.slow
 def test_an_encoder_with_a_configuration_of_its_own() -> None:
     """T5Gemma prepares its cache by ``super()``, and its configuration has no width."""
     part = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -168,6 +169,7 @@ def noise(*shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(0))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("make", [llava, gemma3, qwen2_vl])
 @pytest.mark.parametrize("head", ["softmax", "cache", "pg", "softmax+cpr:3,5+mi:2x3"])
 def test_pictures_in_the_text_are_places_without_words(make: Any, head: str, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Packed(torch.Tensor):
         raise NotImplementedError(f"a packed weight has no {func}")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("head", ["softmax", "cache", "softmax+cpr:3,5+mi:2x3", "mos:2"])
 def test_a_weight_that_only_the_layer_can_read(head: str) -> None:
     """Where another class holds the output layer's weight, picked scores come from the layer itself."""
@@ -81,7 +81,7 @@ class Integers(torch.nn.Module):
         return torch.nn.functional.linear(states, self.weight * self.scale)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("head", ["softmax", "cache", "softmax+cpr:3,5+mi:2x3", "mos:2", "pg"])
 def test_a_layer_of_integers_that_cannot_be_asked_for_nothing(head: str) -> None:
     bare = tiny_llama()

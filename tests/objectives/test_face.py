@@ -62,7 +62,7 @@ def cases() -> list[Any]:
     ]
 
 
-@pytest.mark.few(13)
+@pytest.mark.few(8)
 @pytest.mark.parametrize(("variant", "penalty", "head", "mebibytes"), cases())
 def test_value_and_gradient(variant: str, penalty: str | None, head: str, mebibytes: float) -> None:
     objective = build_objective(spec_of(variant, penalty))

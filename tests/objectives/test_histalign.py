@@ -31,7 +31,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.few(13)
+@pytest.mark.few(9)
 @pytest.mark.parametrize("mebibytes", CHUNKS.values(), ids=CHUNKS)
 @pytest.mark.parametrize("source", [False, True], ids=["decoder", "source"])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)

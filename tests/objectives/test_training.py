@@ -57,6 +57,7 @@ def trained(objective: str):
     return model
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_state_is_saved_and_loaded(dtype: torch.dtype, tmp_path: Path) -> None:
     model = trained("face:gpr+seq:0.5,4x6")
@@ -72,6 +73,7 @@ def test_state_is_saved_and_loaded(dtype: torch.dtype, tmp_path: Path) -> None:
         assert torch.equal(value, state[name]), name
 
 
+@pytest.mark.slow
 def test_another_objective_starts_with_nothing(tmp_path: Path) -> None:
     model = trained("face:gpr+seq:0.5,4x6")
     model.save_pretrained(tmp_path / "face")

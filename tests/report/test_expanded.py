@@ -98,6 +98,7 @@ def test_seeds_and_intervals() -> None:
     assert table.rows[0].cells[0].spread == "22.60–22.83"
 
 
+@pytest.mark.slow
 def test_people_have_no_row_where_all_is_nearness_to_them(page: str) -> None:
     sheet = only_sheet(expansion())
     assert not sheet.human

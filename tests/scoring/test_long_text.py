@@ -35,6 +35,7 @@ def test_a_stream_begins_with_a_start_token_and_knows_its_bytes(stream: TokenStr
     assert len(TokenStream.of(tokenizer, TEXT, limit=5)) == 6
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_each_token_is_scored_in_its_window(model, stream: TokenStream, batch_size: int) -> None:
     seen = windows(len(stream), size=12, stride=5)

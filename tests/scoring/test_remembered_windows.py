@@ -74,6 +74,7 @@ def textbook(model: Any, ids: Tensor, spans: list[Window], long: int, weight: fl
     return torch.tensor(found, dtype=torch.float64)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("weight", [None, 0.3])
 @pytest.mark.parametrize("long", [1, 7, 40, 1000])
 def test_each_probability_is_the_textbook_form_over_all_that_is_remembered(long: int, weight: float | None) -> None:

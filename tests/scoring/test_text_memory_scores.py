@@ -45,6 +45,7 @@ def other_texts(count: int) -> list[str]:
     return [" ".join(random.choice(WORDS, 12)) + " the king sat on a horse and the queen" for _ in range(count)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("head", ["softmax", "cache"])
 def test_scores_are_those_of_the_mixture_by_scanning(index: TextIndex, head: str) -> None:
     one = opened(head)

@@ -85,6 +85,7 @@ def test_uniform_model_has_the_perplexity_of_its_vocabulary(task):
     assert model.training
 
 
+@pytest.mark.slow
 def test_an_unconditioned_model_is_steered_by_its_prompt_only(task):
     model = attached(task)
     metrics = task.measures.evaluate(model, task.start.tokenizer()).metrics

@@ -143,7 +143,7 @@ def test_documents_without_sentences_give_no_start(news: Path) -> None:
         small(news, gaps={"min_sentences": 7})
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "references"),
     [

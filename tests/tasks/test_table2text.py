@@ -218,6 +218,7 @@ def test_recipes_are_those_of_the_paper():
         assert config.seeds == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_real_tables(tmp_path):
     task = small(real_data("logicnlg"), max_source_tokens=500, test_sentences=8, vocabulary=1000)
     found = lines(task, attached(task, "cache", "histalign"), tmp_path / "beam.jsonl")

@@ -53,7 +53,7 @@ def test_only_a_frozen_encoder_is_asked_before():
     assert not is_encodable(tiny_gpt2())
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("conditioner", ["dau", "lmh", "bergpt", "prefix:2"])
 def test_training_on_states_is_training_on_texts(tmp_path, conditioner):
     rows, trained = data(aux_input_ids=TEXTS), []

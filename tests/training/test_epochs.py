@@ -51,7 +51,7 @@ def read(log):
     return [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "killed_after"), [(0, 2), (0, 4), (0, 5), (0, 7), (1, 5)])
 def test_a_resumed_training_reads_the_rows_of_the_uninterrupted_one(tmp_path, workers, killed_after):
     whole = trained(tmp_path / "whole", tmp_path / "all.txt", dataloader_workers=workers)

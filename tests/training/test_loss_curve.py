@@ -84,7 +84,7 @@ def test_a_training_that_is_over_is_not_trained_on(rows, tmp_path, steps):
         assert torch.equal(again.state_dict()[name], value), name
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [3, 5])
 def test_constant_rates_and_dropout_are_gone_on_from_exactly(rows, tmp_path, killed):
     asked = settings(scheduler="constant", save_every=2, gradient_accumulation_steps=2)

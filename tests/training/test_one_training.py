@@ -69,7 +69,7 @@ def test_time_before_the_interruption_is_counted(rows, tmp_path):
     assert outcome.cost.train_seconds > 0.6  # the three pauses before the checkpoint at step 4 was written
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [4, 5])
 @pytest.mark.parametrize("accumulated", [1, 2])
 def test_a_point_of_the_curve_is_the_mean_of_all_its_steps_whenever_it_was_interrupted(

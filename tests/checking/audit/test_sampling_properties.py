@@ -25,6 +25,7 @@ def failures(chances: Callable[[Tensor], Tensor], audits: int) -> int:
     return failed
 
 
+@pytest.mark.slow
 def test_right_draws_fail_as_seldom_as_is_said() -> None:
     """At 1e-3 each, more than 3 of 200 have chance 7e-5."""
     assert failures(torch.exp, 200) <= 3

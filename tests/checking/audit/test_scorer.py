@@ -211,7 +211,7 @@ def test_all_continuations_of_a_large_vocabulary_are_asked_for_by_a_thorough_che
     assert "All 50,257 continuations of 2 prefixes were asked for, none was sampled." in thorough.power
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [1e-2, 1e-3])
 def test_one_token_of_a_large_vocabulary_is_not_overlooked(missing: float) -> None:
     """Most of what is too little lies on one token in 50,257, which no sample of continuations comes by."""

@@ -57,6 +57,7 @@ def test_catalogue_knows_the_modifiers_and_what_they_follow(room: str) -> None:
         assert takers == expected != set()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("imports", "decorator"),
     [

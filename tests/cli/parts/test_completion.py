@@ -51,6 +51,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_bash_learns_it(home: Path) -> None:
     bash = shutil.which("bash")
     if bash is None:
@@ -79,6 +80,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.slow
 def test_the_shell_asks_without_torch() -> None:
     ask = (
         "import os, sys\n"

@@ -59,6 +59,7 @@ def test_one_seed_of_a_method_searches_and_the_others_wait(tmp_path):
     assert names(startable(runs_of(setting), [], setting)) == [("searched", 0), ("softmax", 0), ("softmax", 1)]
 
 
+@pytest.mark.slow
 def test_a_search_that_is_done_holds_nobody_back(tmp_path):
     config = configured({"task": {"name": "counting"}, "methods": [SEARCHED], "seeds": [0]})
     compare(config, tmp_path)

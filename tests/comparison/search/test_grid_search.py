@@ -54,6 +54,7 @@ def test_the_runs_are_those_of_the_method_with_these_settings(finished, tmp_path
     assert [run.evaluation for run in same] == [run.evaluation for run in results.runs]
 
 
+@pytest.mark.slow
 def test_settings_of_an_objective_are_searched(tmp_path):
     method = {"head": "cache", "objective": "histalign", "search": {"objective.alpha": [0.5, 1.0]}}
     results = compare(configured({**RECIPE, "methods": [method], "seeds": [0]}), tmp_path)

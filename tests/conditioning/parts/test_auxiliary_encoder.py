@@ -37,7 +37,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
 AUX = torch.tensor([[3, 4, 5, 6, 7]])
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("family", FAMILIES)
 @torch.no_grad()
 def test_any_family_reads_is_saved_and_known_again(family: str, tmp_path: Path) -> None:

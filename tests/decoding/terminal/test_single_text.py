@@ -39,6 +39,7 @@ def strongest(run):
     return text.text, [max(range(len(shares)), key=lambda one: shares[one][at]) for at in range(len(text.token_ids))]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "settings",
     [

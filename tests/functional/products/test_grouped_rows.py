@@ -20,7 +20,7 @@ def groups(dtype: torch.dtype = torch.float64) -> tuple[Tensor, list[Tensor], li
     return weight, states, ids
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("picked_bytes", [1, 8 * 6 * 7, 2**20], ids=["one row at a time", "seven rows", "all at once"])
 def test_values_and_gradients_are_those_of_whole_products(monkeypatch: pytest.MonkeyPatch, picked_bytes: int) -> None:
     monkeypatch.setitem(picked.PICKED_BYTES, "cpu", picked_bytes)

@@ -37,7 +37,7 @@ def nats(model: Any, asked: list[TokenPair]) -> float:
         return -float(torch.cat(target_log_probs(model, asked, 3)).mean())
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gpt2", "t5"])
 def test_numbers_are_those_of_a_pass_for_each_setting(family: str) -> None:
     model = nw.attach(family_model(family), "cache:temperature=0.3,weight=0.9")
@@ -53,7 +53,7 @@ def test_numbers_are_those_of_a_pass_for_each_setting(family: str) -> None:
         assert one_pass == pytest.approx(nats(model, asked), abs=1e-6), (temperature, weight)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1.0, 30.0])
 def test_what_is_chosen_has_the_nats_that_it_says_and_none_around_it_has_less(length: float) -> None:
     model, asked = nw.attach(stretched(family_model("gpt2"), length), "cache"), pairs()

@@ -106,7 +106,7 @@ def form(head: Head, case: Case) -> Tensor:
 compared = Comparisons(form, DECODER, ENCODER_DECODER)
 
 
-@pytest.mark.few(26)
+@pytest.mark.few(14)
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize(("model", "name"), compared.every)
 def test_textbook_form(model: str, name: str, check: str) -> None:

@@ -98,7 +98,7 @@ class Texts:
         return model(**self.read).logits[0, -WRITTEN:].argmax(-1)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [5, 500, *(pytest.param(one, marks=pytest.mark.slow) for one in (16, 50, 160))])
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()

@@ -177,6 +177,7 @@ def test_keys_tell_parts_apart() -> None:
     assert len({key_of(*parts) for parts in keys}) == len(keys)
 
 
+@pytest.mark.slow
 def test_features_lie_beside_the_samples_or_where_they_are_asked_for(tmp_path: Path, bert_folder: str) -> None:
     samples = tmp_path / "samples" / "mine.jsonl"
     samples.parent.mkdir()

@@ -47,7 +47,7 @@ def copying(family: str, head: str) -> nw.NextWordModel:
     return model
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("family", "head"), pairs(ALL))
 @pytest.mark.parametrize("rows", [1, 3])
 def test_greedy_texts_are_the_same(family: str, head: str, rows: int) -> None:
@@ -89,7 +89,7 @@ def test_states_that_cannot_go_back_are_refused(family: str) -> None:
         headed(family, "cache").generate(repeating(1), max_new_tokens=4, draft="places")
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("family", "conditioner", "head"),
     [("gpt2", "dau", "softmax+ce"), ("gpt2", "lmh", "cache"), ("gpt2", "prefix:3", "cache"), ("gpt2", "bergpt", "pg")],
@@ -111,7 +111,7 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("head", ["cache", "softmax+cpr:3,8+mi"])
 def test_rules_of_generation_see_every_word(rules: dict[str, Any], head: str) -> None:

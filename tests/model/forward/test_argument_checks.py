@@ -16,7 +16,7 @@ ONES = torch.ones_like(IDS)
 WHOLE = "must be whole numbers"
 
 
-@pytest.mark.few(22)
+@pytest.mark.few(16)
 @pytest.mark.parametrize(
     ("given", "message"),
     [

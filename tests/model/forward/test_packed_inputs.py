@@ -50,6 +50,7 @@ def same(model: Any, context: Any, expected: Tensor) -> bool:
     return torch.allclose(found, expected.to(found.dtype), rtol=0, atol=1e-6)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("head", DECODERS["gpt2"])
 @torch.no_grad()
 def test_every_token_as_in_its_text_alone(head: str) -> None:

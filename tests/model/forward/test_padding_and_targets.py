@@ -53,6 +53,7 @@ def test_shifted_labels_are_labels_shifted(head: str, objective: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_sequence_updates_count_shifted_labels() -> None:
     model = model_with("softmax", objective=EVERY_UPDATE)
     model.train().backbone.eval()

@@ -71,7 +71,7 @@ def batch() -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(hidden, -100)}
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("spec", HEADS)
 def test_one_product_for_each_softmax(spec: str) -> None:
     model, inputs = with_head(spec), batch()
@@ -91,7 +91,7 @@ def test_the_watch_sees_a_second_product() -> None:
     assert watch.rows > B * T
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("spec", "objective"), PAIRS)
 def test_the_loss_is_that_of_a_pass_without_logits(spec: str, objective: str) -> None:
     model, inputs = with_head(spec, objective), batch()

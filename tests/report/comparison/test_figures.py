@@ -22,6 +22,7 @@ def words(svg: str) -> list[str]:
 ALL = (figures.accuracy, figures.likelihood, figures.spectrum, figures.curves)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("draw", ALL)
 @pytest.mark.filterwarnings("error")
 def test_every_method_is_named_in_text(draw: Callable[[list[Method]], str | None], sample: Sample) -> None:
@@ -34,6 +35,7 @@ def test_every_method_is_named_in_text(draw: Callable[[list[Method]], str | None
     assert "<script" not in svg
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("draw", ALL)
 def test_figures_carry_nothing_from_elsewhere(draw: Callable[[list[Method]], str | None], sample: Sample) -> None:
     svg = draw(methods(sample()))
@@ -43,6 +45,7 @@ def test_figures_carry_nothing_from_elsewhere(draw: Callable[[list[Method]], str
     assert "aria-label" in svg
 
 
+@pytest.mark.slow
 def test_ids_differ_between_figures_and_every_reference_is_met(sample: Sample) -> None:
     found = methods(sample())
     seen: set[str] = set()

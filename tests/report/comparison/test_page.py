@@ -73,6 +73,7 @@ def test_hostile_text_is_text(sample: Sample) -> None:
     assert evil in reader.text
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_sections_without_content_are_left_out(lm_sample: Results) -> None:
     page = drawn(lm_sample)

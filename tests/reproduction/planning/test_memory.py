@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from datasets import Dataset
 from transformers import GPT2Config
 
@@ -15,6 +16,7 @@ SMALL = ModelSize(10, 10, 10)
 CONFIG = GPT2Config(vocab_size=2000, n_positions=128, n_embd=64, n_layer=3, n_head=4, bos_token_id=0, eos_token_id=0)
 
 
+@pytest.mark.slow
 def test_the_estimate_is_near_what_a_training_measures(tmp_path):
     from transformers import GPT2LMHeadModel
 

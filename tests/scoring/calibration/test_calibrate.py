@@ -34,6 +34,7 @@ def calls(model: Any, ask: Any) -> int:
     return len(counted)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("settings", [{}, {"window": 16, "stride": 8, "batch_size": 2}])
 def test_the_backbone_runs_as_often_as_for_one_score(settings: dict[str, int]) -> None:
     model = attached()
@@ -43,6 +44,7 @@ def test_the_backbone_runs_as_often_as_for_one_score(settings: dict[str, int]) -
     assert calls(model, lambda: nw.calibrate(model, texts, TOKENIZER, **settings)) == once > 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("length", [1.0, 20.0])
 def test_it_leaves_what_it_chose_and_the_nats_are_those_of_a_score(length: float) -> None:
     model = attached("cache:temperature=3", length)

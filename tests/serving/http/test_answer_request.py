@@ -62,7 +62,7 @@ def test_what_asks_for_nothing_changes_nothing(talking: Running, path: str) -> N
     assert others == [plain, plain]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @OF_BOTH
 def test_nulls_leave_the_defaults(talking: Running, path: str) -> None:
     content = {name: value for name, value in PATHS[path].items() if name != "max_tokens"}
@@ -86,6 +86,7 @@ def text_of(choice: dict[str, Any]) -> str:
     return text
 
 
+@pytest.mark.few(1)
 @OF_BOTH
 def test_the_window_cuts_an_answer_off(talking: Running, path: str) -> None:
     answer = talking.client.post(path, json=PATHS[path] | {"max_tokens": 500, "temperature": 0}).json()

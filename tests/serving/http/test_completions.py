@@ -35,7 +35,7 @@ def streamed(served: Running, **fields: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("draft", [None, "places"])
 def test_no_part_of_a_stop_is_sent(copying: Running, draft: str | None) -> None:
     """Stops of one to five characters that begin at each place of the answer, inside of tokens and across them."""

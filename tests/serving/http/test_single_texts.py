@@ -39,6 +39,7 @@ def test_answer_is_that_without_drafts_and_usage_counts_them(served: Running, by
     assert details["accepted_prediction_tokens"] > 0
 
 
+@pytest.mark.slow
 def test_stream_has_the_parts_of_the_answer(served: Running) -> None:
     whole = served.complete(PROMPT, max_tokens=40, logprobs=1).json()["choices"][0]
     found = streamed(served, max_tokens=40, logprobs=1, draft="places")

@@ -71,6 +71,7 @@ def test_unusual_surveys_err_on_the_wide_side(sizes: tuple[int, int, int], chanc
     assert 0.93 <= coverage(crossing, 0.3 + simulated(crossing, *chances), 0.3) <= 0.985
 
 
+@pytest.mark.slow
 def test_drawing_items_alone_would_miss_judges() -> None:
     """The second level is needed: with one judge level ignored the intervals are too narrow."""
     crossing = design(60, 30, 3)

@@ -78,6 +78,7 @@ def test_prompts_and_summaries_change_what_is_written(task, model, tmp_path):
     assert len({tuple(line["token_ids"]) for line in unguided}) == 1
 
 
+@pytest.mark.slow
 def test_seeds_and_files_do_not_touch_each_other(task, model, tmp_path):
     alone, prompted = write(task, model, tmp_path / "a", *both(SAMPLE))
     ((*again,),) = write(task, model, tmp_path / "b", both(SAMPLE)[1])

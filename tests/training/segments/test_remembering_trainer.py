@@ -17,7 +17,7 @@ SETTINGS = [
 """What asks for one."""
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_what_is_interrupted_goes_on(tmp_path, setting: str) -> None:
     asked = settings(save_every=2, **{setting: True})
