@@ -77,7 +77,7 @@ def test_drafts_and_beams_write_the_same_over_a_memory_that_forgets() -> None:
     assert beams[0].shape == beams[1].shape == (1, 28)
 
 
-@pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rows", [1, 3])
 def test_what_is_remembered_is_seen_as_if_it_stood_in_the_cache(rows: int) -> None:
     model = gpt2("cache:temperature=0.5,weight=none,long=100", reads_context=False)

@@ -47,7 +47,7 @@ def copying(family: str, head: str) -> nw.NextWordModel:
     return model
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("family", "head"), pairs(ALL))
 @pytest.mark.parametrize("rows", [1, 3])
 def test_greedy_texts_are_the_same(family: str, head: str, rows: int) -> None:
