@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from nextword.reproduction.paper import find_table
@@ -24,6 +26,14 @@ def test_what_was_not_run_yet_is_told_from_what_is_not_done_at_the_scale():
         {"not at scale paper"},
         {"not run yet"},
     ]
+
+
+def test_a_cell_without_a_number_says_why():
+    table = find_table("counting/table-1")
+    without = SimpleNamespace(results=None, record=None, settings={})
+    record = table_record("counting/table-1", table, dict.fromkeys(table.experiments, without), "small", "x")
+    reasons = {cell.missing for cell in record.rows[0].cells}
+    assert reasons == {"the experiment was not run", "training.learning_rate is not set"}
 
 
 def test_a_renewed_record_keeps_its_numbers_under_today_s_rows_notes_and_claims():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -88,3 +90,10 @@ def test_a_rate_for_what_is_not_trained_is_refused(rows, tmp_path, changes, mess
     with pytest.raises(ValueError, match=message):
         train(tiny_gpt2(), rows, settings(**changes), seed=1, folder=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_sharded_models_compute_in_bf16_where_that_is_asked_for():
+    arguments = SimpleNamespace(fsdp=["full_shard"], bf16=True, device=torch.device("cpu"))
+    with GroupedTrainer.compute_loss_context_manager(SimpleNamespace(args=arguments)):
+        assert torch.get_autocast_dtype("cpu") is torch.bfloat16
+        assert torch.is_autocast_enabled("cpu")

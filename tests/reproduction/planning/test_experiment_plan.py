@@ -20,8 +20,10 @@ def planned(name, scale, data, tmp_path, *changes):
     return timed(experiment_plan(name, Request([], scale, data, tmp_path, changes)), SPEED)
 
 
-@pytest.mark.few(2)
-@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in {"ambiguous", "f2-wikitext"} else [pytest.mark.slow]) for name in PAPER],
+)
 def test_what_the_papers_have_is_built_without_weights_and_without_data(name, tmp_path):
     data = DataFolder(tmp_path)
     one = planned(name, "paper", data, tmp_path)

@@ -97,7 +97,6 @@ def test_client_that_hangs_up_does_not_keep_others_waiting() -> None:
         assert answer.status_code == 200
 
 
-@pytest.mark.slow
 def test_a_seed_draws_the_texts_of_generate() -> None:
     """Of each prompt those of its own, whatever is beside it, with drafts too."""
     opened, prompts = small_model(), ["The king", "abcabc", "The king"]
