@@ -17,12 +17,9 @@ LEAVES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("which", "case"),
-    [("few", case) for case in FEW] + [pytest.param("others", case, marks=[pytest.mark.slow]) for case in OTHERS],
-)
-def test_a_pass_with_labels_leaves_its_graph_at_the_named_places_only(which: str, case: str) -> None:
-    result = printed(compiled_losses.__name__, which)[case]
+@pytest.mark.parametrize("case", [*FEW, *OTHERS])
+def test_a_pass_with_labels_leaves_its_graph_at_the_named_places_only(case: str) -> None:
+    result = printed(compiled_losses.__name__, "few" if case in FEW else case)[case]
     leaves = LEAVES.get(case, [LOSS])
     assert result["breaks"] == dict.fromkeys(leaves, 1)
     # one graph before each break, none after the last; none is made anew for a batch with other padding
