@@ -83,7 +83,8 @@ EVERYTHING := test test-slow test-docs test-browser test-real test-tools test-ra
 # One after the other; what fails does not hold the next one back. The last three make environments of their own.
 test-all:  ## run every test there is; says first what that takes
 	@echo "nextword: $(EVERYTHING)"
-	@echo "nextword: about WWW hours on two cores, of them WWW minutes the slow tests; other environments take 3 GB each"
+	@echo "nextword: fast tests 4 minutes on two cores, slow ones 25, documents, browser, real model and site 10 together;"
+	@echo "nextword: tools, Ray and the last three first install what they need, the last three into environments of 3 GB"
 	@failed=; for one in $(EVERYTHING); do \
 	  echo "nextword: make $$one"; $(MAKE) --no-print-directory $$one || failed="$$failed $$one"; \
 	done; if [ -n "$$failed" ]; then echo "nextword: failed:$$failed"; exit 1; fi

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from nextword.heads import Head
+from tests.helpers.conditioned_models import conditioned
+from tests.helpers.families import tiny
 from tests.oracles import head_forms
 from tests.oracles.published_heads import PublishedHead
 from tests.oracles.textbook import heads as textbook
@@ -33,3 +35,13 @@ def test_textbook_form(model: str, name: str, check: str) -> None:
 @torch.no_grad()
 def test_rank_exceeds_that_of_softmax() -> None:
     assert rank("sigsoftmax") > D + 1
+
+
+@pytest.mark.parametrize("conditioner", ["dau", "lmh:max", "bergpt"])
+def test_the_shift_is_found_whatever_a_conditioner_adds_to_the_scores(conditioner: str) -> None:
+    inputs = {"input_ids": torch.arange(3, 12)[None]}
+    found = []
+    for head in ("sigsoftmax", "softmax"):
+        model = conditioned(tiny("gpt2"), head, conditioner)
+        found.append(model.distribution(**inputs, **model.blank_auxiliary(1)).log_probs())
+    torch.testing.assert_close(*found, rtol=0, atol=1e-3)

@@ -78,7 +78,9 @@ class SigsoftmaxHead(Head):
             return
         context = context_of(probe_tokens(self.dimensions.vocab_size))
         projected = self.project(context.inputs)
-        extremes = [_extremes(context.vocabulary(states)) for states in projected.split(_ROWS)]
+        chunks = [slice(start, start + _ROWS) for start in range(0, len(projected), _ROWS)]
+        # a conditioner may add to the scores of each row: the vocabulary is cut as the states are
+        extremes = [_extremes(context.vocabulary.map(_chosen(rows))(projected[rows])) for rows in chunks]
         lowest, highest = min(low for low, _ in extremes), max(high for _, high in extremes)
         # once more their range: the scores of other texts lie on another level
         shift = float(f"{_STRAIGHT - lowest + (highest - lowest):.3g}")
@@ -98,6 +100,10 @@ def sigmoid_bend(scores: Float[Tensor, "N V"], shift: float = 0.0) -> Float[Tens
 
 _ROWS = 32
 """Positions whose scores are looked at together."""
+
+
+def _chosen(rows: slice) -> Callable[[Tensor], Tensor]:
+    return lambda of_each: of_each[rows]
 
 
 def _extremes(scores: Float[Tensor, "N V"]) -> tuple[float, float]:
