@@ -34,14 +34,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def mark_what_is_covered(items: Iterable[pytest.Item]) -> None:
-    """Marks as slow what a test's other cases cover. A test's own marks say otherwise.
+    """Marks as slow what a test's other cases cover; of a test with ``few(n)``, whose cases take long, all but n.
 
-    ``every_case``: all of them are fast. ``few(n)``: only n are, where each takes seconds. Cases of one test are next
-    to each other in ``items``.
+    Cases of one test are next to each other in ``items``.
     """
     for (_, name), cases in groupby(items, key=lambda item: (item.parent, getattr(item, "originalname", item.name))):
         fast = [case for case in cases if not case.get_closest_marker("slow")]
-        if len(fast) > 1 and not fast[0].get_closest_marker("every_case"):
+        if len(fast) > 1:
             chosen = covering([values_of(case) for case in fast], turn=crc32(name.encode()))
             few = fast[0].get_closest_marker("few")
             kept = {*chosen[: few.args[0] if few else None]}
@@ -88,7 +87,7 @@ def follows(column: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 def values_of(case: pytest.Item) -> tuple[Any, ...]:
-    """The values of a case's parameters: texts and numbers as they are, other objects by which object they are."""
+    """The values of a case's parameters: texts and numbers as written (1 is not True), others by which they are."""
     callspec = getattr(case, "callspec", None)
     values = callspec.params.values() if callspec else ()
-    return tuple(value if isinstance(value, str | int | float | None) else id(value) for value in values)
+    return tuple(repr(value) if isinstance(value, str | int | float | None) else id(value) for value in values)

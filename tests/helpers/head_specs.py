@@ -93,7 +93,9 @@ def with_head(
 
     At the start a projection is the identity and multiple inputs count nothing, so half of a head would be out of play.
     """
-    model = nw.attach(tiny(family, dtype), spec, objective=objective)
+    with torch.random.fork_rng(devices=[]):  # some parameters begin at random: the same in every call
+        torch.manual_seed(4)
+        model = nw.attach(tiny(family, dtype), spec, objective=objective)
     generator = torch.Generator().manual_seed(5)
     for name, parameter in model.next_word_head.named_parameters():
         # local embeddings are products of two projections; on large states they would leave single precision behind

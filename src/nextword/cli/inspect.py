@@ -186,10 +186,10 @@ def _expect_models(models: list[str], reading: TextOptions, writing: WritingOpti
 
 def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions) -> None:
     """Raises ValueError, before anything is computed, where a file cannot be written or is one that is read."""
-    asked = [model for model in models if not _is_trace(model)]
-    traces = page.json or []
     from nextword.corpora.files.output_files import expect_inputs_kept
 
+    asked = [model for model in models if not _is_trace(model)]
+    traces = page.json or []
     expect_inputs_kept(
         {"--out": [page.out], "--json": traces},
         [reading.text, reading.source, reading.auxiliary, *(_named(model)[1] for model in models)],

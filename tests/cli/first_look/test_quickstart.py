@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from nextword.cli import app
 from nextword.cli.first_look import real_model
+from nextword.cli.first_look.quickstart import untrained_line
 from nextword.cli.first_look.real_model import FETCHED, RealModel
-from nextword.cli.first_look.untrained import untrained_line
 from nextword.comparison.recipe import configured, read
 from nextword.records import Results
 from tests.helpers.opened_models import decoder

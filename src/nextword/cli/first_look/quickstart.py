@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ ASKED = """Two words may come next, and nothing else may: "She could not choose 
 she took a bus to". Which output layers put both on top? Words, prompts and a small GPT-2 are made here first.
 """
 """What the comparison is about."""
+
+VOCABULARY, LISTED, WRITTEN = 1000, 20, 5
+"""Tokens that there are, tokens of the list, and tokens that each writes."""
 
 NEXT = """
 Next:
@@ -45,7 +48,6 @@ def quickstart(
     from nextword.cli.first_look.prompt_page import write_prompt_page
     from nextword.cli.first_look.real_model import FETCH, FETCHED, look_at
     from nextword.cli.first_look.short_table import short_table
-    from nextword.cli.first_look.untrained import untrained_line
     from nextword.cli.parts.run_and_show import run_comparison
     from nextword.comparison.all_methods import cpu_threads
     from nextword.comparison.comparison_settings import build_task
@@ -65,3 +67,33 @@ def quickstart(
         else:
             typer.echo(f"\n{FETCH}")
     typer.echo(NEXT)
+
+
+def untrained_line() -> str:
+    """What a cache does for random weights where a text repeats itself; README's first example, in one sentence."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    import nextword as nw
+
+    sizes: dict[str, Any] = {"n_layer": 2, "n_head": 4, "n_embd": 64, "vocab_size": VOCABULARY}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        gpt2: Any = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
+        held, ids = torch.randint(1, VOCABULARY, (2, LISTED)).repeat(1, 3)[:, None]
+    losses, agree = [], []
+    with torch.no_grad():
+        for head in ("softmax", "cache"):
+            model = nw.attach(gpt2.eval(), head)
+            if head == "cache":
+                nw.calibrate(model, held)
+            losses.append(float(model(input_ids=ids, labels=ids).loss))
+            written = model.generate(
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=WRITTEN, do_sample=False, pad_token_id=0
+            )
+            agree.append(int((written[0, 3 * LISTED :] == ids[0, :WRITTEN]).sum()))
+    return (
+        f"A GPT-2 with random weights reads a list of {LISTED} random tokens three times. Alone: {losses[0]:.1f} nats "
+        f"per token, and it goes on with {agree[0]} of {WRITTEN} tokens of the list. With a cache, nothing trained: "
+        f"{losses[1]:.1f}, and {agree[1]} of {WRITTEN}."
+    )
