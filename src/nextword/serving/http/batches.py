@@ -50,7 +50,8 @@ class SharedBatches:
     @property
     def is_alive(self) -> bool:
         """Whether requests are worked on."""
-        return self._manager.background_thread_status.fatal_error is None
+        # not `fatal_error`, which comes a moment after requests are refused
+        return self._manager.background_thread_status.can_accept_new_requests() is None
 
     @property
     def requests(self) -> int:
