@@ -25,7 +25,7 @@ import nextword as nw
 from nextword.frequency import TokenCounts
 from nextword.records import Results
 from nextword.training.settings import TrainingSettings
-from nextword.training.sharding import shard, share_vocabulary, whole_model
+from nextword.training.sharding import save_whole, shard, share_vocabulary, whole_model
 from nextword.training.trainer_arguments import expect_available
 from tests.helpers import parity
 from tests.helpers.killed_trainings import SMALL, sentences, train, train_with_files
@@ -392,3 +392,9 @@ def test_a_model_of_two_precisions_is_refused() -> None:
 def test_a_model_that_is_whole_is_taken_as_it_is(tmp_path: Path) -> None:
     model = object()
     assert whole_model(model, tmp_path) is model
+
+
+def test_a_model_that_is_saved_whole_is_read_with_all_weights(tmp_path: Path) -> None:
+    model = nw.attach(parity.llama(), "softmax")
+    save_whole(model, tmp_path)
+    torch.testing.assert_close(whole_model(None, tmp_path).state_dict(), model.state_dict(), rtol=0, atol=0)

@@ -5,7 +5,7 @@ import pytest
 from nextword.comparison.recipe import configured
 from nextword.reproduction.planning import measured_steps as module
 from nextword.reproduction.planning.experiment_plan import comparison_plan, timed
-from nextword.reproduction.planning.measured_steps import INTERRUPTED, MOST, UNTIMED, FewRows, StepsHere
+from nextword.reproduction.planning.measured_steps import INTERRUPTED, MOST, UNTIMED, FewRows, StepsHere, kind_of
 from nextword.training.one_training import train
 
 pytestmark = pytest.mark.usefixtures("counting_paper")
@@ -72,6 +72,14 @@ def test_ctrl_c_leaves_what_was_measured(monkeypatch):
     assert [cost.reason for cost in one.costs] == ["", "", INTERRUPTED, INTERRUPTED, INTERRUPTED]
     assert one.costs[0].seconds > 0
     assert one.seconds is None
+
+
+def test_trainings_of_one_kind_differ_in_fractions_alone():
+    recipe = {"task": "counting", "methods": METHODS, "seeds": [0], "training": {"steps": 50}}
+    work = comparison_plan(configured(recipe, [])).work
+    kinds = {training.method.title: kind_of(training, work) for training in work.all_trainings}
+    assert kinds["cache"] == kinds["cache:temperature=4"]
+    assert len(set(kinds.values())) == len(kinds) - 1
 
 
 def test_what_does_not_fit_is_not_begun(monkeypatch, trainings):
