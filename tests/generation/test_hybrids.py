@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import nextword as nw
 from tests.helpers.generating_models import HYBRIDS, MODES, NEW, backbone, crossed, headed, left_padded, pairs, prompt
@@ -26,7 +28,27 @@ def test_mode(family: str, head: str, mode: str) -> None:
     assert cached.past_key_values is not None
     assert uncached.past_key_values is None
     assert cached.sequences.tolist() == uncached.sequences.tolist()
-    assert_as_recomputed(model, cached, {"input_ids": ids}, TOLERANCE)
+    rounding = 4 * backbone_gap(model, cached.sequences, ids)
+    assert_as_recomputed(model, cached, {"input_ids": ids}, max(TOLERANCE, rounding))
+
+
+def backbone_gap(model: nw.NextWordModel, sequences: Tensor, ids: Tensor) -> float:
+    """How far the backbone alone is from itself, step by step with its cache and in one pass over the same texts.
+
+    On some texts a layer of a hybrid divides by next to nothing, and its states differ by a hundred times more than on
+    others; no head can be nearer to the whole text than the states that it gets.
+    """
+    again: Any = model.backbone
+    steps = generated(
+        again,
+        sequences[:, : ids.shape[1]],
+        max_new_tokens=sequences.shape[1] - ids.shape[1],
+        prefix_allowed_tokens_fn=lambda row, before: [int(sequences[row, len(before)])],
+    )
+    assert steps.sequences.tolist() == sequences.tolist()
+    with torch.no_grad():
+        whole = again(sequences[:, :-1], use_cache=False).logits.double().log_softmax(-1)
+    return float((step_log_probs(steps) - whole[:, ids.shape[1] - 1 :]).abs().max())
 
 
 @pytest.mark.few(3)
