@@ -57,7 +57,7 @@ test-day: $(INSTALLED_DEV)  ## run the fast tests and the day's share of the slo
 # The lower end of what pyproject.toml allows, in an environment of its own: what touches transformers is tested.
 OLDEST      := s/^transformers==.*/transformers==5.18.0/; s/^numpy==.*/numpy==2.3.0/
 OLDEST_VENV := $(VENV)-oldest
-OLDEST_TESTS := tests/model tests/conformance tests/generation tests/conditioning tests/training/test_one_training.py
+OLDEST_TESTS := tests/model tests/conformance tests/generation tests/conditioning tests/experiments/training/test_one_training.py
 
 test-oldest: constraints.txt pyproject.toml  ## test the models with the oldest transformers and numpy that are allowed
 	@test -x $(OLDEST_VENV)/bin/python || $(PYTHON) -m venv $(OLDEST_VENV)
@@ -91,7 +91,7 @@ test-all:  ## run every test there is; says first what that takes
 
 # Needs a Chromium or Chrome on PATH (Debian: apt-get install chromium); without one the tests skip and say so.
 test-browser: $(INSTALLED_BROWSER)  ## test the pages in a real browser, where there is one
-	$(BIN)/python -m pytest -m browser -q -rs tests/report
+	$(BIN)/python -m pytest -m browser -q -rs tests/results/report
 
 # lm-eval, trl, bitsandbytes and torchao with our models; they come into the same environment.
 test-tools: $(INSTALLED_DEV)  ## test with the tools that people train and evaluate with
@@ -109,7 +109,7 @@ test-real: $(INSTALLED_DEV)  ## run the tests with a real language model, which 
 # Ray comes into the same environment.
 test-ray: $(INSTALLED_DEV)  ## test comparisons whose runs are tasks of Ray, started on this machine
 	@$(INSTALL) -e '.[ray]'
-	$(BIN)/python -m pytest -m ray -q tests/comparison/engines
+	$(BIN)/python -m pytest -m ray -q tests/experiments/comparison/engines
 
 # vLLM wants older versions of transformers and numpy than our pins. Its CPU build brings three libraries of pictures and
 # sounds that do not fit the CPU build of torch; text models run without them.
@@ -150,10 +150,11 @@ TESTS ?=
 mixins: $(INSTALLED_DEV)  ## run transformers' own tests on models with heads, rewrite docs/transformers-tests.md (twenty minutes)
 	$(BIN)/python benchmarks/mixin_tests.py --workers $(WORKERS) $(if $(TESTS),--tests $(TESTS))
 
-lint: $(INSTALLED_DEV)  ## ruff check, ruff format --check, mypy --strict
+lint: $(INSTALLED_DEV)  ## ruff check, ruff format --check, mypy --strict, who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 
 format: $(INSTALLED_DEV)  ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .

@@ -23,7 +23,7 @@ from architectures.one_architecture import Row
 from model_sweep import newest, record_of, rows_of, write_record
 from options import at_least
 
-from nextword.records import Environment
+from nextword.results.records import Environment
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "audit-models.md"

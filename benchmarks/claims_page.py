@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nextword.records.reproduced_table import ReproducedTable
-from nextword.report import claims_markdown, tables_markdown
-from nextword.report.reproduction.printed_and_ours import numbers
-from nextword.reproduction.paper import Claim, find_table, load_paper, names
-from nextword.reproduction.reproduce_tables import all_tables
-from nextword.reproduction.table_record import renewed, table_record
+from nextword.experiments.reproduction.paper import Claim, find_table, load_paper, names
+from nextword.experiments.reproduction.reproduce_tables import all_tables
+from nextword.experiments.reproduction.table_record import renewed, table_record
+from nextword.results.records.reproduced_table import ReproducedTable
+from nextword.results.report import claims_markdown, tables_markdown
+from nextword.results.report.reproduction.printed_and_ours import numbers
 
 DOCS = Path(__file__).parents[1] / "docs"
 _PART = re.compile(r"(<!-- claims -->\n).*?(<!-- end -->)", re.DOTALL)

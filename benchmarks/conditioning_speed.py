@@ -25,7 +25,7 @@ from rows import append
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
-from nextword.records import Environment
+from nextword.results.records import Environment
 
 RIVAL = "transformers GPT2LMHeadModel"
 CONDITIONERS = ("dau", "lmh", "bergpt", "bergpt:12", "prefix")

@@ -19,7 +19,7 @@ from typing import Any
 
 from cnn_lead import sentences
 
-from nextword.corpora.logicnlg import TableSentence, read_logicnlg
+from nextword.runtime.corpora.logicnlg import TableSentence, read_logicnlg
 
 _LEAD = 2
 """Sentences of a target that is the beginning of its source."""

@@ -16,7 +16,7 @@ from drafting import examples
 from transformers import AutoTokenizer
 
 import nextword as nw
-from nextword.report.parts import palette
+from nextword.results.report.parts import palette
 
 _CHARACTER, _HEIGHT, _MARGIN, _WIDTH = 7.2, 26, 12, 860
 

@@ -24,7 +24,7 @@ from rows import append
 from shapes import attached, backbone
 from texts import drawn
 
-from nextword.records import Environment
+from nextword.results.records import Environment
 
 RIVAL = "transformers GPT2LMHeadModel"
 SIZES = {"f2-paper": (2, 200), "f2-lyrics": (2, 200), "gpt2-small": (2, 200), "small": (8, 256)}

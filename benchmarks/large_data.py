@@ -31,8 +31,8 @@ from texts import law
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from nextword.frequency import TokenCounts
-from nextword.records import ScoreResults
+from nextword.functional.frequency import TokenCounts
+from nextword.results.records import ScoreResults
 
 WORDS = 500
 LINE = 200

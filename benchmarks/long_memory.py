@@ -27,8 +27,8 @@ from texts import repeating
 from torch import Tensor
 from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
 
-from nextword.memory.kv_cache import put_history_on
-from nextword.memory.long_memory import LongMemory
+from nextword.model.head_cache.kv_cache import put_history_on
+from nextword.model.head_cache.long_memory import LongMemory
 
 
 def remembering(model: Any, places: int) -> LongMemory:

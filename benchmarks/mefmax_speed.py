@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from rows import append
 
-from nextword.frequency import mefmax_curve
-from nextword.records import Environment
+from nextword.functional.frequency import mefmax_curve
+from nextword.results.records import Environment
 
 TOTAL = 100_000_000
 

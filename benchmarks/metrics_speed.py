@@ -24,10 +24,10 @@ from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rows import append
 
 from nextword.evaluation.metric_choice import lacking, missing_packages
-from nextword.metrics import Sample, Setup, UndefinedError, parse_metric, registry
-from nextword.metrics.parts.units import GivenIds, Words
-from nextword.metrics.self_bleu import self_bleu
-from nextword.records import Environment
+from nextword.evaluation.metrics import Sample, Setup, UndefinedError, parse_metric, registry
+from nextword.evaluation.metrics.parts.units import GivenIds, Words
+from nextword.evaluation.metrics.self_bleu import self_bleu
+from nextword.results.records import Environment
 
 ORDERS = (1, 2, 3, 4)
 VOCABULARY = 20_000
@@ -174,7 +174,7 @@ def measurable(sample: Sample) -> list[str]:
     for name in registry.names():
         metric = registry.get(name)
         possible = not lacking(metric, sample) and not missing_packages(metric) and metric.on_request() is None
-        if possible and metric.__module__.startswith("nextword.metrics."):
+        if possible and metric.__module__.startswith("nextword.evaluation.metrics."):
             found.append(name)
     return found
 

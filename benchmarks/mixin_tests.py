@@ -32,7 +32,7 @@ from mixins.their_tests import GIVEN, fetch, folder, names_there
 from mixins.verdicts import Outcomes, Verdict, as_row, never_asked, read_differences, verdict
 from options import at_least
 
-from nextword.records import Environment
+from nextword.results.records import Environment
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "transformers-tests.md"

@@ -27,7 +27,7 @@ from architectures.page import page, short
 from architectures.processes import Trial, context, row_of
 from options import at_least
 
-from nextword.records import Environment
+from nextword.results.records import Environment
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "models.md"

@@ -27,8 +27,8 @@ from shapes import attached, backbone
 from texts import repeating
 from torch import Tensor, distributed, nn
 
-from nextword import processes
-from nextword.training.sharding import shard
+from nextword.experiments.training.sharding import shard
+from nextword.runtime import processes
 
 HEADS = ("softmax", "cache", "softmax+cpr:20,100", "softmax+mi", "softmax+proj", "mos:3", "sigsoftmax", "pg", "ps")
 HEADS += ("copynet", "f2")

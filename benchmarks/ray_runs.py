@@ -23,12 +23,12 @@ from interleaved import interleaved, ratio, seconds_of
 from options import at_least, parser, settled
 from rows import append, surroundings
 
-from nextword.comparison.all_methods import compare, make_start
-from nextword.comparison.engines.engine import Engine, Resources
-from nextword.comparison.engines.ray_engine import RayEngine
-from nextword.comparison.engines.sequential import Sequential
-from nextword.comparison.progress import SilentWatcher
-from nextword.comparison.recipe import configured
+from nextword.experiments.comparison.all_methods import compare, make_start
+from nextword.experiments.comparison.engines.engine import Engine, Resources
+from nextword.experiments.comparison.engines.ray_engine import RayEngine
+from nextword.experiments.comparison.engines.sequential import Sequential
+from nextword.experiments.comparison.progress import SilentWatcher
+from nextword.experiments.comparison.recipe import configured
 
 RIVAL = "sequential"
 

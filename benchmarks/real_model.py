@@ -42,7 +42,7 @@ def convert(file: Path, into: Path) -> None:
     """Writes the model and the tokenizer of a GGUF file as transformers' own folder."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from nextword.pretrained import from_pretrained
+    from nextword.runtime.pretrained import from_pretrained
 
     from_pretrained(AutoModelForCausalLM, file).save_pretrained(into)
     from_pretrained(AutoTokenizer, file).save_pretrained(into)

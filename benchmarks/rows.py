@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nextword.records import Environment
+from nextword.results.records import Environment
 
 
 def append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

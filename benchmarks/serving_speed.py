@@ -28,7 +28,7 @@ from rows import append, surroundings
 from transformers import ContinuousBatchingConfig, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 import nextword as nw
-from nextword.frequency import TokenCounts
+from nextword.functional.frequency import TokenCounts
 
 Prompts = list[list[int]]
 Write = Callable[[Prompts], object]

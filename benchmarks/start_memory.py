@@ -28,10 +28,10 @@ from rows import append, surroundings
 from safetensors import safe_open
 
 import nextword as nw
-from nextword import processes
-from nextword.finetuning.train_config import configured
-from nextword.finetuning.train_model import train
-from nextword.training import one_training
+from nextword.experiments.finetuning.train_config import configured
+from nextword.experiments.finetuning.train_model import train
+from nextword.experiments.training import one_training
+from nextword.runtime import processes
 
 MADE = "made"
 CASES = ((MADE, "float32"), ("float32", "float32"), ("bfloat16", "float32"), ("bfloat16", "bfloat16"))

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-import nextword.judges  # noqa: F401  registers "entities"
-from nextword.metrics import Sample, Setup, registry
-from nextword.metrics.metric import parse_metric
+import nextword.evaluation.judges  # noqa: F401  registers "entities"
+from nextword.evaluation.metrics import Sample, Setup, registry
+from nextword.evaluation.metrics.metric import parse_metric
 
 ASPECTS = ("coherence", "consistency", "fluency", "relevance")
 METRICS: tuple[dict[str, Any], ...] = (

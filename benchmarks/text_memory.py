@@ -71,7 +71,7 @@ def in_a_process(work: Any, given: Any, folder: Path) -> dict[str, Any]:
 
 def build(given: Any, folder: Path) -> dict[str, Any]:
     """Stores the corpus; reading and shuffling it are not counted."""
-    from nextword.text_memory import build_text_memory
+    from nextword.retrieval.ngram import build_text_memory
 
     paragraphs, vocab_size = tokens_of(given, given.data)
     start, made = time.perf_counter(), Documents(paragraphs, given.tokens)
@@ -92,7 +92,7 @@ class Documents:
         self.paragraphs, self.tokens, self.seconds = paragraphs, tokens, 0.0
 
     def __iter__(self) -> Iterator[Any]:
-        from nextword.text_memory import Document
+        from nextword.retrieval.ngram import Document
 
         chance, made, number = np.random.default_rng(0), 0, 0
         while made < self.tokens:
@@ -110,9 +110,9 @@ def ask(given: Any, folder: Path) -> dict[str, Any]:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     import nextword as nw
-    from nextword.text_memory import MatchWeights, TextIndex, TextMemory, recalled
-    from nextword.text_memory.match_weights import LENGTHS
-    from nextword.text_memory.text_index import LastTokens
+    from nextword.retrieval.ngram import MatchWeights, TextIndex, TextMemory, recalled
+    from nextword.retrieval.ngram.match_weights import LENGTHS
+    from nextword.retrieval.ngram.text_index import LastTokens
 
     paragraphs, vocab_size = tokens_of(given, [given.asked] if given.asked else [], seed=1)
     text = np.concatenate(paragraphs)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nextword.frequency import TokenCounts
+from nextword.functional.frequency import TokenCounts
 
 
 def law(size: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import nextword as nw
-from nextword.scoring.token_facts import token_facts
+from nextword.inference.scoring.token_facts import token_facts
 
 SIZES = {"small": {"n_embd": 128, "n_layer": 4, "n_head": 4}, "gpt2": {"n_embd": 768, "n_layer": 12, "n_head": 12}}
 TOKENS, CANDIDATES, PLACES = 2000, 10, 8

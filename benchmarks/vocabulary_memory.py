@@ -27,9 +27,9 @@ from texts import repeating
 from torch import distributed
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from nextword import processes
-from nextword.devices import held_here
-from nextword.training.sharding import share_vocabulary
+from nextword.experiments.training.sharding import share_vocabulary
+from nextword.runtime import processes
+from nextword.runtime.devices import held_here
 
 HEADS = ("softmax", "softmax+cpr:20,100", "mos:3", "f2")
 LISTS = ("vocabulary", "head")

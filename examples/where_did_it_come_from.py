@@ -13,7 +13,7 @@ from compare_heads import sentences, train
 from tiny import encode, model_and_tokenizer
 
 import nextword as nw
-from nextword.pretrained import token_label
+from nextword.runtime.pretrained import token_label
 
 PROMPT = "Between the king and the woman I talked to the"
 WIDTH = 40

@@ -30,7 +30,7 @@ SHAPED = [
 jaxtyping.install_import_hook(SHAPED, "beartype.beartype")
 jaxtyping.config.update("jaxtyping_disable", True)
 
-from nextword import plugins  # noqa: E402
+from nextword.settings import plugins  # noqa: E402
 from tests.helpers.chosen_tests import pytest_addoption, pytest_collection_modifyitems  # noqa: E402, F401
 
 torch.set_num_threads(1)
@@ -77,7 +77,7 @@ def _requested_plugins() -> Iterator[None]:
 def _no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of comparisons are without figures, which take a second each time, but where they are looked at."""
     if not request.node.get_closest_marker("figures"):
-        monkeypatch.setattr("nextword.report.comparison.page._figure", lambda *_: None)
+        monkeypatch.setattr("nextword.results.report.comparison.page._figure", lambda *_: None)
 
 
 ANNOTATED = {"functional", "distribution", "heads", "objectives", "memory", "oracles", "scoring", "conditioning"}

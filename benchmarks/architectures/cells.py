@@ -23,7 +23,7 @@ from nextword.checking.checker import PROPERTIES
 from nextword.checking.probe_texts import Words
 from nextword.checking.property import Case
 from nextword.checking.ways_of_reading import BackboneReader
-from nextword.frequency import TokenCounts
+from nextword.functional.frequency import TokenCounts
 
 LENGTHS = (5,)
 """Of the texts that ``nw.check`` reads."""

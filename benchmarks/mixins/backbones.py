@@ -13,7 +13,7 @@ from architectures.probes import ORDINARY
 from architectures.tiny_model import AUTO, tiny_config
 from torch import Tensor
 
-from nextword.frequency import TokenCounts
+from nextword.functional.frequency import TokenCounts
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
 

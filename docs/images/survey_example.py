@@ -15,8 +15,8 @@ import random
 import sys
 from pathlib import Path
 
-from nextword.judges.parts.sentences import sentences_of
-from nextword.records.survey_files import ItemAnswers, JudgeAnswers, Survey, SurveyItem, SurveyKey, UnitAnswers
+from nextword.evaluation.judges.parts.sentences import sentences_of
+from nextword.results.records.survey_files import ItemAnswers, JudgeAnswers, Survey, SurveyItem, SurveyKey, UnitAnswers
 
 TEXTS = Path(__file__).parent / "texts"
 LIKELY = {

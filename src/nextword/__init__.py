@@ -10,28 +10,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from nextword.model import registration
+from nextword.settings import old_modules
+from nextword.settings.version import __version__
 
 if TYPE_CHECKING:
-    from nextword import conditioning, frequency, heads, judges, metrics, objectives
+    from nextword import conditioning, heads, objectives
     from nextword.checking.checker import check
-    from nextword.comparison.all_methods import compare
     from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
-    from nextword.decoding.generation_run import generate
     from nextword.distribution import NextToken
+    from nextword.evaluation import judges, metrics
     from nextword.evaluation.all_systems import evaluate
-    from nextword.finetuning.train_model import train
-    from nextword.frequency import count_tokens
+    from nextword.experiments.comparison.all_methods import compare
+    from nextword.experiments.finetuning.train_model import train
+    from nextword.functional import frequency
     from nextword.functional.chunked.budget import score_memory
-    from nextword.inspection.trace import Trace
-    from nextword.inspection.trace_example import trace
+    from nextword.functional.frequency import count_tokens
+    from nextword.inference.generation.generation_run import generate
+    from nextword.inference.inspection.trace import Trace
+    from nextword.inference.inspection.trace_example import trace
+    from nextword.inference.scoring.calibration.calibrate import calibrate
+    from nextword.inference.scoring.measurement.all_models import score
     from nextword.model.attach import attach, load
     from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
     from nextword.model.drafting.drafting import Drafting
     from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
-    from nextword.scoring.calibration.calibrate import calibrate
-    from nextword.scoring.measurement.all_models import score
-
-__version__ = "0.2.0"
 
 _HOME = {
     "AuxiliaryTokenizer": "nextword.conditioning.parts.auxiliary_tokenizer",
@@ -41,19 +43,19 @@ _HOME = {
     "NextWordForCausalLM": "nextword.model.modeling",
     "NextWordForSeq2SeqLM": "nextword.model.modeling",
     "NextWordSeq2SeqConfig": "nextword.model.configuration",
-    "Trace": "nextword.inspection.trace",
+    "Trace": "nextword.inference.inspection.trace",
     "attach": "nextword.model.attach",
-    "calibrate": "nextword.scoring.calibration.calibrate",
+    "calibrate": "nextword.inference.scoring.calibration.calibrate",
     "check": "nextword.checking.checker",
-    "compare": "nextword.comparison.all_methods",
-    "count_tokens": "nextword.frequency",
+    "compare": "nextword.experiments.comparison.all_methods",
+    "count_tokens": "nextword.functional.frequency",
     "evaluate": "nextword.evaluation",
-    "generate": "nextword.decoding.generation_run",
+    "generate": "nextword.inference.generation.generation_run",
     "load": "nextword.model.attach",
-    "score": "nextword.scoring.measurement.all_models",
+    "score": "nextword.inference.scoring.measurement.all_models",
     "score_memory": "nextword.functional.chunked.budget",
-    "trace": "nextword.inspection.trace_example",
-    "train": "nextword.finetuning.train_model",
+    "trace": "nextword.inference.inspection.trace_example",
+    "train": "nextword.experiments.finetuning.train_model",
 }
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "NextWordForSeq2SeqLM",
     "NextWordSeq2SeqConfig",
     "Trace",
+    "__version__",
     "attach",
     "calibrate",
     "check",
@@ -85,16 +88,26 @@ __all__ = [
     "train",
 ]
 
+old_modules.understand()
 registration.register()
+
+_PACKAGES = {
+    "conditioning": "nextword.conditioning",
+    "frequency": "nextword.functional.frequency",
+    "heads": "nextword.heads",
+    "judges": "nextword.evaluation.judges",
+    "metrics": "nextword.evaluation.metrics",
+    "objectives": "nextword.objectives",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
-    if name in ("conditioning", "frequency", "heads", "judges", "metrics", "objectives"):
-        return importlib.import_module(f"nextword.{name}")
+    if name in _PACKAGES:
+        return importlib.import_module(_PACKAGES[name])
     raise AttributeError(f"module 'nextword' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted(__all__)

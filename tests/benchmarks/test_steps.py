@@ -143,6 +143,6 @@ def test_texts_follow_the_law_and_repeat_themselves() -> None:
     for row in ids:
         assert set(row[32:].tolist()) <= set(row[:32].tolist())
     with counts_file(300) as path:
-        from nextword.frequency import TokenCounts
+        from nextword.functional.frequency import TokenCounts
 
         assert (TokenCounts.load(path).counts == law(300)).all()

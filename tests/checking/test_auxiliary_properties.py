@@ -22,12 +22,12 @@ from nextword.checking.ways_of_reading import Reader
 from nextword.cli import app
 from nextword.conditioning import Conditioner
 from nextword.conditioning import registry as conditioners
-from nextword.context import Context
 from nextword.distribution import Scores
 from nextword.functional.stored_entries import Entries
 from nextword.heads import Head, HeadConfig
 from nextword.heads import registry as heads
-from nextword.memory.growing_history import GrowingHistory
+from nextword.heads.context import Context
+from nextword.model.head_cache.growing_history import GrowingHistory
 from tests.helpers import planted_conditioners
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}

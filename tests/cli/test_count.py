@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from nextword import frequency
 from nextword.cli import app
-from nextword.frequency import TokenCounts
-from nextword.scoring.text_tokens import token_ids
-from nextword.tasks.parts.bpe import trained_tokenizer
+from nextword.experiments.tasks.parts.bpe import trained_tokenizer
+from nextword.functional import frequency
+from nextword.functional.frequency import TokenCounts
+from nextword.inference.scoring.text_tokens import token_ids
 
 TEXT = "the cat sat on the mat\nthe dog ran\n" * 40
 

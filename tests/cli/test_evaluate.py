@@ -8,7 +8,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from nextword.cli import app
-from nextword.records import EvaluationResults
+from nextword.results.records import EvaluationResults
 
 
 def run(*words: object) -> Result:
@@ -91,7 +91,7 @@ def test_mistakes_are_one_line_and_code_2(words: list[str], message: str, sample
 
 
 def test_list_names_every_metric() -> None:
-    from nextword.metrics import registry
+    from nextword.evaluation.metrics import registry
 
     listed = run("list", "metrics").output
     assert all(name in listed for name in registry.names())

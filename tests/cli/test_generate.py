@@ -143,7 +143,7 @@ def test_a_model_half_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_says_how_to_go_on(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nextword.decoding.batched_generation import BatchedGeneration
+    from nextword.inference.generation.batched_generation import BatchedGeneration
 
     monkeypatch.setattr(sys, "argv", ["nextword", "generate", "m"])
     whole = BatchedGeneration._batch
@@ -170,7 +170,7 @@ def test_ctrl_c_says_how_to_go_on(model: Path, tmp_path: Path, monkeypatch: pyte
 
 KILLED = """
 import os, signal, sys
-from nextword.decoding.partial_samples import PartialSamples
+from nextword.inference.generation.partial_samples import PartialSamples
 append, left = PartialSamples.append, [int(sys.argv.pop(1))]
 def killed(self, lines):
     append(self, lines)

@@ -9,7 +9,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from nextword.cli import app
-from nextword.records.token_trace import TraceRecord
+from nextword.results.records.token_trace import TraceRecord
 from tests.helpers.made_up_traces import STORY, MadeUp
 from tests.helpers.opened_models import POSITIONS, conditioned, decoder, encoder_decoder
 from tests.helpers.text_tokenizers import byte_level
@@ -231,7 +231,7 @@ def test_an_interruption_writes_nothing(
     def interrupted(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nextword.inspection.trace_example.trace", interrupted)
+    monkeypatch.setattr("nextword.inference.inspection.trace_example.trace", interrupted)
     done = run(models / "cache", "--text", text, "--out", tmp_path / "page.html")
     assert done.exit_code == 130
     assert "nothing was written" in done.output

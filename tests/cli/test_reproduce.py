@@ -5,9 +5,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from nextword.cli import app
-from nextword.records.reproduced_table import ReproducedTable
-from nextword.reproduction.planning import measured_steps
-from nextword.tasks import registry
+from nextword.experiments.reproduction.planning import measured_steps
+from nextword.experiments.tasks import registry
+from nextword.results.records.reproduced_table import ReproducedTable
 from tests.helpers import made_up_paper
 from tests.helpers.counting_task import Counting
 

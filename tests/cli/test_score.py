@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import nextword as nw
 from nextword.cli import app
 from nextword.cli.score import told_apart
-from nextword.records import ScoreResults
+from nextword.results.records import ScoreResults
 from tests.helpers.word_models import TEXT, WORDS, word_model, word_tokenizer
 
 
@@ -125,7 +125,7 @@ def test_what_is_wrong_is_one_line(folder: Path, tmp_path: Path, words: list[str
 def test_interrupted_it_says_that_nothing_was_written(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nextword.scoring.measurement import model_tasks
+    from nextword.inference.scoring.measurement import model_tasks
 
     def interrupted(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import nextword as nw
-from nextword.context import Layout
 from nextword.distribution import Add, OnWords, Replace, Rerank, Scores, Shifted, Words, WordScores
+from nextword.heads.context import Layout
 from tests.helpers.contexts import LinearVocabulary
 
 B, D, V = 3, 4, 11

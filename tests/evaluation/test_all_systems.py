@@ -11,12 +11,12 @@ import tokenizers
 from scipy import stats
 
 import nextword as nw
-from nextword.frequency import TokenCounts
-from nextword.metrics import registry
-from nextword.metrics.distinct import distinct
-from nextword.records import EvaluationResults
-from nextword.tasks.parts.special_tokens import for_transformers
-from nextword.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.evaluation.metrics import registry
+from nextword.evaluation.metrics.distinct import distinct
+from nextword.experiments.tasks.parts.special_tokens import for_transformers
+from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.functional.frequency import TokenCounts
+from nextword.results.records import EvaluationResults
 
 
 def rows(system: str, count: int = 12, words: int = 9) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import nextword as nw
-from nextword.records import EvaluationResults
+from nextword.results.records import EvaluationResults
 from tests.helpers.word_models import WORDS
 
 

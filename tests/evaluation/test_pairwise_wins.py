@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from nextword.evaluation.pairwise_wins import ranking, wins
-from nextword.records import Duel, Goal
+from nextword.results.records import Duel, Goal
 
 # F2-Softmax, table 2 (a): WikiText-103, greedy; MS-Jaccard-3, Self-BLEU-3, Distinct-3.
 KEYS = ("ppl", "kld", "ms-jaccard", "self-bleu", "distinct", "rep", "uniq")

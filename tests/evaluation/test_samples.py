@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nextword.evaluation import read_samples
+from nextword.evaluation.metrics.parts.units import Words
 from nextword.evaluation.samples import PlainText
-from nextword.metrics.parts.units import Words
 
 
 def write(path: Path, *lines: Any) -> Path:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from nextword.memory.kv_cache import history_of
+from nextword.model.head_cache.kv_cache import history_of
 from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, headed, pairs, prompt
 from tests.helpers.piecewise import Reader
 from tests.helpers.recomputation import TOLERANCE

@@ -15,7 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditional
 
 import nextword as nw
 from nextword.distribution import ClassDraw, Factorized, TokenClasses
-from nextword.frequency import TokenCounts, divide
+from nextword.functional.frequency import TokenCounts, divide
 from nextword.functional.inverse_sampling import drawn_at
 from nextword.functional.truncate import truncated
 from nextword.heads import head_spec, parse_head

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.datastore import grow, remember_recent, tuned_weight
 from nextword.heads.parts.copy_calibration import best_weight
+from nextword.inference.datastore import grow, remember_recent, tuned_weight
+from nextword.inference.scoring.opened_model import OpenedModel, open_model
 from nextword.retrieval import StoredKeys
-from nextword.scoring.opened_model import OpenedModel, open_model
 from tests.helpers.small_datastores import saved_model, small_store, texts
 from tests.helpers.word_models import WORDS, word_model, word_tokenizer
 from tests.oracles.textbook import memory as textbook

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertModel, set_seed
 
-from nextword.records import Evaluation, MetricValue
-from nextword.tasks import Measures
+from nextword.experiments.tasks import Measures
+from nextword.results.records import Evaluation, MetricValue
 from tests.helpers.counting_task import NUMBERS, Counting, CountingRows, CountingStart
 
 WIDTH = 12

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nextword.records.survey_files import ItemAnswers, JudgeAnswers, Survey, UnitAnswers
-from nextword.survey import MadeSurvey, make_survey
+from nextword.evaluation.survey import MadeSurvey, make_survey
+from nextword.results.records.survey_files import ItemAnswers, JudgeAnswers, Survey, UnitAnswers
 
 MARKUP = "<b>bold</b> <script>alert(1)</script> & café 🎉"
 

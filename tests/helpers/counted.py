@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nextword.frequency import TokenCounts
+from nextword.functional.frequency import TokenCounts
 
 
 @cache

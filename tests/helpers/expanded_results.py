@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from nextword.records import (
+from nextword.results.records import (
     Cost,
     CurvePoint,
     Evaluation,
@@ -17,7 +17,7 @@ from nextword.records import (
     SampleFile,
     SystemRecord,
 )
-from nextword.report.parts.columns import REFERENCES, SHY
+from nextword.results.report.parts.columns import REFERENCES, SHY
 from tests.helpers.made_up_results import make_sample
 from tests.helpers.written_results import ENVIRONMENT
 

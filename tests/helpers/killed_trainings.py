@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from nextword.finetuning import train_model
-from nextword.finetuning.train_config import configured
-from nextword.weights import held_weights
+from nextword.experiments.finetuning import train_model
+from nextword.experiments.finetuning.train_config import configured
+from nextword.runtime.weights import held_weights
 
 WORDS = (
     "the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "dog", "run", "to", "big", "red", "house", "with",

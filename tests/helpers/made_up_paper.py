@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nextword.reproduction import experiment, paper
+from nextword.experiments.reproduction import experiment, paper
 
 PAPER = """
 title = "Counting"

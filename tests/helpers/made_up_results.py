@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 
-from nextword.records import (
+from nextword.results.records import (
     Cost,
     CurvePoint,
     Environment,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nextword.records.token_trace import (
+from nextword.results.records.token_trace import (
     Candidates,
     Places,
     Role,

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nextword.config import validated
-from nextword.tasks.table2text import Table2TextConfig, TableToText
+from nextword.experiments.tasks.table2text import Table2TextConfig, TableToText
+from nextword.settings.config import validated
 
 CITIES = ["athens", "paris", "london", "rome", "oslo", "lima"]
 SENTENCES = ["{city} had the Games with the most seats", "the Games  of {year} were in {city}", "{city} came first"]

@@ -8,7 +8,7 @@ import torch
 import transformers as hf
 
 import nextword as nw
-from nextword.scoring.opened_model import OpenedModel
+from nextword.inference.scoring.opened_model import OpenedModel
 from tests.helpers import text_tokenizers
 from tests.helpers.conditioned_models import made_loud
 

@@ -12,8 +12,8 @@ from torch import Tensor, distributed, nn
 from torch.distributed.tensor import DTensor
 
 import nextword as nw
-from nextword import processes
-from nextword.training.sharding import shard, share_vocabulary
+from nextword.experiments.training.sharding import shard, share_vocabulary
+from nextword.runtime import processes
 from tests.helpers.conditioned_models import encoder, texts
 
 TOKENS = {"vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

@@ -24,7 +24,7 @@ def ranks(count: int, function: Callable[..., None], *arguments: Any, seconds: f
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["nextword.training.one_training", "transformers.models.gpt2", "tests.helpers.ranks"]
+        ["nextword.experiments.training.one_training", "transformers.models.gpt2", "tests.helpers.ranks"]
     )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nextword.memory.history import History
+from nextword.model.head_cache.history import History
 
 BEFORE = 2
 """Places of the window."""

@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 
 from rich.console import Console
 
-from nextword.records import Results
-from nextword.report import results_table
-from nextword.report.comparison import page
-from nextword.report.comparison.page import render
+from nextword.results.records import Results
+from nextword.results.report import results_table
+from nextword.results.report.comparison import page
+from nextword.results.report.comparison.page import render
 
 _DRAWN: dict[tuple[str, str], str] = {}
 

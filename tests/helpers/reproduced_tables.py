@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nextword.records.reproduced_table import (
+from nextword.results.records.reproduced_table import (
     JudgedClaim,
     JudgedComparison,
     RanExperiment,

@@ -15,7 +15,7 @@ import uvicorn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
-from nextword.scoring.opened_model import OpenedModel
+from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.serving.http.app import build_app
 from nextword.serving.http.serve_settings import ServeSettings
 from tests.helpers.text_tokenizers import byte_level

@@ -7,17 +7,17 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from nextword.comparison.comparison_settings import CompareConfig
 from nextword.conditioning import registry as conditioners
 from nextword.evaluation import EvaluateConfig
-from nextword.finetuning.prompted_pairs import PromptedPairsConfig
-from nextword.finetuning.train_config import TrainConfig
+from nextword.evaluation.metrics.metric import registry as metrics
+from nextword.evaluation.survey.kinds import registry as surveys
+from nextword.experiments.comparison.comparison_settings import CompareConfig
+from nextword.experiments.finetuning.prompted_pairs import PromptedPairsConfig
+from nextword.experiments.finetuning.train_config import TrainConfig
+from nextword.experiments.tasks import registry as tasks
+from nextword.experiments.training.settings import TrainingSettings
 from nextword.heads import registry as heads
-from nextword.metrics.metric import registry as metrics
 from nextword.objectives import registry as objectives
-from nextword.survey.kinds import registry as surveys
-from nextword.tasks import registry as tasks
-from nextword.training.settings import TrainingSettings
 
 ROOTS: dict[str, type[BaseModel]] = {
     f"{kind}:{name}": registry.get(name).Config

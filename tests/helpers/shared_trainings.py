@@ -13,9 +13,9 @@ from datasets import Dataset
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
-from nextword import processes
-from nextword.training.one_training import train, train_with_main
-from nextword.training.settings import TrainingSettings
+from nextword.experiments.training.one_training import train, train_with_main
+from nextword.experiments.training.settings import TrainingSettings
+from nextword.runtime import processes
 
 STEPS = 8
 SAVED = 3

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import nextword as nw
-from nextword.datastore import BuildSettings, build_datastore
+from nextword.inference.datastore import BuildSettings, build_datastore
 from tests.helpers.word_models import WORDS, word_model, word_tokenizer
 
 DOCUMENTS = 9

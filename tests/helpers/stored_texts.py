@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nextword.text_memory import Document, MatchWeights, TextIndex, TextMemory, build_text_memory
+from nextword.retrieval.ngram import Document, MatchWeights, TextIndex, TextMemory, build_text_memory
 
 EVIDENCE, LIMIT, LENGTHS = (1, 2, 5), 9, (1, 2, 4)
 

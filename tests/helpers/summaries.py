@@ -10,9 +10,9 @@ import torch
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
-from nextword.config import validated
-from nextword.tasks.expand import Expand, ExpandConfig
-from nextword.tasks.parts.bpe import trained_tokenizer
+from nextword.experiments.tasks.expand import Expand, ExpandConfig
+from nextword.experiments.tasks.parts.bpe import trained_tokenizer
+from nextword.settings.config import validated
 
 NAMES = ["Ann", "Bob", "Cyd", "Dän", "Eve", "Fay", "Gus", "Hal"]
 PLACES = ["Rome", "Oslo", "Lima", "Bonn", "Kiev"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nextword.metrics import Metric, Sample, Score, Setup, Table, parse_metric, registry
+from nextword.evaluation.metrics import Metric, Sample, Score, Setup, Table, parse_metric, registry
 
 WORDS = ["the", "a", "is", "was", "in", "of", "not", "cat", "dog", "mat", "sat", "city", "year", "london", "athens"]
 ENGLISH = [

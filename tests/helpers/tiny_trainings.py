@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transformers import GPT2Config, GPT2LMHeadModel, set_seed
 
-from nextword.training.settings import TrainingSettings
+from nextword.experiments.training.settings import TrainingSettings
 
 VOCABULARY = 30
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nextword.scoring.example_encoding import Example
-from nextword.scoring.measurement.scored_texts import ScoredText
+from nextword.inference.scoring.example_encoding import Example
+from nextword.inference.scoring.measurement.scored_texts import ScoredText
 
 
 def token_row(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nextword.records import (
+from nextword.results.records import (
     Cost,
     Duel,
     Environment,

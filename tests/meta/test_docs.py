@@ -19,15 +19,15 @@ import transformers
 import typer
 
 import nextword as nw
-import nextword.judges
-from nextword import tasks
+import nextword.evaluation.judges
 from nextword.cli import app
-from nextword.comparison.method import Method
 from nextword.evaluation import EvaluateConfig
+from nextword.experiments import tasks
+from nextword.experiments.comparison.method import Method
 from nextword.heads.parts.input_states import MultiInputConfig
 from nextword.heads.parts.partition_settings import PartitionConfig
-from nextword.registry import UnknownNameError
-from nextword.specs import ModifierEntry
+from nextword.settings.registry import UnknownNameError
+from nextword.settings.specs import ModifierEntry
 from tests.helpers.counted import counts_file
 from tests.helpers.doc_pages import FENCE, ROOT, blocks, formula_faults, name_of, slug, survey_faults
 

@@ -23,8 +23,8 @@ def test_examples_run() -> None:
 
 
 def test_division_in_the_text_runs() -> None:
-    from nextword import frequency
-    from nextword.frequency import TokenCounts
+    from nextword.functional import frequency
+    from nextword.functional.frequency import TokenCounts
 
     (call,) = re.findall(r"`(frequency\.divide\(.*?\))`", PAGE.read_text(encoding="utf-8"))
     counts = TokenCounts([3, 2, 1, 0], None, "a text")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nextword.model_card import CardFacts
-from nextword.scoring.opened_model import open_model
+from nextword.inference.scoring.opened_model import open_model
+from nextword.model.card import CardFacts
 from tests.helpers import gguf_files
 from tests.helpers.doc_pages import ROOT, blocks
 from tests.helpers.word_tokenizer import word_tokenizer

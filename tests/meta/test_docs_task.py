@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nextword.comparison.all_methods import compare
-from nextword.comparison.comparison_settings import build_task
-from nextword.comparison.recipe import configured
+from nextword.experiments.comparison.all_methods import compare
+from nextword.experiments.comparison.comparison_settings import build_task
+from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.tasks import registry
 from nextword.functional.padding import IGNORED_LABEL
-from nextword.tasks import registry
 
 pytestmark = pytest.mark.docs
 
@@ -32,7 +32,7 @@ def example() -> str:
 def recall(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     """The module of the page, registered for one test only."""
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    module = types.ModuleType("nextword.tasks.recall")
+    module = types.ModuleType("nextword.experiments.tasks.recall")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(example(), module.__dict__)
     return module

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import nextword as nw
-from nextword.inspection import trace_example
-from nextword.records.token_trace import Candidates, Places, TracedModel, TracedText, TracedTokens, TraceRecord
+from nextword.inference.inspection import trace_example
+from nextword.results.records.token_trace import Candidates, Places, TracedModel, TracedText, TracedTokens, TraceRecord
 from tests.helpers.opened_models import decoder
 from tests.helpers.text_tokenizers import byte_level
 

@@ -14,16 +14,16 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
-import nextword.judges
-from nextword.config import LARGEST, SettingsError, validated
-from nextword.frequency import count_tokens
-from nextword.metrics.parts.intervals import bootstrap_values
-from nextword.metrics.parts.paired_tests import paired_tests
-from nextword.metrics.parts.statistic import Statistic
-from nextword.metrics.rep import ends_in_loop
-from nextword.metrics.self_bleu import self_bleu
-from nextword.weights import model_size_check as allocation
-from nextword.weights.model_size_check import built
+import nextword.evaluation.judges
+from nextword.evaluation.metrics.parts.intervals import bootstrap_values
+from nextword.evaluation.metrics.parts.paired_tests import paired_tests
+from nextword.evaluation.metrics.parts.statistic import Statistic
+from nextword.evaluation.metrics.rep import ends_in_loop
+from nextword.evaluation.metrics.self_bleu import self_bleu
+from nextword.functional.frequency import count_tokens
+from nextword.runtime.weights import model_size_check as allocation
+from nextword.runtime.weights.model_size_check import built
+from nextword.settings.config import LARGEST, SettingsError, validated
 from tests.helpers.settings_classes import REQUIRED, ROOTS, parts
 
 

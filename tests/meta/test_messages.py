@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from nextword.config import SettingsError, validated
+from nextword.settings.config import SettingsError, validated
 from tests.helpers.settings_classes import REQUIRED, ROOTS, parts
 
 SOURCE = Path(__file__).parents[2] / "src" / "nextword"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import nextword as nw
-import nextword.judges
+import nextword.evaluation.judges
 from tests.helpers.doc_pages import ROOT, blocks, name_of
 
 pytestmark = pytest.mark.docs
@@ -56,7 +56,7 @@ def test_worked_metric_of_contributing_is_a_metric(tmp_path: Path, monkeypatch: 
     )
     registry = nw.metrics.registry
     monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    module = types.ModuleType("nextword.metrics.shouting")
+    module = types.ModuleType("nextword.evaluation.metrics.shouting")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(source, module.__dict__)
     lines = [{"id": 1, "text": "NO way", "reference": "no"}, {"id": 2, "text": "3", "reference": "A"}]

@@ -46,7 +46,7 @@ def pins() -> dict[str, Version]:
 
 def test_one_version() -> None:
     assert PROJECT["project"]["dynamic"] == ["version"]
-    assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/nextword/__init__.py"
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/nextword/settings/version.py"
     assert CliRunner().invoke(app, ["--version"]).stdout == f"nextword {nextword.__version__}\n"
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == nextword.__version__

@@ -15,7 +15,7 @@ import transformers as hf
 from transformers import Trainer, TrainerCallback
 
 import nextword as nw
-from nextword.pretrained import load_tokenizer
+from nextword.runtime.pretrained import load_tokenizer
 from tests.helpers.families import VOCABULARY
 from tests.helpers.word_tokenizer import word_tokenizer
 

@@ -18,10 +18,10 @@ from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 from transformers.utils import hub
 
 import nextword as nw
+from nextword.inference.scoring.opened_model import open_model
 from nextword.model import saving
+from nextword.model.card import CardFacts
 from nextword.model.saving import save_model_folder
-from nextword.model_card import CardFacts
-from nextword.scoring.opened_model import open_model
 from tests.helpers.conditioned_models import conditioned, texts
 from tests.helpers.families import inputs, labels, tiny
 from tests.helpers.word_tokenizer import word_tokenizer
@@ -181,7 +181,7 @@ KILLED = """
 import sys
 import nextword as nw
 from nextword.model.saving import save_model_folder
-from nextword.model_card import CardFacts
+from nextword.model.card import CardFacts
 from tests.helpers.families import tiny
 from tests.helpers.word_tokenizer import word_tokenizer
 model, tokenizer = nw.attach(tiny("gpt2"), "mos:2"), word_tokenizer()

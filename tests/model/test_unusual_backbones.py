@@ -13,7 +13,7 @@ from torch import Tensor
 
 import nextword as nw
 from nextword.model.configuration import NextWordConfig
-from nextword.pretrained import encoder_config
+from nextword.runtime.pretrained import encoder_config
 
 TOKENS = {"vocab_size": 40, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 BART = {

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.context import Layout
+from nextword.heads.context import Layout
 from nextword.objectives import objective_spec, parse_objective
 from nextword.objectives.parts.balancing import class_weights, occurrences
 from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from nextword.context import Context, Source
 from nextword.functional.stored_entries import Entries
 from nextword.heads.cache import CacheHead
+from nextword.heads.context import Context, Source
 from nextword.objectives import Objective, parse_objective
 from nextword.objectives.parts.ranking import REDUCTIONS
 from tests.helpers.contexts import build_head

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import nextword as nw
-from nextword.context import Source
+from nextword.heads.context import Source
 from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context, seq2seq_context
 from tests.helpers.trained_by_objectives import build_objective
 from tests.oracles.textbook import heads as textbook

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nextword.context import Source
 from nextword.heads import Head
+from nextword.heads.context import Source
 from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
 from tests.oracles.published import Published
 

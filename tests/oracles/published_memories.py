@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nextword.context import Context, Source
+from nextword.heads.context import Context, Source
 from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context, seq2seq_context
 from tests.oracles import golden
 

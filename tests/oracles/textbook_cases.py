@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 import nextword as nw
-from nextword.context import Context, Source
 from nextword.heads import Head
-from nextword.scoring.token_facts import token_facts
+from nextword.heads.context import Context, Source
+from nextword.inference.scoring.token_facts import token_facts
 from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
 from tests.oracles.textbook import heads as textbook
 from tests.oracles.textbook import partitions

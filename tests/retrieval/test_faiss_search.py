@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.records.disk import DiskFullError
 from nextword.retrieval import ExactSearch, FaissSearch, StoredKeys
 from nextword.retrieval.faiss_search import build_index
+from nextword.runtime.disk import DiskFullError
 from tests.helpers.full_disk import largest_file, small_disk
 from tests.helpers.small_datastores import small_store
 from tests.helpers.word_models import word_tokenizer

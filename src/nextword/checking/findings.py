@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from nextword.records.check_results import CheckResults
+    from nextword.results.records.check_results import CheckResults
 
 
 COLOURS = {"passed": "green", "FAILED": "bold red", "remark": "yellow", "not checked": "dim"}
@@ -143,8 +143,8 @@ class CheckReport:
 
     def record(self) -> CheckResults:
         """The report as a record, to be saved as JSON or shown as a page."""
-        from nextword.records.check_results import CheckedProperty, CheckResults, FoundFault
-        from nextword.records.environment import Environment
+        from nextword.results.records.check_results import CheckedProperty, CheckResults, FoundFault
+        from nextword.results.records.environment import Environment
 
         properties = [
             CheckedProperty(

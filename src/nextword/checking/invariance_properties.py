@@ -10,7 +10,7 @@ import torch
 
 from nextword.checking.property import Case, Deviation, Property, compared
 from nextword.checking.ways_of_reading import BackboneReader, Reader, accepts, deviation
-from nextword.memory.kv_cache import cache_argument
+from nextword.model.head_cache.kv_cache import cache_argument
 
 EXTRA = 3
 """Columns of padding more than needed."""

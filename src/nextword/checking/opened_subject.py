@@ -7,9 +7,9 @@ from typing import Any
 
 from nextword.model.attach import load
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
-from nextword.pretrained import GgufError, from_pretrained, gguf_file, load_tokenizer, model_location
-from nextword.registry import UnknownNameError
-from nextword.weights.merged_adapter import is_adapter
+from nextword.runtime.pretrained import GgufError, from_pretrained, gguf_file, load_tokenizer, model_location
+from nextword.runtime.weights.merged_adapter import is_adapter
+from nextword.settings.registry import UnknownNameError
 
 
 def open_subject(path: str | Path) -> Any:
@@ -65,7 +65,7 @@ def tokenizer_of(path: str | Path) -> Any:
 
 
 def _with_adapter(folder: str) -> Any:
-    from nextword import optional_libraries as extras
+    from nextword.runtime import optional_libraries as extras
 
     if extras.missing({"peft": "peft"}):
         raise ValueError(f"{folder}: an adapter is read with peft, not installed here ({extras.install('lora')})")

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from nextword.checking.auxiliary_probe_texts import AuxiliaryText, AuxiliaryWords
 from nextword.conditioning.parts.auxiliary_tokenizer import FILL
-from nextword.devices import device_of, weight_of
 from nextword.functional.padding import Side, padded
+from nextword.runtime.devices import device_of, weight_of
 
 _T = TypeVar("_T")
 

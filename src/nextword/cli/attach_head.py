@@ -42,9 +42,9 @@ def attach(
     from nextword.cli.parts.calibration_lines import calibration_lines
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
     from nextword.cli.parts.watch import share_bars
-    from nextword.finetuning.added_head import CALIBRATION, add_head
-    from nextword.scoring.measurement.data_files import read_texts
-    from nextword.scoring.opened_model import open_model
+    from nextword.experiments.finetuning.added_head import CALIBRATION, add_head
+    from nextword.inference.scoring.measurement.data_files import read_texts
+    from nextword.inference.scoring.opened_model import open_model
 
     quiet_libraries()
     texts = read_texts(held, {} if field is None else {"text": field}, split, where="held") if held else None

@@ -37,7 +37,7 @@ def check(
     if (path is None) == (lm_eval is None):
         raise ValueError("check: must be given a model or --lm-eval, and not both")
     if path is not None:
-        from nextword.pretrained import model_location
+        from nextword.runtime.pretrained import model_location
 
         model_location(path)
 
@@ -58,7 +58,7 @@ def check(
         result = check_as_wanted(subject, wanted, vocabulary, progress)
     console.print(result.table() if verbose else _short(result))
     if out is not None:
-        from nextword.report.checking.check_page import write_check
+        from nextword.results.report.checking.check_page import write_check
 
         write_check(result.record(), out)
     if result.exit_code:

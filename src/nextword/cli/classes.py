@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from transformers import PreTrainedTokenizerBase
 
-    from nextword.frequency import FrequencyClasses, TokenCounts
+    from nextword.functional.frequency import FrequencyClasses, TokenCounts
 
 EXAMPLES = 6
 BAR = 30
@@ -33,8 +33,8 @@ def classes(
     """Show the classes of tokens that --head f2 would have, and the objective of MefMax over their number."""
     from rich.console import Console
 
-    from nextword.frequency import TokenCounts, divide
-    from nextword.pretrained import load_tokenizer
+    from nextword.functional.frequency import TokenCounts, divide
+    from nextword.runtime.pretrained import load_tokenizer
 
     counted = TokenCounts.load(counts, "counts")
     named = division or ("mefmax" if number is None else "eq-freq")
@@ -58,7 +58,7 @@ def classes(
 def _classes(counted: TokenCounts, found: FrequencyClasses, tokenizer: PreTrainedTokenizerBase | None) -> Table:
     from rich.text import Text
 
-    from nextword.pretrained import token_label
+    from nextword.runtime.pretrained import token_label
 
     table = _table()
     for heading in ("class", "tokens", "share"):
@@ -77,7 +77,7 @@ def _classes(counted: TokenCounts, found: FrequencyClasses, tokenizer: PreTraine
 def _curve(counted: TokenCounts, found: FrequencyClasses, named: str) -> Table:
     from rich.text import Text
 
-    from nextword.frequency import evenness, mefmax_curve
+    from nextword.functional.frequency import evenness, mefmax_curve
 
     curve = mefmax_curve(counted.counts)
     rows = {

@@ -56,8 +56,8 @@ def compare(
     nextword compare --task lm task.data=book.txt start.model=gpt2 --head softmax --head pg --dry-run
     """
     from nextword.cli.parts.run_and_show import run_comparison
-    from nextword.comparison.recipe import configured, read
-    from nextword.overrides import recipe_and_overrides
+    from nextword.experiments.comparison.recipe import configured, read
+    from nextword.settings.overrides import recipe_and_overrides
 
     if data is not None:  # as train has it; here the data are a setting of the task
         raise ValueError(f"--data: must be given as a setting of the task; give task.data={data} in its place")

@@ -32,8 +32,8 @@ def count(
 
     from nextword.cli.parts.run_and_show import interruptible
     from nextword.cli.parts.watch import waiting
-    from nextword.frequency import count_tokens
-    from nextword.pretrained import load_tokenizer
+    from nextword.functional.frequency import count_tokens
+    from nextword.runtime.pretrained import load_tokenizer
 
     column = int(text_column) if text_column.isdigit() else text_column
     console = Console()

@@ -20,7 +20,7 @@ WRITING_SECONDS = 60.0
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nextword.records import EvaluationResults
+    from nextword.results.records import EvaluationResults
 
 Metrics = Annotated[
     list[str] | None,
@@ -88,11 +88,11 @@ def evaluate(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, this_command
-    from nextword.config import validated
     from nextword.evaluation import EvaluateConfig
-    from nextword.overrides import overridden
-    from nextword.records import locked
-    from nextword.report import write_report
+    from nextword.results.records import locked
+    from nextword.results.report import write_report
+    from nextword.settings.config import validated
+    from nextword.settings.overrides import overridden
 
     of_metrics = [one for one in settings or [] if "." in one.partition("=")[0]]
     content = {
@@ -117,8 +117,8 @@ def evaluate(
 
 def _check_folder(out: Path, inputs: list[Any]) -> None:
     """Raises ValueError, before anything is measured, where the results cannot be written to ``out``."""
-    from nextword.corpora.files.output_files import expect_inputs_kept
-    from nextword.records import kind_of
+    from nextword.results.records import kind_of
+    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
 
     results = out / "results.json"
     expect_inputs_kept({"--out": [results, out / "report.html"]}, inputs)
@@ -138,8 +138,8 @@ def _split(specs: list[str]) -> list[str]:
 
 def _with_settings(specs: list[str], settings: list[str]) -> list[str | dict[str, Any]]:
     """The metrics with single settings changed; a metric that has a setting is measured, also beside "all"."""
-    from nextword.metrics import parse_metric, registry
-    from nextword.overrides import overridden
+    from nextword.evaluation.metrics import parse_metric, registry
+    from nextword.settings.overrides import overridden
 
     named: dict[str, dict[str, Any]] = {}
     for spec in specs:
@@ -191,7 +191,7 @@ class _Lines:
 
 
 def _show(results: EvaluationResults, console: Console, out: Path) -> None:
-    from nextword.report import evaluation_tables
+    from nextword.results.report import evaluation_tables
 
     for table in evaluation_tables(results):
         console.print(table)

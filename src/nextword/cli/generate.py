@@ -19,8 +19,8 @@ from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nextword.decoding.generation_run import GenerationRun
-    from nextword.decoding.prompt_files import TextPrompt
+    from nextword.inference.generation.generation_run import GenerationRun
+    from nextword.inference.generation.prompt_files import TextPrompt
 
 STDIN = "-"
 STEPS = 10_000
@@ -133,11 +133,11 @@ def generate(
     """
     from rich.console import Console
 
-    from nextword.config import validated
-    from nextword.corpora.files.output_files import expect_inputs_kept
-    from nextword.decoding.generation_settings import GenerationSettings
-    from nextword.overrides import overridden
-    from nextword.pretrained import model_location
+    from nextword.inference.generation.generation_settings import GenerationSettings
+    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+    from nextword.runtime.pretrained import model_location
+    from nextword.settings.config import validated
+    from nextword.settings.overrides import overridden
 
     location = model_location(model)
     content = {
@@ -162,8 +162,8 @@ def generate(
     quiet_libraries()
 
     from nextword.cli.parts.watch import waiting
-    from nextword.decoding.generation_run import GenerationRun
-    from nextword.scoring.opened_model import open_model
+    from nextword.inference.generation.generation_run import GenerationRun
+    from nextword.inference.scoring.opened_model import open_model
 
     console = Console()
     with waiting(Console(stderr=True), "opening the model"):
@@ -181,7 +181,7 @@ def generate(
 
 
 def _prompts(reading: PromptOptions) -> list[TextPrompt]:
-    from nextword.decoding.prompt_files import TextPrompt, piped_prompts, read_prompts
+    from nextword.inference.generation.prompt_files import TextPrompt, piped_prompts, read_prompts
 
     if reading.prompt and reading.prompts:
         raise ValueError("--prompt and a file of prompts are both given; give one of them")
@@ -212,7 +212,7 @@ def _write(run: GenerationRun, out: Path, scored: bool) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import this_command
-    from nextword.decoding.generation_run import write_samples_files
+    from nextword.inference.generation.generation_run import write_samples_files
 
     with _progress(Console(stderr=True)) as progress:
         paths = write_samples_files(run, out, scored, progress, this_command())
@@ -222,16 +222,16 @@ def _write(run: GenerationRun, out: Path, scored: bool) -> None:
 
 def _show_single(run: GenerationRun, console: Console) -> None:
     """Word by word where tokens come one after the other, else the whole text at its end; coloured by source."""
-    from nextword.decoding.terminal.coloured_text import ColouredText
-    from nextword.decoding.terminal.single_text import show_text
+    from nextword.inference.generation.terminal.coloured_text import ColouredText
+    from nextword.inference.generation.terminal.single_text import show_text
 
     show_text(run, ColouredText(console))
 
 
 def _print_texts(run: GenerationRun, console: Console) -> None:
     """Each text after its prompt, in their order; where there are several, below a line that says which it is."""
-    from nextword.decoding.generation_run import in_order
-    from nextword.decoding.terminal.single_text import with_prompt
+    from nextword.inference.generation.generation_run import in_order
+    from nextword.inference.generation.terminal.single_text import with_prompt
 
     texts = in_order(run)
     for one, text in texts:

@@ -17,7 +17,7 @@ from nextword.cli.parts.option_groups import option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
 
 if TYPE_CHECKING:
-    from nextword.records.token_trace import TraceRecord
+    from nextword.results.records.token_trace import TraceRecord
 
 LONGEST = 100
 """Tokens that a model writes where it is not said how many."""
@@ -155,7 +155,7 @@ def _text_of(file: Path, option: str) -> str:
 
 def _expect_models(models: list[str], reading: TextOptions, writing: WritingOptions) -> None:
     """Raises ValueError, before any library is imported, where the command cannot mean anything."""
-    from nextword.pretrained import is_gguf, model_location
+    from nextword.runtime.pretrained import is_gguf, model_location
 
     if len(models) > 2:
         raise ValueError(f"MODEL: must be one model or two ({len(models)} given); compare more of them in pairs")
@@ -186,7 +186,7 @@ def _expect_models(models: list[str], reading: TextOptions, writing: WritingOpti
 
 def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions) -> None:
     """Raises ValueError, before anything is computed, where a file cannot be written or is one that is read."""
-    from nextword.corpora.files.output_files import expect_inputs_kept
+    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
 
     asked = [model for model in models if not _is_trace(model)]
     traces = page.json or []
@@ -208,8 +208,8 @@ def _generation(writing: WritingOptions) -> dict[str, Any]:
     """Arguments of ``generate``; what it draws is drawn from now on."""
     from transformers import set_seed
 
-    from nextword.config import validated
-    from nextword.decoding.writing_settings import WritingConfig
+    from nextword.inference.generation.writing_settings import WritingConfig
+    from nextword.settings.config import validated
 
     (decoding,) = validated(WritingConfig, {"decodings": [writing.decoding or "greedy"]}).decodings
     set_seed(writing.seed)
@@ -226,7 +226,7 @@ def _traces(
     say: Callable[[str], None],
 ) -> list[TraceRecord]:
     """A trace of each model, all of one text: what the first one writes, where none is given."""
-    from nextword.records.token_trace import TraceRecord
+    from nextword.results.records.token_trace import TraceRecord
 
     records: list[TraceRecord] = []
     for model in models:
@@ -249,8 +249,8 @@ def _traces(
 
 def _asking(model: str, page: PageOptions, computing: ComputingOptions) -> Callable[..., TraceRecord]:
     """``trace`` of one model."""
-    from nextword.inspection.trace_example import trace
-    from nextword.scoring.opened_model import open_model
+    from nextword.inference.inspection.trace_example import trace
+    from nextword.inference.scoring.opened_model import open_model
 
     quiet_libraries()
     name, location = _named(model)
@@ -261,8 +261,8 @@ def _asking(model: str, page: PageOptions, computing: ComputingOptions) -> Calla
 def _write(records: list[TraceRecord], page: PageOptions) -> None:
     from rich.console import Console
 
-    from nextword.records import write_atomically
-    from nextword.report import trace_page
+    from nextword.results.records import write_atomically
+    from nextword.results.report import trace_page
 
     html = trace_page(*records)
     for record, file in zip(records, page.json or [], strict=False):

@@ -45,21 +45,26 @@ def conditioners() -> None:
 @plain_errors
 def metrics() -> None:
     """Metrics: what --metrics of 'nextword evaluate' takes."""
-    _show("metric", Catalogue("nextword.metrics", "nextword.judges"), "metrics", "rouge:1,2,stemmer=false")
+    _show(
+        "metric",
+        Catalogue("nextword.evaluation.metrics", "nextword.evaluation.judges"),
+        "metrics",
+        "rouge:1,2,stemmer=false",
+    )
 
 
 @app.command()
 @plain_errors
 def tasks() -> None:
     """Tasks: what --task takes."""
-    _show("task", Catalogue("nextword.tasks"), "tasks")
+    _show("task", Catalogue("nextword.experiments.tasks"), "tasks")
 
 
 @app.command()
 @plain_errors
 def recipes() -> None:
     """Built-in recipes: what 'nextword compare' takes."""
-    from nextword.comparison.recipe import built_in
+    from nextword.experiments.comparison.recipe import built_in
 
     _print("recipe", [Row(name, line, name, "compare.md") for name, line in built_in().items()], "docs")
 

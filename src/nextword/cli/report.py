@@ -23,11 +23,10 @@ def report(
     """Write report.html from results.json and print the table; of a reproduced table, the page beside its record."""
     from rich.console import Console
 
-    from nextword.corpora.files.output_files import expect_inputs_kept
-    from nextword.records import EvaluationResults, Results, kind_of
-    from nextword.records.reproduced_table import ReproducedTable
-    from nextword.records.survey_results import SurveyResults
-    from nextword.report import (
+    from nextword.results.records import EvaluationResults, Results, kind_of
+    from nextword.results.records.reproduced_table import ReproducedTable
+    from nextword.results.records.survey_results import SurveyResults
+    from nextword.results.report import (
         evaluation_tables,
         reproduced_table,
         results_table,
@@ -36,6 +35,7 @@ def report(
         write_reproduced_tables,
         write_survey_report,
     )
+    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
 
     path = folder / "results.json" if folder.is_dir() else folder
     kind = kind_of(path)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from nextword import processes
 from nextword.cli.parts.completion import complete_table
 from nextword.cli.parts.engine_options import EngineOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
 from nextword.cli.parts.reproduction_plan import plan_reproduction
+from nextword.runtime import processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.console import Console
 
-    from nextword.reproduction.reproduce_tables import Reproduced, Request
+    from nextword.experiments.reproduction.reproduce_tables import Reproduced, Request
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def reproduce(
     nextword reproduce --all --data DATA --out runs/papers
     """
     from nextword.cli.parts.run_and_show import this_command
-    from nextword.reproduction.data_sets import DataFolder
-    from nextword.reproduction.reproduce_tables import Request, all_tables, tables_named
+    from nextword.experiments.reproduction.data_sets import DataFolder
+    from nextword.experiments.reproduction.reproduce_tables import Request, all_tables, tables_named
 
     changes = [word for word in words or [] if "=" in word]
     named = [word for word in words or [] if "=" not in word]
@@ -110,8 +110,8 @@ def _list_tables() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from nextword.reproduction.effort import effort
-    from nextword.reproduction.paper import load_paper, names
+    from nextword.experiments.reproduction.effort import effort
+    from nextword.experiments.reproduction.paper import load_paper, names
 
     console = Console()
     for name in names():
@@ -131,8 +131,8 @@ def _run(request: Request) -> None:
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import watching
-    from nextword.reproduction.reproduce_tables import reproduce as reproduce_tables
-    from nextword.training.one_training import train_with_main
+    from nextword.experiments.reproduction.reproduce_tables import reproduce as reproduce_tables
+    from nextword.experiments.training.one_training import train_with_main
 
     quiet_libraries()
     if not processes.is_main():
@@ -157,8 +157,8 @@ def _show(done: Reproduced, request: Request, console: Console) -> None:
     """The tables, where the pages are, and what failed (code 3)."""
     from nextword.cli.parts.errors import RUNS_FAILED, complain
     from nextword.cli.parts.watch import failure_line
-    from nextword.report import reproduced_table
-    from nextword.reproduction.reproduce_tables import ALL_TABLES
+    from nextword.experiments.reproduction.reproduce_tables import ALL_TABLES
+    from nextword.results.report import reproduced_table
 
     for table in done.tables:
         console.print(reproduced_table(table))

@@ -12,12 +12,12 @@ import typer
 from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
-from nextword.scoring.measurement.score_settings import ScoreSettings
+from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nextword.records import ScoreResults
+    from nextword.results.records import ScoreResults
 
 WRITING_SECONDS = 60.0
 """How long another score may take to write into the same folder."""
@@ -98,8 +98,8 @@ def score(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import interruptible, this_command
-    from nextword.records import locked, write_atomically
-    from nextword.report import score_csv, score_tables
+    from nextword.results.records import locked, write_atomically
+    from nextword.results.report import score_csv, score_tables
 
     models, texts = told_apart(words or [], model or [], data or [])
     _expect_kept([*models.values(), *texts], tokens, out)
@@ -125,7 +125,7 @@ def _written(out: Path | None) -> list[Path]:
 
 def _expect_kept(inputs: list[str], tokens: Path | None, out: Path | None) -> None:
     """Raises ValueError where a file that would be written is one that is read."""
-    from nextword.corpora.files.output_files import expect_inputs_kept
+    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
 
     expect_inputs_kept({"--tokens": [tokens], "--out": _written(out)}, inputs)
 
@@ -164,8 +164,8 @@ def told_apart(words: list[str], models: list[str], data: list[str]) -> tuple[di
 
 def _is_data(word: str) -> bool:
     """Whether a word of the command line is data; the rest is a model, which ``model_location`` looks at."""
-    from nextword.corpora.part_names import is_text, table_ending
-    from nextword.pretrained import COMPARED_MODELS, GGUF, is_gguf
+    from nextword.runtime.corpora.part_names import is_text, table_ending
+    from nextword.runtime.pretrained import COMPARED_MODELS, GGUF, is_gguf
 
     path = Path(word).expanduser()
     if path.is_dir():
@@ -180,7 +180,7 @@ def _is_data(word: str) -> bool:
 
 
 def _add(named: dict[str, str], word: str) -> None:
-    from nextword.pretrained import model_location
+    from nextword.runtime.pretrained import model_location
 
     name, equals, path = word.partition("=")
     if not equals or Path(word).exists():
@@ -206,7 +206,7 @@ def _expect_same(
     out: Path | None, models: dict[str, str], data: list[str], fields: dict[str, str], settings: ScoreOptions
 ) -> None:
     """Raises ValueError, before anything is measured, where a score of something else would be written over."""
-    from nextword.records import ScoreResults, kind_of
+    from nextword.results.records import ScoreResults, kind_of
 
     path = None if out is None else out / "score.json"
     if out is None or path is None:
@@ -242,14 +242,14 @@ class _Asked:
         """Scores it."""
         from nextword.cli.parts.run_and_show import quiet_libraries, this_command
         from nextword.cli.parts.watch import share_bars
-        from nextword.scoring.measurement.data_files import read_texts
+        from nextword.inference.scoring.measurement.data_files import read_texts
 
         quiet_libraries()
         given = read_texts(self.data, self.fields, self.settings.split, self.settings.sample_by)
 
-        from nextword.overrides import overridden
-        from nextword.scoring.measurement.all_models import score_models
-        from nextword.scoring.opened_model import open_model
+        from nextword.inference.scoring.measurement.all_models import score_models
+        from nextword.inference.scoring.opened_model import open_model
+        from nextword.settings.overrides import overridden
 
         changes = overridden({}, self.settings.set or [])
         opened = [

@@ -29,8 +29,8 @@ def serve(
 
     curl localhost:8000/v1/completions -H 'Content-Type: application/json' -d '{"prompt": "The king", "sources": true}'
     """
-    from nextword import optional_libraries as extras
-    from nextword.pretrained import model_location
+    from nextword.runtime import optional_libraries as extras
+    from nextword.runtime.pretrained import model_location
 
     if missing := extras.missing(LIBRARIES):
         raise ValueError(f"serve: {', '.join(missing)} not installed; {extras.install('serve')}")
@@ -42,7 +42,7 @@ def serve(
 
     from nextword.cli.parts.run_and_show import quiet_libraries
     from nextword.cli.parts.watch import waiting
-    from nextword.scoring.opened_model import open_model
+    from nextword.inference.scoring.opened_model import open_model
     from nextword.serving.http.app import run
 
     quiet_libraries()

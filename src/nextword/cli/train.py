@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextword import processes
 from nextword.cli.parts.completion import complete_conditioner, complete_head, complete_method, complete_objective
 from nextword.cli.parts.errors import complain, plain_errors
 from nextword.cli.parts.option_groups import option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
+from nextword.runtime import processes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from nextword.finetuning.train_config import TrainConfig
-    from nextword.records.training_results import TrainingResults
+    from nextword.experiments.finetuning.train_config import TrainConfig
+    from nextword.results.records.training_results import TrainingResults
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def train(
 
     nextword train mine.toml training.steps=2000 --out runs/mine
     """
-    from nextword.finetuning.train_config import configured, read
-    from nextword.overrides import recipe_and_overrides
+    from nextword.experiments.finetuning.train_config import configured, read
+    from nextword.settings.overrides import recipe_and_overrides
 
     recipe, overrides = recipe_and_overrides(words or [])
     content: dict[str, Any] = read(recipe) if recipe else {}
@@ -124,7 +124,7 @@ def _train_and_show(config: TrainConfig, out: Path) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.watch_training import watching_training
-    from nextword.finetuning.train_model import train as train_model
+    from nextword.experiments.finetuning.train_model import train as train_model
 
     quiet_libraries()
     console = Console()
@@ -139,7 +139,7 @@ def _train_and_show(config: TrainConfig, out: Path) -> None:
 
 
 def _show(results: TrainingResults, out: Path, console: Console) -> None:
-    from nextword.report.parts.formats import number
+    from nextword.results.report.parts.formats import number
 
     for name, value in results.evaluation.metrics.items():
         low, high = value.low, value.high

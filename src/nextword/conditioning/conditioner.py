@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from nextword.distribution import Vocabulary
 from nextword.heads import Dimensions
-from nextword.registry import Registry
-from nextword.specs import SpecSettings
+from nextword.settings.registry import Registry
+from nextword.settings.specs import SpecSettings
 
 _SPREAD = 0.02
 """Standard deviation of new weights that start at random, as that of GPT-2's."""

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nextword.config import validated
 from nextword.evaluation.evaluation_settings import EvaluateConfig
 from nextword.evaluation.file_readings import FilesToRead, read_files
 from nextword.evaluation.metric_choice import chosen
+from nextword.evaluation.metrics.metric import Setup
+from nextword.evaluation.metrics.parts.units import Words
 from nextword.evaluation.sample_passes import ASKED, Pass, Reading, Watch
 from nextword.evaluation.samples import first_sample
 from nextword.evaluation.system_statistics import recorded
 from nextword.evaluation.unit_choice import unit_for
-from nextword.metrics.metric import Setup
-from nextword.metrics.parts.units import Words
-from nextword.records import EvaluationResults
-from nextword.setting_names import either
+from nextword.results.records import EvaluationResults
+from nextword.settings.config import validated
+from nextword.settings.setting_names import either
 
 HUMAN = "human"
 

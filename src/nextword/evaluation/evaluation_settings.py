@@ -6,11 +6,11 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from nextword.config import Seed, Settings
+from nextword.evaluation.metrics.parts.intervals import MOST_DRAWS, RESAMPLES
+from nextword.evaluation.metrics.parts.paired_tests import PERMUTATIONS
 from nextword.evaluation.samples import PlainText
-from nextword.metrics.parts.intervals import MOST_DRAWS, RESAMPLES
-from nextword.metrics.parts.paired_tests import PERMUTATIONS
-from nextword.setting_names import either, named
+from nextword.settings.config import Seed, Settings
+from nextword.settings.setting_names import either, named
 
 ALL = "all"
 """In the place of metrics: all that the samples have fields for."""

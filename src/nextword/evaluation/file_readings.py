@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from nextword.evaluation.evaluation_settings import EvaluateConfig
+from nextword.evaluation.metrics.metric import MetricConfig, Setup
 from nextword.evaluation.sample_passes import Reading, Watch, read_file
-from nextword.metrics.metric import MetricConfig, Setup
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def read_files(paths: Sequence[tuple[str, Path]], files: FilesToRead, watch: Wat
             setup = replace(files.setup_of(path), progress=told)
             yield read_file(path, files.metrics, setup, files.config, files.config.human and not number, told)
         return
-    from nextword.workers import workers  # imports torch, which other evaluations may do without
+    from nextword.runtime.workers import workers  # imports torch, which other evaluations may do without
 
     tasks = (_Measure(path, files.config.human and not number) for number, (_, path) in enumerate(paths))
     at_work = workers(partial(_as_given, files), min(files.config.processes, len(paths)))

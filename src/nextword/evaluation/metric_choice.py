@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nextword import optional_libraries as extras
 from nextword.evaluation.evaluation_settings import ALL
-from nextword.metrics.metric import Metric, MetricConfig, parse_metric, registry
-from nextword.metrics.parts.sample import Sample, renaming
+from nextword.evaluation.metrics.metric import Metric, MetricConfig, parse_metric, registry
+from nextword.evaluation.metrics.parts.sample import Sample, renaming
+from nextword.runtime import optional_libraries as extras
 
 EITHER = {
     "tokens": ("token_ids", "text"),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-from nextword.records import Duel, Goal, Place, Wins
+from nextword.results.records import Duel, Goal, Place, Wins
 
 Values = Mapping[str, float]
 """Value of each measure, by key."""

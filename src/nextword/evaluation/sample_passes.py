@@ -10,10 +10,10 @@ from typing import Protocol
 
 from nextword.evaluation.evaluation_settings import EvaluateConfig
 from nextword.evaluation.metric_choice import lacking
+from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry, silent
+from nextword.evaluation.metrics.parts.all_or_none import AllOrNone
+from nextword.evaluation.metrics.parts.sample import Sample
 from nextword.evaluation.samples import PlainText, plain_text_of, read_samples
-from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry, silent
-from nextword.metrics.parts.all_or_none import AllOrNone
-from nextword.metrics.parts.sample import Sample
 
 Watch = Callable[[str, int, int], None]
 """Told what is going on: a name, how much is done, of how much."""

@@ -11,12 +11,12 @@ from typing import Any, Literal
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from nextword.config import must_be, said, wanted
-from nextword.corpora import Digest, is_json_lines, json_lines, numbered_lines, table_ending
-from nextword.metrics.parts.sample import Sample, renaming
-from nextword.metrics.parts.units import Unit
-from nextword.registry import did_you_mean
-from nextword.setting_names import named
+from nextword.evaluation.metrics.parts.sample import Sample, renaming
+from nextword.evaluation.metrics.parts.units import Unit
+from nextword.runtime.corpora import Digest, is_json_lines, json_lines, numbered_lines, table_ending
+from nextword.settings.config import must_be, said, wanted
+from nextword.settings.registry import did_you_mean
+from nextword.settings.setting_names import named
 
 PlainText = Literal["lines", "blocks"]
 """How plain text is cut into texts: one a line, or one between blank lines."""

@@ -7,14 +7,14 @@ from itertools import combinations
 import numpy as np
 
 from nextword.evaluation.evaluation_settings import EvaluateConfig
+from nextword.evaluation.metrics.metric import MetricConfig
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.intervals import bootstrap_intervals, over_models
+from nextword.evaluation.metrics.parts.paired_tests import PairedTest, holm, paired_tests
+from nextword.evaluation.metrics.parts.statistic import Statistic
 from nextword.evaluation.pairwise_wins import wins
 from nextword.evaluation.sample_passes import ASKED, NOTHING_ASKED, Measured, Pass
-from nextword.metrics.metric import MetricConfig
-from nextword.metrics.parts import groups
-from nextword.metrics.parts.intervals import bootstrap_intervals, over_models
-from nextword.metrics.parts.paired_tests import PairedTest, holm, paired_tests
-from nextword.metrics.parts.statistic import Statistic
-from nextword.records import (
+from nextword.results.records import (
     Environment,
     EvaluationResults,
     Goal,

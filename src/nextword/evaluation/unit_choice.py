@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
-from nextword.frequency.counts import TokenCounts
-from nextword.metrics.parts.sample import Sample
-from nextword.metrics.parts.units import GivenIds, Unit, Words, as_ids
-from nextword.pretrained import load_tokenizer
+from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.evaluation.metrics.parts.units import GivenIds, Unit, Words, as_ids
+from nextword.functional.frequency.counts import TokenCounts
+from nextword.runtime.pretrained import load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -11,11 +11,11 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from nextword.context import Context
 from nextword.distribution import Interpolated, NextToken, OnMemory, Scores
 from nextword.functional.logspace import at_least_float32
 from nextword.functional.products.keys_in_place import Keys
 from nextword.functional.stored_entries import Entries, TextRead
+from nextword.heads.context import Context
 from nextword.heads.head import FITTED, Fitted, Head, HeadConfig, registry
 from nextword.heads.parts.copy_calibration import CopyCalibration
 from nextword.heads.parts.dimensions import Dimensions

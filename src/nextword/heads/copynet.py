@@ -12,8 +12,8 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from nextword.context import Context
 from nextword.distribution import NextToken, Scores
+from nextword.heads.context import Context
 from nextword.heads.head import FITTED, Fitted, Head, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import Projection

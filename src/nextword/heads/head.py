@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Final, Literal, Protocol, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from nextword.config import validated
-from nextword.context import Context
 from nextword.distribution import NextToken
 from nextword.functional.stored_entries import Entries
+from nextword.heads.context import Context
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.head_calibration import Calibration
 from nextword.heads.parts.input_states import input_states_of
-from nextword.registry import Registry
-from nextword.specs import SpecSettings
+from nextword.settings.config import validated
+from nextword.settings.registry import Registry
+from nextword.settings.specs import SpecSettings
 
 Fitted = Literal["fitted"]
 FITTED: Final = "fitted"

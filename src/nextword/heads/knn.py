@@ -14,9 +14,9 @@ from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from nextword.context import Context, Memory
 from nextword.distribution import NextToken, Retrieved
 from nextword.functional.logspace import at_least_float32
+from nextword.heads.context import Context, Memory
 from nextword.heads.head import FITTED, Fitted, StoredTexts, registry
 from nextword.heads.parts.copy_calibration import CopyCalibration
 from nextword.heads.parts.dimensions import Dimensions

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import Field
 from torch import nn
 
-from nextword.context import Context
 from nextword.distribution import Mixture, NextToken, Scores
+from nextword.heads.context import Context
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.gate import DynamicGate, Gate, StaticGate, UniformGate

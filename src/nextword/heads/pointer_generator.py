@@ -11,10 +11,10 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nextword.context import Context
 from nextword.distribution import Interpolated, NextToken, Scores
 from nextword.functional.additive_attention import additive_scores
 from nextword.functional.stored_entries import Entries
+from nextword.heads.context import Context
 from nextword.heads.head import FITTED, Fitted, Head, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.gate import ScalarGate

@@ -12,8 +12,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from nextword.context import Context
 from nextword.distribution import NextToken, Scores
+from nextword.heads.context import Context
 from nextword.heads.head import FITTED, Fitted, Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import MultiInputConfig, Projection

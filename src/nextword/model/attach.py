@@ -21,20 +21,20 @@ from nextword.conditioning.parts.auxiliary_encoder import (
     identity_of,
     load_encoder,
 )
-from nextword.config import SettingsError
-from nextword.context import Context
-from nextword.devices import device_of
 from nextword.distribution import Scores
-from nextword.frequency.counts import tokenizer_fingerprint
+from nextword.functional.frequency.counts import tokenizer_fingerprint
 from nextword.heads import Head, HeadConfig, head_spec, parse_head
+from nextword.heads.context import Context
 from nextword.heads.parts.safe_start import nats_apart, probe_tokens
 from nextword.model.conditioned_model import choose_trained, expect_no_encoder_of_its_own, untie
 from nextword.model.forward.output_layer import prove_output_layer
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
 from nextword.model.training_modes import as_in_evaluation, modes_kept
 from nextword.objectives import ObjectiveConfig, parse_objective
-from nextword.pretrained import from_pretrained, model_location, saved_tokenizer
-from nextword.registry import UnknownNameError
+from nextword.runtime.devices import device_of
+from nextword.runtime.pretrained import from_pretrained, model_location, saved_tokenizer
+from nextword.settings.config import SettingsError
+from nextword.settings.registry import UnknownNameError
 
 logger = logging.getLogger(__name__)
 

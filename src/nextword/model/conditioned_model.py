@@ -17,7 +17,7 @@ from nextword.model.forward.argument_checks import expect_ids
 from nextword.model.forward.padding_and_targets import valid_places
 from nextword.model.forward.pass_inputs import NO_CONDITIONER
 from nextword.model.forward.vocabulary_check import expect_known_ids
-from nextword.weights.model_size_check import built
+from nextword.runtime.weights.model_size_check import built
 
 
 class Conditioned:

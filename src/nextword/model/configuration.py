@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import transformers
 from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
-from nextword import __version__
 from nextword.model.remote_code import auto_map, write_remote_code
-from nextword.registry import UnknownNameError
+from nextword.settings.registry import UnknownNameError
+from nextword.settings.version import __version__
 
 _OWN = frozenset({"text_config", "backbone_class", "head", "objective", "conditioner", "auxiliary_encoder", "auto_map"})
 _VERSION = "nextword_version"

@@ -10,10 +10,8 @@ from typing import Any
 from torch import Tensor
 from transformers import LogitsProcessorList
 
-from nextword.config import validated
 from nextword.heads import head_spec
 from nextword.heads.head import Draw
-from nextword.memory.kv_cache import attach_history, decoder_cache, history_of, kv_length
 from nextword.model.drafting.drafted_loop import DraftedLoop
 from nextword.model.drafting.drafting import drafting_of
 from nextword.model.forward.argument_checks import expect_ids, expect_not_empty, expect_one_text
@@ -21,8 +19,10 @@ from nextword.model.forward.backbone_pass import too_long
 from nextword.model.forward.padding_and_targets import step_mask
 from nextword.model.forward.pass_inputs import AUXILIARY_ARGUMENTS
 from nextword.model.forward.vocabulary_check import expect_known_ids
+from nextword.model.head_cache.kv_cache import attach_history, decoder_cache, history_of, kv_length
 from nextword.model.redraw import RedrawProcessor
-from nextword.pretrained import encoder_config
+from nextword.runtime.pretrained import encoder_config
+from nextword.settings.config import validated
 
 logger = logging.getLogger(__name__)
 

@@ -13,14 +13,11 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 
 from nextword.conditioning.parts.auxiliary_encoder import width_of
-from nextword.context import Context
-from nextword.devices import device_of
 from nextword.distribution import NextToken
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
+from nextword.heads.context import Context
 from nextword.heads.head import Draw
-from nextword.memory.kv_cache import cache_argument, why_no_history
-from nextword.memory.long_memory import LongMemory
 from nextword.model.batching.head_batching import HeadBatching
 from nextword.model.conditioned_model import Conditioned
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
@@ -38,6 +35,8 @@ from nextword.model.forward.past import past_of
 from nextword.model.forward.router_loss import router_loss
 from nextword.model.forward.vocabulary_check import expect_vocabulary
 from nextword.model.generation import HeadGeneration
+from nextword.model.head_cache.kv_cache import cache_argument, why_no_history
+from nextword.model.head_cache.long_memory import LongMemory
 from nextword.model.loading import Loading
 from nextword.model.peft_adapters import Adapted
 from nextword.model.registration import list_by_name, name_in_transformers
@@ -47,7 +46,8 @@ from nextword.model.training_modes import as_in_evaluation
 from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives
 from nextword.objectives.parts.asked_head import asked_head
-from nextword.pretrained import encoder_config, wordless_tokens
+from nextword.runtime.devices import device_of
+from nextword.runtime.pretrained import encoder_config, wordless_tokens
 
 
 class NextWordModel(Delegation, HeadGeneration, HeadBatching, Conditioned, Saving, Loading, Adapted, PreTrainedModel):  # type: ignore[misc]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nextword.records import write_atomically
+from nextword.results.records import write_atomically
 
 _MODULE = "modeling_nextword"
 

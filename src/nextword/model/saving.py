@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER
-from nextword.model_card import CardFacts, card_text
-from nextword.records import disk_full_explained, write_atomically
+from nextword.model.card import CardFacts, card_text
+from nextword.results.records import disk_full_explained, write_atomically
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -10,8 +10,8 @@ from jaxtyping import Int
 from pydantic import Field
 from torch import Tensor
 
-from nextword.context import Context
 from nextword.heads import Dimensions
+from nextword.heads.context import Context
 from nextword.heads.head import Head
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry
 from nextword.objectives.parts.balancing import COUNTED, PENALTIES, WEIGHTS, Answers, Confidence, occurrences

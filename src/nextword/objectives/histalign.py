@@ -12,12 +12,12 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from nextword.context import Context
 from nextword.functional.chunked.budget import row_chunks
 from nextword.functional.chunked.chunked_loss import sum_with_gradient
 from nextword.functional.logspace import at_least_float32
 from nextword.functional.stored_entries import Entries
 from nextword.heads import head_spec
+from nextword.heads.context import Context
 from nextword.heads.head import Head, RemembersTokens
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry
 from nextword.objectives.parts.embedding_nearness import Nearness, visible_first

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from jaxtyping import Int
 from torch import Tensor
 
-from nextword.context import Context
 from nextword.heads import head_spec
+from nextword.heads.context import Context
 from nextword.heads.head import Head, RemembersTokens
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry
 from nextword.objectives.parts.loss import Loss

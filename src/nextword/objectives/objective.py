@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from nextword.context import Context
 from nextword.heads import Dimensions
+from nextword.heads.context import Context
 from nextword.heads.head import Head
 from nextword.objectives.parts.loss import Loss
 from nextword.objectives.sequence_level_unlikelihood import SequenceConfig, SequenceUpdates
-from nextword.registry import Registry
-from nextword.specs import SpecSettings
+from nextword.settings.registry import Registry
+from nextword.settings.specs import SpecSettings
 
 
 class ObjectiveConfig(SpecSettings):

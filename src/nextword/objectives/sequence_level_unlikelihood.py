@@ -12,12 +12,12 @@ from jaxtyping import Bool, Int
 from pydantic import Field
 from torch import Tensor, nn
 
-from nextword.config import Seed, Settings
-from nextword.context import Context
+from nextword.heads.context import Context
 from nextword.heads.head import Head
 from nextword.objectives.parts.loss import Loss
 from nextword.objectives.parts.objective_modifiers import modifiers
-from nextword.specs import Modifier, ModifierEntry
+from nextword.settings.config import Seed, Settings
+from nextword.settings.specs import Modifier, ModifierEntry
 
 
 class SequenceConfig(Settings):

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.optional_libraries import install, missing
-from nextword.records.files import replacing
 from nextword.retrieval.stored_keys import StoredKeys
+from nextword.runtime.files import replacing
+from nextword.runtime.optional_libraries import install, missing
 
 _BLOCK = 65_536
 _SAMPLE = 200_000

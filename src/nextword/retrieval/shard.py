@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.records.files import replacing
 from nextword.retrieval.store_manifest import ShardFacts
+from nextword.runtime.files import replacing
 
 _LEVELS = 127
 """Of a sign, in 8 bits."""

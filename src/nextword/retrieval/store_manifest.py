@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from nextword.records.files import Record
+from nextword.runtime.files import Record
 
 MANIFEST, BEGUN, PROBE = "store.json", "begun.json", "probe.npy"
 """The last file that is written, the first one, and the states by which a model is known again."""

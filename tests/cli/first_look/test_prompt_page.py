@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from nextword.cli.first_look.prompt_page import write_prompt_page
-from nextword.comparison.all_methods import compare
-from nextword.comparison.comparison_settings import CompareConfig
-from nextword.comparison.recipe import configured, read
-from nextword.records import Results
+from nextword.experiments.comparison.all_methods import compare
+from nextword.experiments.comparison.comparison_settings import CompareConfig
+from nextword.experiments.comparison.recipe import configured, read
+from nextword.results.records import Results
 
 SMALL = [
     "task.start.documents=100", "task.start.knows=0", "start.training.steps=2", "task.train_prompts=8",

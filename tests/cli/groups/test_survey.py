@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from nextword.cli import app
-from nextword.records.survey_files import Survey, SurveyKey
-from nextword.records.survey_results import SurveyResults
-from nextword.survey import MadeSurvey
+from nextword.evaluation.survey import MadeSurvey
+from nextword.results.records.survey_files import Survey, SurveyKey
+from nextword.results.records.survey_results import SurveyResults
 from tests.helpers.answered_surveys import every_form, prefer, samples_file, saved
 
 

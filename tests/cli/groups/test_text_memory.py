@@ -7,8 +7,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from nextword.cli import app
-from nextword.records import ScoreResults
-from nextword.text_memory import MatchWeights, TextManifest
+from nextword.results.records import ScoreResults
+from nextword.retrieval.ngram import MatchWeights, TextManifest
 from tests.helpers.word_models import TEXT, word_model, word_tokenizer
 
 pytest.importorskip("pydivsufsort")

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from nextword.cli.parts.catalogue import Catalogue, Module
-from nextword.registry import Registry
+from nextword.settings.registry import Registry
 
 ROOMS = {
     "heads": ("nextword.heads",),
     "objectives": ("nextword.objectives",),
     "conditioning": ("nextword.conditioning",),
-    "metrics": ("nextword.metrics", "nextword.judges"),
-    "tasks": ("nextword.tasks",),
+    "metrics": ("nextword.evaluation.metrics", "nextword.evaluation.judges"),
+    "tasks": ("nextword.experiments.tasks",),
 }
 
 
@@ -75,5 +75,5 @@ def test_registries_are_found_by_what_is_imported(imports: str, decorator: str) 
     assert isinstance(call.func, ast.Attribute)
     name = module.full_name(call.func.value)
     assert Catalogue("nextword.heads")._is_ours(name, "registry")
-    assert not Catalogue("nextword.tasks")._is_ours(name, "registry")
+    assert not Catalogue("nextword.experiments.tasks")._is_ours(name, "registry")
     assert not Catalogue("nextword.heads")._is_ours(name, "modifiers")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
-from nextword.config import Settings
+from nextword.settings.config import Settings
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from nextword.cli.parts.watch import Bars, Lines, headline, share_bar, waiting, watching
-from nextword.records import Cost, Evaluation, FailedRun, MetricValue, RunRecord
+from nextword.results.records import Cost, Evaluation, FailedRun, MetricValue, RunRecord
 
 RECORD = RunRecord(
     method="cache [x]",

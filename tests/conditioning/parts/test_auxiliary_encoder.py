@@ -131,7 +131,7 @@ def test_a_model_with_an_output_layer_is_no_encoder() -> None:
 
 def test_the_packaged_encoder_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As task.encoder knows it; its tokenizer goes by the same name."""
-    from nextword import pretrained
+    from nextword.runtime import pretrained
 
     encoder().save_pretrained(tmp_path)
     monkeypatch.setattr(pretrained, "packaged_encoder", lambda: str(tmp_path))

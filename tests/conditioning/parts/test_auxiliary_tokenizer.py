@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 import nextword as nw
-from nextword.tasks.parts.bpe import trained_tokenizer
+from nextword.experiments.tasks.parts.bpe import trained_tokenizer
 
 TEXTS = [
     "A bishop falls ill in Perú; nobody knows why.",

@@ -10,9 +10,9 @@ import torch
 
 import nextword as nw
 from nextword.heads.parts.copy_calibration import CopyCalibration, best_weight
+from nextword.inference.scoring.calibration.chosen_settings import read
+from nextword.inference.scoring.target_likelihood import TokenPair, target_log_probs
 from nextword.model.training_modes import measuring
-from nextword.scoring.calibration.chosen_settings import read
-from nextword.scoring.target_likelihood import TokenPair, target_log_probs
 from tests.helpers.word_models import family_model
 
 CHOICES = [(temperature, weight) for temperature in (0.5, 1.0, 2.0, 2.9, 7.3) for weight in (None, 0.0, 0.05, 0.6)]

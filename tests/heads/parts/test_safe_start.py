@@ -14,9 +14,9 @@ import transformers as hf
 from torch import Tensor
 
 import nextword as nw
+from nextword.experiments.reproduction.planning.meta_models import zipf_counts
 from nextword.heads import head_spec, parse_head
 from nextword.heads.parts.safe_start import fitted_temperature, nats_apart, probe_tokens, unobtrusive_share
-from nextword.reproduction.planning.meta_models import zipf_counts
 from tests.helpers.counted import counts_file
 from tests.helpers.families import VOCABULARY, tiny
 

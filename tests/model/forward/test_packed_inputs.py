@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nextword.memory.slots import PassSlots, SlotMemory
 from nextword.model.forward.output_layer import OutputLayer
 from nextword.model.forward.packed_inputs import OutputParts, PackedInputs, PackedTokens, packed_inputs
+from nextword.model.head_cache.slots import PassSlots, SlotMemory
 from tests.helpers.generating_models import DECODERS, headed, prompt
 
 BLOCK = 4

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.inspection.text_pieces import pieces_of_ids
+from nextword.inference.inspection.text_pieces import pieces_of_ids
 from nextword.serving.http.app import build_app
 from nextword.serving.http.serve_settings import ServeSettings
 from tests.helpers.running_server import POSITIONS, running, small_model
@@ -219,7 +219,7 @@ def test_the_batches_do_not_see_the_questions_about_their_tokens(served):
 def test_encoder_decoders_are_refused():
     from transformers import T5Config, T5ForConditionalGeneration
 
-    from nextword.scoring.opened_model import OpenedModel
+    from nextword.inference.scoring.opened_model import OpenedModel
     from tests.helpers.text_tokenizers import byte_level
 
     config = T5Config(vocab_size=400, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2, decoder_start_token_id=0)

@@ -10,8 +10,8 @@ import openai
 import pytest
 
 import nextword as nw
-from nextword.scoring.example_encoding import Example
-from nextword.scoring.prompt_encoding import start_id
+from nextword.inference.scoring.example_encoding import Example
+from nextword.inference.scoring.prompt_encoding import start_id
 from tests.helpers.running_server import POSITIONS, Running, running, small_model
 
 PROMPT = "The king sat on the throne. The"

@@ -12,7 +12,7 @@ import torch
 from transformers import LlamaForCausalLM, XGLMConfig, XGLMForCausalLM
 
 import nextword as nw
-from nextword.datastore import build_datastore
+from nextword.inference.datastore import build_datastore
 from nextword.serving.vllm.plugin import SettingsCheck
 from tests.helpers.conditioned_models import encoder
 from tests.helpers.served_by_vllm import CONFIGS, VOCABULARY, answers, prompts, saved

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 import nextword as nw
 from nextword.cli import app
-from nextword.datastore import build_datastore
-from nextword.scoring.opened_model import open_model
+from nextword.inference.datastore import build_datastore
+from nextword.inference.scoring.opened_model import open_model
 from tests.helpers.killed_trainings import SMALL, sentences
 from tests.helpers.running_server import running
 from tests.helpers.served_by_vllm import (

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nextword import optional_libraries as extras
 from nextword.checking.audit.scorer import Texts
-from nextword.devices import best_device
-from nextword.setting_names import named
+from nextword.runtime import optional_libraries as extras
+from nextword.runtime.devices import best_device
+from nextword.settings.setting_names import named
 
 
 class LmEvalScorer:

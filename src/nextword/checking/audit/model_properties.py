@@ -12,7 +12,7 @@ from nextword.checking.audit.model_reading import BareModel, ModelReader
 from nextword.checking.property import Case, Deviation, Property, compared
 from nextword.checking.ways_of_reading import inputs_of
 from nextword.functional.padding import IGNORED_LABEL
-from nextword.setting_names import either
+from nextword.settings.setting_names import either
 
 _SMALL = 20_000_000
 """Parameters of which a second copy, in another precision, costs nothing worth mentioning."""

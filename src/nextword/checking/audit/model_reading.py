@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from nextword.checking.ways_of_reading import BackboneReader
-from nextword.memory.kv_cache import cache_argument
+from nextword.model.head_cache.kv_cache import cache_argument
 
 
 class Backbone:

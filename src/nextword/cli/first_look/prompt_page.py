@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nextword.comparison.comparison_settings import CompareConfig
-    from nextword.records import Results
+    from nextword.experiments.comparison.comparison_settings import CompareConfig
+    from nextword.results.records import Results
 
 
 def write_prompt_page(config: CompareConfig, results: Results, out: Path) -> Path | None:
@@ -21,12 +21,12 @@ def write_prompt_page(config: CompareConfig, results: Results, out: Path) -> Pat
     Returns:
         The page; None where there is no prompt, no second method or no saved model of one.
     """
-    from nextword.comparison.folder import ComparisonFolder
-    from nextword.inspection.trace_example import trace
-    from nextword.records import write_atomically
-    from nextword.report import leader, trace_page, write_report
-    from nextword.report.comparison.page import INSIDE
-    from nextword.scoring.opened_model import open_model
+    from nextword.experiments.comparison.folder import ComparisonFolder
+    from nextword.inference.inspection.trace_example import trace
+    from nextword.inference.scoring.opened_model import open_model
+    from nextword.results.records import write_atomically
+    from nextword.results.report import leader, trace_page, write_report
+    from nextword.results.report.comparison.page import INSIDE
 
     prompts = [example for run in results.runs for example in run.evaluation.examples]
     first, best = config.methods[0], leader(results)

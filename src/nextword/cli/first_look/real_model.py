@@ -15,12 +15,12 @@ import nextword as nw
 from nextword.cli.parts.calibration_lines import calibration_lines
 from nextword.cli.parts.run_and_show import interruptible
 from nextword.cli.parts.watch import waiting
-from nextword.inspection.trace_example import trace
+from nextword.inference.inspection.trace_example import trace
+from nextword.inference.scoring.calibration.calibration_results import CalibrationResults
+from nextword.inference.scoring.opened_model import OpenedModel, open_model
 from nextword.model.attach import attach
-from nextword.records import Record, write_atomically
-from nextword.report import trace_page
-from nextword.scoring.calibration.calibration_results import CalibrationResults
-from nextword.scoring.opened_model import OpenedModel, open_model
+from nextword.results.records import Record, write_atomically
+from nextword.results.report import trace_page
 
 FETCHED = Path("models/smollm2-135m")
 """Where ``make real-model`` puts SmolLM2-135M-Instruct."""

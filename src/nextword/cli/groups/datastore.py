@@ -29,9 +29,9 @@ def build(
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import waiting
-    from nextword.corpora.files.output_files import expect_inputs_kept
-    from nextword.datastore import BuildSettings, build_datastore
+    from nextword.inference.datastore import BuildSettings, build_datastore
     from nextword.retrieval.store_manifest import BEGUN, MANIFEST
+    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
 
     quiet_libraries()
 

@@ -33,7 +33,7 @@ class RecipeOptions:
 
     def content(self) -> dict[str, object]:
         """The recipe's fields, with those of the command line."""
-        from nextword.overrides import overridden, parsed
+        from nextword.settings.overrides import overridden, parsed
 
         content = {} if self.recipe is None else parsed(self.recipe.read_bytes(), str(self.recipe))
         given = {"items": self.items, "judges": self.judges, "seed": self.seed}
@@ -65,9 +65,9 @@ def make(
     nextword survey make rating gpt2=a.jsonl bergpt=b.jsonl --recipe mine.toml
     """
     from nextword.cli.parts.run_and_show import quiet_libraries, this_command
-    from nextword.corpora.files.output_files import expect_inputs_kept
-    from nextword.survey import make_survey
-    from nextword.survey.outputs.write_survey import KEY, SURVEY, write_survey
+    from nextword.evaluation.survey import make_survey
+    from nextword.evaluation.survey.outputs.write_survey import KEY, SURVEY, write_survey
+    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
 
     quiet_libraries()
     systems = systems_of(files)
@@ -113,10 +113,10 @@ def results(
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import this_command
-    from nextword.corpora.files.output_files import expect_inputs_kept
-    from nextword.report import survey_tables, write_survey_report
-    from nextword.survey import survey_results
-    from nextword.survey.outputs.write_survey import KEY, SURVEY
+    from nextword.evaluation.survey import survey_results
+    from nextword.evaluation.survey.outputs.write_survey import KEY, SURVEY
+    from nextword.results.report import survey_tables, write_survey_report
+    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
 
     to = out or folder / "results"
     expect_inputs_kept(

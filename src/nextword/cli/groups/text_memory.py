@@ -11,10 +11,10 @@ import typer
 from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
 from nextword.cli.parts.option_groups import option_groups
-from nextword.scoring.measurement.score_settings import ScoreSettings
+from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 
 if TYPE_CHECKING:
-    from nextword.scoring.measurement.data_files import GivenTexts
+    from nextword.inference.scoring.measurement.data_files import GivenTexts
 
 app = typer.Typer(
     help="Look the last tokens up in a corpus, and mix what came next there with any model.", no_args_is_help=True
@@ -64,9 +64,9 @@ def build(
     nextword text-memory build runs/softmax train.txt --out memory
     """
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
-    from nextword.corpora.files.output_files import expect_inputs_kept
-    from nextword.pretrained import load_tokenizer
-    from nextword.text_memory.manifest import MANIFEST, NAMES
+    from nextword.retrieval.ngram.manifest import MANIFEST, NAMES
+    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+    from nextword.runtime.pretrained import load_tokenizer
 
     expect_inputs_kept({"--out": [out / MANIFEST, out / NAMES]}, [*data, tokenizer])
     quiet_libraries()
@@ -75,7 +75,7 @@ def build(
     from rich.console import Console
 
     from nextword.cli.parts.watch import waiting
-    from nextword.scoring.text_memory_scores import store_texts
+    from nextword.inference.scoring.text_memory_scores import store_texts
 
     kept = "nothing was written; the same command begins again"
     with interruptible(kept, goes_on=False), waiting(Console(), "reading and sorting the texts"):
@@ -104,14 +104,14 @@ def fit(
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import share_bars
-    from nextword.corpora.files.output_files import expect_inputs_kept
-    from nextword.text_memory import TextIndex
+    from nextword.retrieval.ngram import TextIndex
+    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
 
     expect_inputs_kept({"--out": [out]}, [*data, model, *memory.glob("*")])
     quiet_libraries()
     given, index = _texts(data, settings.field, settings.split), TextIndex(memory)
-    from nextword.scoring.opened_model import open_model
-    from nextword.scoring.text_memory_scores import fit_to_texts
+    from nextword.inference.scoring.opened_model import open_model
+    from nextword.inference.scoring.text_memory_scores import fit_to_texts
 
     kept = "nothing was written; the same command begins again"
     with interruptible(kept, goes_on=False), share_bars(Console()) as watch:
@@ -152,15 +152,15 @@ def score(
 
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
     from nextword.cli.parts.watch import share_bars
-    from nextword.corpora.files.output_files import expect_inputs_kept
-    from nextword.report import score_tables
-    from nextword.text_memory import TextMemory
+    from nextword.results.report import score_tables
+    from nextword.retrieval.ngram import TextMemory
+    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
 
     expect_inputs_kept({"--out": [out]}, [*data, model, weights, *memory.glob("*")])
     quiet_libraries()
     given, remembered = _texts(data, settings.field, settings.split), TextMemory.open(memory, weights)
-    from nextword.scoring.opened_model import open_model
-    from nextword.scoring.text_memory_scores import score_with_memory
+    from nextword.inference.scoring.opened_model import open_model
+    from nextword.inference.scoring.text_memory_scores import score_with_memory
 
     console, kept = Console(), "nothing was written; the same command begins again"
     with interruptible(kept, goes_on=False), share_bars(console) as watch:
@@ -175,6 +175,6 @@ def score(
 
 
 def _texts(data: list[str], field: str | None, split: str) -> GivenTexts:
-    from nextword.scoring.measurement.data_files import read_texts
+    from nextword.inference.scoring.measurement.data_files import read_texts
 
     return read_texts(data, {} if field is None else {"text": field}, split)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from nextword.plugins import Plugin, plugins, sources
+from nextword.settings.plugins import Plugin, plugins, sources
 
 logger = logging.getLogger(__name__)
 

@@ -44,24 +44,26 @@ def complete_method(incomplete: str) -> list[str]:
 def complete_metric(incomplete: str) -> list[str]:
     """Metrics; behind a comma the next one."""
     before, comma, last = incomplete.rpartition(",")
-    return _beginning(["all", *_names("nextword.metrics", "nextword.judges")], last, before + comma)
+    return _beginning(
+        ["all", *_names("nextword.evaluation.metrics", "nextword.evaluation.judges")], last, before + comma
+    )
 
 
 def complete_task(incomplete: str) -> list[str]:
     """Tasks."""
-    return _beginning(_names("nextword.tasks"), incomplete)
+    return _beginning(_names("nextword.experiments.tasks"), incomplete)
 
 
 def complete_recipe(incomplete: str) -> list[str]:
     """Built-in recipes."""
-    from nextword.comparison.recipe import built_in
+    from nextword.experiments.comparison.recipe import built_in
 
     return _beginning(built_in(), incomplete)
 
 
 def complete_table(incomplete: str) -> list[str]:
     """``PAPER/TABLE`` and ``PAPER``."""
-    from nextword.reproduction.paper import load_paper, names
+    from nextword.experiments.reproduction.paper import load_paper, names
 
     known = [full for name in names() for full in (name, *(f"{name}/{table}" for table in load_paper(name).tables))]
     return _beginning(known, incomplete)

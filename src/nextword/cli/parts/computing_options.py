@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from nextword.config import Settings
+from nextword.settings.config import Settings
 
 
 class ComputingOptions(Settings):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from nextword.config import Settings
+from nextword.settings.config import Settings
 
 if TYPE_CHECKING:
-    from nextword.comparison.engines.engine import Engine
+    from nextword.experiments.comparison.engines.engine import Engine
 
 
 class EngineOptions(Settings):
@@ -28,6 +28,6 @@ class EngineOptions(Settings):
         Raises:
             ValueError: There is none of this name.
         """
-        from nextword.comparison.engines.engine import Resources, registry
+        from nextword.experiments.comparison.engines.engine import Resources, registry
 
         return registry.get(self.engine)(Resources(self.cpus, self.gpus))

@@ -11,8 +11,8 @@ from typing import ParamSpec, TypeVar, get_args, get_type_hints
 import typer
 from typer.models import OptionInfo
 
-from nextword import processes
-from nextword.setting_names import of_command
+from nextword.runtime import processes
+from nextword.settings.setting_names import of_command
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from nextword.config import Settings, field_docstrings, validated
+from nextword.settings.config import Settings, field_docstrings, validated
 
 
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from nextword import plugins
 from nextword.cli.parts.errors import plain_errors
+from nextword.settings import plugins
 
 Modules = Annotated[
     list[str] | None,

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from nextword.comparison.comparison_settings import CompareConfig
-    from nextword.reproduction.planning.experiment_plan import ExperimentPlan
-    from nextword.reproduction.planning.plan import Plan
-    from nextword.reproduction.reproduce_tables import Request
+    from nextword.experiments.comparison.comparison_settings import CompareConfig
+    from nextword.experiments.reproduction.planning.experiment_plan import ExperimentPlan
+    from nextword.experiments.reproduction.planning.plan import Plan
+    from nextword.experiments.reproduction.reproduce_tables import Request
 
 GPU = "H100 80GB"
 """Whose hours are told at scale paper where no other is named."""
@@ -39,9 +39,9 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import quiet_libraries
-    from nextword.reproduction.planning.measured_steps import StepsHere
-    from nextword.reproduction.planning.plan import plan
-    from nextword.reproduction.planning.training_time import gpu_speed
+    from nextword.experiments.reproduction.planning.measured_steps import StepsHere
+    from nextword.experiments.reproduction.planning.plan import plan
+    from nextword.experiments.reproduction.planning.training_time import gpu_speed
 
     quiet_libraries()
     here = StepsHere(_told_on_stderr())
@@ -73,8 +73,8 @@ def plan_comparison(config: CompareConfig) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import quiet_libraries
-    from nextword.reproduction.planning.experiment_plan import comparison_plan, timed
-    from nextword.reproduction.planning.measured_steps import StepsHere
+    from nextword.experiments.reproduction.planning.experiment_plan import comparison_plan, timed
+    from nextword.experiments.reproduction.planning.measured_steps import StepsHere
 
     quiet_libraries()
     here, console = StepsHere(_told_on_stderr()), Console()
@@ -126,7 +126,7 @@ def _trainings(experiments: Iterable[ExperimentPlan]) -> Table:
     """What was tried: a row for each training, or why it could not be."""
     from rich.table import Table
 
-    from nextword.reproduction.planning.experiment_plan import seconds_of
+    from nextword.experiments.reproduction.planning.experiment_plan import seconds_of
 
     tried = Table(box=None, padding=(0, 2, 0, 0))
     for title in ("experiment", "training", "runs × steps", "a step", "memory", "time"):

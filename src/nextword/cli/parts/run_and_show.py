@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
-from nextword import processes
 from nextword.cli.parts.errors import INTERRUPTED, RUNS_FAILED, complain
+from nextword.runtime import processes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from nextword.comparison.comparison_settings import CompareConfig
-    from nextword.comparison.engines.engine import Engine
-    from nextword.records import Results
+    from nextword.experiments.comparison.comparison_settings import CompareConfig
+    from nextword.experiments.comparison.engines.engine import Engine
+    from nextword.results.records import Results
 
 
 def run_comparison(
@@ -42,8 +42,8 @@ def run_comparison(
             code 3 where runs failed.
     """
     from nextword.cli.parts.watch import failure_line, watching
-    from nextword.comparison.all_methods import compare
-    from nextword.report import results_table
+    from nextword.experiments.comparison.all_methods import compare
+    from nextword.results.report import results_table
 
     quiet_libraries()
     console = Console()

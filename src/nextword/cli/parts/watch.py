@@ -19,8 +19,8 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from nextword.comparison.progress import ComparisonWatcher
-    from nextword.records import FailedRun, RunRecord
+    from nextword.experiments.comparison.progress import ComparisonWatcher
+    from nextword.results.records import FailedRun, RunRecord
 
 
 @contextlib.contextmanager
@@ -167,8 +167,8 @@ def headline(record: RunRecord, metrics: int = 3) -> str:
 
     Parts of the cases are left to the report, and so is a group of which no value is better than another (the rank).
     """
-    from nextword.report.parts.formats import number
-    from nextword.report.parts.measures import measure
+    from nextword.results.report.parts.formats import number
+    from nextword.results.report.parts.measures import measure
 
     measured = record.evaluation.metrics
     shown = [name for name in measured if not measure(name).subset][:metrics]

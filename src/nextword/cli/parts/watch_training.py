@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from nextword.finetuning.training_progress import TrainingWatcher
-    from nextword.records.training_results import TrainingResults
+    from nextword.experiments.finetuning.training_progress import TrainingWatcher
+    from nextword.results.records.training_results import TrainingResults
 
 SECONDS_BETWEEN_LINES = 10.0
 """Losses of fewer seconds after the last line are left out, but for validation losses and the last step's."""

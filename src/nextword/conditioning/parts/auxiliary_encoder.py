@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, PreTrainedModel
 
-from nextword.pretrained import MINILM, encoder_location
-from nextword.registry import did_you_mean
+from nextword.runtime.pretrained import MINILM, encoder_location
+from nextword.settings.registry import did_you_mean
 
 _SAMPLED = 4096
 """Numbers of each weight that its fingerprint is made of."""

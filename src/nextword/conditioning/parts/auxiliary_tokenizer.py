@@ -11,7 +11,7 @@ from jaxtyping import Int
 from transformers import BatchEncoding
 
 from nextword.functional.padding import stacked
-from nextword.pretrained import encoder_location, load_tokenizer
+from nextword.runtime.pretrained import encoder_location, load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

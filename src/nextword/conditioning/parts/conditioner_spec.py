@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nextword.conditioning.conditioner import ConditionerConfig, registry
-from nextword.specs import Grammar
+from nextword.settings.specs import Grammar
 
 grammar = Grammar(registry, ConditionerConfig, "bergpt")
 
@@ -23,7 +23,7 @@ def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> Cond
     >>> parse_conditioner("bertgpt")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    nextword.registry.UnknownNameError: unknown conditioner 'bertgpt'. Did you mean 'bergpt'? Known: ...
+    nextword.settings.registry.UnknownNameError: unknown conditioner 'bertgpt'. Did you mean 'bergpt'? Known: ...
 
     Raises:
         ValueError: Unknown name (with the nearest known one), unknown key, or arguments that do not fit.

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from nextword.devices import device_of
+from nextword.runtime.devices import device_of
 
 ARGUMENT = "after_self_attention"
 """Name of the argument that travels."""

@@ -22,9 +22,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.context import Context
 from nextword.distribution import NextToken, Scores
 from nextword.functional.stored_entries import Entries, Stored
+from nextword.heads.context import Context
 from nextword.heads.parts.head_calibration import Calibration, Optimum
 
 PER_OCTAVE = 4

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.context import Context
+from nextword.heads.context import Context
 
 
 @dataclass(frozen=True, eq=False)

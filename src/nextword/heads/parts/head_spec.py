@@ -8,8 +8,8 @@ from typing import Any
 from nextword.heads.head import Head, HeadConfig, registry
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.head_modifiers import modifiers
-from nextword.specs import Grammar
-from nextword.weights.model_size_check import built
+from nextword.runtime.weights.model_size_check import built
+from nextword.settings.specs import Grammar
 
 grammar = Grammar(registry, HeadConfig, "softmax", modifiers)
 
@@ -24,11 +24,11 @@ def parse_head(spec: str | Mapping[str, Any] | HeadConfig) -> HeadConfig:
     >>> parse_head({"head": "mos", "componets": 3})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    nextword.config.SettingsError: head.componets: unknown key. Did you mean 'components'? Known: bias, ...
+    nextword.settings.config.SettingsError: head.componets: unknown key. Did you mean 'components'? Known: bias, ...
     >>> parse_head("mos:0")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    nextword.config.SettingsError: head spec 'mos:0': components must be at least 1 (0 given). K, ...
+    nextword.settings.config.SettingsError: head spec 'mos:0': components must be at least 1 (0 given). K, ...
 
     Raises:
         ValueError: An unknown name (with the nearest known one), a modifier that the head does not take, arguments

@@ -10,12 +10,12 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nextword.config import Settings
-from nextword.devices import precision_of
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.head_modifiers import modifiers
-from nextword.memory.pass_memory import PassMemory
-from nextword.specs import Modifier, ModifierEntry
+from nextword.heads.pass_memory import PassMemory
+from nextword.runtime.devices import precision_of
+from nextword.settings.config import Settings
+from nextword.settings.specs import Modifier, ModifierEntry
 
 
 class MultiInputConfig(Settings):

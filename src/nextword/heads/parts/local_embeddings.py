@@ -8,15 +8,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.context import Context
-from nextword.devices import precision_of
 from nextword.functional.logspace import at_least_float32
 from nextword.functional.products.keys_in_place import Keys
 from nextword.functional.stored_entries import Entries, TextRead
+from nextword.heads.context import Context
 from nextword.heads.head import HeadConfig, Keeper
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import FAINT, MultiInputConfig, Projection
 from nextword.heads.parts.visible import past_places, source_places
+from nextword.runtime.devices import precision_of
 
 
 class PointerConfig(HeadConfig):

@@ -9,9 +9,9 @@ from jaxtyping import Float, Int
 from pydantic import field_validator
 from torch import Tensor
 
-from nextword.context import Context
 from nextword.distribution import NextToken, Scores
 from nextword.functional.stored_entries import Stored
+from nextword.heads.context import Context
 from nextword.heads.head import Head, HeadConfig, StoredTexts
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.head_spec import build_head, head_spec, parse_head

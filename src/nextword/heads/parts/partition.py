@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from nextword.context import Context
 from nextword.distribution import Add, Change, Edit, OnWords, Replace, Rerank
 from nextword.functional.distinct_words import Words, WordScores
 from nextword.functional.stored_entries import Entries, TextRead
+from nextword.heads.context import Context
 from nextword.heads.head import Keeper
 from nextword.heads.parts.dimensions import Dimensions
 from nextword.heads.parts.input_states import FAINT, Projection

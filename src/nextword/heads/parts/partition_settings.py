@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, model_validator
 
-from nextword.config import Settings
 from nextword.heads.parts.head_modifiers import modifiers
-from nextword.specs import Modifier, ModifierEntry
+from nextword.settings.config import Settings
+from nextword.settings.specs import Modifier, ModifierEntry
 
 Mode = Literal["assign", "add"]
 

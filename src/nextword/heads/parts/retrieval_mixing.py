@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nextword.devices import precision_of
 from nextword.distribution import Interpolated, NextToken, Retrieved
 from nextword.heads.parts.over_head import normalised_jointly
+from nextword.runtime.devices import precision_of
 
 
 class Mixing(nn.Module, ABC):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.context import Layout
 from nextword.functional.products.keys_in_place import Keys
 from nextword.functional.stored_entries import Entries, TextRead
+from nextword.heads.context import Layout
 
 
 @dataclass(frozen=True)

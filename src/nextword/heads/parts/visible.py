@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from nextword.context import Context, Memory, Source
 from nextword.functional.distinct_words import Words
+from nextword.heads.context import Context, Memory, Source
 
 
 def past_places(context: Context, include_current: bool, last: int | None = None) -> Bool[Tensor, "N S"]:

@@ -11,9 +11,9 @@ from typing import Any
 import transformers
 from transformers import ContinuousBatchingConfig, GenerationMixin
 
-from nextword.config import validated
 from nextword.heads import head_spec
 from nextword.heads.head import Draw
+from nextword.settings.config import validated
 
 _OLDEST = "transformers.generation.continuous_batching.cache_allocators"
 """What the slots of the cache are known from; transformers has it from 5.18 on."""

@@ -1,7 +1,7 @@
 """What a head needs of the manager that runs the batches.
 
-Like the moves of a KV cache (``nextword.memory.kv_cache``), these are methods of one manager, which do what its class
-does and then what the head needs. Its class stays as it is.
+Like the moves of a KV cache (``nextword.model.head_cache.kv_cache``), these are methods of one manager, which do what
+its class does and then what the head needs. Its class stays as it is.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from transformers.generation.continuous_batching.cb_logits_processors import Con
 from transformers.generation.continuous_batching.utils import find_head_dim, find_num_key_value_heads
 
 from nextword.heads.head import Draw
-from nextword.memory.paged_cache import memory_on
-from nextword.memory.slots import PassSlots, SlotMemory
 from nextword.model.batching.batchable import expect_request
 from nextword.model.forward.output_layer import OutputLayer
 from nextword.model.forward.packed_inputs import OutputParts, PackedTokens, packed_inputs
+from nextword.model.head_cache.paged_cache import memory_on
+from nextword.model.head_cache.slots import PassSlots, SlotMemory
 from nextword.model.redraw import RedrawProcessor
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nextword.distribution import NextToken
 from nextword.functional.stored_entries import TextRead
-from nextword.registry import Registry
+from nextword.settings.registry import Registry
 
 
 @dataclass(frozen=True)

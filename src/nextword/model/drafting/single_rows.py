@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 from transformers.utils.generic import ModelOutput
 
-from nextword.memory.kv_cache import kv_length
+from nextword.model.head_cache.kv_cache import kv_length
 
 
 def each_row(ids: Tensor, arguments: dict[str, Any]) -> Iterator[tuple[Tensor, dict[str, Any]]]:

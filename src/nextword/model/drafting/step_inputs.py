@@ -14,7 +14,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from nextword.functional.row_alignment import aligned_at_end, known_at_end
-from nextword.memory.kv_cache import align, can_align
+from nextword.model.head_cache.kv_cache import align, can_align
 
 _PER_WORD = ("token_type_ids", "mm_token_type_ids")
 """Arguments with an entry for each word that are not moved with the texts."""

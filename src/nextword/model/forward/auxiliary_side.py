@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
-from nextword.context import Source
 from nextword.heads import head_spec
+from nextword.heads.context import Source
 from nextword.model.forward.padding_and_targets import Sides
 from nextword.model.forward.pass_inputs import AuxiliaryInputs
 

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nextword.memory.kv_cache import put_history_on
 from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.output_layer import OutputLayer
 from nextword.model.forward.output_tap import run_with_output_tap
 from nextword.model.forward.padding_and_targets import Sides
-from nextword.pretrained import encoder_config
+from nextword.model.head_cache.kv_cache import put_history_on
+from nextword.runtime.pretrained import encoder_config
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,17 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from nextword.context import Context, Layout, Memory, Source
-from nextword.devices import is_offloaded, vocabulary_mesh, weight_of
 from nextword.distribution import Vocabulary
-from nextword.memory.growing_history import GrowingHistory
-from nextword.memory.slots import PagedMemory
+from nextword.heads.context import Context, Layout, Memory, Source
 from nextword.model.forward.auxiliary_side import AuxiliarySide
 from nextword.model.forward.backbone_pass import BackbonePass
 from nextword.model.forward.graph_breaks import PACKED, outside_graph
 from nextword.model.forward.packed_inputs import OutputParts, PackedInputs, PackedTokens, packed_inputs
 from nextword.model.forward.packing.text_rows import TextRows
 from nextword.model.forward.padding_and_targets import DecoderSide, Sides
+from nextword.model.head_cache.growing_history import GrowingHistory
+from nextword.model.head_cache.slots import PagedMemory
+from nextword.runtime.devices import is_offloaded, vocabulary_mesh, weight_of
 
 
 @dataclass(frozen=True)

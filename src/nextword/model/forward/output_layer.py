@@ -17,7 +17,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from nextword.devices import class_of, device_of, gather_weight, held_here, is_offloaded, is_sharded, vocabulary_mesh
 from nextword.functional.chunked.budget import row_chunks
 from nextword.functional.chunked.deferred import defer_gradient
 from nextword.functional.chunked.recompute import concatenate_chunks
@@ -31,6 +30,15 @@ from nextword.model.forward.finite_weights import weights_at_fault
 from nextword.model.forward.output_tap import run_with_output_tap
 from nextword.model.forward.score_adjustments import KNOWN_ADJUSTMENTS
 from nextword.model.training_modes import as_in_evaluation
+from nextword.runtime.devices import (
+    class_of,
+    device_of,
+    gather_weight,
+    held_here,
+    is_offloaded,
+    is_sharded,
+    vocabulary_mesh,
+)
 
 
 class UnsupportedBackboneError(ValueError):

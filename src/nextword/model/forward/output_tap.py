@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
-from nextword.devices import vocabulary_mesh, weight_of
+from nextword.runtime.devices import vocabulary_mesh, weight_of
 
 
 class OutputTap:

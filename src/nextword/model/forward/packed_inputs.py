@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.context import Context, Layout
 from nextword.distribution import Vocabulary
+from nextword.heads.context import Context, Layout
 from nextword.heads.head import Head
-from nextword.memory.slots import PagedMemory
+from nextword.model.head_cache.slots import PagedMemory
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.heads import head_spec
-from nextword.memory.long_memory import LongMemory
 from nextword.model.forward.packing.packed_texts import text_rows_of
 from nextword.model.forward.packing.text_rows import TextRows
+from nextword.model.head_cache.long_memory import LongMemory
 
 NO_CONDITIONER = (
     "this model has no conditioner, so it cannot follow an auxiliary text; attach one, such as "

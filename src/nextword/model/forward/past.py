@@ -8,12 +8,12 @@ from typing import Any
 from torch import Tensor
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
-from nextword.memory.growing_history import GrowingHistory
-from nextword.memory.history import History
-from nextword.memory.kv_cache import attach_history, history_of, kv_length, new_cache
-from nextword.memory.paged_cache import is_paged, paged_memory
-from nextword.memory.slots import PagedMemory
 from nextword.model.forward.pass_inputs import PassInputs
+from nextword.model.head_cache.growing_history import GrowingHistory
+from nextword.model.head_cache.history import History
+from nextword.model.head_cache.kv_cache import attach_history, history_of, kv_length, new_cache
+from nextword.model.head_cache.paged_cache import is_paged, paged_memory
+from nextword.model.head_cache.slots import PagedMemory
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.context import Context
 from nextword.distribution import KnownScores, NextToken
+from nextword.heads.context import Context
 from nextword.heads.head import Head
 
 

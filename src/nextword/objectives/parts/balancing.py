@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.context import Layout
 from nextword.distribution import NextToken
+from nextword.heads.context import Layout
 
 _LEAST_ENTROPY = 1e-6
 """Nats below which an entropy that something is divided by counts as this much."""

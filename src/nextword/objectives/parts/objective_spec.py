@@ -7,7 +7,7 @@ from typing import Any
 
 from nextword.objectives.objective import ObjectiveConfig, registry
 from nextword.objectives.parts.objective_modifiers import modifiers
-from nextword.specs import Grammar
+from nextword.settings.specs import Grammar
 
 grammar = Grammar(registry, ObjectiveConfig, "mle", modifiers)
 

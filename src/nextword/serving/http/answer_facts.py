@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from nextword.datastore import grow_by_tokens
+from nextword.inference.datastore import grow_by_tokens
+from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.inference.scoring.target_likelihood import TokenPair, distribution_at_targets
+from nextword.inference.scoring.token_facts import TokenFacts, token_facts
 from nextword.model.training_modes import measuring
-from nextword.scoring.opened_model import OpenedModel
-from nextword.scoring.target_likelihood import TokenPair, distribution_at_targets
-from nextword.scoring.token_facts import TokenFacts, token_facts
 
 PLACES = 5
 """Places named of each token."""

@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from nextword.config import LARGEST, expect_whole_characters_in, validated
 from nextword.serving.http.answer_forms import AnswerForm
+from nextword.settings.config import LARGEST, expect_whole_characters_in, validated
 
 R = TypeVar("R", bound="RequestPart")
 

@@ -13,10 +13,10 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
-from nextword.datastore import remember_recent
+from nextword.inference.datastore import remember_recent
+from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.model.batching.batchable import expect_batchable
-from nextword.report.playground.playground_page import playground_page
-from nextword.scoring.opened_model import OpenedModel
+from nextword.results.report.playground.playground_page import playground_page
 from nextword.serving.http.admission import Admission, error_body
 from nextword.serving.http.answer_facts import AnswerFacts, twin
 from nextword.serving.http.answer_request import RequestPart, TokenIds, read_request

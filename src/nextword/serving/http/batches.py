@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from transformers import ContinuousBatchingConfig
 
-from nextword.devices import weight_of
 from nextword.model.forward.vocabulary_check import expect_known_ids
+from nextword.runtime.devices import weight_of
 from nextword.serving.http.answer_request import Sampling
 from nextword.serving.http.serve_settings import ServeSettings
 

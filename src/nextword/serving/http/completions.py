@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from nextword.decoding.row_sampling import text_keys
+from nextword.inference.generation.row_sampling import text_keys
 from nextword.serving.http.answer_facts import PLACES, AnswerFacts
 from nextword.serving.http.answer_request import AnswerRequest
 from nextword.serving.http.batches import SharedBatches

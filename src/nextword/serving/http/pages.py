@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from nextword.devices import weight_of
-from nextword.inspection.text_pieces import pieces_of_ids
-from nextword.inspection.trace_example import traced
+from nextword.inference.inspection.text_pieces import pieces_of_ids
+from nextword.inference.inspection.trace_example import traced
+from nextword.inference.scoring.example_encoding import EncodedExample, Example
 from nextword.model.forward.vocabulary_check import expect_known_ids
 from nextword.model.training_modes import measuring
-from nextword.scoring.example_encoding import EncodedExample, Example
+from nextword.runtime.devices import weight_of
 from nextword.serving.http.answer_facts import AnswerFacts
 
 _KEPT = 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from nextword.config import Settings
+from nextword.settings.config import Settings
 
 
 class ServeSettings(Settings):

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 
-from nextword.decoding.row_sampling import RowwiseLoop, uniform_numbers
 from nextword.heads import head_spec
+from nextword.inference.generation.row_sampling import RowwiseLoop, uniform_numbers
 from nextword.model.drafting.drafted_loop import DraftedLoop
 from nextword.model.drafting.drafting import Drafting
 from nextword.model.training_modes import measuring
@@ -77,7 +77,8 @@ class SingleTexts:
             ids: The prompt.
             how: How its tokens are chosen.
             draft: Who guesses words; None: they are written one by one.
-            key: What its tokens are drawn by, as ``nextword.decoding.row_sampling`` has it; None: torch's generator.
+            key: What its tokens are drawn by, as ``nextword.inference.generation.row_sampling`` has it; None: torch's
+                generator.
             tell: Called in the running loop with what is written, whenever it has grown.
 
         Returns:

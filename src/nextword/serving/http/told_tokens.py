@@ -7,8 +7,8 @@ from functools import cache
 from itertools import accumulate
 from typing import Any
 
-from nextword.pretrained import token_bytes, token_label
-from nextword.scoring.token_facts import TokenFacts
+from nextword.inference.scoring.token_facts import TokenFacts
+from nextword.runtime.pretrained import token_bytes, token_label
 from nextword.serving.http.answer_forms import NamedToken, ShownToken, json_number
 
 

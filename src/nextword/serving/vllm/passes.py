@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.memory.slots import PassSlots
+from nextword.model.head_cache.slots import PassSlots
 
 _DIGITS, _BASE = 3, 256
 """Digits of a row's number. bfloat16 holds whole numbers up to 256 exactly."""

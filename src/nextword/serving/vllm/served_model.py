@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from nextword.distribution import NextToken
 from nextword.heads import Dimensions, build_head, parse_head
-from nextword.memory.slots import PassSlots, SlotMemory
 from nextword.model.forward.output_layer import OutputLayer
 from nextword.model.forward.packed_inputs import OutputParts, PackedInputs, PackedTokens, packed_inputs
+from nextword.model.head_cache.slots import PassSlots, SlotMemory
 from nextword.serving.vllm.backbone_layers import LowerLayers
 from nextword.serving.vllm.passes import KVCacheLayer, split_row_numbers, with_row_numbers
 from nextword.serving.vllm.servable import backbone_architecture, expect_head_fits, expect_servable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from nextword.metrics.metric import Metric, MetricConfig, Score, Setup, registry
-from nextword.metrics.parts import groups
-from nextword.metrics.parts.sample import Sample
-from nextword.records import Measure
+from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.results.records import Measure
 
 
 class ShoutingConfig(MetricConfig):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nextword.tasks import registry
-from nextword.tasks.ambiguous import Ambiguous
+from nextword.experiments.tasks import registry
+from nextword.experiments.tasks.ambiguous import Ambiguous
 
 
 @registry.register("small")

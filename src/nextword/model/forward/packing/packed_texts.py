@@ -10,10 +10,10 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
-from nextword.memory.paged_cache import is_paged
 from nextword.model.forward.graph_breaks import PACKED, outside_graph
 from nextword.model.forward.packing.parting_backbones import attention_of, parts_texts
 from nextword.model.forward.packing.text_rows import TextRows
+from nextword.model.head_cache.paged_cache import is_paged
 
 
 def text_rows_of(model: Any, given: Mapping[str, Any]) -> TextRows | None:

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from nextword.devices import device_of
 from nextword.functional.logspace import at_least_float32
 from nextword.model.training_modes import measuring
+from nextword.runtime.devices import device_of
 
 _NO_ATTENTION = {"conv", "hybrid", "hybrid_sliding", "linear_attention"}
 """Kinds of layers, by the names that transformers gives them, that have no mask."""

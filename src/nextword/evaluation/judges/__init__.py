@@ -1,0 +1,11 @@
+"""Judges: metrics that ask a trained model, given by local path or hub name; its features are kept beside the samples.
+
+Importing this package registers all of them in ``nextword.evaluation.metrics.registry``; it loads no model and no
+model library.
+"""
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,101 @@
+"""Coherence: how close a continuation is to its prompt in meaning."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field
+
+from nextword.evaluation.judges.parts.empty_texts import is_blank, note_on_empty
+from nextword.evaluation.judges.parts.sentence_encoder import Pooling, SentenceEncoder
+from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.results.records import Measure
+from nextword.runtime.pretrained import packaged_encoder
+
+
+def row_cosines(left: Float[np.ndarray, "N D"], right: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N"]:
+    """The cosine of each row with the row beside it; NaN where one of them is the zero vector.
+
+    Linear in N. Scripts that build the N x N matrix of all pairs and take its diagonal get the same numbers.
+
+    >>> row_cosines(np.array([[1.0, 0.0], [3.0, 4.0]]), np.array([[2.0, 0.0], [4.0, -3.0]])).tolist()
+    [1.0, 0.0]
+    """
+    left, right = left.astype(np.float64), right.astype(np.float64)
+    lengths = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cosines: Float[np.ndarray, "N"] = np.einsum("nd,nd->n", left, right) / np.where(lengths > 0, lengths, np.nan)
+    return cosines
+
+
+class CoherenceConfig(MetricConfig):
+    """Settings of coherence."""
+
+    encoder: str | None = None
+    """Folder or hub name of a sentence encoder; None for the packaged all-MiniLM-L6-v2."""
+    pooling: Pooling | None = None
+    """How the states of a text's tokens become one vector: "cls", "mean", "pooler", or None for what the checkpoint
+    says."""
+    max_length: int = Field(default=512, ge=3)
+    """Tokens of a text that are read; fewer where the encoder has a lower limit."""
+
+
+@registry.register("coherence")
+class Coherence(Metric):
+    """Coherence: cosine of the sentence embeddings of prompt and continuation, averaged. Example: ``coherence``."""
+
+    Config = CoherenceConfig
+    needs = ("prompt", "text")
+    packages = ("sentence_transformers",)
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._encoder = SentenceEncoder(
+            self.config.encoder, self.config.pooling, self.config.max_length, setup, "coherence.encoder"
+        )
+        self._pairs: list[tuple[str, str]] = []
+
+    @classmethod
+    def on_request(cls) -> str | None:
+        """It asks a sentence encoder, and needs to be named where the packaged one is not installed."""
+        if packaged_encoder() is not None:
+            return None
+        return "asks a sentence encoder (coherence.encoder): name it to have it measured"
+
+    def add(self, sample: Sample) -> None:
+        """Reads prompt and text."""
+        self._pairs.append((sample.need("prompt", "coherence"), sample.need("text", "coherence")))
+
+    def result(self) -> dict[str, Score]:
+        """``coherence``.
+
+        Raises:
+            UndefinedError: No prompt and text have words, or the encoder cannot read them.
+        """
+        places = [place for place, pair in enumerate(self._pairs) if all(text.strip() for text in pair)]
+        cosines = np.full(len(self._pairs), np.nan)
+        if places:
+            texts = [text for place in places for text in self._pairs[place]]
+            reading = self._encoder.reading(texts)
+            if reading is not None and reading.fault is not None:
+                raise UndefinedError(
+                    f"coherence: {self._encoder.name} cannot read these texts ({reading.fault}); name an encoder of "
+                    "their language, or a multilingual one, as coherence.encoder"
+                )
+            rows = self._encoder.embed(texts)
+            cosines[places] = row_cosines(rows[::2], rows[1::2])
+        pooling = f", {self.config.pooling} pooling" if self.config.pooling else ""
+        measure = Measure(
+            title="Coherence",
+            group=groups.COHERENCE,
+            unit="cosine x 100",
+            goal="higher",
+            decimals=2,
+            meaning=(
+                f"Coherence: cosine of the embeddings ({self._encoder.name}{pooling}, at most {self.config.max_length} "
+                "tokens) of prompt and text, times 100, averaged over texts."
+            ),
+        )
+        empty = note_on_empty([is_blank(text) for _, text in self._pairs], "are left out")
+        return {"coherence": Score.mean(measure, 100 * cosines, empty)}

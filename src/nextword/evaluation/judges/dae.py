@@ -1,0 +1,114 @@
+"""DAE: is every grammatical relation of a summary supported by the document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nextword.evaluation.judges.parts.entailment import ClassifierConfig, Entailment
+from nextword.evaluation.metrics import MetricConfig, Sample, Score, Setup, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.statistic import Statistic
+from nextword.results.records import Measure
+
+IGNORED = frozenset({"punct", "root", "det", "case", "aux", "auxpass", "dep", "cop", "mark"})
+"""Relations that are not asked about, in lower case: those that the published code leaves out."""
+
+
+class DaeConfig(ClassifierConfig):
+    """Settings of DAE."""
+
+    pipeline: str = "en_core_web_lg"
+    """A spaCy pipeline with a parser: an installed package or a folder."""
+
+
+def arcs_of(document: Any) -> Iterator[str]:
+    """``"head child relation"`` for every arc of a parsed text that is asked about, in reading order of the child."""
+    for token in document:
+        if token.head is not token and token.dep_.lower() not in IGNORED and not token.is_space:
+            yield f"{token.head.text} {token.text} {token.dep_}"
+
+
+@registry.register("dae")
+class Dae(Entailment):
+    """DAE-style: share of summaries with a relation that the document does not support. Example: ``dae``."""
+
+    Config = DaeConfig
+    needs = ("source", "text")
+    packages = ("spacy",)
+    title = "DAE"
+    asks = "says that they follow from the document"
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._parse = _load_parser(self.config.pipeline)
+
+    def evidence(self, sample: Sample) -> str:
+        """The document."""
+        return str(sample.need("source", "dae"))
+
+    def claims(self, text: str) -> list[str]:
+        """Each arc."""
+        return list(arcs_of(self._parse(text)))
+
+    def result(self) -> dict[str, Score]:
+        """``dae``, the share of summaries with an error, and ``dae-arcs``, the share of arcs that are supported."""
+        answers = self.answers()
+        sums = np.array([0.0 if one is None else one.chosen.sum() for one in answers])
+        counts = np.array([0.0 if one is None else len(one.chosen) for one in answers])
+        wrong = [None if one is None else float(not one.chosen.all()) for one in answers]
+        found = {"dae": self.score(self._errors(), wrong, empty=1.0)}
+        if counts.any():  # empty texts are wrong and have no arcs
+            found["dae-arcs"] = Score.of(self._arcs(), Statistic.ratio(sums, counts), int(counts.sum()))
+        return found
+
+    def described(self) -> str:
+        """Model, output, length and parser."""
+        return f"{super().described()}, arcs by {Path(self.config.pipeline).name}"
+
+    def _errors(self) -> Measure:
+        return Measure(
+            title="DAE",
+            group=groups.FAITHFULNESS,
+            unit="fraction of texts",
+            goal="lower",
+            decimals=2,
+            meaning=(
+                "DAE-style: share of summaries with a grammatical relation that does not follow from the document by "
+                f"the classifier ({self.described()}); an empty text counts as wrong."
+            ),
+        )
+
+    def _arcs(self) -> Measure:
+        return Measure(
+            title="DAE, arcs",
+            group=groups.FAITHFULNESS,
+            unit="fraction of arcs",
+            goal="higher",
+            decimals=2,
+            meaning=(
+                "DAE-style: share of all grammatical relations of the summaries that follow from the document by the "
+                f"classifier ({self.described()})."
+            ),
+        )
+
+
+def _load_parser(pipeline: str) -> Any:
+    import spacy
+
+    try:
+        loaded = spacy.load(pipeline, exclude=["ner", "lemmatizer"])
+    except (OSError, ValueError, ImportError) as fault:
+        raise ValueError(
+            f"dae.pipeline: '{pipeline}' is no spaCy pipeline that can be loaded ({fault}). Install one "
+            "(python -m spacy download en_core_web_lg), or name the folder of one that has a parser."
+        ) from None
+    if not loaded.has_pipe("parser"):
+        raise ValueError(
+            f"dae.pipeline: '{pipeline}' has no parser, only {', '.join(loaded.pipe_names) or 'nothing'}; "
+            "name a pipeline that has one, for example en_core_web_lg"
+        )
+    return loaded

@@ -1,0 +1,209 @@
+"""Entity precision: how many of the named entities of a summary its document has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+
+from nextword.evaluation.judges.parts.capitalised_names import CapitalisedNames
+from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.evaluation.metrics.parts.statistic import Statistic
+from nextword.results.records import Measure
+
+TYPES = ("PERSON", "FAC", "GPE", "ORG", "NORP", "LOC", "EVENT")
+
+# What trained pipelines are made of. A recogniser reads none of the first; a ruler or a component of one's own might.
+_UNREAD = {"tagger", "parser", "senter", "morphologizer", "attribute_ruler", "lemmatizer", "trainable_lemmatizer"}
+_NO_ENTITIES = {*_UNREAD, "tok2vec", "transformer", "sentencizer", "textcat", "textcat_multilabel"}
+
+
+def found_in(entity: str, document: str, stop_words: Collection[str]) -> bool:
+    """Whether an entity is in a document, upper and lower case alike.
+
+    It is if two or more neighbouring words of it occur there, or else one word that is no stop word. What occurs may be
+    part of a longer word. "US" in capitals is no stop word.
+
+    Source: Nan et al. (2021), as their code has it. They look for the longest such words first, which finds the same.
+
+    >>> stop_words = {"the", "of", "us"}
+    >>> [found_in(name, "Mr Obama of Chicago met US envoys", stop_words) for name in ("Barack Obama", "The Who", "US")]
+    [True, False, True]
+    """
+    place, words = document.lower(), entity.split()
+    return any(f"{one} {following}".lower() in place for one, following in pairwise(words)) or any(
+        word.lower() in place for word in words if word == "US" or word.lower() not in stop_words
+    )
+
+
+def entity_precision(
+    entities: Sequence[Sequence[str]], documents: Sequence[str], stop_words: Collection[str]
+) -> Float[np.ndarray, "N 2"]:
+    """For each summary, how many of its entities its document has, and how many it has itself.
+
+    P_ent = (1 / #summaries with entities) · Σ found / all; pooled, it is Σ found / Σ all.
+
+    >>> entity_precision([["Ann Lee", "Rome"], []], ["Ann left Paris", "Rain"], {"the"}).tolist()
+    [[1.0, 2.0], [0.0, 0.0]]
+    """
+    rows = [
+        (sum(found_in(name, document, stop_words) for name in names), len(names))
+        for names, document in zip(entities, documents, strict=True)
+    ]
+    return np.array(rows, dtype=np.float64).reshape(-1, 2)
+
+
+@runtime_checkable
+class Names(Protocol):
+    """What finds the named entities of texts."""
+
+    @property
+    def found_by(self) -> str:
+        """What it goes by, for the unit of the measure."""
+
+    @property
+    def stop_words(self) -> Collection[str]:
+        """Words that are no name by themselves."""
+
+    def entities(self, texts: Sequence[str], batch_size: int = 64) -> Iterator[list[str]]:
+        """The entities of each text, as often as they are mentioned."""
+
+
+class Recogniser:
+    """A spaCy pipeline that finds named entities.
+
+    Args:
+        pipeline: Name of an installed one, or path of a folder.
+        types: Which of its labels count.
+
+    Raises:
+        ValueError: There is none of that name, or it finds no entities.
+    """
+
+    def __init__(self, pipeline: str, types: Collection[str] = TYPES) -> None:
+        import spacy
+
+        try:
+            self._nlp: Any = spacy.load(pipeline)
+        except OSError:
+            raise ValueError(
+                f"entities.pipeline: there is no spaCy pipeline '{pipeline}' here. Install it (python -m spacy "
+                f"download en_core_web_lg) or give the folder of one (entities.pipeline=PATH)."
+            ) from None
+        made_by = {name: self._nlp.get_pipe_meta(name).factory for name in self._nlp.pipe_names}
+        if set(made_by.values()) <= _NO_ENTITIES:
+            raise ValueError(
+                f"entities.pipeline: '{pipeline}' finds no named entities; its components are "
+                f"{', '.join(made_by) or 'none'}. It needs one such as 'ner' or 'entity_ruler'."
+            )
+        if set(made_by.values()) <= {*_NO_ENTITIES, "ner"}:
+            self._nlp.select_pipes(disable=[name for name, factory in made_by.items() if factory in _UNREAD])
+        self._types = tuple(types)
+
+    @property
+    def found_by(self) -> str:
+        """Language, name and version, as the pipeline states them, and what counts."""
+        return f"spaCy {'{lang}_{name} {version}'.format_map(self._nlp.meta)}; {', '.join(self._types)}"
+
+    @property
+    def stop_words(self) -> Collection[str]:
+        """Stop words of the pipeline's language."""
+        words: Collection[str] = self._nlp.Defaults.stop_words
+        return words
+
+    def entities(self, texts: Sequence[str], batch_size: int = 64) -> Iterator[list[str]]:
+        """The entities of each text, as often as they are mentioned."""
+        for found in self._nlp.pipe(texts, batch_size=batch_size):
+            yield [entity.text for entity in found.ents if entity.label_ in self._types]
+
+
+BUILT_IN: Mapping[str, Callable[[], Names]] = {"capitals": CapitalisedNames}
+"""What needs no pipeline, by what ``entities.pipeline`` calls it."""
+
+
+@lru_cache(maxsize=1)
+def _recogniser(pipeline: str, types: tuple[str, ...]) -> Names:
+    """Kept, since all systems of an evaluation are judged by the same one, and reading its vectors takes seconds."""
+    return BUILT_IN[pipeline]() if pipeline in BUILT_IN else Recogniser(pipeline, types)
+
+
+class EntitiesConfig(MetricConfig):
+    """Settings of entity precision."""
+
+    pipeline: str = "en_core_web_lg"
+    """Name of an installed spaCy pipeline, or path of one; "capitals": runs of capitalised words, without a model."""
+    types: tuple[str, ...] = TYPES
+    """Labels of the entities that count."""
+
+
+@registry.register("entities")
+class EntityPrecision(Metric):
+    """The share of a summary's named entities that its document has, by a spaCy pipeline. Example: ``entities``."""
+
+    Config = EntitiesConfig
+    needs = ("text",)
+    votes = ("entity-precision",)
+    packages = ("spacy",)
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        if not self.config.types:
+            raise ValueError("entities.types: name at least one label, for example PERSON")
+        self._recogniser = _recogniser(self.config.pipeline, self.config.types)
+        self._texts: list[str] = []
+        self._documents: list[str] = []
+
+    @classmethod
+    def on_request(cls) -> str | None:
+        """It asks a pipeline that is not installed with the library."""
+        return "asks a spaCy pipeline (entities.pipeline) about texts that summarise a source; name it to measure it"
+
+    def add(self, sample: Sample) -> None:
+        """Reads the text, and what it summarises: ``source``, or ``prompt`` where there is none."""
+        self._texts.append(sample.need("text", "entities"))
+        document = sample.prompt if sample.source is None else sample.source
+        self._documents.append(sample.need("source", "entities") if document is None else document)
+
+    def result(self) -> dict[str, Score]:
+        """``entity-precision`` and ``entity-precision-pooled``.
+
+        Raises:
+            UndefinedError: No text has an entity.
+        """
+        counts = entity_precision(self._entities(), self._documents, self._recogniser.stop_words)
+        found, all_ = counts[:, 0], counts[:, 1]
+        with np.errstate(invalid="ignore"):
+            mean = Statistic.mean(found / all_)
+        pooled = Statistic.ratio(found, all_)
+        texts, mentions = int((all_ > 0).sum()), int(all_.sum())
+        return {
+            "entity-precision": Score.of(self._measure("", "averaged over texts that have any"), mean, texts),
+            "entity-precision-pooled": Score.of(
+                self._measure(" (pooled)", "over all texts together"), pooled, mentions
+            ),
+        }
+
+    def _entities(self) -> list[list[str]]:
+        found = []
+        progress: Callable[[str, int, int], None] = self.setup.progress
+        for number, names in enumerate(self._recogniser.entities(self._texts, self.setup.batch_size), 1):
+            found.append(names)
+            if number % self.setup.batch_size == 0 or number == len(self._texts):
+                progress("entities", number, len(self._texts))
+        return found
+
+    def _measure(self, form: str, how: str) -> Measure:
+        return Measure(
+            title=f"Entity precision{form}",
+            group=groups.FAITHFULNESS,
+            unit=f"fraction of entities ({self._recogniser.found_by})",
+            goal="higher",
+            decimals=1,
+            meaning=f"Share of the named entities of a text that its document has, in full or in part, {how}.",
+        )

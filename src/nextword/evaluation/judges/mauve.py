@@ -1,0 +1,194 @@
+"""MAUVE: how close the distribution of generated texts is to that of human texts."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field
+
+from nextword.evaluation.judges.parts.empty_texts import is_blank, note_on_empty
+from nextword.evaluation.judges.parts.last_token_features import LastTokenFeatures
+from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.results.records import Measure
+from nextword.settings.config import Seed
+
+FEW = 1000
+"""With fewer texts on a side the title says so; the authors advise 5,000."""
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "contrastive-decoding": {"model": "gpt2", "max_length": 256, "exact_length": 128},
+}
+"""Settings of papers: contrastive decoding (Li et al., 2023), ``eval_script.py``."""
+
+
+class MauveConfig(MetricConfig):
+    """Settings of MAUVE; the defaults are those of mauve-text."""
+
+    model: str = "gpt2-large"
+    """Folder or hub name of the language model whose states are compared; in a comparison "start" is its start."""
+    max_length: int = Field(default=1024, ge=1)
+    """Tokens of a text that are read, from its beginning; fewer where the model has a lower limit."""
+    include_prompt: bool = False
+    """Whether the prompt stands before both texts."""
+    buckets: Literal["auto"] | int = "auto"
+    """Clusters that the states are sorted into; "auto": a tenth of the number of texts, at least 2."""
+    scaling: float = Field(default=5.0, gt=0)
+    """The constant c of the divergence curve."""
+    explained_variance: float = Field(default=0.9, gt=0, lt=1)
+    """Share of the variance that the principal components keep before clustering."""
+    restarts: int = Field(default=5, ge=1, le=1000)
+    """Runs of k-means, of which the best counts."""
+    iterations: int = Field(default=500, ge=1, le=100_000)
+    """Steps of k-means at most."""
+    curve_points: int = Field(default=25, ge=2, le=100_000)
+    """Points of the divergence curve."""
+    seed: Seed = 25
+    """Of the clustering."""
+    exact_length: int | None = Field(default=None, ge=1)
+    """Tokens to which both texts of a sample are cut; a sample of which either is shorter is left out. None: any
+    length."""
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
+        """``mauve:contrastive-decoding`` names the settings of a paper."""
+        if len(arguments) > 1 or not set(arguments) <= PRESETS.keys():
+            raise ValueError(
+                f"must be followed by the settings of a paper, {', '.join(PRESETS)} ({','.join(arguments)!r} given)"
+            )
+        return dict(PRESETS[arguments[0]]) if arguments else {}
+
+    def arguments(self) -> list[str]:
+        """The paper whose settings these are."""
+        given = self.model_dump(exclude={"metric"}, exclude_defaults=True)
+        return [name for name, settings in PRESETS.items() if settings == given]
+
+
+def mauve_of(
+    human: Float[np.ndarray, "N D"], generated: Float[np.ndarray, "M D"], config: MauveConfig | None = None
+) -> float:
+    """MAUVE of two sets of features, one row a text; 1 where both are the same.
+
+    The area under the curve of exp(-c KL(Q|R)) over exp(-c KL(P|R)) for all mixtures R of P and Q, where P and Q are
+    the histograms of human and generated texts over clusters of their features. Computed by mauve-text.
+
+    Raises:
+        UndefinedError: There are fewer than two texts on one side.
+
+    Source: Pillutla et al. (2021).
+    """
+    config = config or MauveConfig(metric="mauve")
+    if min(len(human), len(generated)) < 2:
+        raise UndefinedError(
+            f"MAUVE: {len(generated)} generated and {len(human)} human texts; clusters need two of each at least"
+        )
+    if human.shape == generated.shape and np.array_equal(human, generated):
+        return 1.0  # both histograms are the same, however the clusters fall: the whole square is under the curve
+    from mauve import compute_mauve
+
+    with _no_words_about_small_clusters():
+        found = compute_mauve(
+            p_features=human,
+            q_features=generated,
+            num_buckets=config.buckets,
+            kmeans_explained_var=config.explained_variance,
+            kmeans_num_redo=config.restarts,
+            kmeans_max_iter=config.iterations,
+            divergence_curve_discretization_size=config.curve_points,
+            mauve_scaling_factor=config.scaling,
+            seed=config.seed,
+        )
+    return float(found.mauve)
+
+
+@contextmanager
+def _no_words_about_small_clusters() -> Iterator[None]:
+    """Faiss prints, from C++, that clusters have fewer than 39 points, which auto makes them; the title says it here.
+
+    The least number of points is for that message alone: the clusters are the same.
+    """
+    faiss: Any = importlib.import_module("faiss")
+    published = faiss.Kmeans
+    faiss.Kmeans = partial(published, min_points_per_centroid=1)
+    try:
+        yield
+    finally:
+        faiss.Kmeans = published
+
+
+@registry.register("mauve")
+class Mauve(Metric):
+    """MAUVE: closeness of the distributions of generated and human texts, by a language model. Example: ``mauve``."""
+
+    Config = MauveConfig
+    needs = ("text", "references")
+    packages = ("mauve",)
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._features = LastTokenFeatures(self.config.model, self.config.max_length, setup, "mauve.model")
+        self._human: list[str] = []
+        self._generated: list[str] = []
+        self._empty: list[bool] = []
+        self._short: list[bool] = []
+
+    @classmethod
+    def on_request(cls) -> str | None:
+        """It asks a large language model."""
+        return "asks a language model (mauve.model, gpt2-large by default): name it to have it measured"
+
+    def add(self, sample: Sample) -> None:
+        """Reads the text and the first reference, and the prompt if it counts."""
+        prompt = sample.need("prompt", "mauve with include_prompt") if self.config.include_prompt else ""
+        generated, human = sample.need("text", "mauve"), sample.need("references", "mauve")[0]
+        self._empty.append(is_blank(generated))
+        if self.config.exact_length is not None:
+            cut = self._features.cut([generated, human], self.config.exact_length)
+            self._short.append(cut is None)
+            generated, human = cut or ("", "")
+        for texts, text in ((self._generated, generated), (self._human, human)):
+            if not is_blank(text):  # as mauve-text does, empty texts are left out
+                texts.append(_after(prompt, text))
+
+    def result(self) -> dict[str, Score]:
+        """``mauve``."""
+        if not self._generated or not self._human:
+            raise UndefinedError("MAUVE: no text" if not self._generated else "MAUVE: no human text")
+        rows = self._features.of([*self._human, *self._generated])
+        human, generated = rows[: len(self._human)], rows[len(self._human) :]
+        value = mauve_of(human, generated, self.config)
+        short = f"samples of too few tokens, left out: {sum(self._short)}" if any(self._short) else None
+        note = short or note_on_empty(self._empty, "are left out")
+        return {"mauve": Score(self._measure(min(len(human), len(generated))), value, len(generated), note=note)}
+
+    def _measure(self, texts: int) -> Measure:
+        config: MauveConfig = self.config
+        buckets = "a tenth of the texts in clusters" if config.buckets == "auto" else f"{config.buckets} clusters"
+        prompt = "prompt included" if config.include_prompt else "without prompt"
+        exact = f"cut to {config.exact_length} tokens and none shorter, " if config.exact_length is not None else ""
+        return Measure(
+            title="MAUVE (few texts)" if texts < FEW else "MAUVE",
+            group=groups.CLOSENESS,
+            unit="area, 0 to 1",
+            goal="higher",
+            decimals=3,
+            meaning=(
+                f"MAUVE: closeness of the distributions of generated and human texts, from the last token's state in "
+                f"{Path(config.model).name} ({prompt}, {exact}at most {config.max_length} tokens, {buckets}, "
+                f"c = {config.scaling:g}, seed {config.seed}); its authors ask for thousands of texts."
+            ),
+        )
+
+
+def _after(prompt: str, text: str) -> str:
+    """Both in one; a space between them where neither brings one along."""
+    glue = " " if prompt and not prompt[-1].isspace() and not text[0].isspace() else ""
+    return prompt + glue + text

@@ -1,0 +1,96 @@
+"""Tables as text, in the forms that models of tables were trained with, and cells as published scripts read them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from nextword.evaluation.metrics import Table
+
+Cells = Literal["text", "pandas"]
+"""How the cells of a table are read: "text", as they stand in the sample, or "pandas", as ``pandas.read_csv`` does."""
+
+
+def read_by_pandas(table: Table) -> Table:
+    """The table as ``pandas.read_csv(...).astype(str)`` has it: numbers written anew, missing cells as "nan".
+
+    A column of whole numbers with a missing cell becomes one of fractions: 589 is read as "589.0".
+
+    >>> read_by_pandas(Table(header=["year", "seats"], rows=[["1896", "589"], ["2012", ""]])).rows
+    [['1896', '589.0'], ['2012', 'nan']]
+    """
+    import pandas  # type: ignore[import-untyped]
+
+    if is_empty(table):
+        return table
+    written = io.StringIO()
+    csv.writer(written).writerows([table.header, *table.rows])
+    written.seek(0)
+    found = pandas.read_csv(written, index_col=False)
+    rows = [list(row) for row in zip(*(map(str, found[name]) for name in found.columns), strict=True)]
+    return table.model_copy(update={"header": [str(name) for name in found.columns], "rows": rows})
+
+
+READERS: dict[Cells, Callable[[Table], Table]] = {"text": lambda table: table, "pandas": read_by_pandas}
+"""What each way of reading cells makes of a table."""
+
+
+def note_on_cells(cells: Cells) -> str:
+    """How cells are read, for the description of a measure; nothing where they are what the sample has."""
+    return "" if cells == "text" else f", cells as {cells} reads them"
+
+
+def tapex_form(table: Table) -> str:
+    """Columns and numbered rows, as TAPEX reads them; no white space at the end, where the last cell is empty.
+
+    Source: TAPEX (Liu et al., 2022), section 2.3 and its tokenizer.
+
+    >>> tapex_form(Table(header=["year", "city"], rows=[["1896", "athens"], ["2012", "london"]]))
+    'col : year | city row 1 : 1896 | athens row 2 : 2012 | london'
+    """
+    rows = (f"row {number} : {' | '.join(row)}" for number, row in enumerate(table.rows, 1))
+    return " ".join([f"col : {' | '.join(table.header)}", *rows]).strip()
+
+
+def sentence_form(table: Table) -> str:
+    """A sentence for the title and one for every row, as LogicNLG describes tables to GPT-2.
+
+    Source: LogicNLG (Chen et al., 2020), its data loader. Differs: cells stay as they are, where it writes each word of
+    a cell with a capital letter.
+
+    >>> sentence_form(Table(header=["year", "city"], rows=[["1896", "athens"]], title="games"))
+    'Given the table title of "games" . In row 1 , the year is 1896 , the city is athens .'
+    """
+    title = [f'Given the table title of "{table.title}" .'] if table.title else []
+    return " ".join([*title, *_sentences(table)])
+
+
+def _sentences(table: Table) -> Iterator[str]:
+    for number, row in enumerate(table.rows, 1):
+        cells = (f"the {name} is {cell}" for name, cell in zip(table.header, row, strict=True))
+        yield f"In row {number} , {' , '.join(cells)} ."
+
+
+def row_form(table: Table) -> str:
+    """Title and rows in brief, as the entailment model of LogicNLG (NLI-Acc) reads them.
+
+    Source: LogicNLG (Chen et al., 2020), ``NLI.py``, which reads the first 40 rows and the linked columns only.
+
+    >>> row_form(Table(header=["year", "city"], rows=[["1896", "athens"]], title="games"))
+    'title is : games . row 1 is : year is 1896 , city is athens ,'
+    """
+    title = [f"title is : {table.title} ."] if table.title else []
+    return " ".join([*title, *_brief_rows(table)])
+
+
+def _brief_rows(table: Table) -> Iterator[str]:
+    for number, row in enumerate(table.rows, 1):
+        cells = (f"{name} is {cell} ," for name, cell in zip(table.header, row, strict=True))
+        yield f"row {number} is : {' '.join(cells)}"
+
+
+def is_empty(table: Table) -> bool:
+    """Whether there is no cell to compare a text with."""
+    return not table.header or not table.rows

@@ -1,0 +1,162 @@
+"""SP-Acc: does the program that a parser makes of a text hold on its table."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from nextword.evaluation.judges.parts.empty_texts import is_blank, note_on_empty
+from nextword.evaluation.judges.parts.tables import is_empty
+from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.results.records import Measure
+
+Program = tuple[float, bool]
+"""How well a program fits the text, the larger the better, and whether it is true on the table."""
+
+Parser = Callable[[Table, str], bool | Sequence[Program] | None]
+"""Given table and text: its verdict, None where it finds no program; or its programs, for ``verdict``."""
+
+PROGRAMS = 36
+"""Programs of a text that count, the first ones that were found."""
+MANY = 8
+"""Of more programs than these, any of the best ``BEST`` decides."""
+BEST = 3
+
+
+def verdict(programs: Sequence[Program]) -> bool | None:
+    """Whether a text is right by its programs, in the order in which they were found; None where there are none.
+
+    The first ``PROGRAMS`` count. Of more than ``MANY``, the text is right if any of the best ``BEST`` is true; of
+    fewer, if the best one is.
+
+    Source: LogicNLG (Chen et al., 2020), ``parse_programs.py --compute_score``.
+
+    >>> verdict([(0.9, False), (0.1, True)]), verdict([(0.9, False), *[(0.1, True)] * 8]), verdict([])
+    (False, True, None)
+    """
+    found = list(programs)[:PROGRAMS]
+    if not found:
+        return None
+    ranked = sorted(found, key=lambda program: -program[0])
+    return any(true for _, true in ranked[: BEST if len(found) > MANY else 1])
+
+
+class SpConfig(MetricConfig):
+    """Settings of SP-Acc."""
+
+    parser: str | None = None
+    """Import path ``module:function`` of a semantic parser that takes table and text."""
+
+
+def find_parser(path: str | None) -> Parser:
+    """The function that ``module:function`` names.
+
+    Raises:
+        ValueError: There is none; the message says how to name one.
+
+    >>> find_parser("builtins:len") is len
+    True
+    """
+    if path is None:
+        raise ValueError(
+            "sp.parser: missing; SP-Acc needs a semantic parser, which does not come with the library. Name one as "
+            "module:function; it is called with a table (header, rows, title) and a text, and returns whether the "
+            "program it finds is true, or None where it finds none, or all programs as pairs (score, whether true)."
+        )
+    module, colon, function = path.partition(":")
+    if not (module and colon and function):
+        raise ValueError(f"sp.parser: must be module:function ('{path}' given)")
+    try:
+        found = getattr(importlib.import_module(module), function, None)
+    except ImportError as fault:
+        raise ValueError(f"sp.parser: module '{module}' cannot be imported: {fault}") from fault
+    if not callable(found):
+        raise ValueError(f"sp.parser: module '{module}' has no function '{function}'")
+    return cast(Parser, found)
+
+
+@registry.register("sp")
+class Sp(Metric):
+    """SP-Acc: share of texts whose program, by an external parser, is true on the table. Example: ``sp``."""
+
+    Config = SpConfig
+    needs = ("table", "text")
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._parse = find_parser(self.config.parser)
+        self._true: list[float] = []
+        self._parsed: list[float] = []
+        self._empty: list[bool] = []
+
+    @classmethod
+    def on_request(cls) -> str | None:
+        """It asks a parser that must be named."""
+        return "asks an external parser (sp.parser): name it to have it measured"
+
+    def add(self, sample: Sample) -> None:
+        """Has the text parsed and its program executed.
+
+        Raises:
+            ValueError: The parser fails, or gives something else than true, false, None or programs.
+        """
+        table, text = sample.need("table", "sp"), sample.need("text", "sp")
+        given = not is_empty(table)
+        self._empty.append(given and is_blank(text))
+        if not given:
+            self._true.append(np.nan)
+            self._parsed.append(np.nan)
+            return
+        answer = None if is_blank(text) else self._answer(sample, table, text)
+        self._true.append(float(bool(answer)))
+        self._parsed.append(float(answer is not None))
+
+    def _answer(self, sample: Sample, table: Table, text: str) -> bool | None:
+        try:
+            answer = self._parse(table, text)
+        except Exception as fault:
+            raise ValueError(f"{sample.place}: parser {self.config.parser} fails: {fault!r}") from fault
+        if answer is None or isinstance(answer, bool | np.bool_):
+            return None if answer is None else bool(answer)
+        if _are_programs(answer):
+            return verdict(answer)
+        raise ValueError(
+            f"{sample.place}: parser {self.config.parser} must return True, False, None (no program) or a list of "
+            f"programs with their scores, (score, whether true) ({answer!r} given)"
+        )
+
+    def result(self) -> dict[str, Score]:
+        """``sp``, and ``sp-parsed``: the share of texts for which a program was found."""
+        parser = f"parser {self.config.parser}"
+        return {
+            "sp": self._score(
+                "SP-Acc",
+                self._true,
+                f"share of texts whose program ({parser}) is true; none found and an empty text count as false",
+            ),
+            "sp-parsed": self._score(
+                "SP, parsed", self._parsed, f"share of texts for which a program was found ({parser})"
+            ),
+        }
+
+    def _score(self, title: str, values: list[float], meaning: str) -> Score:
+        measure = Measure(
+            title=title,
+            group=groups.FAITHFULNESS,
+            unit="fraction of texts",
+            goal="higher",
+            decimals=2,
+            meaning=f"{title}: {meaning}.",
+        )
+        known = np.asarray(values, dtype=np.float64)
+        return Score.mean(measure, known, note_on_empty(self._empty))
+
+
+def _are_programs(answer: Any) -> bool:
+    return isinstance(answer, list | tuple) and all(
+        isinstance(one, list | tuple) and len(one) == 2 and isinstance(one[1], bool | np.bool_) for one in answer
+    )

@@ -1,0 +1,157 @@
+"""CIDEr-D: n-grams in common with the references, those that few references have counting more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+from pydantic import Field
+
+from nextword.evaluation.metrics.metric import Metric, MetricConfig, Order, Score, Setup, UndefinedError, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.ngrams import NGrams
+from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.evaluation.metrics.parts.tokens import Text, expect_references, token_texts
+from nextword.evaluation.metrics.parts.units import WORD
+from nextword.results.records import Measure
+from nextword.runtime.corpora.word_runs import find
+
+Cut = Literal["words", "spaces"]
+
+_WORD = re.compile(rf"{WORD}(?:['’]{WORD})*")
+_CUTS: dict[Cut, Callable[[str], list[str]]] = {
+    "words": lambda text: find(_WORD, text.lower()),
+    "spaces": str.split,
+}
+_CUT_NAMES: dict[Cut, str] = {"words": "words in lower case without punctuation marks", "spaces": "tokens as given"}
+
+
+def cider_d(
+    texts: Sequence[Text],
+    references: Sequence[Sequence[Text]],
+    n: int = 4,
+    sigma: float = 6.0,
+    cut: Cut = "words",
+) -> Float[np.ndarray, "N"]:
+    """CIDEr-D of each text, from 0 to 10.
+
+    An n-gram g that occurs c_g times in a text weighs w_g = c_g · log(N / max(1, d_g)), where d_g of the N samples
+    have it in a reference. For a text x and a reference y, with ‖·‖ the norm of all weights of length m,
+
+        sim_m(x, y) = exp(-(b_x - b_y)² / 2σ²) · Σ_g min(w_g(x), w_g(y)) · w_g(y) / (‖w(x)‖ · ‖w(y)‖)
+
+    where b counts 2-grams, and CIDEr-D(x) = 10 · mean over m = 1..n and over the references of sim_m(x, y).
+
+    Source: Vedantam, Zitnick and Parikh (2015), in the form of the COCO caption evaluation, which it equals; the length
+    there is the number of 2-grams, which is the number of tokens less one. Linear in the number of tokens.
+
+    Args:
+        texts: What is judged: texts, or their token ids.
+        references: For each text, what it is compared with, at least one, given as the texts are.
+        n: Length of the longest n-grams.
+        sigma: Width of the penalty on lengths that differ.
+        cut: Tokens of texts: "words" (lower case, without punctuation marks) or "spaces" (what spaces separate).
+
+    Raises:
+        ValueError: No texts, texts beside token ids, or a text without a list of references.
+
+    >>> cider_d([[1, 2, 3], [4, 5, 6], [7]], [[[1, 2, 3]], [[4, 5, 7]], [[6], [7]]], n=2).round(3)
+    array([10.  ,  6.45,  2.5 ])
+    """
+    expect_references(references, "cider")
+    if len(texts) != len(references):
+        raise ValueError(f"cider: {len(texts)} texts, but references for {len(references)}")
+    if not all(references):
+        raise ValueError("cider: a text has no reference")
+    sizes = np.array([len(found) for found in references], dtype=np.int64)
+    number = len(texts)
+    sample_of = np.concatenate([np.arange(number), np.repeat(np.arange(number), sizes)])
+    everything = [*texts, *(reference for found in references for reference in found)]
+    (tokens,) = token_texts(everything, tokenize=_CUTS[cut], of="cider")
+    pairs = np.maximum(tokens.lengths - 1, 0)
+    penalty = np.exp(-((pairs[number:] - pairs[sample_of[number:]]) ** 2) / (2 * sigma**2))
+    total = np.zeros(len(sample_of) - number)
+    for grams in tokens.ngrams_up_to(n):
+        total += _similarities(grams, number, sample_of)
+    per_reference = 10.0 * penalty * total / n
+    means: Float[np.ndarray, "N"] = np.bincount(sample_of[number:], per_reference, minlength=number) / sizes
+    return means
+
+
+def _similarities(grams: NGrams, number: int, sample_of: Int[np.ndarray, "R"]) -> Float[np.ndarray, "R"]:
+    """Clipped cosine of every reference with its text, over n-grams."""
+    owner, gram, count = grams.counts()
+    size = max(grams.distinct, 1)
+    place = sample_of[owner] * size + gram  # the same for a text and its references
+    written = owner < number
+    having = np.bincount(np.unique(place[~written]) % size, minlength=size)
+    weight = count * (np.log(number) - np.log(np.maximum(having, 1)))[gram]
+    norm = np.sqrt(np.bincount(owner, weight**2, minlength=grams.number_of_texts))
+    # Ascending, since texts come before references and each text's n-grams in order.
+    known, theirs = np.append(place[written], -1), np.append(weight[written], 0.0)
+    at = np.searchsorted(known[:-1], place[~written])
+    common = np.where(known[at] == place[~written], np.minimum(theirs[at], weight[~written]), 0.0) * weight[~written]
+    dots = np.bincount(owner[~written] - number, common, minlength=grams.number_of_texts - number)
+    scale = norm[number:] * norm[sample_of[number:]]
+    cosines: Float[np.ndarray, "R"] = np.zeros(len(dots))
+    np.divide(dots, scale, out=cosines, where=scale > 0)
+    return cosines
+
+
+class CiderConfig(MetricConfig):
+    """Settings of CIDEr-D."""
+
+    n: Order = 4
+    """Length of the longest n-grams."""
+    sigma: float = Field(default=6.0, gt=0)
+    """Width of the penalty on lengths that differ, in tokens."""
+    cut: Cut = "words"
+    """Tokens: "words" (lower case, without punctuation marks) or "spaces" (what spaces separate, as it stands)."""
+
+
+@registry.register("cider")
+class Cider(Metric):
+    """CIDEr-D: rare n-grams in common with the references, from 0 to 10, averaged over texts. Example: ``cider``."""
+
+    Config = CiderConfig
+    needs = ("text", "references")
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._numbers: dict[str, int] = {}
+        self._texts: list[Int[np.ndarray, "T"]] = []
+        self._references: list[list[Int[np.ndarray, "T"]]] = []
+
+    def add(self, sample: Sample) -> None:
+        """Reads text and references; all are kept, since every weight needs all references."""
+        self._texts.append(self._ids(sample.need("text", "cider")))
+        self._references.append([self._ids(reference) for reference in sample.need("references", "cider")])
+
+    def _ids(self, text: str) -> Int[np.ndarray, "T"]:
+        numbers = self._numbers
+        return np.array([numbers.setdefault(word, len(numbers)) for word in _CUTS[self.config.cut](text)], np.int64)
+
+    def result(self) -> dict[str, Score]:
+        """``cider-d``.
+
+        Raises:
+            UndefinedError: There are fewer than two samples, so that no n-gram is rarer than another.
+        """
+        if len(self._texts) < 2:
+            raise UndefinedError("cider: needs at least two samples, for n-grams that not every sample has")
+        values = cider_d(self._texts, self._references, self.config.n, self.config.sigma)
+        # A sample without any word in its references is nothing to agree with.
+        values[[not any(map(len, found)) for found in self._references]] = np.nan
+        measure = Measure(
+            title="CIDEr-D",
+            group=groups.SUMMARY,
+            unit=f"0 to 10 ({_CUT_NAMES[self.config.cut]}, n to {self.config.n}, sigma {self.config.sigma:g}, "
+            "document frequencies of these references)",
+            goal="higher",
+            decimals=3,
+            meaning="CIDEr-D: n-grams in common with the references, counting more the fewer samples have them.",
+        )
+        return {"cider-d": Score.mean(measure, values)}

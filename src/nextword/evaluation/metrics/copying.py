@@ -1,0 +1,166 @@
+"""How much of what should be copied from a source is copied, and how much of what is copied should be.
+
+With S, R and O the sets of words of a source, its reference and a model's output, over all examples i:
+
+    copy recall    = sum_i |S_i & R_i & O_i| / sum_i |S_i & R_i|
+    copy precision = sum_i |S_i & R_i & O_i| / sum_i |S_i & O_i|
+
+Both count distinct words, so that saying a word twice earns nothing, and divide sums, so that no mean of means arises.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from pydantic import field_validator
+
+from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.intervals import Interval, bootstrap_intervals
+from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.evaluation.metrics.parts.statistic import Statistic
+from nextword.results.records import Measure
+from nextword.runtime.corpora.word_runs import words
+
+
+def frequent_words(texts: Iterable[str], count: int) -> frozenset[str]:
+    """The ``count`` most frequent words of the texts; of equally frequent ones the first of the alphabet.
+
+    >>> sorted(frequent_words(["b a b", "c a b"], 2))
+    ['a', 'b']
+    """
+    counted = Counter(word for text in texts for word in words(text))
+    return frozenset(sorted(counted, key=lambda word: (-counted[word], word))[:count])
+
+
+@dataclass
+class CopyingSum:
+    """Counts over examples; words in ``leave_out`` do not count anywhere.
+
+    >>> total = CopyingSum()
+    >>> total.add(source="Ann met Bob in Rome", reference="Bob met Ann", output="Bob went to Rome")
+    >>> round(total.recall(), 3), total.precision()
+    (0.333, 0.5)
+    """
+
+    leave_out: frozenset[str] = frozenset()
+    _right: list[int] = field(default_factory=list)
+    _wanted: list[int] = field(default_factory=list)
+    _copied: list[int] = field(default_factory=list)
+
+    def add(self, source: str, reference: str, output: str) -> None:
+        """Adds one example."""
+        given = set(words(source)) - self.leave_out
+        wanted, copied = given & set(words(reference)), given & set(words(output))
+        self._right.append(len(wanted & copied))
+        self._wanted.append(len(wanted))
+        self._copied.append(len(copied))
+
+    @property
+    def wanted(self) -> int:
+        """Words of the sources that the references contain too."""
+        return sum(self._wanted)
+
+    @property
+    def copied(self) -> int:
+        """Words of the sources that the outputs contain too."""
+        return sum(self._copied)
+
+    def recall(self) -> float | None:
+        """Share of the wanted words that are copied; None where none is wanted."""
+        return sum(self._right) / self.wanted if self.wanted else None
+
+    def precision(self) -> float | None:
+        """Share of the copied words that are wanted; None where none is copied."""
+        return sum(self._right) / self.copied if self.copied else None
+
+    def recall_statistic(self) -> Statistic:
+        """What each example adds to the recall."""
+        return _shares(self._right, self._wanted)
+
+    def precision_statistic(self) -> Statistic:
+        """What each example adds to the precision."""
+        return _shares(self._right, self._copied)
+
+    def recall_interval(self) -> Interval:
+        """95 % bootstrap interval over examples."""
+        return bootstrap_intervals([self.recall_statistic()])[0]
+
+    def precision_interval(self) -> Interval:
+        """95 % bootstrap interval over examples."""
+        return bootstrap_intervals([self.precision_statistic()])[0]
+
+
+def _shares(right: list[int], total: list[int]) -> Statistic:
+    # An example without such words adds nothing to either sum, but takes part in the draws like any other.
+    return Statistic.ratio(np.array(right, dtype=np.float64), np.array(total, dtype=np.float64))
+
+
+class CopyingConfig(MetricConfig):
+    """Settings of copy recall and precision."""
+
+    leave_out: tuple[str, ...] = ()
+    """Words that do not count anywhere, in lower case, for example the frequent ones."""
+
+    @field_validator("leave_out")
+    @classmethod
+    def _are_words(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = [word for word in given if words(word) != [word]]
+        if wrong:
+            raise ValueError(f"'{wrong[0]}' is no word; words are runs of letters and digits in lower case")
+        return given
+
+
+@registry.register("copying")
+class Copying(Metric):
+    """Copy recall and precision: words of the source that are copied, and rightly copied. Example: ``copying``."""
+
+    Config = CopyingConfig
+    needs = ("source", "references", "text")
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._total = CopyingSum(frozenset(self.config.leave_out))
+
+    def add(self, sample: Sample) -> None:
+        """Reads source, first reference and text."""
+        source, references, text = (sample.need(field, "copying") for field in self.needs)
+        self._total.add(source, references[0], text)
+
+    def result(self) -> dict[str, Score]:
+        """``copy_recall`` and ``copy_precision``, each where it has something to be a share of."""
+        total = self._total
+        found = {}
+        if total.wanted:
+            found["copy_recall"] = Score.of(self._measure(*_RECALL), total.recall_statistic(), total.wanted)
+        if total.copied:
+            found["copy_precision"] = Score.of(self._measure(*_PRECISION), total.precision_statistic(), total.copied)
+        if not found:
+            raise UndefinedError("copying: no word of a source is in its reference or text")
+        return found
+
+    def _measure(self, title: str, where: str, meaning: str) -> Measure:
+        left_out = f" ({len(set(self.config.leave_out))} words left out)" if self.config.leave_out else ""
+        return Measure(
+            title=title,
+            group=groups.SUMMARY,
+            unit=f"fraction of distinct source words in the {where}{left_out}",
+            goal="higher",
+            decimals=1,
+            meaning=meaning,
+        )
+
+
+_RECALL = (
+    "copy recall",
+    "reference",
+    "Copy recall: of the source's words that the reference contains, the share that the output contains too.",
+)
+_PRECISION = (
+    "copy precision",
+    "output",
+    "Copy precision: of the source's words that the output contains, the share that the reference contains too.",
+)

@@ -1,0 +1,102 @@
+"""Distinct-n: how varied the words of a single text are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+from pydantic import Field
+
+from nextword.evaluation.metrics.metric import (
+    OfAllTexts,
+    Order,
+    OrdersConfig,
+    Score,
+    UndefinedError,
+    registry,
+)
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.ngrams import NGrams, TokenTexts
+from nextword.evaluation.metrics.parts.tokens import Texts, Tokenize, token_texts
+from nextword.results.records import Measure
+
+
+def distinct(texts: Texts, n: int, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
+    """Distinct n-grams over n-grams **within each text**; NaN for a text without n-grams.
+
+    Source: the intra-text form of F2-Softmax (Choi et al., 2020, section 4.1). Li et al. (2016) count over the whole
+    corpus and divide by tokens, which is another number.
+
+    Args:
+        texts: Texts, or their token ids.
+        n: Length of the n-grams.
+        tokenize: How texts are cut; see ``Tokenize``.
+
+    Raises:
+        ValueError: No list of texts, or a length below 1.
+
+    >>> distinct(["to be to be", "so"], 2)
+    array([0.66666667,        nan])
+    >>> distinct([[1, 2, 1, 2], [3]], 2)
+    array([0.66666667,        nan])
+    """
+    (found,) = token_texts(texts, tokenize=tokenize)
+    return _shares(*distinct_and_all(found.ngrams(n)))
+
+
+def distinct_and_all(grams: NGrams) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N"]]:
+    """How many different n-grams each text has, and how many in all.
+
+    >>> [counts.tolist() for counts in distinct_and_all(TokenTexts.of([[1, 2, 1, 2], [3]]).ngrams(2))]
+    [[2, 0], [3, 0]]
+    """
+    owner, _, _ = grams.counts()
+    return np.bincount(owner, minlength=grams.number_of_texts), grams.totals()
+
+
+def _shares(found: Int[np.ndarray, "N"], total: Int[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
+    with np.errstate(invalid="ignore"):
+        shares: Float[np.ndarray, "N"] = found / total
+    return shares
+
+
+def distinct_by_length(texts: TokenTexts, n: Sequence[int]) -> dict[int, Float[np.ndarray, "N"]]:
+    """``distinct`` for every length in ``n`` that some text has n-grams of; each n-gram is numbered once for all."""
+    by_length = list(texts.ngrams_up_to(max(n)))
+    shares = {one: _shares(*distinct_and_all(by_length[one - 1])) for one in n}
+    return {one: values for one, values in shares.items() if not np.isnan(values).all()}
+
+
+class DistinctConfig(OrdersConfig):
+    """Settings of Distinct-n."""
+
+    n: tuple[Order, ...] = Field(default=(1, 2, 3), min_length=1)
+    """The lengths n of the n-grams."""
+
+
+@registry.register("distinct")
+class Distinct(OfAllTexts):
+    """Distinct-n: the share of a text's n-grams that are different, averaged over texts. Example: ``distinct:1,2``."""
+
+    Config = DistinctConfig
+    votes = ("distinct-3",)
+
+    def result(self) -> dict[str, Score]:
+        """``distinct-n`` for every n that some text is long enough for."""
+        known = distinct_by_length(self.texts(), self.config.n)
+        if not known:
+            raise UndefinedError(f"Distinct-n: no text has {min(self.config.n)} tokens")
+        return {f"distinct-{n}": _score(n, shares) for n, shares in known.items()}
+
+
+def _score(n: int, shares: Float[np.ndarray, "N"]) -> Score:
+    measure = Measure(
+        title=f"Distinct-{n}",
+        group=groups.DIVERSITY,
+        unit=f"fraction of {n}-grams of a text",
+        goal="human",
+        decimals=1,
+        meaning=f"Distinct-{n}: different {n}-grams over {n}-grams within each text, averaged over texts.",
+    )
+    return Score.mean(measure, shares)

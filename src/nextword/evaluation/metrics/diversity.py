@@ -1,0 +1,153 @@
+"""n-gram diversity: how little texts repeat themselves, over n-grams of several lengths, as a mean and as a product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+from pydantic import Field
+
+from nextword.evaluation.metrics.distinct import distinct_and_all
+from nextword.evaluation.metrics.metric import MetricConfig, OfAllTexts, Order, Score, UndefinedError, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.statistic import Statistic
+from nextword.evaluation.metrics.parts.tokens import Texts, Tokenize, token_texts
+from nextword.results.records import Measure
+
+MEAN = (1, 2, 3, 4)
+PRODUCT = (2, 3, 4)
+
+
+def diversity_mean(texts: Texts, n: Sequence[int] = MEAN, tokenize: Tokenize = "words") -> Float[np.ndarray, "N"]:
+    """(1/K) sum_n distinct n-grams / n-grams of each text, over the K lengths in ``n``.
+
+    NaN for a text without n-grams of one of them.
+
+    Source: Locally typical sampling (Meister et al., 2022), n = 1..4, as HistAlign (Wan et al., 2023) cites it.
+
+    Args:
+        texts: Texts, or their token ids.
+        n: Lengths of the n-grams.
+        tokenize: How texts are cut; see ``Tokenize``.
+
+    Raises:
+        ValueError: No list of texts, or no length, or one below 1.
+
+    >>> diversity_mean([[1, 2, 1, 2], [3]], n=[1, 2])
+    array([0.58333333,        nan])
+    """
+    return _mean(_columns(_by_length(texts, n, tokenize), n))
+
+
+def diversity_product(texts: Texts, n: Sequence[int] = PRODUCT, tokenize: Tokenize = "words") -> float:
+    """prod_n (1 - rep_n), rep_n = 1 - (sum_i distinct n-grams of text i) / (sum_i n-grams of text i).
+
+    An n-gram that occurs in two texts counts as distinct in both. NaN where no text has n-grams of one of the lengths.
+
+    Source: A contrastive framework for neural text generation (Su et al., 2022), n = 2..4; also Li et al. (2023).
+    Differs from the code of Su et al., which leaves out the last n-gram of every text and rounds each rep_n to four
+    digits.
+
+    Args:
+        texts: Texts, or their token ids.
+        n: Lengths of the n-grams.
+        tokenize: How texts are cut; see ``Tokenize``.
+
+    Raises:
+        ValueError: No list of texts, or no length, or one below 1.
+
+    >>> round(diversity_product([[1, 2, 1, 2], [1, 2, 3]], n=[2, 3]), 6)
+    0.8
+    """
+    return float(_product(_columns(_by_length(texts, n, tokenize), n).sum(axis=0)))
+
+
+class DiversityConfig(MetricConfig):
+    """Settings of n-gram diversity."""
+
+    mean: tuple[Order, ...] = Field(default=MEAN, min_length=1)
+    """The lengths n whose shares of distinct n-grams are averaged."""
+    product: tuple[Order, ...] = Field(default=PRODUCT, min_length=1)
+    """The lengths n whose shares of distinct n-grams are multiplied."""
+
+
+@registry.register("diversity")
+class Diversity(OfAllTexts):
+    """n-gram diversity: shares of different n-grams in texts, their mean and their product. Example: ``diversity``."""
+
+    Config = DiversityConfig
+
+    def result(self) -> dict[str, Score]:
+        """``diversity-mean`` and ``diversity-product``, those that the texts are long enough for."""
+        mean, product = self.config.mean, self.config.product
+        texts = self.texts()
+        by_length = _by_length(texts, mean + product)
+        longest = int(texts.lengths.max(initial=0))
+        scores = {}
+        if longest >= max(mean):
+            scores["diversity-mean"] = _mean_score(mean, _mean(_columns(by_length, mean)))
+        if longest >= max(product):
+            scores["diversity-product"] = _product_score(product, _columns(by_length, product))
+        if not scores:
+            raise UndefinedError(f"n-gram diversity: no text has {min(max(mean), max(product))} tokens")
+        return scores
+
+
+def _mean_score(n: tuple[int, ...], values: Float[np.ndarray, "N"]) -> Score:
+    measure = Measure(
+        title="Diversity (mean)",
+        group=groups.DIVERSITY,
+        unit=f"fraction of n-grams of a text (mean over n = {_listed(n)})",
+        goal="human",
+        decimals=1,
+        meaning=f"Diversity (mean): different n-grams over n-grams within each text, averaged over n = {_listed(n)} "
+        f"and over the texts of at least {max(n)} tokens.",
+    )
+    return Score.mean(measure, values)
+
+
+def _product_score(n: tuple[int, ...], counted: Float[np.ndarray, "N K2"]) -> Score:
+    measure = Measure(
+        title="Diversity (product)",
+        group=groups.DIVERSITY,
+        unit=f"fraction (product of 1 - rep-n over n = {_listed(n)}; last n-gram of a text counted, nothing rounded)",
+        goal="human",
+        decimals=1,
+        meaning="Diversity (product): different n-grams of each text, summed over texts, over all n-grams, multiplied "
+        f"over n = {_listed(n)}.",
+    )
+    return Score.of(measure, Statistic(counted, _product), int((counted[:, 1] > 0).sum()))
+
+
+def _listed(n: tuple[int, ...]) -> str:
+    return ", ".join(map(str, n))
+
+
+def _by_length(texts: Texts, n: Sequence[int], tokenize: Tokenize = "words") -> list[Int[np.ndarray, "N 2"]]:
+    """Different n-grams and n-grams of each text, for n = 1, 2, ... up to the longest wanted."""
+    if not n or min(n) < 1:
+        raise ValueError(f"n-gram diversity: lengths must be from 1 ({list(n)} given)")
+    (found,) = token_texts(texts, tokenize=tokenize)
+    return [np.stack(distinct_and_all(grams), axis=1) for grams in found.ngrams_up_to(max(n))]
+
+
+def _columns(by_length: list[Int[np.ndarray, "N 2"]], n: Sequence[int]) -> Float[np.ndarray, "N K2"]:
+    """Those of the lengths in ``n``, side by side."""
+    return np.concatenate([by_length[one - 1] for one in n], axis=1).astype(np.float64)
+
+
+def _shares(counted: Float[np.ndarray, "... K2"]) -> Float[np.ndarray, "... K"]:
+    found, total = counted[..., 0::2], counted[..., 1::2]
+    with np.errstate(invalid="ignore"):
+        return np.where(total > 0, found / total, np.nan)
+
+
+def _mean(counted: Float[np.ndarray, "N K2"]) -> Float[np.ndarray, "N"]:
+    mean: Float[np.ndarray, "N"] = _shares(counted).mean(axis=-1)
+    return mean
+
+
+def _product(counted: Float[np.ndarray, "... K2"]) -> Float[np.ndarray, "..."]:
+    product: Float[np.ndarray, "..."] = _shares(counted).prod(axis=-1)
+    return product

@@ -1,0 +1,175 @@
+"""Frequency groups: how much of a text is made of frequent, medium, rare and very rare tokens."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from jaxtyping import Float, Int
+from pydantic import model_validator
+
+from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.all_or_none import AllOrNone
+from nextword.evaluation.metrics.parts.ngrams import TokenTexts
+from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.evaluation.metrics.parts.statistic import Statistic
+from nextword.evaluation.metrics.parts.token_counts import CountedTokens
+from nextword.evaluation.metrics.parts.units import Words
+from nextword.results.records import Measure
+
+BOUNDARIES = (0.4, 0.7, 0.9)
+NAMES = ("frequent", "medium", "rare", "very rare")
+
+
+def frequency_groups(
+    counts: Sequence[int] | Int[np.ndarray, "V"], boundaries: Sequence[float] = BOUNDARIES
+) -> Int[np.ndarray, "V"]:
+    """The group of each token: 0 for the most frequent ones that make up the first 40 % of all counted, and so on.
+
+    Tokens are sorted by count; a token whose share begins before a boundary belongs to the group above it, also where
+    it reaches over the boundary. Of equal counts the lower id comes first. Tokens never counted are in the last group.
+
+    Source: F2-Softmax (Choi et al., 2020), figure 2: up to 40 % frequent, the last 10 % very rare. The cut between
+    medium and rare, 70 %, is not stated there.
+
+    Args:
+        counts: How often each token id was counted.
+        boundaries: Shares at which groups end, ascending, within 0 and 1.
+
+    >>> frequency_groups([1, 4, 3, 2, 0]).tolist()
+    [3, 0, 1, 2, 3]
+    """
+    counted = np.asarray(counts, dtype=np.int64)
+    if list(boundaries) != sorted(set(boundaries)) or not all(0 < boundary < 1 for boundary in boundaries):
+        raise ValueError(f"frequency groups: boundaries must ascend within 0 and 1 ({list(boundaries)} given)")
+    if counted.ndim != 1 or not counted.any() or counted.min() < 0:
+        raise ValueError("frequency groups: counts must be a list of numbers from 0, some of them above")
+    order = np.argsort(-counted, kind="stable")
+    before = np.cumsum(counted[order]) - counted[order]
+    # In exact arithmetic, so that 0.7 means seven tenths and a token that begins right there is below the boundary.
+    ends = [math.ceil(Fraction(str(boundary)) * int(counted.sum())) for boundary in boundaries]
+    found = np.empty(len(counted), dtype=np.int64)
+    found[order] = np.where(counted[order] > 0, np.searchsorted(ends, before, side="right"), len(ends))
+    return found
+
+
+def tokens_per_group(texts: TokenTexts, group_of: Int[np.ndarray, "V"], number: int) -> Int[np.ndarray, "N G"]:
+    """How many tokens of each text are in each group.
+
+    Args:
+        texts: Their tokens; an id of V or more is in the last group.
+        group_of: Group of each token id, from ``frequency_groups``.
+        number: G, the number of groups.
+
+    >>> tokens_per_group(TokenTexts.of([[0, 1, 1], [9]]), np.array([0, 1]), 3).tolist()
+    [[1, 2, 0], [0, 0, 1]]
+    """
+    if len(texts.tokens) and texts.tokens.min() < 0:
+        raise ValueError(f"frequency groups: token id {texts.tokens.min()} is below 0")
+    group = np.append(group_of, number - 1)[np.minimum(texts.tokens, len(group_of))]
+    text = np.repeat(np.arange(len(texts)), texts.lengths)
+    return np.bincount(text * number + group, minlength=len(texts) * number).reshape(len(texts), number)
+
+
+class FrequencyGroupsConfig(MetricConfig):
+    """Settings of the frequency groups."""
+
+    boundaries: tuple[float, float, float] = BOUNDARIES
+    """Shares of all counted tokens at which the frequent, medium and rare tokens end."""
+    counts: str | None = None
+    """Path of a file of ``nextword count``, or a .npy file with the count of each token id."""
+    corpus: str | None = None
+    """Path of a text file whose tokens are counted, line by line; without both, the references are counted."""
+
+    @model_validator(mode="after")
+    def _fit(self) -> FrequencyGroupsConfig:
+        if self.counts is not None and self.corpus is not None:
+            raise ValueError("give 'counts' or 'corpus', not both")
+        frequency_groups([1], self.boundaries)
+        return self
+
+
+@registry.register("frequency-groups")
+class FrequencyGroups(Metric):
+    """Shares of frequent, medium, rare and very rare tokens, and VR. Example: ``frequency-groups``."""
+
+    Config = FrequencyGroupsConfig
+    needs = ("tokens",)
+    votes = ("vr",)
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._texts: list[Int[np.ndarray, "T"]] = []
+        self._references: Counter[int] = Counter()
+        self._references_given = AllOrNone("references")
+        self._counts: CountedTokens | None = None
+        if self.config.counts is not None:
+            self._counts = CountedTokens.load(self.config.counts, setup.unit, "frequency-groups.counts")
+        elif self.config.corpus is not None:
+            self._counts = CountedTokens.of_corpus(self.config.corpus, setup.unit, "frequency-groups.corpus")
+
+    def add(self, sample: Sample) -> None:
+        """Reads the written text and, where nothing else was given to count, counts the references."""
+        if self.config.counts is not None and sample.token_ids is None and isinstance(sample.unit, Words):
+            raise ValueError(
+                f"{sample.place}: frequency-groups.counts goes by token id, but words are counted here; name the "
+                "tokenizer, give token_ids, or give frequency-groups.corpus"
+            )
+        self._texts.append(sample.tokens)
+        if self._counts is None:
+            present = bool(sample.references) or bool(sample.reference_token_ids)
+            if self._references_given.has(sample, present):
+                for reference in sample.reference_tokens:
+                    self._references.update(reference.tolist())
+
+    def result(self) -> dict[str, Score]:
+        """``share-frequent``, ``share-medium``, ``share-rare``, ``share-very-rare`` and ``vr``."""
+        counts = self._counts or CountedTokens.of(self._references, "the references")
+        if not len(counts.ids):
+            raise UndefinedError(
+                "frequency groups: nothing says how frequent tokens are; give references, or counts or corpus"
+            )
+        texts = TokenTexts.of(self._texts)
+        places = TokenTexts(counts.places(texts.tokens), texts.lengths)
+        order = self.setup.unit.order(counts.ids)  # of equal counts, words are not taken as they were read
+        group_of = np.empty_like(order)
+        group_of[order] = frequency_groups(counts.counts[order], self.config.boundaries)
+        found = tokens_per_group(places, group_of, len(NAMES)).astype(np.float64)
+        scores = {
+            f"share-{name.replace(' ', '-')}": self._share(number, counts.source, found)
+            for number, name in enumerate(NAMES)
+        }
+        scores["vr"] = self._very_rare(counts.source, found)
+        return scores
+
+    def _share(self, number: int, source: str, found: Float[np.ndarray, "N 4"]) -> Score:
+        ends = (0.0, *self.config.boundaries, 1.0)
+        measure = Measure(
+            title=f"{NAMES[number]} tokens",
+            group=groups.FREQUENCY,
+            unit=f"fraction of generated tokens (frequencies of {source})",
+            goal="human",
+            decimals=1,
+            meaning=f"{NAMES[number].capitalize()} tokens: share of those that make up the part from "
+            f"{100 * ends[number]:g} to {100 * ends[number + 1]:g} % of {source}, most frequent first.",
+        )
+        lengths = found.sum(axis=1)
+        return Score.of(measure, Statistic.ratio(found[:, number], lengths), int(lengths.sum()))
+
+    def _very_rare(self, source: str, found: Float[np.ndarray, "N 4"]) -> Score:
+        lengths = found.sum(axis=1)
+        shares = np.where(lengths > 0, found[:, -1] / np.maximum(lengths, 1), np.nan)
+        measure = Measure(
+            title="VR",
+            group=groups.FREQUENCY,
+            unit=f"fraction of tokens of a text (frequencies of {source})",
+            goal="human",
+            decimals=1,
+            meaning=f"VR: share of very rare tokens in a text, averaged over texts; those beyond the first "
+            f"{100 * self.config.boundaries[-1]:g} % of {source}, most frequent first.",
+        )
+        return Score.of(measure, Statistic.mean(shares), int((lengths > 0).sum()))

@@ -1,0 +1,117 @@
+"""MS-Jaccard: how much the n-grams of generated texts, and how often they occur, are those of human texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+from pydantic import Field
+
+from nextword.evaluation.metrics.metric import (
+    Metric,
+    MetricConfig,
+    Order,
+    OrdersConfig,
+    Score,
+    Setup,
+    UndefinedError,
+    registry,
+)
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.ngrams import TokenTexts
+from nextword.evaluation.metrics.parts.sample import MissingFieldError, Sample
+from nextword.evaluation.metrics.parts.tokens import Texts, Tokenize, token_texts
+from nextword.results.records import Measure
+
+
+def ms_jaccard(
+    generated: Texts,
+    references: Texts,
+    n: Sequence[int] = (1, 2, 3),
+    tokenize: Tokenize = "words",
+) -> Float[np.ndarray, "K"]:
+    """Geometric mean of the Jaccard indices of m-gram multisets, m = 1..n, for each of the K lengths in ``n``.
+
+    With c_m(g; S) = (count of the m-gram g in the texts S) / (number of texts),
+    J_m = sum_g min(c_m(g; S1), c_m(g; S2)) / sum_g max(c_m(g; S1), c_m(g; S2)), and
+    MS-Jaccard-n = (J_1 ... J_n)^(1/n). NaN where neither side has n-grams. Symmetric.
+
+    Source: Jointly measuring diversity and quality in text generation models (Alihosseini et al., 2019).
+
+    Args:
+        generated: S1, at least one text; texts, or their token ids.
+        references: S2, given as S1 is; its number of texts may differ.
+        n: Longest n-grams, each a value of its own.
+        tokenize: How texts are cut; see ``Tokenize``.
+
+    Raises:
+        ValueError: A side has no text, or a length is below 1.
+
+    >>> ms_jaccard([[1, 2, 3]], [[1, 2, 4], [1, 2, 3]], n=[1, 2]).round(4)
+    array([0.7143, 0.6547])
+    """
+    first, second = token_texts(generated, references, tokenize=tokenize, of="generated and references")
+    if not len(first) or not len(second) or not n or min(n) < 1:
+        raise ValueError(
+            f"MS-Jaccard: must have texts on both sides and lengths from 1 ({len(first)} generated texts, "
+            f"{len(second)} references, n {list(n)} given)"
+        )
+    indices = []
+    for grams in first.joined(second).ngrams_up_to(max(n)):
+        of_first = grams.texts < len(first)
+        # Over one denominator, |S1| |S2|, everything stays a whole number.
+        a = np.bincount(grams.ids[of_first], minlength=grams.distinct) * len(second)
+        b = np.bincount(grams.ids[~of_first], minlength=grams.distinct) * len(first)
+        union = int(np.maximum(a, b).sum())
+        indices.append(int(np.minimum(a, b).sum()) / union if union else np.nan)
+    return np.array([np.prod(indices[:one]) ** (1 / one) for one in n])
+
+
+class MsJaccardConfig(OrdersConfig):
+    """Settings of MS-Jaccard."""
+
+    n: tuple[Order, ...] = Field(default=(1, 2, 3), min_length=1)
+    """The lengths n of the longest n-grams, each an MS-Jaccard-n of its own."""
+
+
+@registry.register("ms-jaccard")
+class MsJaccard(Metric):
+    """MS-Jaccard-n: likeness of the n-gram counts of all texts and of their references. Example: ``ms-jaccard:2``."""
+
+    Config = MsJaccardConfig
+    needs = ("tokens", "reference_tokens")
+    votes = ("ms-jaccard-3",)
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._generated: list[Int[np.ndarray, "T"]] = []
+        self._references: list[Int[np.ndarray, "T"]] = []
+
+    def add(self, sample: Sample) -> None:
+        """Reads the written text and its first reference."""
+        if not sample.reference_tokens:
+            raise MissingFieldError(f"{sample.place}: 'reference_token_ids' is empty; MS-Jaccard needs a reference")
+        self._generated.append(sample.tokens)
+        self._references.append(sample.reference_tokens[0])
+
+    def result(self) -> dict[str, Score]:
+        """``ms-jaccard-n`` for every n up to which there are n-grams."""
+        if not self._generated:
+            raise UndefinedError("MS-Jaccard: no text")
+        found = ms_jaccard(TokenTexts.of(self._generated), TokenTexts.of(self._references), self.config.n)
+        known = {n: float(value) for n, value in zip(self.config.n, found, strict=True) if not np.isnan(value)}
+        if not known:
+            raise UndefinedError(f"MS-Jaccard: no text or reference has {min(self.config.n)} tokens")
+        return {f"ms-jaccard-{n}": Score(self._measure(n), value, len(self._generated)) for n, value in known.items()}
+
+    def _measure(self, n: int) -> Measure:
+        return Measure(
+            title=f"MS-Jaccard-{n}",
+            group=groups.CLOSENESS,
+            unit=f"fraction (geometric mean up to {n}-grams, counts per text, first reference)",
+            goal="higher",
+            decimals=1,
+            meaning=f"MS-Jaccard-{n}: n-grams up to {n} that texts and references have in common, as often as both "
+            "have them, over those that either has.",
+        )

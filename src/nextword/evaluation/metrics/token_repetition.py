@@ -1,0 +1,107 @@
+"""rep/l and wrep/l: how often the most probable next token is one of the last l, and how often wrongly so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy as np
+from jaxtyping import Float, Int
+from pydantic import Field
+
+from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.evaluation.metrics.parts.statistic import Statistic
+from nextword.evaluation.metrics.parts.units import as_ids
+from nextword.results.records import Measure
+
+Ids = Sequence[int] | Int[np.ndarray, "T"]
+
+
+def steps_back(targets: Ids, predicted: Ids) -> Int[np.ndarray, "T"]:
+    """How many steps back each predicted token was last a target, and 0 where it was none before.
+
+    ``predicted[t]`` is in the window of the last l targets, ``targets[t - l:t]``, where this is from 1 to l; one pass
+    so answers for every l, in time linear (times a logarithm) in the tokens.
+
+    >>> steps_back([5, 6, 7, 8], [5, 5, 5, 9]).tolist()
+    [0, 1, 2, 0]
+    """
+    said, guessed = np.asarray(targets, dtype=np.int64), np.asarray(predicted, dtype=np.int64)
+    if said.shape != guessed.shape:
+        raise ValueError(f"steps back: {len(said)} targets, {len(guessed)} predictions")
+    length = len(said)
+    numbers = np.unique(np.concatenate([said, guessed]), return_inverse=True)[1].reshape(-1)
+    place = np.arange(length)
+    # Sorted by token, then place: the last target before (token, t) is the one that stands just below it.
+    order = np.sort(numbers[:length] * length + place)
+    asked = numbers[length:] * length + place
+    below = np.searchsorted(order, asked) - 1
+    last = order[np.maximum(below, 0)]
+    same = (below >= 0) & (last // max(length, 1) == numbers[length:])
+    steps: Int[np.ndarray, "T"] = np.where(same, asked - last, 0)
+    return steps
+
+
+class TokenRepetitionConfig(MetricConfig):
+    """Settings of rep/l and wrep/l."""
+
+    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(16, 32, 128, 512), min_length=1)
+    """The numbers l of earlier targets in which a prediction is looked up."""
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> dict[str, tuple[int, ...]]:
+        """``token-repetition:16,128`` asks for l = 16 and l = 128."""
+        if not all(argument.isdigit() and int(argument) > 0 for argument in arguments):
+            raise ValueError(f"windows must be whole numbers from 1 ({','.join(arguments)!r} given)")
+        return {"windows": tuple(int(argument) for argument in arguments)} if arguments else {}
+
+    def arguments(self) -> list[str]:
+        """The windows."""
+        return [str(window) for window in self.windows]
+
+
+@registry.register("token-repetition")
+class TokenRepetition(Metric):
+    """rep/l: predictions that are among the last l tokens; wrep/l: and wrong. Example: ``token-repetition:128``."""
+
+    Config = TokenRepetitionConfig
+    needs = ("target_token_ids", "predicted_token_ids")
+    votes = ("rep/128",)
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._repeated: list[Int[np.ndarray, "L 2"]] = []
+        self._tokens: list[int] = []
+
+    def add(self, sample: Sample) -> None:
+        """Reads the predictions of one block; the window begins anew with it."""
+        targets = as_ids(sample.need("target_token_ids", "token-repetition"))
+        predicted = as_ids(sample.need("predicted_token_ids", "token-repetition"))
+        steps, wrong = steps_back(targets, predicted), targets != predicted
+        repeated = [(steps > 0) & (steps <= window) for window in self.config.windows]
+        self._repeated.append(np.array([(inside.sum(), (inside & wrong).sum()) for inside in repeated]))
+        self._tokens.append(len(targets))
+
+    def result(self) -> dict[str, Score]:
+        """``rep/l`` of every window, then ``wrep/l``."""
+        counts = np.array(self._repeated, dtype=np.float64).reshape(-1, len(self.config.windows), 2)
+        found = {}
+        for kind, (name, which) in enumerate((("rep", ""), ("wrep", " and are wrong"))):
+            for number, window in enumerate(self.config.windows):
+                found[f"{name}/{window}"] = self._score(f"{name}/{window}", which, window, counts[:, number, kind])
+        return found
+
+    def _score(self, title: str, which: str, window: int, repeated: Float[np.ndarray, "N"]) -> Score:
+        measure = Measure(
+            title=title,
+            group=groups.REPETITION,
+            unit="fraction of predicted tokens",
+            goal="human",
+            decimals=1,
+            meaning=f"{title}: most probable next tokens that are among the {window} targets before{which}; each "
+            "sample begins anew.",
+        )
+        tokens = np.array(self._tokens, dtype=np.float64)
+        return Score.of(measure, Statistic.ratio(repeated, tokens), sum(self._tokens))

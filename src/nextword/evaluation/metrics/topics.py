@@ -1,0 +1,209 @@
+"""Topic match: how far the topics of a text are from those of its reference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field
+
+from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.results.records import Measure
+from nextword.settings.config import Seed
+
+
+def jensen_shannon(p: Float[np.ndarray, "... K"], q: Float[np.ndarray, "... K"]) -> Float[np.ndarray, "..."]:
+    """Jensen-Shannon divergence in bits, from 0 (equal) to 1 (nothing in common).
+
+        JSD(p, q) = KL(p || m) / 2 + KL(q || m) / 2,    m = (p + q) / 2,    with logarithms of base 2
+
+    Source: Lin (1991). Differs from ``scipy.spatial.distance.jensenshannon``, which is its square root, and which is
+    NaN where rounding leaves a tiny negative divergence.
+
+    >>> jensen_shannon(np.array([[1.0, 0.0], [0.5, 0.5]]), np.array([[0.0, 1.0], [0.5, 0.5]]))
+    array([1., 0.])
+    """
+    from scipy.special import rel_entr
+
+    middle = (p + q) / 2
+    bits: Float[np.ndarray, "..."] = (rel_entr(p, middle) + rel_entr(q, middle)).sum(axis=-1) / (2 * np.log(2))
+    return np.asarray(np.maximum(bits, 0.0))
+
+
+class Topics:
+    """Topics fitted on documents: latent Dirichlet allocation (Blei et al., 2003) over counts of words.
+
+    Words are what scikit-learn's ``CountVectorizer`` finds: runs of two or more letters, digits or underscores of any
+    script, in lower case, none left out as too common.
+
+    Args:
+        documents: What the topics are fitted on.
+        topics: How many there are, K.
+        seed: Of the random start.
+        min_df: In how many documents a word must occur to count.
+        iterations: Passes over the documents.
+        jobs: Processes that fit; each has a random start of its own.
+
+    Raises:
+        ValueError: No word occurs in ``min_df`` documents.
+
+    >>> topics = Topics(["cats purr", "cats purr", "stocks fall", "stocks fall"], topics=2)
+    >>> cats, purr, bonds = topics.of(["cats purr", "purr", "bonds"])
+    >>> bool(cats.argmax() == purr.argmax()), bool(np.isnan(bonds).all())
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        documents: Sequence[str],
+        topics: int = 50,
+        seed: int = 0,
+        min_df: int = 2,
+        iterations: int = 10,
+        jobs: int = 1,
+    ) -> None:
+        from sklearn.decomposition import LatentDirichletAllocation
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        self._vectorizer = CountVectorizer(min_df=min_df)
+        try:
+            if len(documents) < min_df:
+                raise ValueError("fewer documents than that")
+            counts = self._vectorizer.fit_transform(documents)
+        except ValueError as fault:
+            raise ValueError(
+                f"topics: no word occurs in {min_df} of the {len(documents)} documents to fit on ({fault})"
+            ) from None
+        self._model = LatentDirichletAllocation(topics, random_state=seed, max_iter=iterations, n_jobs=jobs).fit(counts)
+
+    def of(self, texts: Sequence[str]) -> Float[np.ndarray, "N K"]:
+        """The topic distribution of each text; NaN where it has no word that was fitted."""
+        counts = self._vectorizer.transform(texts)
+        shares: Float[np.ndarray, "N K"] = self._model.transform(counts)
+        shares[np.diff(counts.indptr) == 0] = np.nan
+        return shares
+
+
+@lru_cache(maxsize=2)
+def _fitted(documents: tuple[str, ...], topics: int, seed: int, min_df: int, iterations: int, jobs: int) -> Topics:
+    """Kept, since all systems of an evaluation are measured by the topics of the same references."""
+    return Topics(documents, topics, seed, min_df, iterations, jobs)
+
+
+def read_corpus(path: Path) -> list[str]:
+    """Documents of a file: a line each; in a ``.jsonl`` file a line is a JSON string or an object with a "text".
+
+    Raises:
+        ValueError: The file cannot be read, or a line is something else; the message names it.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            # Not splitlines: it also cuts at marks inside a line, such as U+2028 or a form feed.
+            lines = [line.rstrip("\n") for line in file]
+    except (OSError, UnicodeDecodeError) as fault:
+        raise ValueError(f"topics.corpus: {path} cannot be read: {fault}") from None
+    if path.suffix != ".jsonl":
+        return [line for line in lines if line.strip()]
+    return [_document(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _document(line: str, place: str) -> str:
+    try:
+        content = json.loads(line)
+    except json.JSONDecodeError as fault:
+        raise ValueError(f"{place}: no JSON: {fault}") from None
+    text = content.get("text") if isinstance(content, dict) else content
+    if not isinstance(text, str):
+        raise ValueError(f'{place}: a document is a JSON string or an object with a "text", not {line[:60]!r}')
+    return text
+
+
+class TopicsConfig(MetricConfig):
+    """Settings of the topic match."""
+
+    topics: int = Field(default=50, ge=2, le=10_000)
+    """How many topics are fitted, K."""
+    seed: Seed = 0
+    """Of the fit's random start."""
+    min_df: int = Field(default=2, ge=1)
+    """In how many documents a word must occur to count."""
+    iterations: int = Field(default=10, ge=1, le=100_000)
+    """Passes over the documents while fitting."""
+    jobs: int = Field(default=1, ge=1, le=1024)
+    """Processes that fit; each has a random start of its own, so another number of them gives other numbers."""
+    corpus: str | None = None
+    """Path of a file to fit on, a document a line (or ``.jsonl``: strings, or objects with a "text"); None: the
+    references of the samples."""
+    root: bool = False
+    """Whether the square root of the divergence is reported, the Jensen-Shannon distance."""
+
+
+@registry.register("topics")
+class TopicMatch(Metric):
+    """Divergence of a text's topics, by LDA, from those of its reference, averaged over texts. Example: ``topics``."""
+
+    Config = TopicsConfig
+    needs = ("text", "references")
+    packages = ("sklearn",)
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._corpus = None if self.config.corpus is None else read_corpus(Path(self.config.corpus))
+        self._texts: list[str] = []
+        self._references: list[list[str]] = []
+
+    def add(self, sample: Sample) -> None:
+        """Reads text and references; all are kept, since the topics are fitted on all references."""
+        self._texts.append(sample.need("text", "topics"))
+        self._references.append(sample.need("references", "topics"))
+
+    def result(self) -> dict[str, Score]:
+        """``topics-jsd``.
+
+        Raises:
+            UndefinedError: No word occurs in enough documents, or no text and reference have known words.
+        """
+        config: TopicsConfig = self.config
+        references = [reference for found in self._references for reference in found]
+        documents = references if self._corpus is None else self._corpus
+        try:
+            topics = _fitted(
+                tuple(documents), config.topics, config.seed, config.min_df, config.iterations, config.jobs
+            )
+        except ValueError as fault:
+            raise UndefinedError(str(fault)) from None
+        values = self._divergences(topics, references)
+        return {"topics-jsd": Score.mean(self._measure(), values)}
+
+    def _divergences(self, topics: Topics, references: list[str]) -> Any:
+        """Of each text from its references with known words, averaged; NaN where there are none."""
+        owner = np.repeat(np.arange(len(self._texts)), [len(found) for found in self._references])
+        each = jensen_shannon(topics.of(self._texts)[owner], topics.of(references))
+        each = np.sqrt(each) if self.config.root else each
+        known = ~np.isnan(each)
+        with np.errstate(invalid="ignore"):
+            return np.bincount(owner[known], each[known], len(self._texts)) / np.bincount(
+                owner[known], minlength=len(self._texts)
+            )
+
+    def _measure(self) -> Measure:
+        config: TopicsConfig = self.config
+        name = "distance" if config.root else "divergence"
+        fitted = "the references" if config.corpus is None else Path(config.corpus).name
+        return Measure(
+            title="Topic divergence" if not config.root else "Topic distance",
+            group=groups.TOPICS,
+            unit=f"{'square root of bits' if config.root else 'bits'} ({config.topics} topics, seed {config.seed})",
+            goal="lower",
+            decimals=3,
+            meaning=f"Jensen-Shannon {name} between the topic distributions of a text and of its reference, averaged "
+            f"over texts; topics by latent Dirichlet allocation fitted on {fitted}, words in at least {config.min_df} "
+            f"documents, {config.iterations} passes.",
+        )

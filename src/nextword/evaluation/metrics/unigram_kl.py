@@ -1,0 +1,165 @@
+"""Unigram KL: how far the frequencies of written tokens are from those of human text."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from pydantic import Field
+
+from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
+from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.evaluation.metrics.parts.token_counts import CountedTokens
+from nextword.results.records import Measure
+
+REFERENCES = "references"
+"""The human side: all references of the samples."""
+TEST = "test"
+"""The human side: the test data of a comparison's task as a whole, as in F2-Softmax."""
+COUNTS = (".npz", ".npy")
+"""Endings of files of counts; any other file is text."""
+
+
+def unigram_kl(
+    p: Sequence[int] | Int[np.ndarray, "K"],
+    q: Sequence[int] | Int[np.ndarray, "K"],
+    size: int | None = None,
+    smoothing: float = 0.5,
+) -> float:
+    """KL(P || Q) in nats, with P(w) = (p_w + smoothing) / (sum p + smoothing * size), and Q likewise.
+
+    Source: KLD of F2-Softmax (Choi et al., 2020, section 4.1.6), between "unigram distributions of the generated texts
+    and the test data". It states neither direction nor smoothing.
+
+    Args:
+        p: How often each of K tokens was counted.
+        q: The same for the other side, in the same order.
+        size: V, the tokens that share the smoothing; those beyond K were counted on neither side. None: K.
+        smoothing: Added to every count; above 0.
+
+    >>> round(unigram_kl([3, 1], [1, 3], smoothing=1.0), 4)
+    0.231
+    """
+    first, second = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
+    size = len(first) if size is None else size
+    if first.shape != second.shape or size < len(first) or smoothing <= 0:
+        raise ValueError(
+            "unigram KL: must have two lists of counts of one length, a size that is not smaller and a smoothing above "
+            f"0 ({first.shape}, {second.shape}, size {size}, smoothing {smoothing} given)"
+        )
+    if size == 0:
+        raise ValueError("unigram KL: no token")
+    # The tokens counted on neither side are all alike: one term stands for all of them.
+    many = np.append(np.ones(len(first)), size - len(first))
+    p_w = (np.append(first, 0.0) + smoothing) / (first.sum() + smoothing * size)
+    q_w = (np.append(second, 0.0) + smoothing) / (second.sum() + smoothing * size)
+    # an exact sum, the same in whatever order the tokens come
+    return math.fsum(many * p_w * np.log(p_w / q_w))
+
+
+class UnigramKlConfig(MetricConfig):
+    """Settings of unigram KL."""
+
+    smoothing: float = Field(default=0.5, gt=0, allow_inf_nan=False)
+    """Added to the count of every token of the vocabulary; tokens of one side only dominate the value where small."""
+    against: str = REFERENCES
+    """The human side: "references", those of the samples; "test", the test data of a comparison's task as a whole
+    (F2-Softmax); or a text file, or a file of counts (.npz of nextword count, .npy)."""
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
+        """``unigram-kl:test``."""
+        if len(arguments) > 1 or not set(arguments) <= {REFERENCES, TEST}:
+            raise ValueError(
+                f"must be followed by {REFERENCES} or {TEST} ({','.join(arguments)!r} given); name a file as against"
+            )
+        return {"against": arguments[0]} if arguments else {}
+
+    def arguments(self) -> list[str]:
+        """The human side where it is the test data."""
+        return [TEST] if self.against == TEST else []
+
+
+@registry.register("unigram-kl")
+class UnigramKl(Metric):
+    """Unigram KL: divergence of the token frequencies of texts from human ones, both ways. Example: ``unigram-kl``."""
+
+    Config = UnigramKlConfig
+    needs = ("tokens", "reference_tokens")
+
+    def __init__(self, config: MetricConfig, setup: Setup) -> None:
+        super().__init__(config, setup)
+        self._generated: Counter[int] = Counter()
+        self._human: Counter[int] = Counter()
+        self._with_references = self.config.against == REFERENCES
+        if not self._with_references:
+            counted = _counted(self.config.against, setup)
+            self._human.update(dict(zip(counted.ids.tolist(), counted.counts.tolist(), strict=True)))
+            self._human += Counter()  # drops tokens that were never counted
+
+    def add(self, sample: Sample) -> None:
+        """Counts the tokens of the text and, where they are the human side, of all its references."""
+        self._generated.update(_tokens(sample, sample.tokens))
+        if self._with_references:
+            for reference in sample.reference_tokens:
+                self._human.update(_tokens(sample, reference))
+
+    def result(self) -> dict[str, Score]:
+        """``kl-human-generated`` and ``kl-generated-human``."""
+        n = self._generated.total()
+        if not n or not self._human.total():
+            raise UndefinedError(f"unigram KL: no {'token in the references' if n else 'token in the texts'}")
+        tokens = self._generated.keys() | self._human.keys()
+        human = np.array([self._human[token] for token in tokens])
+        generated = np.array([self._generated[token] for token in tokens])
+        size = self.setup.unit.size or len(tokens)
+        smoothing = self.config.smoothing
+        there = unigram_kl(human, generated, size, smoothing)
+        back = unigram_kl(generated, human, size, smoothing)
+        people = "human" if self._with_references else "test"
+        return {
+            "kl-human-generated": Score(self._measure(f"{people} || generated", size), there, n),
+            "kl-generated-human": Score(self._measure(f"generated || {people}", size), back, n),
+        }
+
+    def _measure(self, direction: str, size: int) -> Measure:
+        # What was seen differs between systems, and a unit stands for all of them.
+        tokens = f"{size} tokens of the tokenizer" if self.setup.unit.size else "tokens seen on either side"
+        people = "all references" if self._with_references else "the test data (a text as a whole, not the references)"
+        return Measure(
+            title=f"KL({direction})",
+            group=groups.CLOSENESS,
+            unit=f"nats ({self.config.smoothing:g} added to the counts of all {tokens})",
+            goal="lower",
+            decimals=3,
+            meaning=f"KL({direction}): divergence of the frequencies of single tokens in all generated texts and in "
+            f"{people}.",
+        )
+
+
+def _counted(against: str, setup: Setup) -> CountedTokens:
+    where = "unigram-kl.against"
+    if against == TEST:
+        raise ValueError(
+            f"{where}: '{TEST}' is the test data of a comparison's task; here, name a text file, a file of counts, or "
+            f"'{REFERENCES}'"
+        )
+    if Path(against).suffix in COUNTS:
+        return CountedTokens.load(against, setup.unit, where)
+    return CountedTokens.of_corpus(against, setup.unit, where)
+
+
+def _tokens(sample: Sample, tokens: Int[np.ndarray, "T"]) -> list[int]:
+    size = sample.unit.size
+    if size is not None and len(tokens) and (tokens.max() >= size or tokens.min() < 0):
+        raise ValueError(
+            f"{sample.place}: token ids from {tokens.min()} to {tokens.max()}, the tokenizer has 0 to {size - 1}"
+        )
+    found: list[int] = tokens.tolist()
+    return found

@@ -1,0 +1,192 @@
+"""Summaries judged sentence by sentence against their document (HistAlign, table 6, figure 4, appendix B.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from nextword.evaluation.judges.parts.sentences import sentences_of
+from nextword.evaluation.metrics import Sample
+from nextword.evaluation.survey.judgements import Judgements, Scored, numbers
+from nextword.evaluation.survey.kinds.kind import ONE_TEXT, DraftGroup, DraftItem, DraftUnit, Kind, registry
+from nextword.evaluation.survey.similar_sentences import Encode, most_similar, shown_document
+from nextword.evaluation.survey.survey_settings import SurveyConfig
+from nextword.results.records import Measure
+from nextword.results.records.survey_files import Choice, Marking, Passage, Question
+from nextword.runtime.corpora import json_lines
+from nextword.settings.config import Settings, validated
+
+INSTRUCTIONS = """\
+You see parts of a document and summaries of it. [...] stands for sentences that were left out. Judge each sentence of \
+each summary. The sentences of the document that are nearest to it in meaning are marked while you are at it.
+
+Coherent: whatever the document says, the sentence reads well and follows on from those before it.
+
+Faithful: everything that the sentence says is in the document or follows from it. Do not use what you know from \
+elsewhere. A sentence is not faithful if it contradicts the document, or adds something that the document does not \
+say. Then mark the words that are wrong or added.
+
+Informative: the sentence says something that matters in the document. Of a sentence that is not faithful, consider \
+only what is right."""
+
+ASKED = {
+    "coherence": ("Coherent?", "Coherent", "Not coherent"),
+    "faithfulness": ("Faithful?", "Faithful", "Not faithful"),
+    "informativeness": ("Informative?", "Informative", "Not informative"),
+}
+
+
+class KnownAnswers(Settings):
+    """A line of the file of a qualification test."""
+
+    source: str
+    """The document."""
+    text: str
+    """A sentence about it, or a short summary, which is judged as a whole."""
+    answers: dict[str, str]
+    """The right answer to each question: {"faithfulness": "no"}."""
+
+
+class FaithfulnessConfig(SurveyConfig):
+    """A judgement of summaries."""
+
+    typical_spread: ClassVar[float] = 0.6
+    items_per_form: int = Field(default=10, ge=1, le=1000)
+    """Documents that one judge is given, without checks."""
+    near: int = Field(default=10, ge=1, le=200)
+    """Sentences of the document shown for each sentence of a summary."""
+    encoder: str = "minilm"
+    """Sentence encoder that finds them: "minilm", a folder or a hub name. The paper took
+    sentence-transformers/all-mpnet-base-v2."""
+    qualification: Path | None = None
+    """JSON lines with right answers, {"source": ..., "text": ..., "answers": {"faithfulness": "no"}}: they stand first
+    in every form, and count as checks."""
+
+
+@registry.register("faithfulness")
+class Faithfulness(Kind):
+    """Is each sentence of a summary coherent, faithful and informative?"""
+
+    Config = FaithfulnessConfig
+    group_title = "Summary"
+    instructions = INSTRUCTIONS
+    difference = "share of sentences"
+
+    def check_systems(self, names: Sequence[str]) -> None:
+        """Any number."""
+
+    def drafts(
+        self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
+    ) -> tuple[list[DraftItem], list[str]]:
+        """A document with the summaries of all systems, cut into sentences."""
+        written = [
+            prompt for prompt, samples in prompts.items()
+            if all(sentences_of(sample.need("text", "a survey")) for sample in samples.values())
+        ]  # fmt: skip
+        drawn = self.draw(written, rng, "documents with a summary by every system")
+        empty = len(prompts) - len(written)
+        notes = [f"{empty} documents left out: a system wrote no summary"] if empty else []
+        cut = [(prompt, *self._sentences(prompts[prompt])) for prompt in drawn]
+        vectors = self._vectors([(document, summaries) for _, document, summaries in cut], encode)
+        return [self._item(prompt, document, summaries, vectors) for prompt, document, summaries in cut], notes
+
+    @staticmethod
+    def _sentences(samples: Mapping[str, Sample]) -> tuple[list[str], dict[str, list[str]]]:
+        """Those of the document, and those of each summary."""
+        document = sentences_of(next(iter(samples.values())).need("source", "a faithfulness survey"))
+        return document, {name: sentences_of(sample.need("text", "a survey")) for name, sample in samples.items()}
+
+    def _vectors(self, cut: Sequence[tuple[list[str], dict[str, list[str]]]], encode: Encode) -> Encode:
+        """Looks up vectors of sentences, which are all encoded at once; none where every document is shown whole."""
+        long = [(document, summaries) for document, summaries in cut if len(document) > self.config.near]
+        every = dict.fromkeys(
+            sentence for document, summaries in long for text in (document, *summaries.values()) for sentence in text
+        )
+        known = dict(zip(every, encode(list(every)), strict=True)) if every else {}
+        return lambda texts: np.stack([known[text] for text in texts])
+
+    def _item(self, prompt: str, document: list[str], summaries: dict[str, list[str]], encode: Encode) -> DraftItem:
+        config: FaithfulnessConfig = self.config
+        every = [sentence for sentences in summaries.values() for sentence in sentences]
+        near = dict(zip(every, most_similar(every, document, config.near, encode), strict=True))
+        lines, places = shown_document(document, {place for found in near.values() for place in found})
+        groups = [
+            DraftGroup(
+                {ONE_TEXT: name},
+                [
+                    DraftUnit([Passage(title="", lines=[sentence])], [places[place] for place in near[sentence]])
+                    for sentence in sentences
+                ],
+            )
+            for name, sentences in summaries.items()
+        ]
+        return DraftItem(prompt, [Passage(title="Document", lines=lines)], groups)
+
+    def questions(self) -> list[Question]:
+        """Coherence, faithfulness and informativeness."""
+        return [
+            Question(
+                name=name, text=text, choices=[Choice(value="yes", label=yes), Choice(value="no", label=no)],
+                levels=["nominal"],
+            )
+            for name, (text, yes, no) in ASKED.items()
+        ]  # fmt: skip
+
+    def known(self) -> list[tuple[DraftItem, dict[str, str]]]:
+        """Those of the qualification test."""
+        path = self.config.qualification
+        return [] if path is None else _known_items(path, self.questions())
+
+    def marking(self) -> Marking:
+        """Hallucinated words."""
+        return Marking(question="faithfulness", value="no", text="Mark the words that are wrong or added:")
+
+    def scored(self, question: Question, answers: Judgements) -> list[Scored]:
+        """Share of sentences, each judge's answer counting once."""
+        yes = question.choices[0].label.lower()
+        measure = Measure(
+            title=question.choices[0].label, group=question.name.capitalize(), unit="share of sentences",
+            goal="higher", decimals=1,
+            meaning=f"{question.choices[0].label}: share of sentences called {yes}, each answer counting once.",
+        )  # fmt: skip
+        return [Scored(question.name, measure, numbers(answers, ONE_TEXT, lambda value: float(value == "yes")))]
+
+
+def _known_items(path: Path, questions: Sequence[Question]) -> list[tuple[DraftItem, dict[str, str]]]:
+    """Items with their right answers, one for each line of a file of JSON lines.
+
+    Args:
+        path: Lines {"source": ..., "text": ..., "answers": {QUESTION: ANSWER}}; questions that a line leaves out may
+            be answered in any way.
+        questions: Of the survey.
+
+    Raises:
+        ValueError: The file cannot be read, has no line, or one without these keys or with another question or answer.
+    """
+    choices = {question.name: [choice.value for choice in question.choices] for question in questions}
+    found = []
+    for line in json_lines(path, "qualification"):
+        known = validated(KnownAnswers, line.content, line.place)
+        _expect_answers(known.answers, choices, line.place)
+        unit = DraftUnit([Passage(title="", lines=[known.text])])
+        document = Passage(title="Document", lines=sentences_of(known.source))
+        found.append((DraftItem("", [document], [DraftGroup({}, [unit])]), known.answers))
+    if not found:
+        raise ValueError(f"qualification: {path} must have a line for each item (it is empty); add one")
+    return found
+
+
+def _expect_answers(answers: Mapping[str, str], choices: Mapping[str, Sequence[str]], place: str) -> None:
+    if not answers:
+        raise ValueError(f"{place}: answers: must have a right answer (none given); give one of {', '.join(choices)}")
+    for question, answer in answers.items():
+        if question not in choices:
+            raise ValueError(f"{place}: answers: must be about {', '.join(choices)} ({question!r} given)")
+        if answer not in choices[question]:
+            raise ValueError(
+                f"{place}: answers.{question}: must be {' or '.join(choices[question])} ({answer!r} given)"
+            )

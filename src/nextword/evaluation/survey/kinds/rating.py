@@ -1,0 +1,116 @@
+"""Texts rated from 1 to 5, those of all systems and the reference one below the other (conditional summaries, 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from nextword.evaluation.metrics import Sample
+from nextword.evaluation.survey.judgements import Judgements, Scored, numbers
+from nextword.evaluation.survey.kinds.kind import ONE_TEXT, DraftGroup, DraftItem, DraftUnit, Kind, registry
+from nextword.evaluation.survey.similar_sentences import Encode
+from nextword.evaluation.survey.statistics.ranks import ranks_within
+from nextword.evaluation.survey.survey_settings import SurveyConfig
+from nextword.results.records import Measure
+from nextword.results.records.survey_files import Choice, Passage, Question
+
+REFERENCE = "reference"
+"""Name of what people wrote."""
+
+INSTRUCTIONS = """\
+You see several texts that were written about the same topic. Rate each of them from 1 to 5, by itself.
+
+Fluency: 5 reads as if a careful writer had written it; 1 cannot be understood.
+
+Topic coherence: 5 is about the topic from beginning to end; 1 has nothing to do with it.
+
+Texts may stop in the middle of a sentence; that does not count."""
+
+ASKED = {
+    "fluency": "Fluency (1 cannot be understood, 5 as by a careful writer)",
+    "topic": "Topic coherence (1 another topic, 5 on the topic throughout)",
+}
+POINTS = 5
+
+
+class RatingConfig(SurveyConfig):
+    """A rating of any number of systems."""
+
+    typical_spread: ClassVar[float] = 1.4
+    items_per_form: int = Field(default=3, ge=1, le=1000)
+    """Sets of texts that one judge is given, without checks."""
+    checks: int = Field(default=1, ge=0, le=50)
+    """Attention checks in each form."""
+    reference: bool = True
+    """Whether what people wrote is rated too."""
+    show_prompt: bool = True
+    """Whether judges see what the texts are to be about."""
+
+
+@registry.register("rating")
+class Rating(Kind):
+    """How good is each text, from 1 to 5?"""
+
+    Config = RatingConfig
+    group_title = "Text"
+    instructions = INSTRUCTIONS
+    difference = "points of the scale from 1 to 5"
+
+    def check_systems(self, names: Sequence[str]) -> None:
+        """Any number, none called as people are."""
+        if REFERENCE in names:
+            raise ValueError(
+                f"rating: must not have a system '{REFERENCE}'; that row is people's: give another NAME=FILE"
+            )
+
+    def drafts(
+        self, prompts: Mapping[str, Mapping[str, Sample]], encode: Encode, rng: np.random.Generator
+    ) -> tuple[list[DraftItem], list[str]]:
+        """A set for each prompt."""
+        config: RatingConfig = self.config
+        items = []
+        for prompt in self.draw(list(prompts), rng, "the prompts that all files have"):
+            samples = prompts[prompt]
+            first = next(iter(samples.values()))
+            texts = {name: sample.need("text", "a survey") for name, sample in samples.items()}
+            if config.reference:
+                texts[REFERENCE] = first.need(
+                    "references", "a rating with the reference (reference=false leaves it out)"
+                )[0]
+            groups = [
+                DraftGroup({ONE_TEXT: name}, [DraftUnit([Passage(title="", lines=[text.strip()])])])
+                for name, text in texts.items()
+            ]
+            items.append(DraftItem(prompt, [self._topic(first)] if config.show_prompt else [], groups))
+        return items, []
+
+    @staticmethod
+    def _topic(sample: Sample) -> Passage:
+        text = sample.auxiliary or sample.need("prompt", "a rating that shows the topic (show_prompt=false hides it)")
+        return Passage(title="Topic", lines=[text])
+
+    def questions(self) -> list[Question]:
+        """Fluency and topic coherence."""
+        choices = [Choice(value=str(point), label=str(point)) for point in range(1, POINTS + 1)]
+        return [
+            Question(name=name, text=text, choices=choices, levels=["ordinal", "interval"])
+            for name, text in ASKED.items()
+        ]
+
+    def scored(self, question: Question, answers: Judgements) -> list[Scored]:
+        """Mean points, and mean rank within what one judge read together."""
+        title = question.text.partition(" (")[0]
+        points = Measure(
+            title=f"{title} mean", group=title, unit="points from 1 to 5", goal="higher", decimals=2,
+            meaning=f"{title} mean: of the points given for {title.lower()}.",
+        )  # fmt: skip
+        ranks = Measure(
+            title=f"{title} mean rank", group=title, unit="rank (1 is the best of its set)", goal="lower", decimals=2,
+            meaning=f"{title} mean rank: of the ranks that a judge's points give the texts of a prompt, equal points "
+            "sharing the middle rank. Judges who use the scale differently, and hard prompts, weigh alike.",
+        )  # fmt: skip
+        values = numbers(answers, ONE_TEXT, float)
+        return [Scored(question.name, points, values), Scored(f"{question.name}-rank", ranks, ranks_within(values))]

@@ -1,0 +1,210 @@
+"""What judges handed back: files of the page, of Mechanical Turk and of Label Studio."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+
+from nextword.evaluation.survey.outputs.label_studio import MARKS
+from nextword.results.records.survey_files import ItemAnswers, JudgeAnswers, Survey, UnitAnswers
+
+WORKER, ANSWERS = "WorkerId", "Answer.answers"
+"""Columns of Mechanical Turk that say who answered, and what."""
+
+CSV_LIMIT = 10_000_000
+"""Characters of one cell."""
+
+
+@dataclass(frozen=True)
+class HandedBack:
+    """Answers of one judge, and the file that they come from."""
+
+    file: str
+    answers: JudgeAnswers
+
+
+def read_answers(paths: Sequence[Path], survey: Survey) -> tuple[list[HandedBack], list[str]]:
+    """Everything that can be read, and what cannot, by name.
+
+    Args:
+        paths: Files that judges or platforms handed back.
+        survey: The survey, which knows the labels of answers.
+
+    Returns:
+        Answers in the order of the files, and a line for each file, and each row of a file, that is none.
+    """
+    found: list[HandedBack] = []
+    left_out = []
+    for path in paths:
+        try:
+            rows = list(_reader(path)(path, survey))
+        except (ValueError, OSError, csv.Error) as problem:
+            left_out.append(f"{path.name}: left out, cannot be read: {_in_one_line(problem)}")
+            continue
+        for place, read in rows:
+            try:
+                found.append(HandedBack(path.name, read()))
+            except ValueError as problem:
+                left_out.append(f"{', '.join([path.name, *place])}: left out, cannot be read: {_in_one_line(problem)}")
+    return found, left_out
+
+
+def _in_one_line(problem: Exception) -> str:
+    return " ".join(str(problem).splitlines()[:3])
+
+
+Row = tuple[list[str], Callable[[], JudgeAnswers]]
+"""Where in its file a row is, and what reads it or raises ValueError."""
+
+Reader = Callable[[Path, Survey], Iterable[Row]]
+
+
+def _reader(path: Path) -> Reader:
+    if path.suffix == ".csv":
+        return _of_mturk
+    return _of_label_studio if path.read_text(encoding="utf-8-sig").lstrip().startswith("[") else _of_page
+
+
+def _of_page(path: Path, survey: Survey) -> Iterator[Row]:
+    """All that one judge answered, without items that are none; each of those is named by itself."""
+    content = _object(json.loads(path.read_text(encoding="utf-8-sig")), "the file")
+    given = content.get("items")
+    items = given if isinstance(given, list) else []
+    faults = {at: fault for at, item in enumerate(items) if (fault := _fault(item))}
+    kept = {"items": [item for at, item in enumerate(items) if at not in faults]} if faults else {}
+    answers = _judge_answers(content | kept)
+    yield [], lambda: answers
+    for at, fault in faults.items():
+        name = items[at].get("id") if isinstance(items[at], dict) else None
+        place = f"item {at + 1} ({name})" if isinstance(name, str) else f"item {at + 1}"
+        yield [answers.judge, place], partial(_refuse, fault)
+
+
+def _fault(item: Any) -> ValueError | None:
+    try:
+        ItemAnswers.model_validate_json(json.dumps(item))
+    except ValidationError as fault:
+        place = _place(fault)
+        return ValueError(f"must have answers to an item ({place or _shown(item)} {'is wrong' if place else 'given'})")
+    return None
+
+
+def _refuse(fault: ValueError) -> NoReturn:
+    raise fault
+
+
+def _of_mturk(path: Path, survey: Survey) -> Iterator[Row]:
+    """Rows of a batch's results; rejected ones do not count."""
+    csv.field_size_limit(CSV_LIMIT)
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file)
+        missing = {WORKER, ANSWERS} - set(rows.fieldnames or ())
+        if missing:
+            raise ValueError(f"{path}: must have the columns {WORKER} and {ANSWERS} ({', '.join(missing)} missing)")
+        for number, row in enumerate(rows, 1):
+            if row.get("AssignmentStatus") != "Rejected":
+                yield [f"row {number}"], partial(_assignment, row)
+
+
+def _assignment(row: Mapping[str, str | None]) -> JudgeAnswers:
+    cell = row[ANSWERS] or ""
+    if not cell.strip():
+        raise ValueError(f"{ANSWERS} must have answers (nothing given)")
+    content = _object(json.loads(cell), ANSWERS)
+    return _answers(content.get("survey", ""), row[WORKER] or "", [content.get("item")])
+
+
+def _of_label_studio(path: Path, survey: Survey) -> Iterator[Row]:
+    """Annotations of an export as JSON; cancelled ones do not count."""
+    values = {
+        (question.name, said): choice.value
+        for question in survey.questions
+        for choice in question.choices
+        for said in (choice.value, choice.label)
+    }
+    for number, task in enumerate(json.loads(path.read_text(encoding="utf-8-sig")), 1):
+        annotations = task.get("annotations") or [] if isinstance(task, dict) else [None]
+        for count, annotation in enumerate(annotations, 1):
+            if not (isinstance(annotation, dict) and annotation.get("was_cancelled")):
+                yield [f"task {number}", f"annotation {count}"], partial(_annotated, task, annotation, values)
+
+
+def _annotated(task: Any, annotation: Any, values: Mapping[tuple[str, str], str]) -> JudgeAnswers:
+    data = _object(_object(task, "a task").get("data"), "data")
+    annotation = _object(annotation, "an annotation")
+    said = _said(annotation.get("result") or [], str(data.get("text", "")), values)
+    item = {
+        "id": data.get("item"), "digest": data.get("digest"), "units": [{"id": data.get("unit"), **said}],
+        "seconds": annotation.get("lead_time") or 0,
+    }  # fmt: skip
+    return _answers(data.get("survey", ""), _person(annotation.get("completed_by")), [item])
+
+
+def _person(completed_by: Any) -> str:
+    person = completed_by.get("email") or completed_by.get("id") if isinstance(completed_by, dict) else completed_by
+    return "" if person is None else str(person)
+
+
+def _said(results: Any, text: str, values: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+    answers, marks = {}, []
+    if not isinstance(results, list):
+        raise ValueError(f"result must be a list ({_shown(results)} given)")
+    for one in results:
+        name, value = _object(one, "an entry of result").get("from_name", ""), _object(one.get("value"), "its value")
+        if name == MARKS:
+            marks.append([_characters(text, value.get(end), end) for end in ("start", "end")])
+        elif value.get("choices"):
+            said = value["choices"][0] if isinstance(value["choices"], list) else value["choices"]
+            answers[name] = values.get((name, str(said)), said)
+    return {"answers": answers, "marks": marks}
+
+
+def _characters(text: str, units: Any, end: str) -> int:
+    """Browsers count in units of UTF-16, of which some characters take two."""
+    if not isinstance(units, int):
+        raise ValueError(f"a mark must have its {end} as a whole number ({_shown(units)} given)")
+    return len(text.encode("utf-16-le")[: 2 * units].decode("utf-16-le", errors="ignore"))
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be a JSON object ({_shown(value)} given)")
+    return value
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value)[:40]
+
+
+def _answers(survey: Any, judge: str, items: list[Any]) -> JudgeAnswers:
+    content = {
+        "kind": "survey-answers", "survey": survey, "form": "", "judge": judge, "consent": True, "items": items,
+    }  # fmt: skip
+    return _judge_answers(content)
+
+
+def _judge_answers(content: dict[str, Any]) -> JudgeAnswers:
+    try:
+        return JudgeAnswers.model_validate_json(json.dumps(content))
+    except ValidationError as fault:
+        place = _place(fault)
+        why = f"{place} is wrong" if place else fault.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ValueError(f"must have answers to a survey of nextword ({why})") from None
+
+
+def _place(fault: ValidationError) -> str:
+    """Where the first thing is that is wrong; empty for the whole."""
+    return ".".join(str(step) for step in fault.errors()[0]["loc"])
+
+
+def merged(items: Sequence[ItemAnswers]) -> ItemAnswers:
+    """Answers to parts of one item by one judge, as a platform hands them out, as one."""
+    units: dict[str, UnitAnswers] = {unit.id: unit for one in items for unit in one.units}
+    return items[0].model_copy(update={"units": list(units.values()), "seconds": sum(one.seconds for one in items)})

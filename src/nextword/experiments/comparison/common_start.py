@@ -1,0 +1,296 @@
+"""The common start: one checkpoint on disk that every method of a comparison is attached to."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from pydantic import Field, JsonValue
+from transformers import AutoConfig, AutoTokenizer, set_seed
+
+from nextword.experiments.comparison.comparison_settings import RANDOM, TRAINED, CompareConfig
+from nextword.experiments.comparison.corpus_counts import (
+    COUNTS,
+    TEST_COUNTS,
+    needed_counts,
+    needed_test_counts,
+)
+from nextword.experiments.comparison.method import Method
+from nextword.experiments.comparison.preflight import build_method, check_methods, needed_encoder
+from nextword.experiments.comparison.progress import StageReporter
+from nextword.experiments.tasks.parts.added_tokens import add_tokens
+from nextword.experiments.tasks.parts.architecture import Architecture, architecture_of
+from nextword.experiments.tasks.parts.head_counts import HeadSpec, with_counts
+from nextword.experiments.training.loss_curve import DivergedError
+from nextword.experiments.training.one_training import train
+from nextword.experiments.training.outcome import TrainingOutcome
+from nextword.experiments.training.resume import weights_problem
+from nextword.experiments.training.settings import merged
+from nextword.experiments.training.sharding import whole_model
+from nextword.model.attach import attach
+from nextword.results.records import MetricValue, Record
+from nextword.runtime.pretrained import GgufError, from_pretrained, load_tokenizer, model_location
+from nextword.runtime.weights.held_weights import MadeOnDisk
+from nextword.settings.setting_names import named
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from nextword.experiments.tasks import Task
+
+logger = logging.getLogger(__name__)
+
+PLAIN_HEAD = "softmax"
+"""What the task's own start is trained with."""
+
+MOST_ROUNDS = 4
+"""Rounds of training after which a start is taken as it is, however little it knows."""
+
+
+class StartRecord(Record):
+    """Where the start comes from and what it is."""
+
+    source: str
+    """Folder, hub name, or how it was trained."""
+    sha256: str
+    """Over all weight files, in the order of their names."""
+    parameters: int
+    """Parameters, tied ones counted once."""
+    training: TrainingOutcome | None = None
+    """Its training, where it was trained here."""
+    probe: dict[str, MetricValue] = Field(default={})
+    """What the task measures of a start."""
+
+    def summary(self) -> dict[str, JsonValue]:
+        """What ``results.json`` says about the start."""
+        said: dict[str, JsonValue] = {"model": self.source, "sha256": self.sha256, "parameters": self.parameters}
+        if self.training is not None and self.training.curve:
+            said |= {"steps": self.training.curve[-1].step, "training_loss": self.training.curve[-1].loss}
+        return said | {name: value.model_dump(mode="json") for name, value in self.probe.items()}
+
+
+@dataclass(frozen=True)
+class CommonStart:
+    """A start that is complete on disk."""
+
+    folder: Path
+    record: StartRecord
+    tokenizer: PreTrainedTokenizerBase
+    architecture: Architecture
+    counts: Path | None = None
+    """Token counts of the training text, where a head or a measure needs them."""
+    test_counts: Path | None = None
+    """Token counts of the test text, where a measure needs them."""
+    encoder: str | None = None
+    """Folder or hub name of the encoder of the task's auxiliary texts, where a method has a conditioner."""
+    pretrained: bool = False
+    """Whether it is fine-tuned, as what was trained elsewhere is."""
+
+    def backbone(self) -> PreTrainedModel:
+        """A new copy of the model, in float32."""
+        return _plain_model(str(self.folder / "model"), self.architecture)
+
+    def filled(self, head: HeadSpec) -> HeadSpec:
+        """The head with the counts of the training text, where it wants them and names none."""
+        return with_counts(head, self.counts)
+
+    def attached(self, method: Method, seed: int) -> Any:
+        """A new model of a method as its training begins; its new parameters depend on ``seed`` only."""
+        backbone = self.random_backbone(seed) if method.from_scratch else self.backbone()
+        set_seed(seed)
+        pretrained = self.pretrained and not method.from_scratch
+        return build_method(backbone, method, method.objective, self.encoder, self.counts, pretrained)
+
+    def random_backbone(self, seed: int) -> PreTrainedModel:
+        """A model of the same architecture with random weights, in float32."""
+        set_seed(seed)
+        return self.architecture.new(AutoConfig.from_pretrained(self.folder / "model", dtype=torch.float32))
+
+
+def prepare_start(
+    config: CompareConfig, task: Task, folder: Path, stages: StageReporter, unfinished: bool = True
+) -> CommonStart:
+    """The start in ``folder``, loaded or trained first where it is not complete yet.
+
+    Every method is attached once before anything is trained, so that a wrong spec costs seconds and not the training.
+
+    Args:
+        config: What is compared.
+        task: Its task.
+        folder: Where the start lies.
+        stages: Told what is done.
+        unfinished: Whether there are runs to do, so that methods are attached once even where the start is complete.
+
+    Raises:
+        ValueError: A head or objective that does not exist or does not fit, or a start model that is no plain model
+            of the task's architecture.
+    """
+    complete = done = _complete_record(folder)
+    if done is None:
+        shutil.rmtree(folder / "model", ignore_errors=True)
+        for name in (COUNTS, TEST_COUNTS):
+            (folder / name).unlink(missing_ok=True)  # perhaps of another tokenizer
+        make = _load_given if config.start.model else _train_here
+        done = make(config, task, folder, stages)
+        done.save(folder / "start.json")
+        shutil.rmtree(folder / "training", ignore_errors=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder / "model")
+    counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
+    if complete is not None and unfinished:
+        check_methods(_plain_model(str(folder / "model"), task.architecture), config, task, counts)
+    return CommonStart(
+        folder=folder,
+        record=done,
+        tokenizer=tokenizer,
+        architecture=task.architecture,
+        counts=counts,
+        test_counts=needed_test_counts(task, tokenizer, folder / TEST_COUNTS, stages),
+        encoder=needed_encoder(config.methods, task),
+        pretrained=config.fine_tuning is not None,
+    )
+
+
+def _complete_record(folder: Path) -> StartRecord | None:
+    if not (folder / "start.json").exists():
+        return None
+    try:
+        record = StartRecord.load(folder / "start.json")
+    except ValueError as problem:
+        logger.warning("%s; the start is made again", problem)
+        return None
+    if weights_problem(folder / "model") or _sha256(folder / "model") != record.sha256:
+        raise ValueError(
+            f"{folder / 'model'} is not the start that {folder / 'start.json'} describes: its weights changed. "
+            f"Finished runs began from the other one; choose another folder ({named('out')}) or delete this one."
+        )
+    return record
+
+
+def _load_given(config: CompareConfig, task: Task, folder: Path, stages: StageReporter) -> StartRecord:
+    with stages("start", "loading"):
+        backbone, tokenizer = given_start(config, task)
+    counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
+    check_methods(backbone, config, task, counts)
+    with stages("start", "copying"):
+        _save(backbone, tokenizer, folder)
+    return _record_of(str(config.start.model), backbone, tokenizer, task, folder)
+
+
+def given_start(config: CompareConfig, task: Task) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model that is named to begin from, in float32, and its tokenizer, with the tokens that the task wants.
+
+    Raises:
+        ValueError: There is none, or the task cannot be measured on it.
+    """
+    source = _located(str(config.start.model))
+    _expect_architecture(source, task)
+    backbone = _plain_model(source, task.architecture)
+    tokenizer = load_tokenizer(source, "start.model")
+    set_seed(config.start.seed)
+    add_tokens(backbone, tokenizer, task.start.tokens)
+    task.check(backbone.config, tokenizer)
+    return backbone, tokenizer
+
+
+def _train_here(config: CompareConfig, task: Task, folder: Path, stages: StageReporter) -> StartRecord:
+    with stages("start", "data"):
+        tokenizer = task.start.tokenizer()
+        pretraining = task.start.pretraining(tokenizer, config.start.seed)
+        set_seed(config.start.seed)
+        spread = {**pretraining.settings, **config.start.training}.get("fsdp")
+        with MadeOnDisk(folder / "training") if spread else nullcontext():
+            backbone = task.architecture.new(pretraining.model_config)
+        task.check(backbone.config, tokenizer)
+    counts = needed_counts(config.methods, task, tokenizer, folder / COUNTS, stages)
+    check_methods(backbone, config, task, counts)
+    if {**pretraining.settings, **config.start.training}.get("steps") == 0:
+        _save(backbone, tokenizer, folder)
+        return _record_of(f"{RANDOM} {config.task}", backbone, tokenizer, task, folder)
+    settings = merged(pretraining.settings, config.start.training, "start.training")
+    set_seed(config.start.seed)
+    model = attach(backbone, PLAIN_HEAD)
+    done: TrainingOutcome | None = None
+    for number in range(MOST_ROUNDS):
+        place, seed = folder / "training" / str(number), config.start.seed + number
+        with stages("start", "training" if number == 0 else f"training, round {number + 1}") as advanced:
+            try:
+                rows = pretraining.dataset
+                outcome = train(model.train(), rows, settings, seed=seed, folder=place, progress=advanced)
+            except DivergedError as problem:
+                shutil.rmtree(folder / "training")  # nothing to go on from, and the settings may change
+                raise ValueError(f"start: {problem}; give a smaller start.training.learning_rate") from problem
+        model = whole_model(model, place)
+        done = outcome if done is None else done.followed_by(outcome)
+        _save(model.backbone, tokenizer, folder)
+        record = _record_of(f"{TRAINED} {config.task}", model.backbone, tokenizer, task, folder)
+        if task.start.knows_enough(record.probe):
+            break
+        logger.warning("the start does not know enough yet (%s)", _probe_text(record.probe))
+    return record.model_copy(update={"training": done})
+
+
+def _probe_text(probe: dict[str, MetricValue]) -> str:
+    return ", ".join(f"{name} {value.value:.3g}" for name, value in probe.items())
+
+
+def _record_of(
+    source: str, backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: Task, folder: Path
+) -> StartRecord:
+    model = attach(backbone, PLAIN_HEAD)
+    model.eval()
+    return StartRecord(
+        source=source,
+        sha256=_sha256(folder / "model"),
+        parameters=sum(parameter.numel() for parameter in backbone.parameters()),
+        probe=task.start.probe(model, tokenizer),
+    )
+
+
+def _located(name: str) -> str:
+    try:
+        return str(model_location(name))
+    except ValueError as problem:
+        raise ValueError(f"start.model: {problem}") from None
+
+
+def _expect_architecture(source: str, task: Task) -> None:
+    try:
+        config = from_pretrained(AutoConfig, source)
+    except GgufError as problem:
+        raise ValueError(f"start.model: {problem}") from None
+    except OSError as problem:
+        first = next(iter(str(problem).splitlines()), type(problem).__name__)
+        raise ValueError(
+            f"start.model: '{source}' is neither a folder with a model here, nor a name on the hub that could be "
+            f"reached ({first}). Give the path of a folder, or fetch the model while there is a network."
+        ) from problem
+    found, wanted = architecture_of(config), task.architecture
+    if found != wanted:
+        raise ValueError(f"start.model: {source} is {found.name}; task '{task.name}' needs {wanted.name}")
+
+
+def _plain_model(source: str, architecture: Architecture) -> PreTrainedModel:
+    model = architecture.load(source, dtype=torch.float32)
+    if hasattr(model, "next_word_head"):
+        raise ValueError(f"{source} already has a head of nextword; a comparison starts from a plain model")
+    return model
+
+
+def _save(backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    backbone.save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+
+
+def _sha256(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("rb") as file:
+            while block := file.read(2**20):
+                digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,125 @@
+"""What a comparison is: one task, one start, the same training and seeds for every method."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel, Field, JsonValue, model_validator
+
+from nextword.experiments.comparison.method import Method
+from nextword.experiments.training.settings import FineTuning
+from nextword.settings.config import Seed, Settings, validated
+
+if TYPE_CHECKING:
+    from nextword.experiments.tasks import Task
+
+
+TRAINED, RANDOM = "trained for task", "random weights for task"
+"""How the record of a start (``start.json``) says where a small one comes from that a task made."""
+
+
+class StartConfig(Settings):
+    """The model that every method starts from."""
+
+    model: str | None = None
+    """Folder, GGUF file or hub name of a language model of the task's architecture. Without it the task's own is
+    trained once."""
+    seed: Seed = 0
+    """Seed of that training."""
+    training: dict[str, JsonValue] = Field(default={})
+    """Settings of that training which differ from the task's."""
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether the methods fine-tune a model that was trained elsewhere: one that is named, but for small starts."""
+        return self.model is not None and not _is_small(self.model)
+
+
+def _is_small(model: str) -> bool:
+    """Whether a folder has the start that a task made in a comparison (``runs/xsum/start/model``)."""
+    record = Path(model).expanduser().parent / "start.json"
+    try:
+        source = str(json.loads(record.read_bytes()).get("source"))
+    except (OSError, ValueError):
+        return False
+    return source.startswith((TRAINED, RANDOM)) or _is_small(source)
+
+
+class CompareConfig(Settings):
+    """A whole comparison. The keys are those of a recipe; see docs/compare.md."""
+
+    task: str
+    """Name of the task; ``nextword list tasks`` shows them. In a recipe a table: ``name`` and settings."""
+    task_settings: dict[str, JsonValue] = Field(default={})
+    """Settings of the task, such as the files it reads; in a recipe ``task.key``."""
+    methods: list[Method] = Field(min_length=1)
+    """What is compared; tables keep this order."""
+    seeds: list[Seed] = Field(default=[0], min_length=1)
+    """Each method is trained once with each; a seed sets batch order, dropout and the new parameters of a head."""
+    start: StartConfig = StartConfig()
+    """The common start."""
+    training: dict[str, JsonValue] = Field(default={})
+    """Settings of the fine-tuning which differ from the task's, the same for every method."""
+    second_training: dict[str, JsonValue] = Field(default={})
+    """Settings of every method's second stage which differ from those of its first."""
+    fine_tuning: FineTuning | None = Field(default_factory=lambda given: _fine_tuning(given))
+    """Defaults of ``training`` in place of the task's own; what is not given here follows from the start: those of
+    fine-tuning for a pretrained model, none for a small one. docs/train.md states them."""
+    threads: int | None = Field(default=None, gt=0)
+    """CPU threads; torch's own choice by default."""
+    keep_models: bool = True
+    """Keep the trained models in the folder; without them a finished run cannot be looked into."""
+
+    def is_fine_tuned(self, method: Method) -> bool:
+        """Whether a method begins from a pretrained model."""
+        return self.fine_tuning is not None and not method.from_scratch
+
+    @model_validator(mode="before")
+    @classmethod
+    def _task_table(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(given.get("task"), dict):
+            return given
+        settings = dict(given["task"])
+        if not isinstance(settings.get("name"), str):
+            raise ValueError("task.name: give the name of the task; 'nextword list tasks' shows them")
+        return {**given, "task": settings.pop("name"), "task_settings": settings | given.get("task_settings", {})}
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Self:
+        twice = _repeated(self.seeds)
+        if twice:
+            raise ValueError(f"seeds: {twice[0]} is given twice")
+        for slug in _repeated(method.slug for method in self.methods):
+            titles = ", ".join(f"'{method.title}'" for method in self.methods if method.slug == slug)
+            raise ValueError(f"methods: {titles} would share the folder '{slug}'; give them different labels")
+        return self
+
+
+def _fine_tuning(given: dict[str, Any]) -> FineTuning | None:
+    start = given.get("start")  # absent where it is wrong, which is said
+    return FineTuning() if start is not None and start.is_pretrained else None
+
+
+def build_task(config: CompareConfig) -> Task:
+    """The task of a comparison, its settings checked.
+
+    Raises:
+        ValueError: Unknown task, or a wrong setting, named as ``task.key``.
+    """
+    from nextword.experiments.tasks import registry
+
+    task = registry.get(config.task)
+    return task(validated(task.Config, config.task_settings, "task"))
+
+
+def plain(config: BaseModel) -> dict[str, Any]:
+    """A config as numbers, text, lists and tables."""
+    return config.model_dump(mode="json")
+
+
+def _repeated(values: Iterable[Any]) -> list[Any]:
+    return [value for value, count in Counter(values).items() if count > 1]

@@ -1,0 +1,256 @@
+"""The folder of a comparison: what lies where, whose it is, and what in it is finished.
+
+```
+compare.json                      which comparison this is; the folder is refused to another one
+start/start.json, start/model/    the common start; start/counts.npz where token counts are needed
+trained/<head-objective>-seed<k>/ outcome.json and model/; until then the checkpoints of a training
+trained/<...>--then-<...>-seed<k>/ the same of a second stage
+search/<method>.json              what a method's search tried and chose
+runs/<method>-seed<k>/record.json one finished run; measured.json while only its texts are missing
+runs/<method>-seed<k>/samples/    the texts it wrote, a file for each decoding, or for each of its draws
+texts/                            what was measured of the texts, a file for each decoding
+results.json, report.html         all finished runs
+```
+A file that says that something is finished is written last and atomically, so that a process may be killed at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nextword.experiments.comparison.comparison_settings import CompareConfig, plain
+from nextword.experiments.comparison.method import Method, slug
+from nextword.experiments.comparison.same_comparison import CLAIM, differences
+from nextword.experiments.comparison.stage_settings import defaults
+from nextword.experiments.training.outcome import TrainingOutcome
+from nextword.experiments.training.resume import drop_checkpoints, weights_problem
+from nextword.experiments.training.settings import FineTuning
+from nextword.results.records import LOCK_FILES, Results, RunRecord, write_atomically
+from nextword.results.records.claim import read_claim
+from nextword.settings.config import validated
+from nextword.settings.setting_names import named
+from nextword.settings.version import __version__
+
+if TYPE_CHECKING:
+    from nextword.experiments.tasks import Task
+
+logger = logging.getLogger(__name__)
+
+
+class ComparisonFolder:
+    """Paths and completeness; knows no model."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @property
+    def start(self) -> Path:
+        """The common start."""
+        return self.path / "start"
+
+    def stages(self, method: Method, seed: int) -> list[Path]:
+        """The trainings of a method, one after the other, each of which it may share with others."""
+        return [self.path / "trained" / f"{stage}-seed{seed}" for stage in method.stages]
+
+    def trained(self, method: Method, seed: int) -> Path:
+        """The last of them, with the trained model."""
+        return self.stages(method, seed)[-1]
+
+    def run(self, method: Method, seed: int) -> Path:
+        """What one run measured and wrote."""
+        return self.path / "runs" / f"{method.slug}-seed{seed}"
+
+    def record(self, method: Method, seed: int) -> Path:
+        """The record of a finished run."""
+        return self.run(method, seed) / "record.json"
+
+    def measured(self, method: Method, seed: int) -> Path:
+        """What was measured of a run that has texts still to write."""
+        return self.run(method, seed) / "measured.json"
+
+    def search(self, method: Method) -> Path:
+        """What the search of a method tried and chose."""
+        return self.path / "search" / f"{method.slug}.json"
+
+    def samples(self, method: Method, seed: int, decoding: str, draw: int | None = None) -> Path:
+        """The texts of a run that were written in the way of this title, and drawn with this seed if it has its own."""
+        name = slug(decoding) if draw is None else f"{slug(decoding)}-draw-{draw}"
+        return self.run(method, seed) / "samples" / f"{name}.jsonl"
+
+    def relative(self, path: Path) -> str:
+        """A path as ``results.json`` names it."""
+        return path.relative_to(self.path).as_posix()
+
+    @property
+    def texts(self) -> Path:
+        """What was measured of the texts."""
+        return self.path / "texts"
+
+    @property
+    def results(self) -> Path:
+        """All finished runs."""
+        return self.path / "results.json"
+
+    @property
+    def report(self) -> Path:
+        """The page to read."""
+        return self.path / "report.html"
+
+    def as_begun(self, config: CompareConfig) -> CompareConfig:
+        """The comparison with the defaults of training that it was begun with here, by an earlier version perhaps.
+
+        Raises:
+            ValueError: What the folder says of itself cannot be read.
+        """
+        path = self.path / CLAIM
+        if "fine_tuning" in config.model_fields_set or not path.exists() or not self._has_begun():
+            return config
+        begun = read_claim(path, "a comparison").get("fine_tuning")
+        kept = None if begun is None else validated(FineTuning, begun, f"{path}: fine_tuning")
+        return config.model_copy(update={"fine_tuning": kept})
+
+    def expect(self, config: CompareConfig, task: Task) -> None:
+        """Expects the folder to be free or this comparison's own; writes nothing.
+
+        Methods and seeds may be added to the ones an earlier call had, and methods without any finished run changed.
+
+        Raises:
+            ValueError: The folder belongs to another comparison (says which keys differ) or holds other files.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"{self.path} is a file; {named('out')} names a folder")
+        path = self.path / CLAIM
+        if not path.exists():
+            if self.path.is_dir() and any(file.name not in LOCK_FILES for file in self.path.iterdir()):
+                raise ValueError(
+                    f"{self.path} is not empty and holds no comparison; choose another folder ({named('out')})"
+                )
+        elif self._has_begun():
+            wanted = _beyond_defaults(_fingerprint(config, task), config)
+            found = _beyond_defaults(self._with_results(read_claim(path, "a comparison")), config)
+            different = differences(found, wanted, {f"task_settings.{key}" for key in task.may_change})
+            if different:
+                raise ValueError(
+                    f"{self.path} belongs to another comparison:\n"
+                    + "\n".join(f"  {line}" for line in different)
+                    + f"\nChoose another folder ({named('out')}), or delete this one to start over."
+                )
+
+    def claim(self, config: CompareConfig, task: Task) -> None:
+        """Makes a folder in which nothing was trained yet this comparison's own.
+
+        Raises:
+            ValueError: As ``expect``.
+        """
+        self.expect(config, task)
+        if not self._has_begun():
+            self.extend_claim(config, task)
+
+    def extend_claim(self, config: CompareConfig, task: Task) -> None:
+        """Writes down what the comparison is by now, with the methods and seeds that were added to it."""
+        claim = {"nextword": __version__, **_fingerprint(config, task)}
+        write_atomically(self.path / CLAIM, json.dumps(claim, indent=2) + "\n")
+
+    def _has_begun(self) -> bool:
+        """Whether a training has begun; what was refused before leaves nothing to protect."""
+        begun = (self.start / "start.json", self.start / "training", self.path / "trained", self.path / "runs")
+        return any(path.exists() for path in begun)
+
+    def _with_results(self, claim: dict[str, Any]) -> dict[str, Any]:
+        """A claim without the methods that have no finished run; their trainings are told apart by their names."""
+        methods = claim.get("methods")
+        if not isinstance(methods, dict):
+            return claim
+        return {**claim, "methods": {title: one for title, one in methods.items() if self._has_results(one)}}
+
+    def _has_results(self, method: Any) -> bool:
+        try:
+            name = Method.model_validate(method).slug
+        except ValueError:
+            return True  # of another version
+        return any((self.path / "runs").glob(f"{name}-seed*/record.json"))
+
+    def finished(self, method: Method, seed: int) -> RunRecord | None:
+        """The record of a run, or ``None`` where it must be done. A record that cannot be read is moved aside."""
+        path = self.record(method, seed)
+        if not path.exists():
+            return None
+        try:
+            record = RunRecord.load(path)
+            gone = [file for files in record.samples.values() for file in files if not (self.path / file).is_file()]
+            if not gone:
+                return record
+            raise ValueError(f"{path} names samples that are gone ({', '.join(gone)})")
+        except ValueError as problem:
+            aside = _unused(path)
+            path.rename(aside)
+            logger.warning("%s; kept as %s, the run is done again", problem, aside.name)
+            return None
+
+    def trained_outcome(self, folder: Path) -> TrainingOutcome | None:
+        """What a finished training says, or ``None`` where it must be done (further)."""
+        path = folder / "outcome.json"
+        if not path.exists():
+            return None
+        try:
+            outcome = TrainingOutcome.load(path)
+            problem = weights_problem(folder / "model")
+        except ValueError as error:
+            problem = str(error)
+        if problem is None:
+            return outcome
+        logger.warning("%s cannot be used (%s); the model is trained again", folder, problem)
+        shutil.rmtree(folder)
+        return None
+
+    def drop_checkpoints(self, folder: Path) -> None:
+        """Deletes the checkpoints of a finished training."""
+        drop_checkpoints(folder)
+
+    def drop_model(self, folder: Path) -> None:
+        """Deletes a trained model that no unfinished run needs."""
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def forget(self, method: Method, seed: int) -> None:
+        """Deletes what an earlier model of a run measured and wrote."""
+        self.measured(method, seed).unlink(missing_ok=True)
+        shutil.rmtree(self.run(method, seed) / "samples", ignore_errors=True)
+
+    def save(self, results: Results) -> None:
+        """Writes ``results.json``."""
+        results.save(self.results)
+
+
+def _fingerprint(config: CompareConfig, task: Task) -> dict[str, Any]:
+    return {
+        "task": config.task,
+        "task_version": task.version,
+        "task_settings": plain(task.config),
+        "files": task.data.describe(),
+        "start": plain(config.start),
+        "training": config.training,
+        "fine_tuning": None if config.fine_tuning is None else plain(config.fine_tuning),
+        "second_training": config.second_training,
+        "methods": {method.title: plain(method) for method in config.methods},
+        "seeds": {str(seed): seed for seed in config.seeds},
+    }
+
+
+def _beyond_defaults(claim: dict[str, Any], config: CompareConfig) -> dict[str, Any]:
+    """A claim without those settings of its training that are the defaults in any case."""
+    given = claim.get("training")
+    if not isinstance(given, dict):
+        return claim
+    without = defaults(config, config.fine_tuning, given)
+    return {**claim, "training": {key: value for key, value in given.items() if value != without.get(key)}}
+
+
+def _unused(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"{path.stem}.broken-{number}{path.suffix}")).exists():
+        number += 1
+    return aside

@@ -1,0 +1,226 @@
+"""One method of a comparison: a head, its objective, what conditions it, how it is trained and writes, and its name."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import Field, JsonValue, model_validator
+
+from nextword.experiments.training.method_settings import MethodSettings, in_short, table_of_spec
+from nextword.settings.config import Seed, Settings, validated
+from nextword.settings.overrides import with_values
+
+TEST_TIME_OBJECTIVE = "mle"
+"""Objective of a head that is only attached after training: it is never asked for a loss that is minimised."""
+
+DECODING = frozenset({"do_sample", "num_beams", "top_k", "top_p", "temperature", "max_new_tokens", "max_length"})
+"""Arguments of ``generate`` that the task's decodings give."""
+
+SEARCHED = ("head", "objective", "conditioner", "training", "then")
+"""Parts of a method whose settings a search may choose: those that its training depends on."""
+
+
+class Stage(Settings):
+    """A second training of the same model, for another objective; optimiser and learning rate begin anew."""
+
+    objective: str | dict[str, JsonValue] = Field(min_length=1)
+    """Objective spec, or its settings as a table."""
+    training: dict[str, JsonValue] = Field(default={})
+    """Settings which differ from those of the first stage."""
+
+
+class Method(MethodSettings):
+    """A head with its objective. Text is the short form ``head/objective/conditioner``; the later parts may be missing.
+
+    >>> Method.model_validate("cache/histalign").objective
+    'histalign'
+    >>> Method.model_validate("softmax/mle/bergpt:2").title
+    'softmax with bergpt:2'
+    >>> Method(head="cache", trained_as="softmax").title
+    'cache (trained as softmax)'
+    >>> Method(head="softmax", then=Stage(objective="unlikelihood")).title
+    'softmax, then unlikelihood'
+    """
+
+    label: str | None = None
+    """Name in tables and figures; made from the specs where not given."""
+    trained_as: str | None = None
+    """Head spec used in training, where ``head`` only acts at test time and takes its place afterwards."""
+    from_scratch: bool = False
+    """Begin from random weights of the start's architecture (drawn by the seed) instead of the start's weights."""
+    trained: bool = True
+    """Whether it is trained. If not, it is measured as it is attached to the start, such as GPT-2 itself."""
+    then: Stage | None = None
+    """A second training after the first, which methods with the same head and objective share."""
+    tune: bool | None = None
+    """Whether the head's evaluation-time settings (a cache's temperature and weight) are chosen on validation data; by
+    default only where the head was not trained."""
+    generation: dict[str, JsonValue] = Field(default={})
+    """Arguments of ``generate`` for this method's texts beside those of the decoding, for instance
+    ``{decoupled = false}``."""
+    note: str | None = None
+    """What a reader of the report must know about this method."""
+    search: dict[str, Annotated[list[JsonValue], Field(min_length=1)]] = Field(default={})
+    """Values of settings, of which the combination with the lowest validation loss is taken for all seeds:
+    ``{"training.learning_rate" = [1e-5, 3e-5], "objective.alpha" = [0.5, 1.0]}``."""
+    search_seed: Seed | None = None
+    """Seed with which all combinations are trained; None: the first of the comparison."""
+
+    @model_validator(mode="after")
+    def _decodings_are_the_task_s(self) -> Self:
+        taken = sorted(DECODING & self.generation.keys())
+        if taken:
+            raise ValueError(f"generation.{taken[0]} is said by the task's decodings, the same for every method")
+        return self
+
+    @model_validator(mode="after")
+    def _untrained_is_untrained(self) -> Self:
+        for name in ("trained_as", "then", "training"):
+            if not self.trained and getattr(self, name):
+                raise ValueError(f"{name}: there is no training where trained is false")
+        return self
+
+    @model_validator(mode="after")
+    def _search_is_of_the_training(self) -> Self:
+        if self.search and not self.trained:
+            raise ValueError("search: there is no training where trained is false")
+        for path in self.search:
+            part, _, key = path.partition(".")
+            if part not in SEARCHED or not key:
+                known = ", ".join(f"{name}.KEY" for name in SEARCHED)
+                raise ValueError(f"search: must name settings that a training has ({path} given); write {known}")
+        for combination in self.combinations if self.search else ():
+            try:
+                self.with_settings(combination)
+            except ValueError as problem:
+                raise ValueError(f"search: {problem}") from None
+        return self
+
+    def __hash__(self) -> int:
+        return hash(self.title)  # tables in it cannot be hashed
+
+    def expect_known_names(self) -> None:
+        """Raises ValueError, with the nearest known name, where a head, objective or conditioner does not exist."""
+        from nextword.heads import parse_head
+        from nextword.objectives import parse_objective
+
+        try:
+            for candidate in self.candidates if self.search else ():
+                candidate.expect_known_names()
+            super().expect_known_names()
+            parse_head(self.trained_head)
+            if self.then is not None:
+                parse_objective(self.then.objective)
+        except ValueError as problem:
+            raise ValueError(f"method '{self.title}': {problem}") from None
+
+    @property
+    def combinations(self) -> list[dict[str, JsonValue]]:
+        """What its search tries: settings by path; one without any where nothing is searched.
+
+        >>> method = Method(head="softmax", search={"training.learning_rate": [1e-5, 3e-5], "training.steps": [10]})
+        >>> method.combinations[1]
+        {'training.learning_rate': 3e-05, 'training.steps': 10}
+        """
+        return [dict(zip(self.search, values, strict=True)) for values in itertools.product(*self.search.values())]
+
+    @property
+    def candidates(self) -> list[Method]:
+        """The methods that its search tries, each under a name of its own; itself where nothing is searched."""
+        if not self.search:
+            return [self]
+        return [
+            self.with_settings(one).model_copy(update={"label": f"{self.title} ({_listed(one)})"})
+            for one in self.combinations
+        ]
+
+    def with_settings(self, chosen: Mapping[str, JsonValue]) -> Method:
+        """The method under the same name with these settings, by path, and without a search.
+
+        Raises:
+            ValueError: A path that leads nowhere, or a wrong value.
+        """
+        plain = {**self.model_dump(mode="json"), "search": {}, "search_seed": None, "label": self.title}
+        return validated(Method, with_values(plain, chosen, table_of_spec))
+
+    @property
+    def objectives(self) -> list[str | dict[str, JsonValue]]:
+        """What it is trained for, one stage after the other."""
+        return [self.objective, *([self.then.objective] if self.then else [])]
+
+    @property
+    def all_objectives(self) -> str:
+        """The objectives of all stages as text."""
+        return ", then ".join(in_short("objective", objective) for objective in self.objectives)
+
+    @property
+    def title(self) -> str:
+        """The label, or one made from the specs."""
+        if self.label:
+            return self.label
+        title = self.spec if self.objective == "mle" else f"{self.spec}/{self.objective_spec}"
+        title += f" with {self.conditioner_spec}" if self.conditioner else ""
+        title += f", then {in_short('objective', self.then.objective)}" if self.then else ""
+        title += f" (trained as {self.trained_as})" if self.trained_as else ""
+        title += " (from scratch)" if self.from_scratch else ""
+        title += "" if self.trained else " (not trained)"
+        return title
+
+    @property
+    def slug(self) -> str:
+        """The title as a folder name."""
+        return slug(self.title)
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether evaluation-time settings are chosen on validation data."""
+        return self.trained_as is not None or not self.trained if self.tune is None else self.tune
+
+    @property
+    def trained_head(self) -> str | dict[str, JsonValue]:
+        """The head that is attached in training."""
+        return self.trained_as or self.head
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Folder names of its trainings, the last that of the trained model; equal names are one training."""
+        conditioner = "" if self.conditioner is None else f" with {self.conditioner_spec}{_mark(self.conditioner)}"
+        scratch = " scratch" if self.from_scratch else ""
+        training = f" own {_short_hash(self.training)}" if self.training else "" if self.trained else " untrained"
+        objective = re.sub(r"(?<!\d)\.(?=\d)", "0.", self.objective_spec)  # a rate of .1 is not one of 1
+        objective += _mark(self.objective)
+        head = f"{self.trained_as or self.spec}{_mark(self.trained_head)}"
+        first = slug(f"{head} {objective}{conditioner}{scratch}{training}")
+        if self.then is None:
+            return (first,)
+        return (
+            first,
+            f"{first}--then-{slug(in_short('objective', self.then.objective))}-{_short_hash(self.then.model_dump())}",
+        )
+
+
+def slug(text: str) -> str:
+    """Lower case letters, digits and dashes.
+
+    >>> slug("softmax+CPR:20,100+mi"), slug("cache (TRIME)")
+    ('softmax-cpr-20-100-mi', 'cache-trime')
+    """
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "method"
+
+
+def _listed(settings: Mapping[str, JsonValue]) -> str:
+    return ", ".join(f"{path} = {value}" for path, value in settings.items())
+
+
+def _mark(part: str | dict[str, JsonValue]) -> str:
+    """What tells apart parts whose text as a folder name may be the same: ``gate_bias=-1`` and ``gate_bias=1``."""
+    return f" {_short_hash(part)}" if isinstance(part, dict) or "=" in part else ""
+
+
+def _short_hash(settings: Any) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:6]

@@ -1,0 +1,274 @@
+"""One run: a method trained with one seed in one stage or two, measured, and asked for its texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import set_seed
+
+from nextword.conditioning.parts.auxiliary_encoder import fingerprint
+from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER
+from nextword.experiments.comparison.common_start import CommonStart
+from nextword.experiments.comparison.comparison_settings import CompareConfig, plain
+from nextword.experiments.comparison.folder import ComparisonFolder
+from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
+from nextword.experiments.comparison.progress import StageReporter
+from nextword.experiments.comparison.stage_settings import stage_settings
+from nextword.experiments.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable
+from nextword.experiments.training.one_training import train
+from nextword.experiments.training.outcome import TrainingOutcome
+from nextword.experiments.training.settings import TrainingSettings
+from nextword.experiments.training.sharding import whole_model
+from nextword.experiments.training.trainable import with_applicable_rates
+from nextword.inference.generation.strategies import PromptedDecoding, SeededDecoding
+from nextword.model.attach import attach, load
+from nextword.results.records import Cost, Evaluation, Record, RunRecord
+from nextword.runtime.devices import best_device
+from nextword.runtime.pretrained import load_tokenizer
+
+if TYPE_CHECKING:
+    from nextword.experiments.tasks import Task
+
+SECOND = 2**31
+"""Added to the seed in a second stage, so that it does not see the batches of the first again in the same order."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method with one seed."""
+
+    method: Method
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """What a person reads."""
+        return f"{self.method.title}, seed {self.seed}"
+
+    def recorded(self) -> dict[str, Any]:
+        """Which method and seed it is, as every record of it says."""
+        return {
+            "method": self.method.title,
+            "head": self.method.spec,
+            "objective": self.method.all_objectives,
+            "conditioner": self.method.conditioner_spec,
+            "seed": self.seed,
+        }
+
+
+class Measured(Record):
+    """What was measured of a trained model, kept while its texts are written."""
+
+    evaluation: Evaluation
+    """The task's measurements."""
+    tuned: dict[str, float | None]
+    """Settings of the head that were chosen on validation data."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all runs share."""
+
+    config: CompareConfig
+    task: Task
+    folder: ComparisonFolder
+    start: CommonStart
+    settings: TrainingSettings
+    stages: StageReporter
+    encoded: dict[str, EncodedTexts | None] = field(default_factory=dict)
+    """States of the auxiliary texts by encoder, shared by all runs; None: too many to keep."""
+
+    @cached_property
+    def training(self) -> Any:
+        """Training data, tokenised once."""
+        return self.task.data.training(self.start.tokenizer)
+
+    @cached_property
+    def validation(self) -> Any:
+        """Validation data."""
+        return self.task.data.validation(self.start.tokenizer)
+
+
+def carry_out(run: Run, setting: Setting) -> RunRecord:
+    """Does what is missing of a run, and writes its record last."""
+    method, folder = run.method, setting.folder
+    outcome = folder.trained_outcome(folder.trained(method, run.seed))
+    if outcome is None:
+        folder.forget(method, run.seed)  # another training may give another model
+        outcome = train_stages(run, setting)
+    model = _load_trained(run, setting)
+    set_seed(run.seed)
+    measured = _measure(run, setting, model)
+    samples = _write_missing_texts(run, setting, model)
+    record = _record(run, setting, outcome, measured).model_copy(
+        update={"samples": samples, "facts": model.next_word_head.facts()}
+    )
+    record.save(folder.record(method, run.seed))
+    folder.measured(method, run.seed).unlink(missing_ok=True)
+    return record
+
+
+def train_stages(run: Run, setting: Setting) -> TrainingOutcome:
+    """The outcome of the last stage, before which the first is done where no method has done it yet."""
+    method = run.method
+    first, *second = setting.folder.stages(method, run.seed)
+    settings = stage_settings(method, setting.config)
+
+    def from_the_start() -> Any:
+        return setting.start.attached(method, run.seed)
+
+    before = setting.folder.trained_outcome(first)
+    if before is None and not method.trained:
+        return _save_untrained(setting, first, from_the_start())
+    if before is None:
+        before = _train_stage(run, setting, first, settings[0], from_the_start)
+    if method.then is None:
+        return before
+    objective = method.then.objective
+
+    def with_second_objective() -> Any:
+        return load(first / "model", objective=objective).train()
+
+    return _train_stage(run, setting, second[0], settings[1], with_second_objective, before)
+
+
+def _train_stage(
+    run: Run,
+    setting: Setting,
+    place: Path,
+    settings: TrainingSettings,
+    make: Callable[[], Any],
+    before: TrainingOutcome | None = None,
+) -> TrainingOutcome:
+    """Trains what ``make`` gives and saves it in ``place``; the outcome counts the stage ``before`` too."""
+    seed = run.seed if before is None else (run.seed + SECOND) % 2**32
+    model = make()
+    encoded = _encoded_texts(setting, model, with_validation=settings.evaluate_every is not None)
+    with setting.stages(run.name, "training" if before is None else "second training") as advanced:
+        outcome = train(
+            model.train(),
+            setting.training,
+            with_applicable_rates(settings, model),
+            seed=seed,
+            folder=place,
+            validation=setting.validation if settings.evaluate_every else None,
+            encoded=encoded,
+            progress=advanced,
+        )
+        outcome = outcome if before is None else before.followed_by(outcome)
+        _save(setting, place, whole_model(model, place), outcome)
+        setting.folder.drop_checkpoints(place)
+    return outcome
+
+
+def _save_untrained(setting: Setting, place: Path, model: Any) -> TrainingOutcome:
+    """A model that nobody trains, saved like the others."""
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    outcome = TrainingOutcome(curve=[], cost=Cost(parameters=parameters, trained_parameters=0))
+    _save(setting, place, model, outcome)
+    return outcome
+
+
+def _save(setting: Setting, place: Path, model: Any, outcome: TrainingOutcome) -> None:
+    model.save_pretrained(place / "model")
+    setting.start.tokenizer.save_pretrained(place / "model")
+    if model.conditioner is not None and setting.start.encoder is not None:
+        load_tokenizer(setting.start.encoder, "task.encoder").save_pretrained(place / "model" / ENCODER_TOKENIZER)
+    outcome.save(place / "outcome.json")
+
+
+def _encoded_texts(setting: Setting, model: Any, *, with_validation: bool) -> EncodedTexts | None:
+    """What the model's encoder makes of the auxiliary texts, where it makes the same of them all through training."""
+    if not is_encodable(model):
+        return None
+    key = f"{fingerprint(model.auxiliary_encoder)} {with_validation}"
+    if key not in setting.encoded:
+        with setting.stages("auxiliary texts", "encoding") as advanced:
+            model.to(best_device())
+            texts = distinct_texts([setting.training, *([setting.validation] if with_validation else [])])
+            setting.encoded[key] = encode_texts(model, texts, advanced)
+    return setting.encoded[key]
+
+
+def _load_trained(run: Run, setting: Setting) -> Any:
+    """The saved model, so that a user who loads the folder gets this very one."""
+    method = run.method
+    model: Any = load(setting.folder.trained(method, run.seed) / "model")
+    if method.trained_as:
+        set_seed(run.seed)
+        model = attach(model, setting.start.filled(method.head), TEST_TIME_OBJECTIVE)
+    model.to(best_device())
+    return model.eval()
+
+
+def _measure(run: Run, setting: Setting, model: Any) -> Measured:
+    """The task's measurements; the model is left with what was tuned."""
+    method, path = run.method, setting.folder.measured(run.method, run.seed)
+    measured = _stored(path)
+    if measured is not None:
+        if measured.tuned:
+            model.configure_head(**measured.tuned)
+        return measured
+    tuned: dict[str, float | None] = {}
+    if method.is_tuned:
+        with setting.stages(run.name, "tuning"):
+            tuned = setting.task.measures.tune(model, setting.start.tokenizer)
+    with setting.stages(run.name, "evaluation") as advanced, torch.no_grad():
+        evaluation = setting.task.measures.evaluate(model, setting.start.tokenizer, advanced)
+    evaluation = evaluation.finite().model_copy(update={"tuned": {**evaluation.tuned, **tuned}})
+    measured = Measured(evaluation=evaluation, tuned=tuned)
+    if setting.task.writes is not None:
+        setting.folder.forget(method, run.seed)  # texts that were not written after this measurement
+        measured.save(path)
+    return measured
+
+
+def _stored(path: Path) -> Measured | None:
+    try:
+        return Measured.load(path)
+    except ValueError:
+        return None  # not there, or of another version
+
+
+def _write_missing_texts(run: Run, setting: Setting, model: Any) -> dict[str, list[str]]:
+    """The samples files of the run by decoding, written where they are missing."""
+    writes, folder = setting.task.writes, setting.folder
+    if writes is None:
+        return {}
+    files = {way.title: _draws(run, way, writes.texts.draws_of(way), folder) for way in writes.texts.decodings}
+    missing = {path: draw for draws in files.values() for path, draw in draws.items() if not path.exists()}
+    if missing:
+        with setting.stages(run.name, "texts") as advanced, torch.no_grad():
+            writes.write(model, setting.start.tokenizer, missing, run.method.generation, progress=advanced)
+    return {title: [folder.relative(path) for path in draws] for title, draws in files.items()}
+
+
+def _draws(
+    run: Run, way: PromptedDecoding, seeds: Sequence[int | None], folder: ComparisonFolder
+) -> dict[Path, SeededDecoding]:
+    return {
+        folder.samples(run.method, run.seed, way.title, seed): SeededDecoding(way, run.seed if seed is None else seed)
+        for seed in seeds
+    }
+
+
+def _record(run: Run, setting: Setting, outcome: TrainingOutcome, measured: Measured) -> RunRecord:
+    method = run.method
+    stages = stage_settings(method, setting.config)
+    used: dict[str, Any] = {"method": plain(method)}
+    used |= {name: plain(one) for name, one in zip(("training", "second_training"), stages, strict=False)}
+    if outcome.validation_curve:
+        used["validation_curve"] = [plain(point) for point in outcome.validation_curve]
+    return RunRecord(
+        **run.recorded(),
+        evaluation=measured.evaluation,
+        cost=outcome.cost,
+        curve=outcome.curve,
+        settings=used,
+        note=method.note,
+    )

@@ -1,0 +1,147 @@
+"""Attaches every method of a comparison once before anything is trained, so that a mistake costs seconds."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nextword.conditioning.parts.auxiliary_encoder import expect_encoder
+from nextword.experiments.comparison.comparison_settings import CompareConfig
+from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
+from nextword.experiments.comparison.stage_settings import common_settings, given_settings, stage_settings
+from nextword.experiments.tasks.parts.head_counts import with_counts
+from nextword.experiments.training.learning_rates import GROUPS, harsh_rates
+from nextword.experiments.training.settings import TrainingSettings
+from nextword.experiments.training.trainable import trained_group_names
+from nextword.experiments.training.trainer_arguments import expect_available
+from nextword.model.attach import ObjectiveSpec, attach, attach_to_train
+from nextword.settings.registry import did_you_mean
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from nextword.experiments.tasks import Task
+
+logger = logging.getLogger(__name__)
+
+
+def check_settings(config: CompareConfig, task: Task) -> TrainingSettings:
+    """The training settings that all methods have in common, where all that can be said without a model is well.
+
+    Raises:
+        ValueError: A training setting or a package that there is not, or a conditioner without a text to read.
+    """
+    common = common_settings(config)
+    for method in _all_candidates(config):
+        for settings in stage_settings(method, config):
+            expect_available(settings)
+    encoder = needed_encoder(config.methods, task)
+    if encoder is not None:
+        expect_encoder(encoder)
+    return common
+
+
+def _all_candidates(config: CompareConfig) -> list[Method]:
+    """Every method that is trained, those among them that a search tries."""
+    return [candidate for method in config.methods for candidate in method.candidates]
+
+
+def needed_encoder(methods: Iterable[Method], task: Task) -> str | None:
+    """The encoder of the task's auxiliary texts; ``None`` where no method has a conditioner.
+
+    Raises:
+        ValueError: A method has one, and the task has no auxiliary text or no encoder for it.
+    """
+    conditioned = next((method for method in methods if method.conditioner is not None), None)
+    if conditioned is None:
+        return None
+    encoder = task.data.encoder()
+    if encoder is None:
+        raise ValueError(
+            f"method '{conditioned.title}': conditioner: the data of task '{task.name}' has no auxiliary text "
+            "that could condition it"
+        )
+    return encoder
+
+
+def check_methods(backbone: PreTrainedModel, config: CompareConfig, task: Task, counts: Path | None) -> None:
+    """Builds each method on a copy of the start, and has it write two tokens where it says how.
+
+    Raises:
+        ValueError: A method that does not fit the start, named; or a learning rate for what there is not.
+    """
+    encoder = needed_encoder(config.methods, task)
+    asked: set[str] = set()
+    trained: dict[str, None] = {}
+    harsh: dict[str, None] = {}
+    for method in _all_candidates(config):
+        stages, given = stage_settings(method, config), given_settings(method, config)
+        try:
+            for number, objective in enumerate(method.objectives):
+                model = build_method(
+                    copy.deepcopy(backbone), method, objective, encoder, counts, config.is_fine_tuned(method)
+                )
+                for settings in stages[number : number + 1]:
+                    asked |= given[number].get("learning_rates", {}).keys()
+                    groups = trained_group_names(model, settings)
+                    trained |= dict.fromkeys(groups)
+                    if config.start.is_pretrained and not method.from_scratch:
+                        harsh |= dict.fromkeys(harsh_rates(settings, groups))
+            if method.trained_as:
+                model = attach(model, with_counts(method.head, counts), TEST_TIME_OBJECTIVE)
+            if method.generation:
+                _check_generation(model, method, task)
+        except ValueError as problem:
+            raise ValueError(f"method '{method.title}': {problem}") from problem
+    for name in sorted(asked - trained.keys()):
+        if name not in GROUPS:
+            near = did_you_mean(name, GROUPS)
+            raise ValueError(f"training.learning_rates.{name}: no part of a model.{near} Known: {', '.join(GROUPS)}.")
+        logger.warning("training.learning_rates.%s has no effect: no method here trains that part", name)
+    for line in list(harsh)[:1]:
+        logger.warning("%s", line)
+
+
+def build_method(
+    backbone: PreTrainedModel,
+    method: Method,
+    objective: ObjectiveSpec,
+    encoder: str | None,
+    counts: Path | None,
+    pretrained: bool,
+) -> Any:
+    """A method's model as one stage of its training begins, on this backbone.
+
+    Args:
+        backbone: Becomes part of the model.
+        method: What is attached to it.
+        objective: That of the stage.
+        encoder: Of the task's auxiliary texts.
+        counts: Of the training text, for a head that goes by them and names none.
+        pretrained: Whether the backbone was pretrained: then a head begins where the model is, not as published.
+    """
+    head = with_counts(method.trained_head, counts)
+    followed: dict[str, Any] = {"conditioner": method.conditioner, "encoder": encoder if method.conditioner else None}
+    if not method.trained:
+        return attach(backbone, head, objective, **followed)
+    return attach_to_train(backbone, head, objective, **followed, pretrained=pretrained)
+
+
+def _check_generation(model: Any, method: Method, task: Task) -> None:
+    """Writes two tokens, since generate alone knows which arguments it takes."""
+    if task.writes is None:
+        raise ValueError("generation: this task has the methods write no texts")
+    prompt = torch.zeros(1, 1, dtype=torch.long)
+    arguments = {"attention_mask": prompt + 1}
+    if method.conditioner is not None:
+        arguments |= {"aux_input_ids": prompt, "aux_attention_mask": prompt + 1}
+        arguments |= {"source_ids": prompt, "source_places": prompt} if model.next_word_head.reads_source else {}
+    try:
+        model.eval().generate(prompt, **arguments, max_new_tokens=2, **method.generation)
+    except (TypeError, ValueError) as problem:
+        raise ValueError(f"generation: {problem}") from problem

@@ -1,0 +1,166 @@
+"""What a training begins with: a saved model, or a small one with random weights."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoConfig, AutoTokenizer, set_seed
+
+from nextword.conditioning import conditioner_spec, parse_conditioner
+from nextword.experiments.finetuning.data_kinds import told_as_data
+from nextword.experiments.finetuning.run_folder import RunFolder
+from nextword.experiments.finetuning.train_config import SMALL_T5, TrainConfig
+from nextword.experiments.tasks import Task
+from nextword.experiments.tasks.parts.architecture import architecture_of
+from nextword.experiments.tasks.parts.head_counts import (
+    HeadSpec,
+    expect_tokenizer,
+    training_counts,
+    wants_counts,
+    with_counts,
+)
+from nextword.experiments.tasks.parts.small_start import SmallStart
+from nextword.experiments.training.settings import TrainingSettings
+from nextword.heads import parse_head
+from nextword.model.attach import attach_to_train, load
+from nextword.model.configuration import NextWordConfig
+from nextword.runtime.pretrained import GgufError, from_pretrained, load_tokenizer, model_location
+from nextword.runtime.weights.held_weights import MadeOnDisk, convert, saved_precision
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+
+def has_encoder(config: TrainConfig) -> bool:
+    """Whether the model that is named is an encoder-decoder one.
+
+    Raises:
+        ValueError: There is no such model.
+    """
+    return (
+        config.model == SMALL_T5 if config.is_small else architecture_of(saved_configuration(config.model)).has_encoder
+    )
+
+
+def saved_configuration(model: str) -> PretrainedConfig:
+    """The configuration of a saved model, ours or any of transformers.
+
+    Raises:
+        ValueError: There is no such model.
+    """
+    location = _located(model)
+    try:
+        found: PretrainedConfig = from_pretrained(AutoConfig, location)
+    except GgufError as problem:
+        raise ValueError(f"model: {problem}") from None
+    except (OSError, ValueError) as problem:
+        first = next(iter(str(problem).splitlines()), type(problem).__name__)
+        raise ValueError(
+            f"model: '{model}' is neither a folder with a model here, nor a name on the hub that could be reached "
+            f"({first}). Give the path of a folder, or 'small' for a small model with random weights."
+        ) from None
+    return found
+
+
+def text_configuration(saved: Any) -> Any:
+    """The configuration of what reads and writes text, in which targets begin with ``decoder_start_token_id``."""
+    own: Any = saved.text_config if isinstance(saved, NextWordConfig) else saved
+    # of an encoder-decoder model transformers gives the decoder's, under other names
+    return own if own.is_encoder_decoder else own.get_text_config(decoder=True)
+
+
+def starting_tokenizer(config: TrainConfig, task: Task, folder: RunFolder) -> PreTrainedTokenizerBase:
+    """The tokenizer of the saved model; of a small one, what is trained on the data and kept in the folder."""
+    if not config.is_small:
+        return load_tokenizer(str(_located(config.model)), "model")
+    path = folder.made("tokenizer", lambda half: task.start.tokenizer().save_pretrained(half))
+    found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(path)
+    return found
+
+
+def starting_model(
+    config: TrainConfig,
+    settings: TrainingSettings,
+    task: Task,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: RunFolder,
+) -> Any:
+    """The model with its head, as training begins; what is new in it depends on the seed only.
+
+    A model of ours goes on with the head that it has, where the same is asked for. What is to be spread over processes
+    lies in files until it is.
+
+    Raises:
+        ValueError: The model does not fit the data, or the head, objective or conditioner does not fit the model.
+    """
+    expect_tokenizer(config.head, tokenizer, "head")
+    with MadeOnDisk(folder.training) if settings.fsdp else nullcontext():
+        set_seed(config.seed)
+        if config.is_small:
+            assert isinstance(task.start, SmallStart)
+            plain: Any = task.architecture.new(task.start.architecture(tokenizer))
+            _check(task, plain.config, tokenizer)
+        else:
+            saved: Any = saved_configuration(config.model)
+            _check(task, text_configuration(saved), tokenizer)
+            plain = _loaded(_located(config.model), settings, folder)
+            if keeps_its_head(config):
+                plain.set_objective(config.objective)
+                return plain
+        head = _with_counts(config.head, task, tokenizer, folder)
+        set_seed(config.seed)
+        with told_as_data():
+            encoder = None if config.conditioner is None else task.data.encoder()
+        followed: dict[str, Any] = {"conditioner": config.conditioner, "encoder": encoder}
+        return attach_to_train(plain, head, config.objective, **followed, pretrained=not config.is_small)
+
+
+def _loaded(location: str | Path, settings: TrainingSettings, folder: RunFolder) -> Any:
+    """The model in the precision that it is trained in."""
+    asked = getattr(torch, settings.weights)
+    saved = saved_precision(location) if settings.fsdp and isinstance(location, Path) else None
+    if saved is None or asked != torch.float32:
+        return load(location, dtype=asked)
+    model = load(location, dtype=saved)  # pages of its file, which loading in another precision would copy
+    convert(model, asked, folder.training)
+    return model
+
+
+def _located(model: str) -> str | Path:
+    try:
+        return model_location(model)
+    except ValueError as problem:
+        raise ValueError(f"model: {problem}") from None
+
+
+def _check(task: Task, config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    with told_as_data():
+        task.check(config, tokenizer)
+
+
+def keeps_its_head(config: TrainConfig) -> bool:
+    """Whether the model is one of ours, with the head and the conditioner that are asked for: nothing in it is new.
+
+    Raises:
+        ValueError: There is no such model, or it has a conditioner and none is asked for.
+    """
+    saved = saved_configuration(config.model)
+    if not isinstance(saved, NextWordConfig) or saved.head is None:
+        return False
+    conditioner = None if saved.conditioner is None else parse_conditioner(saved.conditioner)
+    if config.conditioner is None and conditioner is not None:
+        spec = conditioner_spec(conditioner)
+        raise ValueError(f"conditioner: the model follows an auxiliary text already; give conditioner={spec}")
+    if not parse_head(config.head).unbuilt().is_met_by(parse_head(saved.head).unbuilt()):
+        return False
+    return config.conditioner is None or parse_conditioner(config.conditioner) == conditioner
+
+
+def _with_counts(head: HeadSpec, task: Task, tokenizer: PreTrainedTokenizerBase, folder: RunFolder) -> HeadSpec:
+    """The head with the counts of the training data, where it goes by counts and names none."""
+    if not wants_counts(head):
+        return head
+    return with_counts(head, folder.made("counts.npz", lambda half: training_counts(task.data, tokenizer).save(half)))

@@ -1,0 +1,247 @@
+"""Trains one model, measures it, and makes a folder of it that loads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nextword.experiments.finetuning.data_kinds import data_task, told_as_data
+from nextword.experiments.finetuning.overfitting import warning
+from nextword.experiments.finetuning.repeated_data import DataUse
+from nextword.experiments.finetuning.run_folder import RunFolder
+from nextword.experiments.finetuning.starting_model import (
+    has_encoder,
+    keeps_its_head,
+    starting_model,
+    starting_tokenizer,
+)
+from nextword.experiments.finetuning.train_config import TrainConfig, configured
+from nextword.experiments.finetuning.trained_model import measured_on_test_part, results_of, save_trained
+from nextword.experiments.finetuning.training_progress import (
+    SilentTrainingWatcher,
+    StepTeller,
+    TrainingWatcher,
+    stage_told,
+)
+from nextword.experiments.tasks import Task
+from nextword.experiments.tasks.parts.small_start import SmallStart
+from nextword.experiments.training import one_training
+from nextword.experiments.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable
+from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
+from nextword.experiments.training.loss_curve import DivergedError
+from nextword.experiments.training.outcome import TrainingOutcome
+from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged
+from nextword.experiments.training.sharding import whole_model
+from nextword.experiments.training.trainable import (
+    trainable,
+    trained_group_names,
+    trained_modules,
+    with_applicable_rates,
+)
+from nextword.experiments.training.trainer_arguments import expect_available
+from nextword.results.records import disk_full_explained, locked
+from nextword.results.records.training_results import TrainingResults
+from nextword.runtime import processes
+from nextword.runtime.devices import best_device
+from nextword.settings.setting_names import named
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+LENGTH: dict[str, Any] = {"epochs": 3, "batch_size": 8}
+"""How long a saved model is trained, the rest is ``FineTuning``; a small one made here has settings of its size."""
+
+DEFAULT_COMMAND = "nextword.train(config, out)"
+"""How a training is repeated that was not started from the command line."""
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a training; says what is kept. The same call again goes on."""
+
+
+def train(
+    config: TrainConfig | Mapping[str, Any],
+    out: str | Path,
+    progress: TrainingWatcher | None = None,
+    command: str | None = None,
+) -> TrainingResults:
+    """Trains a model and makes the folder ``out`` of it, which ``nextword.load`` and transformers load.
+
+    Interrupted at any moment, the same call goes on; on a CPU the weights are then those of an uninterrupted training,
+    bit for bit. Where all is finished, nothing is done.
+
+    Started by torchrun or ``accelerate launch``, the main process does all this, and the others train with it.
+
+    Args:
+        config: What to train on what: the content of a recipe, or the checked config.
+        out: Where everything is written; a folder of another training is refused.
+        progress: Who is told about progress.
+        command: How the user started this, for record and model card.
+
+    Raises:
+        ValueError: The config does not fit model, data or folder, another process is at work in the folder, or the
+            loss became no number.
+        DiskFullError: There is no room to write something.
+        TrainingInterrupted: Ctrl-C.
+
+    Examples:
+        >>> recipe = {"model": "small", "data": "book.txt", "head": "cache", "objective": "histalign"}
+        >>> train(recipe, "runs/book").evaluation.metrics["perplexity"]  # doctest: +SKIP
+    """
+    config = config if isinstance(config, TrainConfig) else configured(dict(config))
+    folder, watcher = RunFolder(out), progress or SilentTrainingWatcher()
+    if not processes.is_main():
+        one_training.train_with_main()
+        return TrainingResults.load(folder.record)
+    with processes.leading():
+        return _lead(config, folder, watcher, command or DEFAULT_COMMAND)
+
+
+def _lead(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher, command: str) -> TrainingResults:
+    """All of it; where it was finished before, nothing."""
+    config.expect_known_names()
+    folder.expect(config)
+    results = folder.finished()
+    if results is not None:
+        if not config.keep_checkpoints:
+            folder.drop_checkpoints()
+        watcher.finished(results, before=True)
+        return results
+    with disk_full_explained(folder.path), _told_what_is_kept(folder), locked(folder.path, command):
+        results = _carry_out(config, folder, watcher, command)
+    overfitted = warning(results.validation_curve, results.best_step is not None, finished=True)
+    if overfitted:
+        watcher.warned(overfitted)
+    watcher.finished(results, before=False)
+    return results
+
+
+def _carry_out(config: TrainConfig, folder: RunFolder, watcher: TrainingWatcher, command: str) -> TrainingResults:
+    """All of it, in a folder that nobody else writes to."""
+    with stage_told(watcher, "data"):
+        task = data_task(config, has_encoder(config))
+        settings = folder.begun_settings() or training_settings(config, task)
+        expect_available(settings)
+        with told_as_data():
+            files = task.data.describe()
+        folder.claim(config, files)
+        tokenizer = starting_tokenizer(config, task, folder)
+    with stage_told(watcher, "model"):
+        model = starting_model(config, settings, task, tokenizer, folder)
+        with trainable(model, settings, config.seed):
+            asked: Any = config.training.get("learning_rates", {})
+            expect_trained(asked, model)
+            parameters = sum(trained_modules(model).values())
+        settings = with_applicable_rates(settings, model)
+    if not config.is_small:
+        for line in harsh_rates(settings, trained_group_names(model, settings)):
+            watcher.warned(line)
+    with told_as_data(), stage_told(watcher, "rows"):
+        rows = task.data.training(tokenizer)
+        use = DataUse.of(len(rows), settings)
+        settings, validation = _validated(task, tokenizer, settings, use.watched(settings, config.training))
+    watcher.noted(use.sentence(rows, parameters, settings))
+    outcome = _trained(config, settings, model, rows, validation, folder, watcher)
+    outcome.save(folder.training / "outcome.json")
+    model = whole_model(model, folder.training).to(best_device())
+    with stage_told(watcher, "measuring") as advanced:
+        evaluation = measured_on_test_part(model, tokenizer, task, advanced)
+    with stage_told(watcher, "checking and saving"):
+        results = results_of(config, task, settings, model, outcome, evaluation, command)
+        save_trained(model, tokenizer, task, config, results, folder.path)
+        results.save(folder.record)
+    if not config.keep_checkpoints:
+        folder.drop_checkpoints()
+    return results
+
+
+def training_settings(config: TrainConfig, task: Task) -> TrainingSettings:
+    """All training settings; those of a saved model are ``FineTuning``.
+
+    Raises:
+        ValueError: One that there is not.
+    """
+    if config.is_small:
+        assert isinstance(task.start, SmallStart)
+        return merged(task.start.training, config.training, "training")
+    defaults = FineTuning().over(LENGTH, config.training)
+    if keeps_its_head(config):  # nothing in it is new
+        defaults["learning_rates"] = {
+            name: rate for name, rate in defaults["learning_rates"].items() if name not in NEW
+        }
+    return merged(defaults, config.training, "training")
+
+
+def _validated(
+    task: Task, tokenizer: PreTrainedTokenizerBase, asked: TrainingSettings, watched: TrainingSettings
+) -> tuple[TrainingSettings, Any]:
+    """The settings to train with, and the rows of their validation losses; None where there are none.
+
+    Args:
+        task: Reads the data.
+        tokenizer: The model's.
+        asked: The settings without what follows from the data.
+        watched: The settings with it. Where the validation part is too short for it, ``asked`` stands.
+    """
+    if asked.evaluate_every is not None or watched.evaluate_every is None:
+        return asked, task.data.validation(tokenizer) if asked.evaluate_every is not None else None
+    try:
+        rows = task.data.validation(tokenizer)
+    except ValueError:  # nobody asked for validation losses
+        return asked, None
+    return (watched, rows) if len(rows) else (asked, None)
+
+
+def _trained(
+    config: TrainConfig,
+    settings: TrainingSettings,
+    model: Any,
+    rows: Any,
+    validation: Any,
+    folder: RunFolder,
+    watcher: TrainingWatcher,
+) -> TrainingOutcome:
+    """Trains the model in place."""
+    encoded = _encoded_texts(model, rows, validation, watcher)
+    with stage_told(watcher, "training"):
+        try:
+            return one_training.train(
+                model.train(),
+                rows,
+                settings,
+                seed=config.seed,
+                folder=folder.training,
+                validation=validation,
+                encoded=encoded,
+                progress=StepTeller(watcher, settings.keep_best),
+            )
+        except DivergedError as problem:
+            raise ValueError(
+                f"training: {problem}; give a smaller training.learning_rate and another folder ({named('out')})"
+                f"{_kept(folder)}"
+            ) from problem
+
+
+def _encoded_texts(model: Any, rows: Any, validation: Any, watcher: TrainingWatcher) -> EncodedTexts | None:
+    """What the model's encoder makes of the auxiliary texts, where it makes the same of them all through training."""
+    if not is_encodable(model):
+        return None
+    with stage_told(watcher, "encoding auxiliary texts") as advanced:
+        model.to(best_device())
+        texts = distinct_texts([rows, *([validation] if validation is not None else [])])
+        return encode_texts(model, texts, advanced)
+
+
+@contextmanager
+def _told_what_is_kept(folder: RunFolder) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise TrainingInterrupted(f"nothing is lost in {folder.path}{_kept(folder)}") from None
+
+
+def _kept(folder: RunFolder) -> str:
+    checkpoints = folder.checkpoints()
+    return f" ({checkpoints[-1]} is kept)" if checkpoints else ""

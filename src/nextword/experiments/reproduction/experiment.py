@@ -1,0 +1,149 @@
+"""Experiments: which recipe, with which data, fills the tables of the papers; one entry each in experiments.toml."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from nextword.settings.config import Settings, validated
+from nextword.settings.overrides import parsed
+from nextword.settings.registry import did_you_mean
+
+if TYPE_CHECKING:
+    from nextword.experiments.comparison.comparison_settings import CompareConfig
+    from nextword.experiments.reproduction.data_sets import DataFolder
+
+Scale = Literal["small", "paper"]
+FILE = resources.files("nextword.experiments.reproduction") / "experiments.toml"
+"""Where the experiments are written down."""
+
+SCALES: tuple[Scale, ...] = ("small", "paper")
+
+
+class AtScale(Settings):
+    """An experiment at one scale."""
+
+    recipe: str
+    """Name of a built-in recipe."""
+    data: dict[str, str | list[str]] = Field(default={})
+    """Settings of the recipe that are paths of data: "task.data" = "wikitext-2", a data set or a file in it."""
+    overrides: list[str] = Field(default=[])
+    """Changes to the recipe, as on a command line: "seeds=[0,1,2]"."""
+    methods: list[dict[str, Any]] = Field(default=[])
+    """Methods besides the recipe's, as a recipe has them."""
+    start: str | None = None
+    """Another experiment whose start this one begins from too; None: its recipe's own."""
+    differs: list[str] = Field(default=[])
+    """What stands for the paper's own models, data, methods and judges here, and what it leaves open: a sentence
+    each, which every table that it fills shows."""
+    minutes: float | None = None
+    """Measured with one thread: training, measuring and writing."""
+    start_minutes: float | None = None
+    """Measured with one thread: making the start."""
+
+
+class Experiment(Settings):
+    """A comparison that gives numbers for tables, at one scale or at both."""
+
+    title: str
+    """What is compared."""
+    small: AtScale | None = None
+    """On two cores in minutes, with the data of a given folder."""
+    paper: AtScale | None = None
+    """With the paper's models and data."""
+
+    def at(self, scale: Scale) -> AtScale | None:
+        """What it is at a scale; ``None``: it is not done there."""
+        return self.small if scale == "small" else self.paper
+
+
+@cache
+def known_experiments() -> dict[str, Experiment]:
+    """All experiments by name."""
+    tables = parsed(FILE.read_bytes(), FILE.name)
+    return {name: validated(Experiment, table, name) for name, table in tables.items()}
+
+
+def find_experiment(name: str) -> Experiment:
+    """An experiment by its name.
+
+    Raises:
+        ValueError: There is none; the nearest known name is given.
+    """
+    known = known_experiments()
+    if name not in known:
+        raise ValueError(f"no experiment '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+    return known[name]
+
+
+def overrides_of(one: AtScale, data: DataFolder) -> list[str]:
+    """Everything that differs from the recipe, as ``key.path=value``.
+
+    Raises:
+        ValueError: Data is missing.
+    """
+    paths = {key: data.resolved(wanted) for key, wanted in one.data.items()}
+    return [*one.overrides, *(f"{key}={json.dumps(path)}" for key, path in paths.items())]
+
+
+def recipe_of(one: AtScale) -> dict[str, Any]:
+    """Its recipe with its own methods behind the recipe's, before any override."""
+    from nextword.experiments.comparison.recipe import read
+
+    recipe = read(one.recipe)
+    return {**recipe, "methods": [*recipe["methods"], *one.methods]}
+
+
+def comparison_of(
+    one: AtScale, data: DataFolder, start: Path | None = None, changes: list[str] | None = None
+) -> CompareConfig:
+    """The comparison that an experiment is.
+
+    Args:
+        one: The experiment at a scale.
+        data: Where its data lies.
+        start: Folder of the model to begin from, where that is another experiment's.
+        changes: Further overrides, from the user.
+
+    Raises:
+        ValueError: Data is missing, or an override is wrong.
+    """
+    from nextword.experiments.comparison.recipe import configured
+
+    begin = [] if start is None else [f"start.model={json.dumps(str(start))}"]
+    config = configured(recipe_of(one), [*overrides_of(one, data), *begin, *(changes or [])])
+    if start is None or config.start.model != str(start):
+        return config
+    return config.model_copy(update={"fine_tuning": None})  # a small start, which may not be made yet
+
+
+def settings_of(config: CompareConfig) -> dict[str, Any]:
+    """All settings of a comparison with all defaults: ``{"task": {...}, "training": {...}, ...}``."""
+    from nextword.experiments.comparison.comparison_settings import plain
+    from nextword.experiments.comparison.stage_settings import common_settings
+    from nextword.experiments.tasks import registry
+
+    task, content = registry.get(config.task), plain(config)
+    content["task"] = {"name": config.task, **plain(validated(task.Config, content.pop("task_settings"), "task"))}
+    content["training"] = plain(common_settings(config))
+    return content
+
+
+def setting(settings: Mapping[str, Any], path: str) -> Any:
+    """One of them by its path, such as ``training.learning_rate``; ``None``: not set.
+
+    >>> setting({"training": {"steps": 5}}, "training.steps"), setting({}, "training.steps")
+    (5, None)
+    """
+    value: Any = settings
+    for key in path.split("."):
+        if not isinstance(value, Mapping) or key not in value:
+            return None
+        value = value[key]
+    return value

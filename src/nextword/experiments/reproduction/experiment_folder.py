@@ -1,0 +1,177 @@
+"""Runs an experiment in a folder of its own: a comparison that goes on after an interruption, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nextword.experiments.comparison.all_methods import compare, make_start
+from nextword.experiments.comparison.comparison_settings import build_task
+from nextword.experiments.comparison.engines.engine import Engine
+from nextword.experiments.comparison.progress import ComparisonWatcher, RelayingWatcher
+from nextword.experiments.reproduction.data_sets import DataFolder
+from nextword.experiments.reproduction.experiment import AtScale, Scale, comparison_of, find_experiment, settings_of
+from nextword.experiments.reproduction.judge_choice import with_judges
+from nextword.experiments.reproduction.table_record import ExperimentResults
+from nextword.results.records import FailedRun, Record, Results
+from nextword.results.records.reproduced_table import RanExperiment
+
+if TYPE_CHECKING:
+    from nextword.experiments.comparison.comparison_settings import CompareConfig
+
+START = "start"
+"""What a comparison calls the stages of making its start."""
+
+
+class Times(Record):
+    """Seconds that an experiment took so far, over all calls."""
+
+    start: float = 0.0
+    """Making the start."""
+    runs: float = 0.0
+    """Training, measuring and writing."""
+
+
+class ExperimentFolders:
+    """All experiments of one scale, each in its own folder.
+
+    Args:
+        out: Where everything is written.
+        scale: The scale.
+        data: Where the data lies.
+        changes: Overrides of every experiment, from the user.
+        judges: Metrics that ask a model which the user has, such as ``"factcc:model=FOLDER"``.
+        engine: What carries out the runs; one after another in this process by default.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        scale: Scale,
+        data: DataFolder,
+        changes: Sequence[str] = (),
+        judges: Sequence[str] = (),
+        engine: Engine | None = None,
+    ) -> None:
+        self._root, self._scale, self._data = out / "experiments" / scale, scale, data
+        self._changes, self._judges, self._engine = list(changes), list(judges), engine
+
+    def folder(self, name: str) -> Path:
+        """That of an experiment."""
+        return self._root / name
+
+    def at_scale(self, name: str) -> AtScale | None:
+        """The experiment at this scale; ``None``: it is not done here."""
+        return find_experiment(name).at(self._scale)
+
+    def config(self, name: str) -> CompareConfig:
+        """The comparison that an experiment is here.
+
+        Raises:
+            ValueError: It is not done at this scale, data is missing, or an override is wrong.
+        """
+        one = self._expected(name)
+        start = None if one.start is None else self.folder(one.start) / START / "model"
+        config = comparison_of(one, self._data, start, self._changes)
+        return with_judges(config, find_experiment(name), self._judges)
+
+    def doubts(self, name: str) -> list[str]:
+        """What an experiment reads that seems to be half there: a line for each file."""
+        return self._data.too_small(self._expected(name).data.values())
+
+    def run(self, name: str, progress: ComparisonWatcher, command: str) -> ExperimentResults:
+        """Does what is missing of an experiment, after the start that it shares with another.
+
+        Raises:
+            ValueError: As ``config``, or as ``compare``.
+            ComparisonInterrupted: Ctrl-C.
+        """
+        one, folder = self._expected(name), self.folder(name)
+        if one.start is not None:
+            origin = self.folder(one.start)
+            with self._saying_where_from(self._expected(one.start)):
+                make_start(self.config(one.start), origin, TimingWatcher(progress, origin), command)
+        config = self.config(name)
+        with self._saying_where_from(one):
+            results = compare(config, folder, TimingWatcher(progress, folder), command, self._engine)
+        return ExperimentResults(settings_of(config), results, self._record(name, one, results))
+
+    @contextmanager
+    def _saying_where_from(self, one: AtScale) -> Iterator[None]:
+        """What a reader says of a file that is broken comes with where the data is to be had."""
+        try:
+            yield
+        except ValueError as problem:
+            wanted = list(one.data.values())
+            if not self._data.mentioned(str(problem), wanted):
+                raise
+            raise ValueError("\n".join(self._data.explained(str(problem), wanted))) from problem
+
+    def settings(self, name: str) -> ExperimentResults:
+        """The settings and the data of an experiment that need not be run; the data is read once it is asked for."""
+        config = self.config(name)
+        return ExperimentResults(settings_of(config), data=cache(lambda: _data(config)))
+
+    def _expected(self, name: str) -> AtScale:
+        one = self.at_scale(name)
+        if one is None:
+            raise ValueError(f"experiment '{name}' is not done at scale {self._scale}")
+        return one
+
+    def _record(self, name: str, one: AtScale, results: Results) -> RanExperiment:
+        times = _times(self.folder(name))
+        origin = times if one.start is None else _times(self.folder(one.start))
+        return RanExperiment(
+            name=name,
+            recipe=one.recipe,
+            command=results.command,
+            task=results.task,
+            seeds=results.seeds,
+            start=str(results.start.get("model", "")) if one.start is None else f"that of {one.start}",
+            data=str(results.data.get("source", results.task)),
+            minutes=round(times.runs / 60, 3),
+            start_minutes=round(origin.start / 60, 3) if origin.start else None,
+            report=f"experiments/{self._scale}/{name}/report.html",
+        )
+
+
+def _data(config: CompareConfig) -> Mapping[str, Any]:
+    """What the task of a comparison says of its data."""
+    data = build_task(config).data
+    return {**data.describe(), **data.counts()}
+
+
+class TimingWatcher(RelayingWatcher):
+    """Adds up the seconds of all stages in a file beside the folder.
+
+    Args:
+        inner: Who watches.
+        folder: Of the experiment.
+    """
+
+    def __init__(self, inner: ComparisonWatcher, folder: Path) -> None:
+        super().__init__(inner)
+        self._folder = folder
+
+    def ended(self, name: str, stage: str, seconds: float) -> None:
+        """Adds the seconds up."""
+        kind, times = START if name == START else "runs", _times(self._folder)
+        times.model_copy(update={kind: getattr(times, kind) + seconds}).save(_times_file(self._folder))
+        super().ended(name, stage, seconds)
+
+
+def _times_file(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.times.json")  # beside it: a comparison wants its folder to itself
+
+
+def _times(folder: Path) -> Times:
+    path = _times_file(folder)
+    return Times.load(path) if path.exists() else Times()
+
+
+def failures(experiments: Mapping[str, ExperimentResults]) -> list[FailedRun]:
+    """Runs that failed, of all experiments."""
+    return [run for one in experiments.values() if one.results is not None for run in one.results.failures]

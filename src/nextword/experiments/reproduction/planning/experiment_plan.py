@@ -1,0 +1,232 @@
+"""The plan of one experiment: what it trains, what that takes, and everything that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task
+from nextword.experiments.comparison.measured_texts import expect_measurable
+from nextword.experiments.comparison.preflight import check_settings
+from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.reproduction.data_sets import names_of
+from nextword.experiments.reproduction.experiment import AtScale, find_experiment, recipe_of
+from nextword.experiments.reproduction.paper import find_table
+from nextword.experiments.reproduction.planning.experiment_work import START, ExperimentWork, experiment_work
+from nextword.experiments.reproduction.planning.judge_models import Findings, find_model, is_here, judge_models
+from nextword.experiments.reproduction.planning.made_up_data import made_up_task
+from nextword.experiments.reproduction.planning.memory import models_on_disk
+from nextword.experiments.reproduction.planning.start_models import raw_paths
+from nextword.experiments.reproduction.planning.training_time import StepCost
+from nextword.experiments.reproduction.planning.work import PlannedTraining, RowLength
+from nextword.experiments.reproduction.reproduce_tables import Request
+
+if TYPE_CHECKING:
+    from nextword.experiments.tasks import Task
+
+
+class Clock(Protocol):
+    """Whoever says what a training step takes: this machine, where it is tried, or a GPU, of which it is estimated."""
+
+    @property
+    def told(self) -> str:
+        """Where the numbers come from, in words."""
+
+    def cost(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
+        """Of one step of a training."""
+
+
+@dataclass(frozen=True)
+class ExperimentPlan:
+    """One experiment. Numbers are over all its trainings and seeds; ``None`` is not known.
+
+    Attributes:
+        name: Of the experiment.
+        tables: That it helps to fill, of those asked for.
+        recipe: What it runs.
+        data: What it reads, as experiments name it: a data set, or a file in it.
+        methods: How many are compared.
+        seeds: With which each is trained.
+        trainings: How many there are, those of searches too; methods may share some.
+        start: What all methods begin from.
+        row: Tokens of a training row.
+        steps: Optimiser steps.
+        tokens: Read in training.
+        parameters: Of the largest method.
+        trained: Of them, those that are trained.
+        disk: Bytes of models and checkpoints.
+        problems: What is wrong, a line each.
+        notes: What must be known, a line each.
+        work: The trainings themselves; None: something is wrong, or no model could be built.
+        costs: Of a step of each training, in the order of ``work.all_trainings``; none before ``timed``.
+    """
+
+    name: str
+    tables: list[str]
+    recipe: str
+    data: list[str]
+    methods: int = 0
+    seeds: list[int] = field(default_factory=list)
+    trainings: int = 0
+    start: str = ""
+    row: RowLength | None = None
+    steps: int | None = None
+    tokens: int | None = None
+    parameters: int | None = None
+    trained: int | None = None
+    disk: int | None = None
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    work: ExperimentWork | None = None
+    costs: list[StepCost] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float | None:
+        """Of all trainings, that of the start too; writing and measuring are not in it."""
+        trainings = [] if self.work is None else self.work.all_trainings
+        each = [seconds_of(one, cost) for one, cost in zip(trainings, self.costs, strict=False)]
+        return None if not each or any(one is None for one in each) else sum(one or 0.0 for one in each)
+
+    @property
+    def memory(self) -> float | None:
+        """Bytes of the largest training at its peak."""
+        known = [cost.memory for cost in self.costs if cost.memory is not None]
+        return max(known) if known and len(known) == len(self.costs) else None
+
+
+def seconds_of(training: PlannedTraining, cost: StepCost) -> float | None:
+    """Of a training with all its seeds; None: not known."""
+    steps = cost.steps if training.steps is None else training.steps
+    return None if cost.seconds is None or steps is None else cost.seconds * steps * training.runs
+
+
+def timed(plan: ExperimentPlan, clock: Clock) -> ExperimentPlan:
+    """The plan with what its steps take."""
+    if plan.work is None:
+        return plan
+    costs = [clock.cost(one, plan.work) for one in plan.work.all_trainings]
+    steps = [one.steps or cost.steps for one, cost in zip(plan.work.all_trainings, costs, strict=True)]
+    skipped = len(costs) - len(plan.work.trainings)
+    counted = _total([of and of * one.runs for of, one in zip(steps[skipped:], plan.work.trainings, strict=True)])
+    large = [cost.reason for cost in costs if cost.reason and cost.memory is not None]
+    return replace(plan, costs=costs, steps=counted, notes=[*plan.notes, *large[:1]])
+
+
+def experiment_plan(name: str, request: Request) -> ExperimentPlan:
+    """Plans an experiment that is done at the scale of a request, without its times.
+
+    Args:
+        name: Of the experiment.
+        request: What is to be reproduced.
+
+    Raises:
+        ValueError: A change that the experiment's settings do not know.
+    """
+    one = find_experiment(name).at(request.scale)
+    if one is None:
+        raise ValueError(f"experiment '{name}' is not done at scale {request.scale}")
+    findings = Findings(problems=request.data.missing(one.data.values()))
+    tables = [table for table in request.tables if name in find_table(table).experiments]
+    complete, read_data = not findings.problems, names_of(one.data.values())
+    sketch = ExperimentPlan(name, tables, one.recipe, read_data, problems=findings.problems, notes=findings.notes)
+    data = {key: request.data.resolved(wanted) for key, wanted in one.data.items()} if complete else one.data
+    config = configured(recipe_of(one), [*one.overrides, *raw_paths(data), *request.changes])
+    task = _checked_task(config, one, request, findings) if complete else made_up_task(config, one.data)
+    findings.notes += request.data.too_small(one.data.values()) if complete else []
+    if task is not None and task.writes is not None:
+        judge_models(task.writes.texts, findings)
+    lacks = "" if complete else "its data is missing"
+    if config.start.model is not None:
+        find_model(config.start.model, "start.model", findings)
+        lacks = lacks if is_here(config.start.model) else f"{config.start.model} is not on this machine"
+    try:
+        origin = None if one.start is None else _origin(one.start, request)
+        return _counted(sketch, one.start, experiment_work(config, task, origin, lacks))
+    except ValueError as problem:
+        findings.problems += [line for line in str(problem).splitlines() if line not in findings.problems]
+        return sketch
+
+
+def _origin(name: str, request: Request) -> tuple[CompareConfig, Task | None]:
+    """The experiment that makes the start of another; no task where its data is missing, which its own plan says."""
+    one = find_experiment(name).at(request.scale)
+    if one is None:
+        raise ValueError(f"start: must be an experiment at scale {request.scale} ({name} given)")
+    complete = not request.data.missing(one.data.values())
+    data = {key: request.data.resolved(wanted) for key, wanted in one.data.items()} if complete else one.data
+    config = configured(recipe_of(one), [*one.overrides, *raw_paths(data), *request.changes])
+    return config, build_task(config) if complete else made_up_task(config, one.data)
+
+
+def _checked_task(config: CompareConfig, one: AtScale, request: Request, findings: Findings) -> Task | None:
+    """The task, after everything that a comparison checks before it makes its start."""
+    try:
+        task = build_task(config)
+    except (ValueError, OSError) as problem:
+        findings.problems += request.data.explained(str(problem), one.data.values())
+        return None
+    try:
+        for method in config.methods:
+            method.expect_known_names()
+        check_settings(config, task)
+        expect_measurable(task, config.methods)
+    except ValueError as problem:
+        findings.problems += str(problem).splitlines()
+    return task
+
+
+def comparison_plan(config: CompareConfig) -> ExperimentPlan:
+    """Plans a comparison as if it were an experiment under the name of its task, without its times.
+
+    Raises:
+        ValueError: What a comparison would refuse before it makes its start.
+    """
+    for method in config.methods:
+        method.expect_known_names()
+    task = build_task(config)
+    check_settings(config, task)
+    expect_measurable(task, config.methods)
+    model = config.start.model
+    lacks = "" if model is None or is_here(model) else f"{model} is not on this machine"
+    return _counted(ExperimentPlan(config.task, [], "", []), None, experiment_work(config, task, lacks=lacks))
+
+
+def _counted(sketch: ExperimentPlan, shared: str | None, work: ExperimentWork) -> ExperimentPlan:
+    """The plan with all that can be counted; ``shared`` is the experiment whose start it begins from too."""
+    config = work.config
+    counted = replace(
+        sketch,
+        methods=len(config.methods),
+        seeds=list(config.seeds),
+        trainings=sum(training.runs for training in work.trainings),
+        start=_start_name(work) if shared is None else f"that of {shared}",
+        row=work.length,
+        steps=_total([each.steps and each.steps * each.runs for each in work.trainings]),
+        tokens=_total([each.tokens and each.tokens * each.runs for each in work.trainings]),
+    )
+    if work.backbone is None:
+        counted.notes.append("no model was built: how large the start is, the missing data says")
+        return counted
+    sizes = {title: size for title, size in work.sizes.items() if title != START.title}
+    models = [sizes[each.method.title] for each in work.trainings for _ in range(each.runs)]
+    models += [sizes[each.title] for each in config.methods if not each.trained for _ in config.seeds]
+    return replace(
+        counted,
+        parameters=max(size.parameters for size in sizes.values()),
+        trained=max(size.trained for size in sizes.values()),
+        disk=models_on_disk(models, work.sizes[START.title], config.keep_models),
+        work=work,
+    )
+
+
+def _start_name(work: ExperimentWork) -> str:
+    """The start in a word or two."""
+    if work.config.start.model is not None:
+        return work.config.start.model
+    return "its own" if work.beginning is None else f"its own, {work.beginning.steps or 0:,} steps"
+
+
+def _total(numbers: Sequence[int | None]) -> int | None:
+    """Their sum; ``None`` where one is not known."""
+    return None if any(one is None for one in numbers) else sum(one or 0 for one in numbers)

@@ -1,0 +1,264 @@
+"""What a training step takes on this machine: each kind of training is tried for a few steps, from its real start."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import TrainerCallback, set_seed
+
+from nextword.experiments.comparison.all_methods import cpu_threads
+from nextword.experiments.comparison.common_start import given_start
+from nextword.experiments.comparison.comparison_settings import plain
+from nextword.experiments.comparison.preflight import build_method, needed_encoder
+from nextword.experiments.reproduction.planning.experiment_work import START, ExperimentWork
+from nextword.experiments.reproduction.planning.memory import training_memory
+from nextword.experiments.reproduction.planning.meta_models import zipf_counts
+from nextword.experiments.reproduction.planning.training_time import StepCost
+from nextword.experiments.reproduction.planning.work import PlannedTraining, RowLength, steps_of
+from nextword.experiments.training.cost import MIB
+from nextword.experiments.training.encoded_texts import distinct_texts, encode_texts, is_encodable
+from nextword.experiments.training.one_training import train
+from nextword.experiments.training.trainable import SMALLER, free_to_train
+from nextword.heads import parse_head
+from nextword.heads.head import FITTED
+from nextword.objectives import parse_objective
+from nextword.runtime.devices import best_device
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from nextword.experiments.tasks import Task
+    from nextword.experiments.tasks.parts.architecture import Architecture
+
+UNTIMED = 2
+"""Steps of a try that are not timed: the first warms up, and the memory of the second is recorded on a CPU."""
+SECONDS, MOST = 2.0, 20
+"""Further steps are timed, one at least, until that many seconds or steps have passed; their median counts."""
+
+TAKE_TIME = (
+    "batch_size", "gradient_accumulation_steps", "consecutive", "alike", "bf16", "fp16", "weights",
+    "activation_checkpointing", "fsdp", "shard_vocabulary", "trains", "freeze_output_embeddings", "lora",
+)  # fmt: skip
+"""Settings of a training on which the time of a step depends, or its memory."""
+
+INTERRUPTED = "not tried, interrupted"
+
+
+class StepsHere:
+    """Tries the first steps of trainings on this machine, those of each kind once.
+
+    Args:
+        say: Told what is being tried, and what came out.
+    """
+
+    told = "this machine, each kind of training tried for a few steps; measuring and writing texts come on top"
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._known: dict[str, StepCost] = {}
+        self._beginnings: dict[int, _Beginning] = {}
+        self.interrupted = False
+        """Whether Ctrl-C ended it; what was measured before stands."""
+
+    def cost(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
+        """Of one step; where it cannot be tried, why."""
+        if work.lacks:
+            return StepCost(reason=f"not measured: {work.lacks}")
+        if self.interrupted:
+            return StepCost(reason=INTERRUPTED)
+        kind = kind_of(training, work)
+        if kind not in self._known:
+            try:
+                self._known[kind] = self._tried(training, work)
+            except KeyboardInterrupt:
+                self.interrupted = True
+                return StepCost(reason=INTERRUPTED)
+        found = self._known[kind]
+        if training.steps is not None or found.seconds is None:
+            return found
+        return StepCost(found.seconds, found.memory, steps=steps_of(training.settings, len(self._of(work).rows)))
+
+    def _tried(self, training: PlannedTraining, work: ExperimentWork) -> StepCost:
+        name = training.method.title + (", second training" if training.stage else "")
+        self._say(f"trying {name}, batches of {training.settings.batch_size} ...")
+        try:
+            with cpu_threads(work.config.threads):
+                cost = _cost(training, work, self._of(work))
+        except (MemoryError, torch.OutOfMemoryError):
+            cost = StepCost(reason=f"does not fit into the memory; {SMALLER}")
+        except (ValueError, RuntimeError) as problem:
+            cost = StepCost(reason=f"cannot be tried: {next(iter(str(problem).splitlines()), type(problem).__name__)}")
+        told = cost.reason or f"{cost.seconds:.2g} s a step, {(cost.memory or 0) / 1e9:.2f} GB"
+        self._say(f"  {told}")
+        return cost
+
+    def _of(self, work: ExperimentWork) -> _Beginning:
+        """The tokenizer and the rows of an experiment, made once; those of the one before are given up."""
+        if id(work) not in self._beginnings:
+            self._beginnings.clear()
+            self._beginnings[id(work)] = _Beginning(work)
+        return self._beginnings[id(work)]
+
+
+def kind_of(training: PlannedTraining, work: ExperimentWork) -> str:
+    """What trainings have in common whose steps take the same: start, data, shapes and batch.
+
+    Numbers with a fraction in a head or an objective (a temperature, a weight) change what comes out and take no time.
+    """
+    method, task = training.method, work.task
+    objective = method.objectives[training.stage]
+    beginning = str(work.config.start.model) if work.backbone is None else work.backbone.to_json_string()
+    settings = plain(training.settings)
+    head = parse_head(method.trained_head)
+    begun = head.to_fine_tune() if work.config.is_fine_tuned(method) else head.as_published()
+    parts = [
+        beginning,
+        None if task is None else [task.name, task.data.describe()],
+        None if work.length is None else work.length.tokens,
+        method is START,  # whose rows may be others
+        _without_fractions(begun.model_dump(mode="json")),
+        _without_fractions(parse_objective(objective).model_dump(mode="json")),
+        method.conditioner,
+        {name: settings[name] for name in TAKE_TIME},
+    ]
+    return json.dumps(parts, sort_keys=True)
+
+
+def _without_fractions(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_fractions(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_fractions(inner) for inner in value]
+    return "a number" if isinstance(value, float) or value == FITTED else value
+
+
+class _Beginning:
+    """What the trainings of an experiment begin from, made as a comparison makes it, but for a small start's training.
+
+    Args:
+        work: The experiment.
+    """
+
+    def __init__(self, work: ExperimentWork) -> None:
+        config, task = work.origin
+        assert task is not None  # of what is complete
+        assert work.task is not None
+        self._config, self._task = config, task
+        self._made: tuple[Any, Any] | None = None
+        self._loaded: PreTrainedModel | None = None
+        if config.start.model is None:
+            self.tokenizer: PreTrainedTokenizerBase = task.start.tokenizer()
+            made = task.start.pretraining(self.tokenizer, config.start.seed)
+            self._made = (made.model_config, made.dataset)
+        else:
+            self._loaded, self.tokenizer = given_start(config, task)
+        self.rows: Any = work.task.data.training(self.tokenizer)
+
+    def backbone(self) -> PreTrainedModel:
+        """A new copy; a small one with random weights."""
+        if self._made is None:
+            model, self._loaded = self._loaded, None
+            return model or given_start(self._config, self._task)[0]
+        set_seed(self._config.start.seed)
+        return self._task.architecture.new(self._made[0])
+
+    def rows_of(self, training: PlannedTraining) -> Any:
+        """What a training reads."""
+        return self._made[1] if training.method is START and self._made is not None else self.rows
+
+
+def _cost(training: PlannedTraining, work: ExperimentWork, beginning: _Beginning) -> StepCost:
+    task: Task | None = work.task
+    assert task is not None
+    settings = training.settings
+    count = (UNTIMED + MOST) * settings.batch_size * settings.gradient_accumulation_steps
+    rows = FewRows(beginning.rows_of(training), count)
+    needed, free = _estimate(training, work, rows), free_to_train()
+    if needed is not None and free is not None and needed > free:
+        reason = f"does not fit: takes about {needed / 1e9:.0f} GB, {free / 1e9:.0f} GB are free; {SMALLER}"
+        return StepCost(reason=reason)
+    method, backbone = training.method, beginning.backbone()
+    with tempfile.TemporaryDirectory() as scratch:
+        vocabulary = backbone.config.get_text_config(decoder=True).vocab_size
+        counts = zipf_counts(vocabulary, Path(scratch) / "counts.npz")
+        encoder = needed_encoder([method], task)
+        objective, pretrained = method.objectives[training.stage], work.config.is_fine_tuned(method)
+        model = build_method(backbone, method, objective, encoder, counts, pretrained)
+        encoded = None
+        if is_encodable(model):
+            encoded = encode_texts(model.to(best_device()), distinct_texts([rows]), lambda share: None)
+        few: dict[str, Any] = {
+            "steps": UNTIMED + MOST,
+            "epochs": None,
+            "save_every": None,
+            "evaluate_every": None,
+            "keep_best": False,
+        }
+        few |= {"patience": None, "report_to": [], "learning_rate": 1e-9, "learning_rates": {}}  # nothing diverges
+        tried = settings.model_copy(update=few)
+        place, stop = Path(scratch) / "training", _Enough()
+        cost = train(model.train(), rows, tried, seed=0, folder=place, encoded=encoded, progress=stop).cost
+    seconds = None if cost.ms_per_step is None else cost.ms_per_step / 1000
+    return StepCost(seconds, None if cost.peak_memory_mib is None else cost.peak_memory_mib * MIB)
+
+
+def _estimate(training: PlannedTraining, work: ExperimentWork, rows: FewRows) -> int | None:
+    """Bytes at the peak; None: not known."""
+    task: Task | None = work.task
+    if work.backbone is None or task is None:
+        return None
+    longest = max(_tokens(rows[place], task.architecture) for place in range(len(rows)))
+    length = RowLength(longest, "about")
+    return training_memory(work.sizes[training.method.title], work.backbone, training.settings, length)
+
+
+def _tokens(row: Any, architecture: Architecture) -> int:
+    """Of a row, source and target together."""
+    return len(row["input_ids"]) + (len(row["labels"]) if architecture.has_encoder else 0)
+
+
+class _Enough(TrainerCallback):
+    """Ends a training when enough of its steps were timed."""
+
+    def __init__(self) -> None:
+        self._since = 0.0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """One more step is done."""
+        now = time.perf_counter()
+        if state.global_step <= UNTIMED:
+            self._since = now
+        elif now - self._since >= SECONDS:
+            control.should_training_stop = True
+
+
+class FewRows:
+    """Some rows of a data set, drawn as a training draws them: at random, always the same.
+
+    Args:
+        rows: All of them.
+        count: How many are wanted; there may be fewer.
+    """
+
+    def __init__(self, rows: Any, count: int) -> None:
+        self._rows = rows
+        self._places = random.Random(0).sample(range(len(rows)), min(count, len(rows)))
+        self.column_names: Sequence[str] = rows.column_names
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, place: int) -> Any:
+        return self._rows[self._places[place]]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Told to the whole data set, where that wants to know."""
+        if hasattr(self._rows, "set_epoch"):
+            self._rows.set_epoch(epoch)

@@ -1,0 +1,156 @@
+"""``nextword reproduce``: runs what tables need, fills them, and writes a page for each and one for all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nextword.experiments.comparison.engines.engine import Engine
+from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher
+from nextword.experiments.reproduction.data_sets import DataFolder
+from nextword.experiments.reproduction.effort import WITHOUT_TRAINING
+from nextword.experiments.reproduction.experiment import Scale
+from nextword.experiments.reproduction.experiment_folder import ExperimentFolders, failures
+from nextword.experiments.reproduction.paper import Table, find_table, load_paper, names
+from nextword.experiments.reproduction.table_record import ExperimentResults, table_record
+from nextword.results.records import FailedRun
+from nextword.results.records.reproduced_table import ReproducedTable
+
+logger = logging.getLogger(__name__)
+ALL_TABLES = "index.html"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be reproduced.
+
+    Attributes:
+        tables: PAPER/TABLE each.
+        scale: "small" or "paper".
+        data: Where the data lies.
+        out: Folder for everything that is written.
+        changes: Overrides of every experiment: ``("seeds=[0]",)``.
+        judges: Metrics that ask a model which the user has: ``("factcc:model=FOLDER",)``.
+        command: How the user started this.
+        engine: What carries out the runs; one after another in this process by default.
+    """
+
+    tables: Sequence[str]
+    scale: Scale
+    data: DataFolder
+    out: Path
+    changes: Sequence[str] = ()
+    judges: Sequence[str] = ()
+    command: str = "nextword.experiments.reproduction.reproduce(request)"
+    engine: Engine | None = None
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What came out.
+
+    Attributes:
+        tables: Filled, in the order asked for.
+        failures: Runs that failed; the same call tries them again.
+    """
+
+    tables: list[ReproducedTable]
+    failures: list[FailedRun]
+
+
+def tables_named(wanted: Sequence[str]) -> list[str]:
+    """Tables by what was typed: PAPER/TABLE, or PAPER for all of its tables.
+
+    Raises:
+        ValueError: No such paper or table; the nearest known name is given.
+    """
+    tables: dict[str, None] = {}
+    for one in wanted:
+        paper, slash, _ = one.partition("/")
+        if slash:
+            find_table(one)
+            tables[one] = None
+        else:
+            tables |= {f"{paper}/{table}": None for table in load_paper(paper).tables}
+    return list(tables)
+
+
+def all_tables() -> list[str]:
+    """Every table of every paper."""
+    return tables_named(names())
+
+
+def needed_experiments(tables: Sequence[str], folders: ExperimentFolders) -> list[str]:
+    """Experiments that must be run to fill these tables, each once; those not done at this scale are left out."""
+    needed: dict[str, None] = {}
+    for name in tables:
+        table = find_table(name)
+        if not only_settings(table):
+            needed |= dict.fromkeys(one for one in table.experiments if folders.at_scale(one) is not None)
+    return list(needed)
+
+
+def only_settings(table: Table) -> bool:
+    """Whether nothing must be run for a table: it has hyper-parameters only, or what people said."""
+    return table.kind in WITHOUT_TRAINING
+
+
+def reproduce(
+    request: Request,
+    progress: ComparisonWatcher | None = None,
+    announce: Callable[[str, int, int], None] = lambda name, number, count: None,
+) -> Reproduced:
+    """Fills tables of the papers with numbers measured here.
+
+    What an earlier call finished is kept; the same call does the rest.
+
+    Args:
+        request: What is to be reproduced.
+        progress: Told about every step of the comparisons.
+        announce: Told when an experiment begins: its name, its number and how many there are.
+
+    Raises:
+        ValueError: Data is missing, or a comparison is refused; nothing was begun.
+        ComparisonInterrupted: Ctrl-C; what is finished is kept.
+    """
+    made_of = request.out, request.scale, request.data, request.changes, request.judges
+    folders = ExperimentFolders(*made_of, request.engine)
+    needed = needed_experiments(request.tables, folders)
+    for name in needed:
+        folders.config(name)  # data that is missing is said before anything is trained
+    for doubt in dict.fromkeys(line for name in needed for line in folders.doubts(name)):
+        logger.warning("%s", doubt)
+    experiments: dict[str, ExperimentResults] = {}
+    for number, name in enumerate(needed, 1):
+        announce(name, number, len(needed))
+        experiments[name] = folders.run(name, progress or SilentWatcher(), request.command)
+        _fill(request, [table for table in request.tables if name in find_table(table).experiments], experiments)
+    for name in request.tables:
+        for one in find_table(name).experiments:
+            if one not in experiments and folders.at_scale(one) is not None:
+                experiments[one] = folders.settings(one)
+    return Reproduced(_fill(request, request.tables, experiments), failures(experiments))
+
+
+def _fill(request: Request, tables: Sequence[str], experiments: dict[str, ExperimentResults]) -> list[ReproducedTable]:
+    """Writes the record and the page of each table, and the page of all tables in the folder."""
+    from nextword.results.report import write_reproduced_tables
+
+    filled = []
+    for name in tables:
+        record = table_record(name, find_table(name), experiments, request.scale, request.command)
+        place = request.out / "tables" / request.scale / name
+        record.save(place.with_suffix(".json"))
+        write_reproduced_tables([record], place.with_suffix(".html"), root="../../../")
+        filled.append(record)
+    write_reproduced_tables(tables_in(request.out), request.out / ALL_TABLES)
+    return filled
+
+
+def tables_in(out: Path) -> list[ReproducedTable]:
+    """All tables that were filled in a folder, in the order of the papers."""
+    order = {name: number for number, name in enumerate(all_tables())}
+    found = [ReproducedTable.load(path) for path in sorted((out / "tables").rglob("*.json"))]
+    return sorted(found, key=lambda table: (order.get(table.name, len(order)), table.scale))

@@ -1,0 +1,276 @@
+"""Our number for a cell of a paper's table: found by its address among the results of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nextword.evaluation.metrics import metric_of
+from nextword.evaluation.metrics.parts.intervals import over_seeds
+from nextword.evaluation.pairwise_wins import ranking
+from nextword.experiments.reproduction.experiment import setting
+from nextword.experiments.reproduction.paper import Address
+from nextword.results.records import EvaluationResults, MetricValue, Results, RunRecord, SampleFile
+from nextword.settings.registry import did_you_mean
+
+HUMAN = "human"
+"""Method that stands for people."""
+
+NO_SEED = "-"
+"""Seed of a number that no training gave."""
+
+
+class MissingValueError(Exception):
+    """There is no number of ours for a cell; the message says why, for a reader of the table."""
+
+
+@dataclass(frozen=True)
+class CellValue:
+    """Our number for one cell, or what stands there in words.
+
+    Attributes:
+        by_seed: The number by training seed, in the paper's unit; empty where it is text.
+        low: Lower end of the 95 % interval: over seeds, or with one seed that of the measurement.
+        high: Upper end.
+        text: What stands there in place of a number.
+    """
+
+    by_seed: Mapping[str, float] = field(default_factory=dict)
+    low: float | None = None
+    high: float | None = None
+    text: str | None = None
+
+    @property
+    def value(self) -> float | str | None:
+        """The mean over seeds."""
+        if self.text is not None:
+            return self.text
+        return over_seeds(list(self.by_seed.values()))[0]
+
+
+def cell_value(address: Address, results: Results, settings: Mapping[str, Any]) -> CellValue:
+    """The number at an address.
+
+    Args:
+        address: Which.
+        results: Of the address's experiment.
+        settings: Of the same.
+
+    Raises:
+        MissingValueError: There is none.
+    """
+    measure = address.measure or ""
+    kind, _, name = measure.partition(".")
+    if is_of_settings(address):
+        return setting_value(address, settings)
+    if is_of_data(address):
+        return data_value(address, results.data)
+    runs = [run for run in results.runs if run.method == address.method]
+    if address.method == HUMAN and not address.decoding:
+        raise MissingValueError("people have no probabilities")
+    if address.method == HUMAN:
+        values = {NO_SEED: _value(_texts(address, results).human, measure)}
+    elif not runs:
+        raise MissingValueError(_no_method(address, results))
+    elif kind == "cost":
+        values = {str(run.seed): _cost(run, name) for run in runs}
+    elif kind == "words":
+        return CellValue(text=_first_words(runs[0], name))
+    elif kind in ("duel", "ranking"):
+        return _won(_texts(address, results), address)
+    elif not address.decoding:
+        values = {str(run.seed): _measured(run, measure) for run in runs}
+    else:
+        values = _of_texts(_texts(address, results), address, runs)
+    return _over_seeds(values, address.factor or 1.0)
+
+
+def _length(settings: Mapping[str, Any], name: str) -> str:
+    """How long a training is, in words, since a recipe counts epochs or steps."""
+    epochs, steps = (setting(settings, f"{name}.{unit}") for unit in ("epochs", "steps"))
+    return f"{steps:,} steps" if epochs is None else f"{epochs:g} epochs"
+
+
+def _batch(settings: Mapping[str, Any], name: str) -> int | None:
+    """Rows of one update, of as many batches as are accumulated."""
+    rows, batches = (setting(settings, f"{name}.{one}") for one in ("batch_size", "gradient_accumulation_steps"))
+    return None if rows is None or batches is None else int(rows * batches)
+
+
+def _ratio(settings: Mapping[str, Any], names: str) -> float | None:
+    """One setting over another: "task.start.n_embd/task.start.n_head"."""
+    above, below = (setting(settings, name) for name in names.split("/"))
+    return None if above is None or below is None else above / below
+
+
+def _words(_settings: Mapping[str, Any], words: str) -> str:
+    """What no setting says, since it is never anything else: "AdamW"."""
+    return words
+
+
+OF_SETTINGS: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = {
+    "setting": setting,
+    "length": _length,
+    "batch": _batch,
+    "ratio": _ratio,
+    "always": _words,
+}
+"""Kinds of addresses that ask for no method and no run: what they are called, and what reads them."""
+
+
+def added(first: CellValue, second: CellValue) -> CellValue:
+    """The sum of two numbers that were counted on two data sets, seed by seed.
+
+    Raises:
+        MissingValueError: One of them is text, or they have no seed in common.
+    """
+    seeds = [seed for seed in first.by_seed if seed in second.by_seed]
+    if first.text is not None or second.text is not None or not seeds:
+        raise MissingValueError("the two numbers that make it cannot be added")
+    sums = {seed: first.by_seed[seed] + second.by_seed[seed] for seed in seeds}
+    low, high = over_seeds(list(sums.values()))[1] or (None, None)
+    return CellValue(sums, low, high)
+
+
+def is_of_settings(address: Address) -> bool:
+    """Whether the number is a setting, so that nothing must be run for it."""
+    return (address.measure or "").partition(".")[0] in OF_SETTINGS
+
+
+def is_of_data(address: Address) -> bool:
+    """Whether the number is of the data, which is read and not trained on."""
+    return (address.measure or "").startswith("data.")
+
+
+def data_value(address: Address, data: Mapping[str, Any]) -> CellValue:
+    """The number at an address that asks for the data, for which nothing must have been trained.
+
+    Raises:
+        MissingValueError: There is none.
+    """
+    measure = address.measure or ""
+    return _scaled(_plain(data.get(measure.partition(".")[2]), measure), address)
+
+
+def setting_value(address: Address, settings: Mapping[str, Any]) -> CellValue:
+    """The number at an address that asks for a setting, for which nothing must have been trained.
+
+    Raises:
+        MissingValueError: There is none.
+    """
+    measure = address.measure or ""
+    kind, _, name = measure.partition(".")
+    return _scaled(_plain(OF_SETTINGS[kind](settings, name), measure), address)
+
+
+def _plain(value: Any, measure: str) -> float | str:
+    if value is None:
+        kind, _, path = measure.partition(".")
+        raise MissingValueError(f"{path} is not set" if kind == "setting" else f"nothing is called {measure}")
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def _scaled(value: float | str, address: Address) -> CellValue:
+    if isinstance(value, str):
+        return CellValue(text=value)
+    return CellValue({NO_SEED: value * (address.factor or 1.0)})
+
+
+def _cost(run: RunRecord, name: str) -> MetricValue:
+    value = getattr(run.cost, name, None)
+    if value is None:
+        raise MissingValueError(f"cost.{name} was not measured")
+    return MetricValue(value=float(value), unit=name, n=1)
+
+
+def _first_words(run: RunRecord, name: str) -> str:
+    """The words that are right after a prompt, and those that the method has first: "Paris and Italy: Paris, Rome"."""
+    distribution, _, number = name.partition(".")
+    shown = [one for one in run.evaluation.examples if one.setting == distribution]
+    if not shown:
+        raise MissingValueError(f"no first words of '{distribution}' were kept")
+    example = shown[int(number) - 1]
+    return f"{' and '.join(example.expected)}: {', '.join(word.word for word in example.top)}"
+
+
+def _measured(run: RunRecord, measure: str) -> MetricValue:
+    evaluation = run.evaluation
+    if measure in evaluation.metrics:
+        return evaluation.metrics[measure]
+    if measure in evaluation.undefined:
+        raise MissingValueError(f"{measure} is {evaluation.undefined[measure]}")
+    raise MissingValueError(f"{measure} was not measured.{did_you_mean(measure, evaluation.metrics)}")
+
+
+def _texts(address: Address, results: Results) -> EvaluationResults:
+    if address.decoding is None or address.decoding not in results.texts:
+        known = ", ".join(f"'{title}'" for title in results.texts) or "none"
+        raise MissingValueError(f"no texts were written with '{address.decoding}' (there are: {known})")
+    return results.texts[address.decoding]
+
+
+def _value(file: SampleFile | None, measure: str) -> MetricValue:
+    if file is None:
+        raise MissingValueError("there is no row of people's texts")
+    if measure in file.values:
+        return file.values[measure]
+    owner = metric_of(measure)
+    undefined = next((why for name, why in file.undefined.items() if name == owner or measure.startswith(name)), None)
+    raise MissingValueError(undefined or f"{measure} was not measured of these texts")
+
+
+def _of_texts(texts: EvaluationResults, address: Address, runs: list[RunRecord]) -> dict[str, MetricValue]:
+    """Of each trained model's texts, the mean over its draws; what no training tells apart is one model."""
+    system = next((one for one in texts.systems if one.name == address.method), None)
+    if system is None:
+        raise MissingValueError(f"the texts of '{address.method}' were not measured")
+    measure = address.measure or ""
+    models = [[_value(file, measure) for file in files] for files in system.models]
+    seeds = [str(run.seed) for run in runs]
+    if len(models) == 1:
+        return dict.fromkeys(seeds, system.values[measure])
+    return {seed: _mean(values) for seed, values in zip(seeds, models, strict=True)}
+
+
+def _mean(values: Sequence[MetricValue]) -> MetricValue:
+    mean, _ = over_seeds([one.value for one in values])
+    return MetricValue(value=mean, unit=values[0].unit, n=sum(one.n for one in values))
+
+
+def _won(texts: EvaluationResults, address: Address) -> CellValue:
+    if texts.wins is None:
+        raise MissingValueError("there are no duels: one method wrote texts")
+    method, (kind, _, name) = str(address.method), (address.measure or "").partition(".")
+    if kind == "ranking":
+        places = texts.wins.ranking if address.among is None else ranking(texts.wins.duels, address.among)
+        place = next((one for one in places if one.name == method), None)
+        if place is None or not hasattr(place, name):
+            raise MissingValueError(f"'{method}' has no {name} in the ranking")
+        return CellValue({NO_SEED: float(getattr(place, name))})
+    for duel in texts.wins.duels:
+        if (duel.first, duel.second) == (method, name):
+            return CellValue(text=f"{duel.won}-{duel.lost}")
+        if (duel.second, duel.first) == (method, name):
+            return CellValue(text=f"{duel.lost}-{duel.won}")
+    raise MissingValueError(f"there is no duel of '{method}' and '{name}'")
+
+
+def _over_seeds(values: Mapping[str, MetricValue], factor: float) -> CellValue:
+    by_seed = {seed: one.value * factor for seed, one in values.items()}
+    _, interval = over_seeds(list(by_seed.values()))
+    if interval is None:
+        (one,) = values.values()
+        interval = None if one.low is None or one.high is None else (one.low * factor, one.high * factor)
+    low, high = (None, None) if interval is None else sorted(interval)
+    return CellValue(by_seed, low, high)
+
+
+def _no_method(address: Address, results: Results) -> str:
+    failure = next((one for one in results.failures if one.method == address.method), None)
+    if failure is not None:
+        return f"the run failed: {failure.reason}"
+    if address.method is None:
+        return "the table names no method for this cell"
+    known = dict.fromkeys(run.method for run in results.runs)
+    return f"the experiment has no method '{address.method}'.{did_you_mean(address.method, known)}"

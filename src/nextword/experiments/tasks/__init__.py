@@ -1,0 +1,19 @@
+"""Tasks: data in, training rows and measurements out. Every file but ``task.py`` is one.
+
+``task.py`` is the contract, ``parts/`` what tasks are made of. Every module here is imported, so that a new file with a
+registered class is found without editing a list.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from nextword.experiments.tasks.task import Data, Measures, Pretraining, Start, Task, Writes, registry
+from nextword.inference.generation.writing_settings import Texts
+from nextword.inference.scoring.minibatches import Progress
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["Data", "Measures", "Pretraining", "Progress", "Start", "Task", "Texts", "Writes", "registry"]

@@ -1,0 +1,151 @@
+"""The Ambiguous Template task: can a model put both of two words seen before on top, and not their analogues?
+
+The data is prompts, each with two words that may come next and two that may not:
+
+    "Last night the king and the woman came to dinner, and afterwards I walked home with the"
+    right: king, woman; wrong: queen, man
+
+Source: Chang & McCallum (2022), as used by HistAlign (Wan et al., 2023), sections 5.1, 5.3 and 6.1, tables 1 and 9.
+Differs from the published data: the pairs of a relation are dealt out once, so that no test pair is ever trained on
+(the released split repeats about 31 % of its test examples in training); unordered quadruples, so that no prompt occurs
+twice; our own wording; an embedded lexicon, so that it runs without any download.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from nextword.experiments.tasks.parts.ambiguous.haystack import Haystack
+from nextword.experiments.tasks.parts.ambiguous.lexicon import embedded, from_analogies
+from nextword.experiments.tasks.parts.ambiguous.listed_words import probe_examples, probe_metrics, probes, usable
+from nextword.experiments.tasks.parts.ambiguous.prompt_data import AmbiguousPrompts
+from nextword.experiments.tasks.parts.ambiguous.relations_start import AmbiguousStartConfig, RelationsStart
+from nextword.experiments.tasks.parts.ambiguous.two_answers import (
+    accuracy,
+    encode,
+    example_predictions,
+    expect_positions,
+    mean_nll,
+    rank_and_spectrum,
+)
+from nextword.experiments.tasks.task import Measures, Task, registry
+from nextword.inference.scoring.calibration.chosen_settings import tuned
+from nextword.inference.scoring.minibatches import Progress, progress_within
+from nextword.inference.scoring.word_probes import WordProbe
+from nextword.model.training_modes import measuring
+from nextword.results.records import Evaluation, MetricValue
+from nextword.settings.config import Seed, Settings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class AmbiguousConfig(Settings):
+    """What can be set; the defaults need no file."""
+
+    analogies: str | None = None
+    """Path of the Google analogy file questions-words.txt; None: the embedded lexicon."""
+    templates: Literal["ours", "paper"] = "ours"
+    """Wording of the prompts; "paper": what HistAlign prints of its templates, filled up with ours."""
+    train_share: float = Field(default=0.5, gt=0, lt=1)
+    """Share of the pairs of each relation that training may use."""
+    validation_share: float = Field(default=0.15, gt=0, lt=1)
+    """Share that validation uses; the rest is the test set."""
+    split_seed: Seed = 0
+    """Seed of the split and of the sampling below."""
+    train_prompts: int = Field(default=2000, ge=1)
+    """Training prompts at most; each gives two examples, one for each word."""
+    validation_prompts: int = Field(default=200, ge=2)
+    """Validation prompts at most."""
+    test_prompts: int = Field(default=500, ge=2)
+    """Test prompts at most."""
+    pairs: int = Field(default=1, ge=1, le=14)
+    """Pairs of words that a prompt names, each with a person; the question is about one of them."""
+    distractors: int = Field(default=0, ge=0, le=100)
+    """Stories about other words that stand among them before the question."""
+    noise: float = Field(default=0.0, ge=0, lt=1)
+    """Share of the training prompts whose right words are others, which the prompt does not hold."""
+    probes: str | None = None
+    """Prompts that list words: "papers" (plates and keys, tennis and golf, the king and the woman), path of a TOML file
+    like src/nextword/inference/scoring/paper_probes.toml; None: lists of words of the test pairs."""
+    rank_rows: int = Field(default=4750, ge=2)
+    """Rows of the log-probability matrix at most (the paper's number); more than the hidden size."""
+    batch_size: int = Field(default=64, ge=1)
+    """Prompts at a time in measurements."""
+    start: AmbiguousStartConfig = AmbiguousStartConfig()
+    """The start model where no pretrained one is given."""
+
+
+@registry.register("ambiguous")
+class Ambiguous(Task):
+    """Two words of the prompt may come next, their neighbours in the embedding may not. See docs/tasks/ambiguous.md.
+
+    >>> described = Ambiguous(AmbiguousConfig()).data.describe()
+    >>> described["leak_pairs"], described["leak_prompts"]
+    (0, 0)
+    """
+
+    name = "ambiguous"
+    version = 1
+    Config = AmbiguousConfig
+    # docs/tasks/ambiguous.md says how they were chosen; a pretrained start has the rates of FineTuning
+    training_defaults: ClassVar[dict[str, Any]] = {
+        "steps": 600, "batch_size": 32, "learning_rate": 6e-3, "freeze_output_embeddings": True,
+    }  # fmt: skip
+    data: AmbiguousPrompts
+
+    def __init__(self, config: AmbiguousConfig) -> None:
+        self.config = config
+        lexicon = from_analogies(Path(config.analogies)) if config.analogies else embedded()
+        shares = (config.train_share, config.validation_share)
+        if sum(shares) >= 1:
+            raise ValueError(
+                f"task.train_share + task.validation_share is {sum(shares):g}: it must stay below 1 to leave a test set"
+            )
+        sizes = (config.train_prompts, config.validation_prompts, config.test_prompts)
+        haystack = Haystack(config.pairs, config.distractors, config.noise)
+        self.data = AmbiguousPrompts(lexicon, shares, sizes, config.split_seed, config.templates, haystack)
+        self.start = RelationsStart(lexicon, config.start, config.templates, config.batch_size)
+        self._probes = probes(config.probes, lexicon, self.data.splits, config.split_seed)
+        self.measures = TwoAnswers(self.data, self._probes, config.rank_rows, config.batch_size)
+
+    def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """The tokenizer must tell the words of enough test prompts apart, and the model must see a whole prompt."""
+        expect_positions(encode(self.data.prompts["test"], tokenizer), model_config)
+        usable(self._probes, tokenizer)
+
+
+class TwoAnswers(Measures):
+    """Acc@k of the two right words, rank and spectrum of the log-probabilities, lists of words, example prompts."""
+
+    def __init__(self, data: AmbiguousPrompts, asked: Sequence[WordProbe], rank_rows: int, batch_size: int) -> None:
+        self._data, self._probes, self._rank_rows, self._batch_size = data, asked, rank_rows, batch_size
+
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+        """On the test prompts: joint, and cache-only where the head has it."""
+        prompts, size = self._data.prompts["test"], self._batch_size
+        modes = [mode for mode in ("joint", "cache_only") if mode in model.next_word_head.modes]
+        encoded, asked = encode(prompts, tokenizer), usable(self._probes, tokenizer)
+        stages = len(modes) + 1
+        shares = [progress_within(progress, number / stages, (number + 1) / stages) for number in range(stages)]
+        metrics: dict[str, MetricValue] = {}
+        with measuring(model):
+            for mode, share in zip(modes, shares, strict=False):
+                metrics |= accuracy(model, encoded, mode, size, share)
+                metrics |= probe_metrics(model, tokenizer, asked, mode, size)
+            ranks, spectrum = rank_and_spectrum(model, encoded, self._rank_rows, size, shares[-1])
+            examples = example_predictions(model, encoded, tokenizer, modes)
+            examples += probe_examples(model, tokenizer, asked, modes)
+        if encoded.left_out:
+            unit = "test prompts left out: two of the four words begin with the same token"
+            metrics["left_out"] = MetricValue(value=float(encoded.left_out), unit=unit, n=len(prompts))
+        return Evaluation(metrics=metrics | ranks, spectrum=spectrum, examples=examples)
+
+    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+        """Temperature and weight of a cache, by the likelihood of both words of the validation prompts."""
+        encoded = encode(self._data.prompts["validation"], tokenizer)
+        return tuned(model, lambda: mean_nll(model, encoded, self._batch_size))

@@ -1,0 +1,174 @@
+"""Language modelling on a text of your own: perplexity, nats per token, bits per byte.
+
+The data is plain text, read from the beginning to the end:
+
+     = Robert Boulter =
+     Robert Boulter is an English film , television and theatre actor . He had a guest @-@ starring role on the
+     television series The Bill in 2000 .
+
+Window and stride are settings, every token is scored exactly once, and bits per byte can be compared across tokenizers.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field
+
+from nextword.experiments.tasks.parts.architecture import expect_positions
+from nextword.experiments.tasks.parts.blocks import block_rows
+from nextword.experiments.tasks.parts.bpe import named_or_trained
+from nextword.experiments.tasks.parts.gpt2_start import Gpt2StartConfig
+from nextword.experiments.tasks.parts.prompted_texts import PromptedTexts
+from nextword.experiments.tasks.parts.small_start import SmallStart
+from nextword.experiments.tasks.parts.window_likelihood import WindowConfig, WindowLikelihood
+from nextword.experiments.tasks.task import Data, Task, registry
+from nextword.inference.generation.prompts import Prompt, block_prompts
+from nextword.inference.generation.writing_settings import MAY_CHANGE, ContinuationConfig
+from nextword.inference.scoring.long_text import TokenStream
+from nextword.inference.scoring.prompt_encoding import start_id
+from nextword.inference.scoring.text_tokens import ids_and_bytes, token_ids
+from nextword.runtime.corpora.text_counts import text_counts
+from nextword.runtime.corpora.texts import TextParts, read_parts
+from nextword.settings.config import Settings
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+
+class LmFilesConfig(Settings):
+    """Files of the folder ``data``, by part."""
+
+    train: str
+    """File of the training text."""
+    valid: str
+    """File of the validation text."""
+    test: str
+    """File of the test text."""
+
+
+class LmConfig(WindowConfig):
+    """What can be set; ``data`` must be."""
+
+    data: str
+    """A folder with train.txt, valid.txt and test.txt, or one text file, which is cut 90/5/5 % by line position. Tables
+    (.tsv, .csv, .jsonl, .parquet) may stand for the text files, or ``name`` or ``name:config`` of a data set of the
+    hub for the folder."""
+    text_column: str | int = "text"
+    """The column with the text of a table, by name, or by number from 0 in files without header."""
+    files: LmFilesConfig | None = None
+    """Names of the three files where they do not say which part they are; all three must be given."""
+    tokenizer: str | None = None
+    """Path or hub name of a tokenizer; None: a byte-level BPE is trained on the training text."""
+    vocabulary: int = Field(default=8000, ge=258)
+    """Tokens of the trained BPE."""
+    cache: str | None = None
+    """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
+    block: int = Field(default=256, ge=2)
+    """Tokens of one training row."""
+    generation: ContinuationConfig = ContinuationConfig()
+    """Texts that every method writes."""
+    start: Gpt2StartConfig = Gpt2StartConfig()
+    """The start model where no pretrained one is given."""
+
+
+@registry.register("lm")
+class LanguageModelling(Task):
+    """Next-token likelihood of a text of your own. See docs/tasks/lm.md."""
+
+    name = "lm"
+    version = 1
+    Config = LmConfig
+    may_change = MAY_CHANGE
+    # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
+    training_defaults: ClassVar[dict[str, Any]] = {
+        "steps": 200, "batch_size": 8, "learning_rate": 2e-3, "freeze_output_embeddings": False,
+    }  # fmt: skip
+    data: TextData
+    measures: WindowLikelihood
+
+    def __init__(self, config: LmConfig) -> None:
+        self.config = config
+        files = config.files.model_dump() if config.files is not None else None
+        parts = read_parts(config.data, "task.data", config.text_column, files)
+        self.data = TextData(parts, config)
+        self.start = SmallStart(
+            lambda: named_or_trained(config.tokenizer, lambda: parts.train, config.vocabulary, config.cache),
+            architecture=lambda tokenizer: config.start.architecture(tokenizer, max(self._lengths().values())),
+            rows=lambda tokenizer, seed: self.data.training(tokenizer),
+            training=config.start.training(),
+        )
+        self.measures = WindowLikelihood(
+            lambda tokenizer, limit: TokenStream.of(tokenizer, parts.test, limit),
+            lambda tokenizer, limit: TokenStream.of(tokenizer, parts.validation, limit),
+            config,
+        )
+        texts = config.generation.texts()
+        if texts is not None:
+            self.writes = PromptedTexts(texts, self._prompts, config.generation.batch_size, config.batch_size)
+
+    def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """The model's positions must hold a window, a block and a text after its prompt; the test text a window."""
+        expect_positions(model_config, self._lengths())
+        self.measures.test_windows(tokenizer)
+        if self.writes is not None:
+            self._prompts(tokenizer)
+
+    def _lengths(self) -> dict[str, int]:
+        """Tokens that the model must be able to see at once, by setting."""
+        lengths = {"window": self.config.window, "block": self.config.block}
+        generation = self.config.generation
+        return {**lengths, **({"generation: prefix + continuation": generation.block} if generation.prompts else {})}
+
+    def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
+        return {"": block_prompts(*ids_and_bytes(tokenizer, self.data.test_text()), self.config.generation)}
+
+
+class TextData(Data):
+    """Three texts; rows are contiguous blocks of them."""
+
+    def __init__(self, parts: TextParts, config: LmConfig) -> None:
+        self.parts, self._config = parts, config
+
+    def describe(self) -> dict[str, int | float | str]:
+        """Bytes of each part, the split and the checksum; the number of scored tokens is in each result's ``n``."""
+        return {
+            "source": self.parts.source,
+            "sha256": self.parts.sha256,
+            "split": self.parts.split,
+            "train_bytes": len(self.parts.train.encode()),
+            "validation_bytes": len(self.parts.validation.encode()),
+            "test_bytes": len(self.parts.test.encode()),
+            "window": self._config.window,
+            "stride": self._config.stride,
+        }
+
+    def counts(self) -> dict[str, int]:
+        """Articles and words of each part (F2-Softmax, table 5)."""
+        return self._counts
+
+    @cached_property
+    def _counts(self) -> dict[str, int]:
+        texts = {"train": self.parts.train, "validation": self.parts.validation, "test": self.parts.test}
+        return {
+            f"{part}_{name}": count
+            for part, text in texts.items()
+            for name, count in text_counts(text)._asdict().items()
+        }
+
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """Blocks of the training text."""
+        return self._blocks(tokenizer, self.parts.train, "the training text")
+
+    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """Blocks of the validation text."""
+        return self._blocks(tokenizer, self.parts.validation, "the validation text")
+
+    def test_text(self) -> str:
+        """All of the test text, however much of it is scored."""
+        return self.parts.test
+
+    def _blocks(self, tokenizer: PreTrainedTokenizerBase, text: str, name: str) -> Dataset:
+        return block_rows([start_id(tokenizer), *token_ids(tokenizer, text)], self._config.block, name, "task.block")

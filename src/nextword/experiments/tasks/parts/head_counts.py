@@ -1,0 +1,74 @@
+"""Token counts of the training data, for heads that go by them.
+
+Such a head has a setting ``counts``, the path of a counts file. Where it is left out, the data that the model is
+trained on is counted, with the model's own tokenizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nextword.experiments.tasks.task import Data
+from nextword.functional.frequency import TokenCounts, tokenizer_fingerprint
+from nextword.functional.padding import IGNORED_LABEL
+from nextword.heads import parse_head
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+HeadSpec = str | Mapping[str, Any]
+
+FIELD = "counts"
+"""Setting of a head that names a counts file."""
+ROWS = 1000
+"""Training examples read at a time."""
+
+
+def wants_counts(head: HeadSpec) -> bool:
+    """Whether a head goes by token counts and names no file."""
+    config = parse_head(head)
+    return FIELD in type(config).model_fields and getattr(config, FIELD) is None
+
+
+def with_counts(head: HeadSpec, counts: Path | None) -> HeadSpec:
+    """The head with ``counts`` as its counts file, where it wants one; any other head as it is."""
+    if counts is None or not wants_counts(head):
+        return head
+    return {**parse_head(head).model_dump(exclude_unset=True), FIELD: str(counts)}
+
+
+def expect_tokenizer(head: HeadSpec, tokenizer: PreTrainedTokenizerBase, where: str) -> None:
+    """Raises ValueError where a head names counts that were made with another tokenizer.
+
+    A file that is gone is no fault here: a head that is built already needs it no more.
+    """
+    named = getattr(parse_head(head), FIELD, None)
+    if named is not None and Path(named).exists():
+        place = f"{where}.{FIELD}"
+        try:
+            TokenCounts.load(named, place).expect_tokenizer(tokenizer, place)
+        except ValueError as fault:
+            raise ValueError(f"{fault} Or leave '{FIELD}' out: the training text is counted then.") from None
+
+
+def training_counts(data: Data, tokenizer: PreTrainedTokenizerBase) -> TokenCounts:
+    """Counts of all tokens that training asks for."""
+    counts = np.zeros(len(tokenizer), dtype=np.int64)
+    for rows in _labels(data.training(tokenizer)):
+        labels = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
+        more = np.bincount(labels[labels != IGNORED_LABEL], minlength=len(counts))
+        counts = np.pad(counts, (0, len(more) - len(counts))) + more
+    return TokenCounts(counts, tokenizer=tokenizer_fingerprint(tokenizer), source="the training text")
+
+
+def _labels(dataset: Any) -> Iterator[Sequence[Any]]:
+    """Labels of some rows at a time; of data that differs between epochs, as it is before the first."""
+    if hasattr(dataset, "select_columns"):
+        yield from (rows["labels"] for rows in dataset.select_columns("labels").with_format("numpy").iter(ROWS))
+        return
+    for begin in range(0, len(dataset), ROWS):
+        yield [dataset[place]["labels"] for place in range(begin, min(begin + ROWS, len(dataset)))]

@@ -1,0 +1,122 @@
+"""From a source to a target: likelihood of the targets, and whether a model copies what is to be copied.
+
+The data is pairs of your own, one JSON object a line:
+
+    {"source": "The river Aare rises in the Alps and flows through Bern.", "target": "The Aare flows through Bern."}
+
+or plain text, of each paragraph of which one sentence is taken out, as in the pre-training of PEGASUS (Zhang et al.,
+2020): source "A dog barked. <mask> The cat ran.", target "The dog saw the cat."
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from nextword.experiments.tasks.parts.likelihood_values import likelihood_values
+from nextword.experiments.tasks.parts.pair_samples import PairSamples
+from nextword.experiments.tasks.parts.seq2seq.copying_measures import copying_metrics, example_predictions
+from nextword.experiments.tasks.parts.seq2seq.pair_likelihood import PairLikelihood
+from nextword.experiments.tasks.parts.seq2seq.pair_rows import StartPairs
+from nextword.experiments.tasks.parts.seq2seq.pair_task import PairTask, PairTaskConfig
+from nextword.experiments.tasks.parts.seq2seq.t5_start import T5StartConfig
+from nextword.experiments.tasks.task import registry
+from nextword.inference.generation.strategies import Decoding
+from nextword.inference.generation.writer import Writer
+from nextword.inference.scoring.minibatches import Progress, progress_within
+from nextword.model.training_modes import measuring
+from nextword.results.records import Evaluation
+from nextword.runtime.corpora.pairs import gap_texts, leaks, read_pairs
+from nextword.settings.config import Settings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+LIKELIHOOD_SHARE = 0.25
+"""Share of an evaluation's time that goes into the likelihood, about; the rest is generation."""
+
+
+class CopyingConfig(Settings):
+    """What is generated to measure copying."""
+
+    pairs: int = Field(default=300, ge=1)
+    """Test pairs, from the first, whose targets are generated."""
+    beams: int = Field(default=1, ge=1, le=1000)
+    """Beams; 1 is greedy."""
+    max_new_tokens: int | None = Field(default=None, ge=1)
+    """Longest output; None: as long as the longest target."""
+
+
+class Seq2SeqStartConfig(T5StartConfig):
+    """The small T5 that all methods start from where no pretrained model is given."""
+
+    data: str | None = None
+    """Another folder or file to train it on, read like task.data, its training part; None: the training pairs."""
+
+
+class Seq2SeqConfig(PairTaskConfig):
+    """What can be set; ``data`` must be."""
+
+    generation: CopyingConfig = CopyingConfig()
+    """What is generated."""
+    start: Seq2SeqStartConfig = Seq2SeqStartConfig()
+    """The start model where no pretrained one is given."""
+
+
+@registry.register("seq2seq")
+class SequenceToSequence(PairTask):
+    """Targets written from sources by encoder-decoder models: likelihood, and copying. See docs/tasks/seq2seq.md."""
+
+    name = "seq2seq"
+    version = 1
+    Config = Seq2SeqConfig
+    config: Seq2SeqConfig
+
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        super().__init__(config, gap_texts(config.gaps), lambda pairs: _start_pairs(config.start.data, pairs))
+        self.measures = LikelihoodAndCopying(self.pairs, self._encoder, config)
+
+
+def _start_pairs(data: str | None, pairs: PairSamples) -> StartPairs:
+    """Those of ``task.start.data``."""
+    if data is None:
+        return StartPairs()
+    first = read_pairs(Path(data), pairs.reading, "task.start.data")
+    facts: dict[str, int | float | str] = {
+        "start_source": first.source,
+        "start_sha256": first.sha256,
+        "start_pairs": len(first.train),
+        **leaks(first.train, pairs.available.test, "start_leak", pairs.reading),
+    }
+    return StartPairs(first.train, facts)
+
+
+class LikelihoodAndCopying(PairLikelihood):
+    """Likelihood of the test targets, copying in generated outputs, example predictions."""
+
+    _config: Seq2SeqConfig
+
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+        """Likelihood over all test pairs, copying over the first of them."""
+        config, pairs, encoder = self._config, self._pairs, self._encoder(tokenizer)
+        encoded = encoder(pairs.test)
+        tokens = [pair.tokens for pair in encoded]
+        frequent = self._frequent_words()
+        with measuring(model):
+            total = self._likelihood(model, tokens, progress_within(progress, 0, LIKELIHOOD_SHARE))
+            outputs = Writer(model, config.batch_size).write(
+                tokens[: config.generation.pairs],
+                Decoding(beams=config.generation.beams),
+                length=config.generation.max_new_tokens or config.max_target_tokens,
+                ends=True,
+                progress=progress_within(progress, LIKELIHOOD_SHARE, 1),
+            )
+            examples = example_predictions(model, encoded, tokenizer, frequent)
+        texts = tokenizer.batch_decode(outputs, skip_special_tokens=True)
+        sources = (encoder.visible_text(pair.source) for pair in encoded)
+        references = (pair.target.text for pair in encoded)
+        copied = list(zip(sources, references, texts, strict=False))
+        metrics = likelihood_values(total, "target token", "targets") | copying_metrics(copied, frequent)
+        return Evaluation(metrics=metrics, examples=examples)

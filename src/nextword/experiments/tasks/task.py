@@ -1,0 +1,207 @@
+"""What a task is: data, a start, measures and, where methods write texts, how. It knows nothing of how models train.
+
+A task is one file in this folder with a class under ``@registry.register("name")`` that says which of each it has:
+
+- ``Data``: rows to train and validate on;
+- ``Start``: tokenizer and model that all methods begin from, for when no pretrained ones are given;
+- ``Measures``: what is measured of a trained model;
+- ``Writes``: the texts that every method writes, if any.
+
+docs/add-a-task.md shows a complete one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel
+
+from nextword.experiments.tasks.parts.architecture import DECODER_ONLY, Architecture
+from nextword.inference.generation.strategies import SeededDecoding
+from nextword.inference.generation.writing_settings import Texts
+from nextword.inference.scoring.minibatches import Progress
+from nextword.settings.registry import Registry
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+    from nextword.results.records import Evaluation, MetricValue
+
+
+class Data(ABC):
+    """Rows to train on, and what they are made of.
+
+    Training and validation rows have columns ``input_ids`` and ``labels`` (unshifted, -100 ignored), of varying length.
+    For a decoder-only model each label stands beside its input id; for an encoder-decoder model ``input_ids`` are the
+    source and ``labels`` the target. Data with auxiliary texts also has ``aux_input_ids`` (tokens of the encoder),
+    ``source_ids`` (the same text in tokens of the model) and ``source_places`` (for each of those its place among the
+    auxiliary tokens).
+    """
+
+    @abstractmethod
+    def describe(self) -> dict[str, int | float | str]:
+        """Sizes, how the data is split, what leaks (a number), sources and checksums."""
+
+    def counts(self) -> dict[str, int]:
+        """More numbers for the results, such as words and articles.
+
+        Unlike ``describe`` they do not say whose a folder is, so more may be counted later.
+        """
+        return {}
+
+    @abstractmethod
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> Any:
+        """The training rows.
+
+        Returns:
+            A ``datasets.Dataset``, or an object with ``column_names``, ``__len__``, ``__getitem__`` by number and
+            ``set_epoch``, which is called before each pass over the data.
+        """
+
+    @abstractmethod
+    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Any:
+        """As ``training``, of the validation split."""
+
+    def encoder(self) -> str | None:
+        """Folder or hub name of the encoder that reads the auxiliary texts; ``None``: there are none.
+
+        Raises:
+            ValueError: There are auxiliary texts, and no encoder is there to read them.
+        """
+        return None
+
+    def test_text(self) -> str | None:
+        """The test data as one text, for measures that compare what was written with all of it; ``None``: none."""
+        return None
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """How to get the starting checkpoint that all methods share.
+
+    Attributes:
+        model_config: Architecture; the model is built from it with random weights.
+        dataset: What it is trained on with the plain likelihood; columns as those of ``Data.training``.
+        settings: ``steps``, ``batch_size``, ``learning_rate`` of that training.
+    """
+
+    model_config: PretrainedConfig
+    dataset: Dataset
+    settings: dict[str, Any]
+
+
+class Start(ABC):
+    """The tokenizer and the model that all methods begin from, where no pretrained ones are given.
+
+    Attributes:
+        tokens: Texts that are one token each for every model of the task; a pretrained one gets those that it lacks.
+    """
+
+    tokens: tuple[str, ...] = ()
+
+    @abstractmethod
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """A tokenizer made from the data."""
+
+    @abstractmethod
+    def pretraining(self, tokenizer: PreTrainedTokenizerBase, seed: int) -> Pretraining:
+        """A small model and what it is trained on first."""
+
+    def probe(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
+        """What a start, a pretrained one too, already knows; measured once and stored beside the results."""
+        return {}
+
+    def knows_enough(self, probe: dict[str, MetricValue]) -> bool:
+        """Whether a start that was probed so may be compared on; if not, it is trained for another round."""
+        return True
+
+
+class Measures(ABC):
+    """What is measured of a trained model."""
+
+    @abstractmethod
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+        """All measurements on the test split. ``progress`` is called with the finished share, 0 to 1."""
+
+    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+        """Evaluation-time settings of a head, chosen on validation; the model is left with them. ``{}``: none."""
+        return {}
+
+
+class Writes(ABC):
+    """The texts that every method writes after it was measured.
+
+    Attributes:
+        texts: Which they are, and how they are measured.
+    """
+
+    texts: Texts
+
+    @abstractmethod
+    def write(
+        self,
+        model: Any,
+        tokenizer: PreTrainedTokenizerBase,
+        files: Mapping[Path, SeededDecoding],
+        arguments: Mapping[str, Any],
+        progress: Progress | None = None,
+    ) -> None:
+        """Writes samples files (docs/evaluate.md), each as a whole or not at all and from its seed anew.
+
+        All methods must be given the same prompts in the same order.
+
+        Args:
+            model: A trained model.
+            tokenizer: Its tokenizer.
+            files: What goes where; decodings are those of ``texts``.
+            arguments: The method's own arguments of ``generate``.
+            progress: Called with the finished share, 0 to 1.
+        """
+
+
+class Task(ABC):
+    """One task with its own config, as the sum of its parts.
+
+    Attributes:
+        name: The registered name.
+        version: Raised when examples or metrics change, so that numbers of two versions are never compared.
+        Config: What the user can set.
+        architecture: That of the models it trains; others are refused.
+        may_change: Settings that a finished comparison may change, since they only say how written texts are measured.
+        training_defaults: ``steps``, ``batch_size``, ``learning_rate``, ``freeze_output_embeddings`` of every method's
+            training from a small start; rates and warm-up of a pretrained one are those of ``FineTuning``.
+        config: The settings of this one.
+        data: Rows to train on.
+        start: What all methods begin from.
+        measures: What is measured.
+        writes: Texts that every method writes; ``None``: none.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    Config: ClassVar[type[BaseModel]]
+    architecture: ClassVar[Architecture] = DECODER_ONLY
+    may_change: ClassVar[frozenset[str]] = frozenset()
+    training_defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
+    config: Any
+    data: Data
+    start: Start
+    measures: Measures
+    writes: Writes | None = None
+
+    @abstractmethod
+    def __init__(self, config: Any) -> None:
+        """Reads the data and sets the parts."""
+
+    def check(self, model_config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:  # noqa: B027
+        """Raises ValueError where this task cannot be measured on such a start, before anything is trained."""
+
+
+registry: Registry[type[Task]] = Registry("task", Task)

@@ -1,0 +1,116 @@
+"""The loss curve of a training: whole over interruptions, to the last step; what diverges or falls no more is ended."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from nextword.experiments.training.resume import StatefulCallback
+from nextword.objectives.parts.process_sums import on_every_process
+
+
+class RunningLoss(StatefulCallback):
+    """The loss of the steps since the last point of the curve, kept in checkpoints.
+
+    Trainer keeps it for itself and begins at zero where it resumes, so that the next point would be the mean over the
+    steps since the checkpoint only.
+    """
+
+    checkpointed = ("summed", "since")
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+
+    @property
+    def summed(self) -> float:
+        """Sum over the steps, in float32 as Trainer adds them up."""
+        return self._trainer._tr_loss.item() if hasattr(self._trainer, "_tr_loss") else 0.0
+
+    @summed.setter
+    def summed(self, loss: float) -> None:
+        self._trainer._tr_loss += loss  # zero until now
+
+    @property
+    def since(self) -> int:
+        """The step of the last point."""
+        return getattr(self._trainer, "_globalstep_last_logged", 0)
+
+    @since.setter
+    def since(self, step: int) -> None:
+        self._trainer._globalstep_last_logged = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Ends a training that cannot recover: after such a step, weights are no numbers any more."""
+        if not on_every_process(math.isfinite(self.summed), args.device):
+            raise DivergedError(f"diverged at step {state.global_step}: the loss is {self.summed}")
+
+
+class DivergedError(ValueError):
+    """A training whose loss is NaN or infinite; says at which step."""
+
+
+class LastStepLogger(TrainerCallback):
+    """Makes the training curve reach the last step, wherever the logging interval ends."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Asks for a log entry at the last step."""
+        if state.global_step == state.max_steps:
+            control.should_log = True
+
+
+class BestCheckpoint(TrainerCallback):
+    """Makes each lower validation loss a checkpoint; Trainer remembers which was the lowest, and does not delete it.
+
+    Args:
+        folder: Where the checkpoints lie now; it may have moved since the last interruption.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Says where the best one lies, if there is one."""
+        if state.best_global_step:
+            state.best_model_checkpoint = str(self._folder / f"checkpoint-{state.best_global_step}")
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **evaluated: Any) -> None:
+        """Asks for a checkpoint; Trainer compares and saves after this."""
+        if state.best_metric is None or evaluated["metrics"]["eval_loss"] < state.best_metric:
+            control.should_save = True
+
+
+class EarlyStopping(StatefulCallback):
+    """Ends a training whose validation loss has not fallen for a while.
+
+    Args:
+        patience: Validation losses without improvement that are borne.
+        min_improvement: Nats per token by which one must be lower than the lowest before.
+    """
+
+    checkpointed = ("lowest", "waited")
+
+    def __init__(self, patience: int, min_improvement: float) -> None:
+        self._patience, self._min_improvement = patience, min_improvement
+        self.lowest: float | None = None
+        """The loss that must be improved on."""
+        self.waited = 0
+        """Losses since then."""
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **evaluated: Any) -> None:
+        """Counts, and ends; the checkpoint is for a process that is killed between this and the saved model."""
+        loss = evaluated["metrics"]["eval_loss"]
+        if self.lowest is None or loss < self.lowest - self._min_improvement:
+            self.lowest, self.waited = loss, 0
+        else:
+            self.waited += 1
+        if self.waited >= self._patience:
+            control.should_training_stop = True
+            control.should_save = args.save_strategy != "no"
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Ends a training that goes on from the checkpoint of its end."""
+        if self.waited >= self._patience:
+            control.should_training_stop = True

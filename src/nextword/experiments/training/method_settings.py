@@ -1,0 +1,135 @@
+"""What one model is: its head, what it is trained for, what conditions it, and what is special in its training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field, JsonValue, model_validator
+
+from nextword.settings.config import Settings
+from nextword.settings.spec_syntax import split_outside
+from nextword.settings.specs import Grammar
+
+SHORT_FORM = ("head", "objective", "conditioner")
+"""What a method as text says, in this order."""
+
+
+class MethodSettings(Settings):
+    """A head with its objective. Text is the short form ``head/objective/conditioner``; the later parts may be missing.
+
+    Every setting of a part can be given: in its spec (``histalign:alpha=0.5``), or as a table.
+
+    >>> MethodSettings.model_validate("cache/histalign").objective
+    'histalign'
+    >>> MethodSettings(head="cache", objective={"objective": "histalign", "alpha": 0.5}).objective_spec
+    'histalign'
+    """
+
+    head: str | dict[str, JsonValue] = Field(min_length=1)
+    """Head spec, for instance ``mos:3`` or ``softmax+mi``, or its settings as a table; ``nextword list heads`` shows
+    them."""
+    objective: str | dict[str, JsonValue] = Field(default="mle", min_length=1)
+    """Objective spec, for instance ``histalign``, or its settings as a table; ``nextword list objectives`` shows
+    them."""
+    conditioner: str | dict[str, JsonValue] | None = Field(default=None, min_length=1)
+    """Conditioner spec, for instance ``bergpt:2``, or its settings as a table; ``nextword list conditioners`` shows
+    them. Only for tasks with an auxiliary text."""
+    training: dict[str, JsonValue] = Field(default={})
+    """Training settings in which this method differs from all others, for instance ``{lora = {rank = 8}}``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, text: Any) -> Any:
+        if not isinstance(text, str):
+            return text
+        return table_of_method(text)
+
+    def expect_known_names(self) -> None:
+        """Raises ValueError, with the nearest known name, where a head, objective or conditioner does not exist."""
+        from nextword.conditioning import parse_conditioner
+        from nextword.heads import parse_head
+        from nextword.objectives import parse_objective
+
+        parse_head(self.head)
+        parse_objective(self.objective)
+        if self.conditioner is not None:
+            parse_conditioner(self.conditioner)
+
+    @property
+    def spec(self) -> str:
+        """The head in short: ``in_short``."""
+        return in_short("head", self.head)
+
+    @property
+    def objective_spec(self) -> str:
+        """The objective in short."""
+        return in_short("objective", self.objective)
+
+    @property
+    def conditioner_spec(self) -> str | None:
+        """The conditioner in short."""
+        return None if self.conditioner is None else in_short("conditioner", self.conditioner)
+
+
+def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
+    """A part as text as it is given; of a table, what a spec says without names (``histalign:paper``).
+
+    Comparisons call their tables and folders so. A table may have settings that are not said here.
+
+    Args:
+        kind: One of ``SHORT_FORM``.
+        part: Its spec, or its settings as a table.
+    """
+    if isinstance(part, str):
+        return part
+    grammar = _grammar(kind)
+    try:
+        return grammar.title(grammar.parse(part))
+    except ValueError:
+        return str(part.get(kind, part))  # what is wrong with it is said where it is built
+
+
+def _grammar(kind: str) -> Grammar[Any]:
+    from nextword.conditioning.parts.conditioner_spec import grammar as conditioner
+    from nextword.heads.parts.head_spec import grammar as head
+    from nextword.objectives.parts.objective_spec import grammar as objective
+
+    grammars: dict[str, Grammar[Any]] = {"head": head, "objective": objective, "conditioner": conditioner}
+    return grammars[kind]
+
+
+def table_of_method(text: str) -> dict[str, Any]:
+    """The short form of a method as a table of specs.
+
+    >>> table_of_method("cache/histalign:alpha=0.5")
+    {'head': 'cache', 'objective': 'histalign:alpha=0.5'}
+
+    Raises:
+        ValueError: It has too many parts.
+    """
+    parts = [part.strip() for part in split_outside(text, "/")]
+    if len(parts) > len(SHORT_FORM):
+        raise ValueError(f"'{text}' has {len(parts)} parts; a method is written {'/'.join(SHORT_FORM)}")
+    return dict(zip(SHORT_FORM, parts, strict=False))
+
+
+def table_of_spec(path: Sequence[str], text: str) -> dict[str, Any] | None:
+    """The table that a spec, or the short form of a method, stands for; None for any other text.
+
+    For ``nextword.settings.overrides.overridden``, so that ``objective.alpha=0.5`` changes ``objective = "histalign"``,
+    and ``methods.0.objective.alpha=0.5`` changes ``methods = ["cache/histalign"]``.
+
+    Args:
+        path: The keys that lead to the text; the last says what it is.
+        text: What stands there.
+
+    Raises:
+        ValueError: A spec that cannot be read.
+
+    >>> table_of_spec(["head"], "mos:5+mi"), table_of_spec(["start", "model"], "gpt2")
+    ({'head': 'mos', 'components': 5, 'mi': {}}, None)
+    """
+    if path[-1] in SHORT_FORM:
+        return _grammar(path[-1]).table(text)
+    return table_of_method(text) if len(path) > 1 and path[-2] == "methods" else None

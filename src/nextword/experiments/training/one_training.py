@@ -1,0 +1,258 @@
+"""One training from data to outcome, with ``transformers.Trainer``."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import PrinterCallback, TrainerCallback
+
+from nextword.experiments.tasks.parts.architecture import architecture_of
+from nextword.experiments.training.collator import Auxiliary, RightPadding
+from nextword.experiments.training.cost import PeakMemory, StepClock
+from nextword.experiments.training.encoded_texts import EncodedTexts
+from nextword.experiments.training.epochs import EpochSetter, FixedDataset
+from nextword.experiments.training.learning_rates import GroupedTrainer, expect_trained
+from nextword.experiments.training.loss_curve import (
+    BestCheckpoint,
+    DivergedError,
+    EarlyStopping,
+    LastStepLogger,
+    RunningLoss,
+)
+from nextword.experiments.training.outcome import TrainingOutcome
+from nextword.experiments.training.resume import BEGINNING, TrainingIdentity, claim_folder, last_complete_checkpoint
+from nextword.experiments.training.segments.alike_trainer import AlikeTrainer
+from nextword.experiments.training.segments.consecutive_trainer import ConsecutiveTrainer
+from nextword.experiments.training.settings import TrainingSettings
+from nextword.experiments.training.sharding import save_whole, shard, share_vocabulary
+from nextword.experiments.training.trainable import expect_room, trainable, trained_modules
+from nextword.experiments.training.trainer_arguments import expect_available, trainer_arguments
+from nextword.results.records import Cost, CurvePoint
+from nextword.runtime import processes
+from nextword.runtime.weights.held_weights import convert
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+logger = logging.getLogger(__name__)
+
+
+def train(
+    model: PreTrainedModel,
+    dataset: Any,
+    settings: TrainingSettings,
+    *,
+    seed: int,
+    folder: str | Path,
+    validation: Any = None,
+    encoded: EncodedTexts | None = None,
+    progress: Callable[[float], None] | TrainerCallback | None = None,
+) -> TrainingOutcome:
+    """Trains ``model`` in place; one that is spread over processes is read with ``whole_model`` afterwards.
+
+    Called again with the same folder after an interruption, it goes on from the last complete checkpoint. On a CPU the
+    weights are then those of an uninterrupted training, bit for bit.
+
+    Args:
+        model: A model with labels in its ``forward``, ours or any of transformers, decoder-only or encoder-decoder.
+        dataset: Columns ``input_ids`` and ``labels`` of any length, and ``aux_input_ids`` for a model with a
+            conditioner; see ``nextword.experiments.tasks.Data``. Where it has ``set_epoch``, that is called before
+            each epoch.
+        settings: How to train.
+        seed: Order of the batches and dropout. It does not depend on the model, so every method sees the same batches.
+        folder: Where checkpoints are kept.
+        validation: Like ``dataset``; needed with ``settings.evaluate_every``.
+        encoded: States of auxiliary texts, made by the model's own encoder, which training must leave as it is.
+        progress: Called with the share of steps that are done; or a callback of Trainer, which is told all there is.
+
+    Raises:
+        ValueError: The data cannot be trained on, the settings ask for what is not here, or ``folder`` holds
+            checkpoints of another training.
+        DivergedError: The loss of a step is NaN or infinite.
+    """
+    folder = Path(folder)
+    asked = {"dataset": dataset, "settings": settings, "seed": seed, "folder": folder}
+    asked |= {"validation": validation, "encoded": encoded}
+    expect_available(settings)
+    if settings.weights == "bfloat16":
+        convert(model, torch.bfloat16, folder if settings.fsdp else None)
+    if processes.count() > 1:
+        model.save_pretrained(folder / BEGINNING)
+    with processes.together(asked | {"kind": type(model)}, DivergedError):
+        return _train(model, **asked, progress=progress)
+
+
+def train_with_main() -> None:
+    """Trains with the main process whatever that trains, until it has ended."""
+    for asked in processes.received():
+        model = asked.pop("kind").from_pretrained(asked["folder"] / BEGINNING).train()
+        with contextlib.suppress(DivergedError):  # the main process says so
+            _train(model, **asked, progress=None)
+
+
+def _train(
+    model: PreTrainedModel,
+    dataset: Any,
+    settings: TrainingSettings,
+    seed: int,
+    folder: Path,
+    validation: Any,
+    encoded: EncodedTexts | None,
+    progress: Callable[[float], None] | TrainerCallback | None,
+) -> TrainingOutcome:
+    """In each process alike."""
+    collator = batch_collator(model, encoded)
+    _check_data(dataset, settings, validation, collator)
+    clock, memory = StepClock(), PeakMemory()
+    parameters = sum(parameter.numel() for parameter in model.parameters())  # a tied parameter is listed once
+    identity = TrainingIdentity.of(model, settings, seed)
+    with trainable(model, settings, seed), _use_cache_kept(model.config):
+        expect_trained(settings.learning_rates, model)
+        expect_room(model, settings)
+        if processes.is_main():
+            claim_folder(folder, identity)
+        if settings.fsdp:
+            shard(model)
+        elif settings.shard_vocabulary:
+            share_vocabulary(model)
+        trainer = _kind_of(settings)(
+            settings.learning_rates,
+            model=model,
+            args=trainer_arguments(settings, seed, folder),
+            data_collator=collator,
+            train_dataset=dataset,
+            eval_dataset=_without_epochs(validation) if settings.evaluate_every else None,
+            callbacks=[clock, memory, LastStepLogger(), *_callbacks_for(dataset, settings, folder, progress)],
+        )
+        trainer.remove_callback(PrinterCallback)  # it prints every log entry where the progress bar is off
+        trainer.add_callback(RunningLoss(trainer))
+        trained = trained_modules(model)
+        try:
+            best = _run(trainer, settings, folder)
+        finally:
+            memory.stop_recording()
+        if settings.fsdp or settings.shard_vocabulary:
+            save_whole(model, folder)
+    return TrainingOutcome(
+        curve=curve_of(trainer.state.log_history, "loss"),
+        validation_curve=curve_of(trainer.state.log_history, "eval_loss"),
+        best_step=best,
+        cost=Cost(
+            parameters=parameters,
+            trained_parameters=sum(trained.values()),
+            trained=trained,
+            ms_per_step=clock.median_ms,
+            peak_memory_mib=memory.mib,
+            train_seconds=clock.total,
+        ),
+    )
+
+
+def _kind_of(settings: TrainingSettings) -> type[GroupedTrainer]:
+    if settings.consecutive:
+        return ConsecutiveTrainer
+    return AlikeTrainer if settings.alike else GroupedTrainer
+
+
+def _run(trainer: GroupedTrainer, settings: TrainingSettings, folder: Path) -> int | None:
+    """Trains to the end, from the last checkpoint on; the step of the best weights, where they are chosen."""
+    checkpoint = last_complete_checkpoint(folder) if settings.checkpoint_every else None
+    if checkpoint is not None:
+        logger.info("resuming from %s", checkpoint)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    best = trainer.state.best_global_step if settings.keep_best else None
+    if best is not None and best != trainer.state.global_step:
+        trainer._load_from_checkpoint(str(folder / f"checkpoint-{best}"))
+    return best
+
+
+@contextlib.contextmanager
+def _use_cache_kept(config: Any) -> Iterator[None]:
+    """Trainer sets ``use_cache`` of a model's configuration and leaves it so; afterwards it is as it was."""
+    before = dict(vars(config))
+    try:
+        yield
+    finally:
+        if "use_cache" in before:
+            config.use_cache = before["use_cache"]
+        else:
+            vars(config).pop("use_cache", None)  # a model of ours has that of its backbone
+
+
+def _callbacks_for(
+    dataset: Any, settings: TrainingSettings, folder: Path, progress: Callable[[float], None] | TrainerCallback | None
+) -> list[TrainerCallback]:
+    """Those that not every training has."""
+    callbacks: list[TrainerCallback] = [EpochSetter(dataset)] if hasattr(dataset, "set_epoch") else []
+    if settings.keep_best:
+        callbacks.append(BestCheckpoint(folder))
+    if settings.patience is not None:
+        callbacks.append(EarlyStopping(settings.patience, settings.min_improvement))
+    if progress is not None:
+        callbacks.append(progress if isinstance(progress, TrainerCallback) else _StepProgress(progress))
+    return callbacks
+
+
+class _StepProgress(TrainerCallback):
+    """Passes on the share of steps that are done, from 0 to 1."""
+
+    def __init__(self, progress: Callable[[float], None]) -> None:
+        self._progress = progress
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """One more step is done."""
+        self._progress(state.global_step / state.max_steps)
+
+
+def _check_data(dataset: Any, settings: TrainingSettings, validation: Any, collator: RightPadding) -> None:
+    needed = ["input_ids", "labels", *(collator.auxiliary.columns if collator.auxiliary is not None else [])]
+    if not set(needed) <= set(dataset.column_names):
+        all_but_one = ", ".join(needed[:-1])
+        raise ValueError(
+            f"training data needs columns {all_but_one} and {needed[-1]}, has {', '.join(dataset.column_names)}"
+        )
+    if len(dataset) == 0:
+        raise ValueError("training data is empty")
+    if settings.evaluate_every and validation is None:
+        raise ValueError("evaluate_every: needs validation data, and none is given; leave it out, or give some")
+
+
+def _without_epochs(validation: Any) -> Any:
+    return FixedDataset(validation) if hasattr(validation, "set_epoch") else validation
+
+
+def curve_of(log: list[dict[str, Any]], key: str) -> list[CurvePoint]:
+    """The losses of one kind (``loss``, ``eval_loss``) in what Trainer has logged."""
+    return [CurvePoint(step=int(entry["step"]), loss=float(entry[key])) for entry in log if key in entry]
+
+
+def batch_collator(model: PreTrainedModel, encoded: EncodedTexts | None = None) -> RightPadding:
+    """What makes rows of a task's data one batch for this model.
+
+    Args:
+        model: As in ``train``.
+        encoded: As there.
+    """
+    conditioned = getattr(model, "conditioner", None) is not None
+    head: Any = getattr(model, "next_word_head", None)
+    return RightPadding(
+        _pad_id(model),
+        aligned=not architecture_of(model.config).has_encoder,
+        without_logits=_can_leave_logits_out(model),
+        auxiliary=Auxiliary(source=head.reads_source, encoded=encoded) if conditioned else None,
+    )
+
+
+def _pad_id(model: PreTrainedModel) -> int:
+    pad = getattr(model.config.get_text_config(decoder=True), "pad_token_id", None)
+    return int(pad) if pad is not None else 0
+
+
+def _can_leave_logits_out(model: PreTrainedModel) -> bool:
+    return "return_logits" in inspect.signature(model.forward).parameters

@@ -1,0 +1,192 @@
+"""Whose checkpoints a folder holds, and from which of them an interrupted training goes on."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import JsonValue
+from transformers import TrainerCallback
+from transformers.trainer_callback import ExportableState
+
+from nextword.experiments.training.settings import TrainingSettings
+from nextword.results.records import Record
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+logger = logging.getLogger(__name__)
+
+IDENTITY = "training.json"
+"""File in a training's folder that says whose checkpoints these are."""
+BEGINNING = "beginning"
+"""Folder in a training's that holds the model as it begins, for processes that train with the main one."""
+WHOLE = "whole"
+"""Folder in a training's that holds the gathered weights of a model that was spread over processes."""
+STATE = "trainer_state.json"
+"""File of Trainer in each checkpoint."""
+
+SHARDS = ("pytorch_model_fsdp_0", "optimizer_0")
+"""Folders in the checkpoint of a model that is spread over processes, each with a file of every process."""
+
+
+class TrainingIdentity(Record):
+    """What must be the same for checkpoints to be continued."""
+
+    seed: int
+    """Order of the batches and dropout."""
+    settings: TrainingSettings
+    """How it is trained."""
+    model: dict[str, JsonValue]
+    """Class, head and shapes."""
+
+    @classmethod
+    def of(cls, model: PreTrainedModel, settings: TrainingSettings, seed: int) -> TrainingIdentity:
+        """That of a training that is about to begin."""
+        return cls(seed=seed, settings=settings, model=_model_facts(model))
+
+
+class StatefulCallback(TrainerCallback, ExportableState):
+    """Its attributes named in ``checkpointed`` lie in every checkpoint, so that a resumed training has them.
+
+    Trainer's own way to restore callbacks makes new objects, and who holds the first ones never sees them.
+    """
+
+    checkpointed: ClassVar[tuple[str, ...]]
+
+    def state(self) -> dict[str, Any]:
+        """What Trainer writes into a checkpoint."""
+        return {"args": {}, "attributes": {name: getattr(self, name) for name in self.checkpointed}}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Goes on from the checkpoint, where there is one."""
+        # Trainer expects an entry when it saves; a checkpoint of an earlier version may have none.
+        stored = state.stateful_callbacks.setdefault(type(self).__name__, {})
+        stored = stored[-1] if isinstance(stored, list) else stored
+        if state.global_step:
+            for name, value in stored.get("attributes", {}).items():
+                setattr(self, name, value)
+
+
+def claim_folder(folder: Path, identity: TrainingIdentity) -> None:
+    """Makes a folder this training's own.
+
+    Raises:
+        ValueError: It holds checkpoints of another training; says what differs.
+    """
+    path = folder / IDENTITY
+    if not path.exists():
+        identity.save(path)
+        return
+    try:
+        earlier = TrainingIdentity.load(path)
+    except ValueError:
+        earlier = None
+    if earlier != identity:
+        raise ValueError(
+            f"{folder} holds a training with other settings ({_difference(earlier, identity)}); "
+            "delete it or choose another folder"
+        )
+
+
+def _difference(earlier: TrainingIdentity | None, identity: TrainingIdentity) -> str:
+    if earlier is None:
+        return f"{IDENTITY} cannot be read"
+    before, now = earlier.model_dump(), identity.model_dump()
+    before, now = {**before.pop("settings"), **before}, {**now.pop("settings"), **now}
+    return ", ".join(f"{key}: {before[key]} there, {now[key]} asked" for key in now if before.get(key) != now[key])
+
+
+def _model_facts(model: PreTrainedModel) -> dict[str, JsonValue]:
+    shapes = {name: list(parameter.shape) for name, parameter in model.named_parameters()}
+    head, objective, conditioner = (getattr(model.config, part, None) for part in ("head", "objective", "conditioner"))
+    return {
+        "class": type(model).__name__,
+        "head": _without_paths(head),
+        "objective": _without_paths(objective),
+        "parameters": len(shapes),
+        "first": next(iter(shapes), ""),
+        **({"conditioner": str(conditioner)} if conditioner else {}),
+    }
+
+
+def _without_paths(settings: Any) -> str:
+    """Settings as text; a counts file may have moved with its folder, and what it says is in the weights' shapes."""
+    if isinstance(settings, dict):
+        settings = {key: value for key, value in settings.items() if key != "counts"}
+    return str(settings)
+
+
+def last_complete_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint of ``transformers.Trainer`` in ``folder`` that can be read in full, or ``None``.
+
+    A process that is killed while it saves leaves half a checkpoint behind; such a one is passed over with a warning.
+    """
+    for checkpoint in sorted(folder.glob("checkpoint-*"), key=_step, reverse=True):
+        problem = checkpoint_problem(checkpoint)
+        if problem is None:
+            return checkpoint
+        logger.warning("%s is incomplete (%s); an earlier state is used instead", checkpoint, problem)
+    return None
+
+
+def drop_checkpoints(folder: Path) -> None:
+    """Deletes what a training needs no more when its model is saved elsewhere."""
+    for path in (*folder.glob("checkpoint-*"), folder / BEGINNING, folder / WHOLE):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def checkpoint_problem(checkpoint: Path) -> str | None:
+    """Why a checkpoint cannot be resumed from, or ``None`` where it can."""
+    if _step(checkpoint) < 0:
+        return "its name has no step number"
+    try:
+        json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return f"no readable {STATE}"
+    archives = ["scheduler.pt"]
+    if (checkpoint / SHARDS[0]).is_dir():  # of a model spread over processes: what is where is written last
+        for name in SHARDS:
+            if not (checkpoint / name / ".metadata").is_file():
+                return f"no readable {name}"
+    else:
+        problem = weights_problem(checkpoint)
+        if problem is not None:
+            return problem
+        archives.insert(0, "optimizer.pt")
+    for name in archives:  # zip archives; their table of contents is written last
+        if not zipfile.is_zipfile(checkpoint / name):
+            return f"no readable {name}"
+    return None
+
+
+def weights_problem(folder: Path) -> str | None:
+    """What is wrong with the safetensors files in ``folder``, or ``None``."""
+    from safetensors import SafetensorError, safe_open
+
+    names = {path.name for path in folder.glob("*.safetensors")}
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        try:
+            names |= set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        except (OSError, ValueError, KeyError):
+            return f"no readable {index.name}"
+    if not names:
+        return "no weights"
+    for name in sorted(names):
+        try:
+            with safe_open(folder / name, framework="pt"):  # checks that header and file length agree
+                pass
+        except (OSError, SafetensorError):
+            return f"no readable {name}"
+    return None
+
+
+def _step(checkpoint: Path) -> int:
+    match = re.fullmatch(r"checkpoint-(\d+)", checkpoint.name)
+    return int(match.group(1)) if match else -1

@@ -1,0 +1,152 @@
+"""Which parameters of a model a training changes."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from nextword.experiments.training.adapters import lora_adapters
+from nextword.experiments.training.learning_rates import parameter_groups, trained_groups
+from nextword.experiments.training.settings import TrainingSettings
+from nextword.runtime.weights.model_size_check import free_memory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@contextlib.contextmanager
+def trainable(model: PreTrainedModel, settings: TrainingSettings, seed: int) -> Iterator[None]:
+    """Inside the ``with`` block, what requires a gradient is what is trained; afterwards it is as before.
+
+    Raises:
+        ValueError: The settings ask for what the model cannot give.
+    """
+    with (
+        _frozen(_outside_the_head(model) if settings.trains == "head" else []),
+        _frozen(_output_embeddings(model) if settings.freeze_output_embeddings else []),
+        lora_adapters(model, settings.lora, seed),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _frozen(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Leaves these parameters untrained inside the ``with`` block."""
+    stopped = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in stopped:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in stopped:
+            parameter.requires_grad_(True)
+
+
+def _output_embeddings(model: PreTrainedModel) -> list[nn.Parameter]:
+    """The output embeddings and what is tied to them."""
+    output: nn.Module | None = model.get_output_embeddings()
+    if output is None:
+        raise ValueError(f"freeze_output_embeddings: {type(model).__name__} has no output embeddings")
+    return list(output.parameters())
+
+
+def _outside_the_head(model: PreTrainedModel) -> list[nn.Parameter]:
+    """All parameters but those that the head has for itself."""
+    groups = parameter_groups(model)
+    if "head" not in groups:
+        raise ValueError(
+            "trains: there is nothing to train where it is 'head' and the head has no parameters of its own; "
+            'train "all", or choose another head'
+        )
+    return [parameter for name, group in groups.items() if name != "head" for parameter in group]
+
+
+def trained_group_names(model: PreTrainedModel, settings: TrainingSettings) -> list[str]:
+    """Names of the groups of parameters that would be trained.
+
+    Raises:
+        ValueError: The settings ask for what the model cannot give.
+    """
+    with trainable(model, settings, seed=0):
+        return list(trained_groups(model))
+
+
+SMALLER = "train the head alone (training.trains=head) or adapters (training.lora.rank=8)"
+"""What takes less memory than training everything."""
+
+UPDATED = 3
+"""Numbers that are held of each trained number beside itself: its gradient and Adam's two moments."""
+
+
+def free_to_train() -> int | None:
+    """Bytes that are free on the device that trains; None where it does not say."""
+    if torch.cuda.is_available():
+        return torch.cuda.mem_get_info()[0]
+    return None if torch.accelerator.is_available() else free_memory()
+
+
+def expect_room(model: nn.Module, settings: TrainingSettings) -> None:
+    """Raises ValueError where what is trained now cannot fit, however small the batches: before, not after hours.
+
+    Models that are spread over processes are not looked at.
+    """
+    free = free_to_train()
+    if free is None or settings.fsdp or settings.shard_vocabulary:
+        return
+    trained = [one for one in model.parameters() if one.requires_grad]
+    moved = [one for one in model.parameters() if one.device.type == "cpu"] if torch.cuda.is_available() else []
+    needed = UPDATED * sum(one.nbytes for one in trained) + sum(one.nbytes for one in moved)
+    if needed > free:
+        instead = "choose a smaller model" if settings.lora is not None or settings.trains == "head" else SMALLER
+        raise ValueError(
+            f"training: must fit into the memory (gradients and Adam's moments of {sum(map(torch.numel, trained)):,} "
+            f"numbers take {needed / 2**30:.1f} GiB beside the weights, {free / 2**30:.1f} GiB are free); {instead}"
+        )
+
+
+def trained_modules(model: nn.Module) -> dict[str, int]:
+    """What of a model is trained now: the outermost modules of which all parameters are, each with their number.
+
+    A parameter that is trained by itself stands under its own name, and one shared by two places under the first of
+    them. What differs in the number of its layer only is one entry, with a ``*`` for the number.
+
+    >>> from torch import nn
+    >>> block = nn.ModuleDict({"norm": nn.LayerNorm(4), "mlp": nn.Linear(4, 4)})
+    >>> model = nn.Sequential(block, nn.Linear(4, 9, bias=False))
+    >>> _ = block["norm"].requires_grad_(False)
+    >>> trained_modules(model)
+    {'0.mlp': 20, '1': 36}
+    """
+    alike: dict[str, dict[str, int]] = {}
+    for name, count in _outermost(model, "", set()):
+        alike.setdefault(re.sub(r"\.\d+\.", ".*.", name), {})[name] = count
+    return {pattern if len(group) > 1 else next(iter(group)): sum(group.values()) for pattern, group in alike.items()}
+
+
+def _outermost(module: nn.Module, name: str, taken: set[int]) -> Iterator[tuple[str, int]]:
+    rest = [one for one in module.parameters() if id(one) not in taken]
+    if rest and all(one.requires_grad for one in rest):
+        taken.update(map(id, rest))
+        yield name or "all", sum(one.numel() for one in rest)
+        return
+    inside = f"{name}." if name else ""
+    for key, one in module.named_parameters(recurse=False):
+        if one.requires_grad and id(one) not in taken:
+            taken.add(id(one))
+            yield f"{inside}{key}", one.numel()
+    for key, child in module.named_children():
+        yield from _outermost(child, f"{inside}{key}", taken)
+
+
+def with_applicable_rates(settings: TrainingSettings, model: PreTrainedModel) -> TrainingSettings:
+    """The settings with the learning rates of those parts only that the model trains."""
+    if not settings.learning_rates:
+        return settings
+    parts = trained_group_names(model, settings)
+    rates = {name: rate for name, rate in settings.learning_rates.items() if name in parts}
+    return settings.model_copy(update={"learning_rates": rates})

@@ -1,0 +1,113 @@
+"""Our settings as the arguments of ``transformers.Trainer``, and whether what they ask for is here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainingArguments
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+
+from nextword.experiments.training.adapters import expect_peft
+from nextword.experiments.training.settings import TrainingSettings
+from nextword.runtime import processes
+from nextword.settings.registry import did_you_mean
+
+_FSDP = {"auto_wrap_policy": "NO_WRAP", "state_dict_type": "SHARDED_STATE_DICT"}
+"""For a model that ``shard`` has spread already: every process writes its share of a checkpoint."""
+
+
+def trainer_arguments(settings: TrainingSettings, seed: int, folder: Path) -> TrainingArguments:
+    """The arguments of one training, whose checkpoints lie in ``folder``."""
+    on_cpu = not torch.accelerator.is_available()
+    # the older versions that pyproject.toml allows have the other name only, the newer ones warn of it
+    known = {field.name for field in dataclasses.fields(TrainingArguments)}
+    name = "activation_checkpointing" if "activation_checkpointing" in known else "gradient_checkpointing"
+    further: dict[str, Any] = {name: settings.activation_checkpointing or None}
+    if settings.keep_best:
+        further |= {"metric_for_best_model": "eval_loss", "greater_is_better": False}
+    if settings.fsdp:
+        further |= {"fsdp": True, "fsdp_config": dict(_FSDP)}
+    return TrainingArguments(
+        **further,
+        output_dir=str(folder),
+        max_steps=settings.steps or -1,
+        num_train_epochs=settings.epochs or 1.0,
+        per_device_train_batch_size=rows_of_each_process(settings),
+        per_device_eval_batch_size=settings.batch_size,
+        gradient_accumulation_steps=settings.gradient_accumulation_steps,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        lr_scheduler_type=settings.scheduler,
+        warmup_steps=settings.warmup_ratio or settings.warmup_steps,  # below 1 it is a share, says transformers 5
+        max_grad_norm=settings.max_grad_norm,
+        bf16=settings.bf16,
+        fp16=settings.fp16,
+        logging_steps=settings.log_every,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,  # a loss that is not finite must be seen, not replaced by the mean
+        eval_strategy="steps" if settings.evaluate_every else "no",
+        eval_steps=settings.evaluate_every,
+        prediction_loss_only=True,
+        save_strategy="steps" if settings.checkpoint_every else "no",
+        save_steps=settings.checkpoint_every or 500,
+        save_total_limit=2,  # one more than needed, for when the newest is cut off in the middle
+        report_to=list(settings.report_to),
+        disable_tqdm=True,
+        remove_unused_columns=False,  # the collator takes what it needs
+        dataloader_num_workers=settings.dataloader_workers,
+        dataloader_pin_memory=not on_cpu,
+        use_cpu=on_cpu,
+        seed=seed,
+        data_seed=seed,
+    )
+
+
+def rows_of_each_process(settings: TrainingSettings) -> int:
+    """Sequences of a forward pass in one process.
+
+    Raises:
+        ValueError: A batch cannot be shared evenly.
+    """
+    if settings.shard_vocabulary:
+        return settings.batch_size
+    each, rest = divmod(settings.batch_size, processes.count())
+    if rest:
+        raise ValueError(
+            f"training.batch_size: must be a multiple of the {processes.count()} processes that share a batch "
+            f"({settings.batch_size} given); so a training is the same on however many"
+        )
+    return each
+
+
+def expect_available(settings: TrainingSettings) -> None:
+    """Raises ValueError where the settings ask for a package or a device that is not here."""
+    rows_of_each_process(settings)
+    lacking = {"fsdp": not processes.launched(), "shard_vocabulary": processes.count() == 1}
+    for name, lacks in lacking.items():
+        if getattr(settings, name) and lacks:
+            raise ValueError(
+                f"training.{name}: spreads a model over several processes, and there is one; "
+                "start with torchrun --nproc-per-node N -m nextword ..., or leave it out"
+            )
+    if settings.lora is not None:
+        expect_peft()
+    if settings.fp16 and not torch.cuda.is_available():
+        raise ValueError("training.fp16: needs a GPU, and there is none here; bf16 works on a CPU too")
+    expect_trackers(settings.report_to)
+
+
+def expect_trackers(names: Sequence[str]) -> None:
+    """Raises ValueError where transformers knows no tracker of a name, or its package is not installed."""
+    for name in names:
+        if name not in INTEGRATION_TO_CALLBACK:
+            near, known = did_you_mean(name, INTEGRATION_TO_CALLBACK), ", ".join(INTEGRATION_TO_CALLBACK)
+            raise ValueError(f"training.report_to: no tracker is called '{name}'.{near} Known: {known}.")
+        try:
+            INTEGRATION_TO_CALLBACK[name]()  # what is not installed, it alone can say
+        except (RuntimeError, ImportError) as lack:
+            reason = " ".join(str(lack).split())
+            raise ValueError(f"training.report_to: '{name}' cannot be used here ({reason})") from None

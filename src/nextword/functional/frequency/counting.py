@@ -1,0 +1,318 @@
+"""Counts the tokens of a corpus: in parallel or as a stream, larger than memory, and on from where it was killed.
+
+``datasets.map`` does the work. Every batch of texts becomes one row that says which tokens occur in it and how often,
+so nothing larger than a batch and one number for each token of the vocabulary is ever held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Int
+
+from nextword.functional.frequency import partial_count as partial
+from nextword.functional.frequency.counts import TokenCounts, tokenizer_fingerprint
+from nextword.functional.frequency.partial_count import Tally
+from nextword.runtime.corpora import Batch, Corpus, gathered, is_streamed, keeps_a_buffer, open_corpus, readable
+from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+from nextword.settings.setting_names import named
+
+if TYPE_CHECKING:
+    from datasets import Dataset, IterableDataset
+    from transformers import PreTrainedTokenizerBase
+
+AT_ONCE = 1 << 20
+"""Characters that are encoded together: a row may be a whole corpus, whose tokens take much more room than its text."""
+
+SAVE_SECONDS = 30.0
+"""Between two saves of the unfinished counts; what a killed count loses at most, besides the batches in work."""
+
+BATCHES_AT_ONCE = 8
+"""Batches of each process between two looks at the time, at first; a batch of a text file is a megabyte."""
+
+MOST_BATCHES_AT_ONCE = 128
+STEP_SECONDS = 5.0
+"""Where a step takes less, the next one has twice as many batches: processes are started anew for each."""
+
+MOST_PROCESSES = 1024
+
+Progress = Callable[[int], None]
+"""Told how many texts are done."""
+
+
+def count_tokens(
+    data: str | Path | Dataset | IterableDataset,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    out: str | Path | None = None,
+    text_column: str | int = "text",
+    split: str | None = None,
+    processes: int | None = None,
+    batch_size: int = 1000,
+    progress: Progress | None = None,
+) -> TokenCounts:
+    """How often each token occurs. No special tokens are added, and line ends count as in the task ``lm``.
+
+    Args:
+        data: A text file, a table (.jsonl, .csv, .tsv, .parquet), a folder of them, a name on the hub
+            (``name`` or ``name:config``), or a data set with texts or with ``input_ids``. Of ``input_ids``, those with
+            an ``attention_mask`` of 0 are left out.
+        tokenizer: What cuts the texts, or has cut them.
+        out: Where to write the counts. Beside it, unfinished counts are kept every half minute, and a count that was
+            killed goes on from there to the identical result.
+        text_column: The column with the text, by name, or by number from 0 in a file without header.
+        split: The part of a folder or of a data set of the hub that is counted; None: the training part, or all of a
+            folder whose files name no parts.
+        processes: So many processes, for which a table is first stored by ``datasets`` in its cache; None: one
+            process reads it as a stream, and the tokenizer works in threads.
+        batch_size: Rows of a table that are read together.
+        progress: Told how many texts are done, now and then.
+
+    Raises:
+        ValueError: Nothing there, no such column, no token in it, a part asked of what has none, too many processes, an
+            ``out`` that is read, unfinished counts that were begun otherwise, or another process that counts into
+            ``out``.
+        DiskFullError: There is no room for the counts.
+    """
+    if processes is not None and not 1 <= processes <= MOST_PROCESSES:
+        raise ValueError(f"processes: must be from 1 to {MOST_PROCESSES} ({processes:,} given); take one for each core")
+    if out is not None:
+        expect_inputs_kept(
+            {named("out"): [out]}, [data if isinstance(data, str | Path) else None, tokenizer.name_or_path]
+        )
+    with (
+        _prepared(threads=processes in (None, 1)),
+        contextlib.nullcontext() if out is None else partial.alone(Path(out)),
+    ):
+        corpus = open_corpus(data, "data", text_column=text_column, split=split, streaming=processes is None)
+        counter = _counter(corpus, tokenizer)
+        fingerprint = tokenizer_fingerprint(tokenizer)
+        settings: dict[str, str | int] = {
+            "tokenizer": fingerprint, "data": corpus.identity, "text_column": str(text_column)
+        }  # fmt: skip
+        steps: Iterator[Tally]
+        if is_streamed(corpus.rows):
+            _expect_state(corpus, out)
+            batch_size = corpus.batch_size or batch_size
+            settings |= {"reading": "as a stream", "batch_size": batch_size}  # its state holds for one batch size
+            steps = _streamed(corpus, counter, batch_size, _begun(out, settings, counter.size))
+        else:
+            settings |= {"reading": "by row"}
+            steps = _by_row(corpus, counter, batch_size, processes or 1, _begun(out, settings, counter.size))
+        with readable(corpus.source):
+            tally = _followed(steps, Path(out) if out is not None else None, settings, progress)
+        if tally is None or not tally.counts.any():
+            raise ValueError(f"data: there is no token in '{corpus.source}'")
+        counted = TokenCounts(tally.counts, fingerprint, corpus.source)
+        if out is not None:
+            counted.save(out)
+            partial.partial_path(Path(out)).unlink(missing_ok=True)
+    return counted
+
+
+def _counter(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> _Counter:
+    size = max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)
+    return _IdCounter(size) if corpus.lines is None else _TextCounter(size, tokenizer, corpus.lines)
+
+
+def _expect_state(corpus: Corpus, out: str | Path | None) -> None:
+    if out is not None and keeps_a_buffer(corpus.rows):
+        raise ValueError(
+            "data: a shuffled stream cannot go on where it was killed, and the order does not change counts. Give it "
+            "without shuffle(), or count without out."
+        )
+
+
+def _begun(out: str | Path | None, settings: Mapping[str, Any], size: int) -> Tally:
+    begun = None if out is None else partial.load(Path(out), settings)
+    return begun or Tally(np.zeros(size, dtype=np.int64), 0, None)
+
+
+def _followed(
+    steps: Iterator[Tally], out: Path | None, settings: Mapping[str, Any], progress: Progress | None
+) -> Tally | None:
+    """The last tally; each is told, and saved now and then and where the count is interrupted."""
+    tally, saved_at = None, time.monotonic()
+    try:
+        for tally in steps:
+            if out is not None and time.monotonic() - saved_at >= SAVE_SECONDS:
+                partial.save(tally, out, settings)
+                saved_at = time.monotonic()
+            if progress is not None:
+                progress(tally.items)
+    except BaseException as problem:
+        if out is not None and tally is not None:
+            partial.save(tally, out, settings)
+        elif isinstance(problem, KeyboardInterrupt):
+            raise KeyboardInterrupt("nothing was counted yet") from None
+        raise
+    return tally
+
+
+def _streamed(corpus: Corpus, count: _Counter, batch_size: int, tally: Tally) -> Iterator[Tally]:
+    rows = corpus.rows.map(
+        count, batched=True, batch_size=batch_size, remove_columns=list(corpus.columns), features=_features()
+    )
+    if tally.state is not None:
+        rows.load_state_dict(tally.state)
+        yield tally
+    for row in rows:
+        tally = tally.plus(row, rows.state_dict())
+        yield tally
+
+
+def _by_row(corpus: Corpus, count: _Counter, batch_size: int, processes: int, tally: Tally) -> Iterator[Tally]:
+    begin = tally.state or 0
+    if begin:
+        yield tally
+    batch_size = corpus.batch_size or batch_size
+    number = len(corpus.rows)
+    rows = corpus.rows.with_format(None)
+    at_once = BATCHES_AT_ONCE
+    while begin < number:
+        began = time.monotonic()
+        end = min(number, begin + at_once * processes * batch_size)
+        # Of a few batches, no process should get less than one.
+        workers = min(processes, -(-(end - begin) // batch_size))
+        with _interrupted_alone():
+            counted = rows.select(range(begin, end)).map(
+                count,
+                batched=True,
+                batch_size=batch_size,
+                remove_columns=list(corpus.columns),
+                features=_features(),
+                num_proc=workers if workers > 1 else None,
+                keep_in_memory=True,
+                load_from_cache_file=False,
+                new_fingerprint=f"counted-{begin}",  # not made from the tokenizer, which would be hashed each time
+            )
+        for row in counted.with_format("numpy"):
+            tally = tally.plus(row, tally.state)  # still in the middle: a part of a step is not to be gone on from
+        begin = end
+        if time.monotonic() - began < STEP_SECONDS:
+            at_once = min(2 * at_once, MOST_BATCHES_AT_ONCE)
+        tally = Tally(tally.counts, tally.items, begin)
+        yield tally
+
+
+@contextlib.contextmanager
+def _interrupted_alone() -> Iterator[None]:
+    """Ctrl-C goes to all processes: those forked in this block let this one end them, whatever the fork makes of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    here, interrupted = os.getpid(), False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if os.getpid() == here:
+            interrupted = True
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except Exception:
+        if interrupted:  # datasets waits for the others once more, and says that this took too long
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _features() -> Any:
+    from datasets import Features, List, Value
+
+    return Features({"ids": List(Value("int64")), "counts": List(Value("int64")), "items": Value("int64")})
+
+
+@contextlib.contextmanager
+def _prepared(threads: bool) -> Iterator[None]:
+    """No bars of ``datasets``; the tokenizer's own threads, which must not be used where processes are forked."""
+    import datasets
+
+    name = "TOKENIZERS_PARALLELISM"
+    environment, before, hidden = os.environ, os.environ.get(name), datasets.are_progress_bars_disabled()
+    os.environ[name] = "true" if threads else "false"
+    datasets.disable_progress_bars()
+    try:
+        yield
+    finally:
+        # datasets puts a copy in its place where it forks, and who holds the first one no longer sees what changes
+        os.environ = environment  # noqa: B003
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+        if not hidden:
+            datasets.enable_progress_bars()
+
+
+@dataclass(frozen=True)
+class _Counter:
+    """Turns a batch of rows into one row: the tokens that occur, how often each, and how many texts it was."""
+
+    size: int
+
+    def __call__(self, batch: Batch) -> dict[str, list[Any]]:
+        """What ``map`` calls, also in other processes."""
+        tokens, items = self.tokens(batch)
+        if len(tokens) and not 0 <= tokens.min() <= tokens.max() < self.size:
+            wrong = tokens.min() if tokens.min() < 0 else tokens.max()
+            raise ValueError(
+                f"data: token {wrong} is not among the {self.size} tokens of the tokenizer. Was the data made with "
+                f"another one?"
+            )
+        counts = np.bincount(tokens, minlength=self.size)
+        ids = np.flatnonzero(counts)
+        return {"ids": [ids], "counts": [counts[ids]], "items": [items]}
+
+    def tokens(self, batch: Batch) -> tuple[Int[np.ndarray, "T"], int]:
+        """All tokens of a batch, and the number of texts."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _TextCounter(_Counter):
+    tokenizer: PreTrainedTokenizerBase
+    lines: Callable[[Batch], list[str]]
+
+    def tokens(self, batch: Batch) -> tuple[Int[np.ndarray, "T"], int]:
+        lines = self.lines(batch)
+        found = [_joined(self._ids(some)) for some in gathered(lines, AT_ONCE)]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *found]), len(lines)
+
+    def _ids(self, lines: list[str]) -> Any:
+        return self.tokenizer(
+            lines, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False, verbose=False
+        )["input_ids"]
+
+
+@dataclass(frozen=True)
+class _IdCounter(_Counter):
+    def tokens(self, batch: Batch) -> tuple[Int[np.ndarray, "T"], int]:
+        ids = batch["input_ids"]
+        tokens = _joined(ids)
+        if "attention_mask" in batch:
+            mask = _joined(batch["attention_mask"])
+            if len(mask) != len(tokens):
+                raise ValueError(
+                    f"data: {len(mask)} places of attention_mask for {len(tokens)} of input_ids; each must have one"
+                )
+            tokens = tokens[mask != 0]
+        return tokens, len(ids)
+
+
+def _joined(rows: Any) -> Int[np.ndarray, "T"]:
+    return np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)

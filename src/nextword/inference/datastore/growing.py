@@ -1,0 +1,106 @@
+"""A store that grows with what was said: texts are appended, and the oldest are forgotten."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from nextword.heads.knn import KnnHead
+from nextword.inference.datastore.documents import DocumentWindow
+from nextword.inference.datastore.shard_task import expect_decoder, states_of
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
+from nextword.inference.scoring.prompt_encoding import start_id
+from nextword.inference.scoring.text_tokens import token_ids
+from nextword.inference.scoring.windows import windows_after
+from nextword.retrieval import RecentKeys
+
+
+def remember_recent(model: AnyModel, most: int) -> None:
+    """Gives a model with the head ``knn`` an empty store of its own, in memory, beside the one on the disk.
+
+    Args:
+        model: With the head ``knn``.
+        most: Tokens that are remembered; the oldest are forgotten first.
+
+    Raises:
+        ValueError: The model has another head.
+    """
+    opened = OpenedModel.of(model)
+    head = _knn(opened)
+    head.recent = RecentKeys(head.dimensions.hidden, most, start_id(opened.tokenizer))
+
+
+def grow(model: AnyModel, text: str, *, window: int = 512) -> int:
+    """Appends a text, such as what was just said, to what the model remembers; it can be retrieved from then on.
+
+    Args:
+        model: After ``remember_recent``.
+        text: The text; it becomes a document of its own, numbered after those of the store on the disk.
+        window: Tokens that the model sees at once.
+
+    Returns:
+        How many tokens it has.
+
+    Raises:
+        ValueError: The model remembers nothing recent.
+    """
+    opened = OpenedModel.of(model)
+    return grow_by_tokens(opened, [start_id(opened.tokenizer), *token_ids(opened.tokenizer, text)], window=window)
+
+
+def grow_by_tokens(opened: OpenedModel, ids: Sequence[int], *, window: int = 512) -> int:
+    """The same for tokens as the model read them: the first is read only, the others are appended.
+
+    A pass that is at work meanwhile goes on with what was remembered when it began.
+    """
+    head = _knn(opened)
+    if head.recent is None:
+        raise ValueError("model: must remember what is recent (it does not); call remember_recent(model, most) first")
+    size = min(window, opened.longest or window)
+    spans = windows_after(1, len(ids), size, max(1, size // 2)) if len(ids) > 1 else []
+    parts = [DocumentWindow(0, 0, list(ids[one.begin : one.targets.stop]), one.scored) for one in spans]
+    if parts:
+        states = torch.from_numpy(np.concatenate(states_of(opened, parts, batch_size=8)))
+        recent = copy.deepcopy(head.recent)
+        recent.append(states, torch.tensor(ids[1:]))
+        head.recent = recent
+    return len(ids) - 1
+
+
+@contextlib.contextmanager
+def remembering(opened: OpenedModel, most: int) -> Iterator[Callable[[Sequence[int]], int]]:
+    """For the block, the model has an empty store of its own; then what it had before.
+
+    Args:
+        opened: With the head ``knn``.
+        most: As for ``remember_recent``.
+
+    Yields:
+        ``grow_by_tokens`` of this model.
+    """
+    head = _knn(opened)
+    before = head.recent
+    remember_recent(opened, most)
+    try:
+        yield partial(grow_by_tokens, opened)
+    finally:
+        head.recent = before
+
+
+def expect_growing(opened: OpenedModel) -> None:
+    """Raises ValueError where a model has no head with a store that can grow."""
+    _knn(opened)
+    expect_decoder(opened)
+
+
+def _knn(opened: OpenedModel) -> KnnHead:
+    head: Any = opened.model.next_word_head
+    if not isinstance(head, KnnHead):
+        raise ValueError(f"model: must have the head knn ('{head.config.head}' given); attach it first")
+    return head

@@ -1,0 +1,238 @@
+"""What a model writes after prompts: rows sorted by length, batch after batch through ``generate``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import StoppingCriteria, StoppingCriteriaList, StopStringCriteria
+
+from nextword.functional.padding import padded
+from nextword.inference.datastore import remembering
+from nextword.inference.generation.generation_passes import GenerationPass, effective_config, end_ids
+from nextword.inference.generation.row_sampling import RowwiseLoop, batch_seed, text_keys, uniform_numbers
+from nextword.inference.scoring.example_encoding import EncodedExample, auxiliary_inputs
+from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.model.drafting.drafted_loop import DraftedLoop
+from nextword.model.drafting.drafting import Drafting
+from nextword.model.training_modes import measuring
+
+if TYPE_CHECKING:
+    from nextword.inference.generation.source_columns import SourceColumns
+
+
+@dataclass(frozen=True)
+class Row:
+    """One text to be written.
+
+    Attributes:
+        number: Its place in the samples file.
+        prompt: What is read before it.
+        sample: Which of the prompt's texts it is, from 0.
+        key: Seed of all that is drawn for it.
+    """
+
+    number: int
+    prompt: EncodedExample
+    sample: int
+    key: int
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """A text that a model wrote.
+
+    Attributes:
+        row: What was asked for.
+        token_ids: What it wrote, without the end token.
+        text: The same as text, special tokens left out.
+        sources: Where each token's probability came from, where that was asked for.
+    """
+
+    row: Row
+    token_ids: list[int]
+    text: str
+    sources: SourceColumns | None = None
+
+    @property
+    def said(self) -> list[int]:
+        """The prompt and the text in tokens."""
+        return [*self.row.prompt.context, *self.token_ids]
+
+
+def rows_of(prompts: Sequence[EncodedExample], one: GenerationPass) -> list[Row]:
+    """The texts of a pass, in the order of the prompts.
+
+    Each has a key of its own (``text_keys``).
+    """
+    keys = text_keys(one.seed, [(prompt.context, prompt.example.auxiliary) for prompt in prompts], one.samples)
+    texts = [(prompt, sample) for prompt in prompts for sample in range(one.samples)]
+    return [Row(number, *text, key) for number, (text, key) in enumerate(zip(texts, keys, strict=True))]
+
+
+def length_batches(rows: Sequence[Row], size: int) -> list[list[Row]]:
+    """The rows in batches of like length, the longest first: what does not fit into memory fails at once."""
+    ordered = sorted(rows, key=lambda row: (-len(row.prompt.context), row.number))
+    return [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
+
+
+@dataclass(frozen=True)
+class BatchedGeneration:
+    """Writes the rows of a pass.
+
+    Attributes:
+        opened: The model.
+        batch_size: Texts written at a time.
+        stop: Strings that end a text.
+        describe: Made of texts with their model inputs: where their tokens came from; None: not asked for.
+        streamer: Is handed every token of a single row as it is chosen.
+        drafting: Who guesses words that one pass judges; None: they are written one by one.
+        remember: Of the finished texts of a pass and their prompts, so many of the last tokens can be retrieved by
+            those that follow.
+    """
+
+    opened: OpenedModel
+    batch_size: int
+    stop: Sequence[str] = ()
+    describe: Callable[[Sequence[EncodedExample], Mapping[str, Any]], list[SourceColumns]] | None = None
+    streamer: Any = field(default=None, repr=False)
+    drafting: Drafting | None = field(default=None, repr=False)
+    remember: int = 0
+
+    def batches(self, rows: Sequence[Row], one: GenerationPass) -> list[list[Row]]:
+        """The batches in which the rows are written, the same each time."""
+        if self.remember:  # each may retrieve from all before it
+            return [[row] for row in rows]
+        return length_batches(rows, 1 if one.is_single else self.batch_size)
+
+    def written(
+        self, batches: Sequence[Sequence[Row]], one: GenerationPass, said: Iterable[Sequence[int]] = ()
+    ) -> Generator[list[GeneratedText]]:
+        """The texts of each batch, in its order. What torch draws elsewhere is not changed.
+
+        Args:
+            batches: The rows.
+            one: Their pass.
+            said: Finished prompts and texts of the same pass, in tokens, where texts are remembered.
+
+        Raises:
+            ValueError: ``generate`` refuses its arguments.
+        """
+        with measuring(self.opened.model), self._growing() as grow:
+            for ids in said:
+                grow(ids)
+            for batch in batches:
+                texts = self._batch(batch, one)
+                yield texts
+                for text in texts:
+                    grow(text.said)
+
+    def _growing(self) -> contextlib.AbstractContextManager[Callable[[Sequence[int]], int]]:
+        """What is handed each finished prompt and text."""
+        if self.remember:
+            return remembering(self.opened, self.remember)
+        return contextlib.nullcontext(len)
+
+    def _batch(self, rows: Sequence[Row], one: GenerationPass) -> list[GeneratedText]:
+        model, tokenizer = self.opened.model, self.opened.tokenizer
+        prompts = [row.prompt for row in rows]
+        inputs = auxiliary_inputs(self.opened)(prompts)
+        contexts = [prompt.context for prompt in prompts]
+        ids, mask = padded(contexts, 0, side="right" if self.opened.has_encoder else "left")
+        config = effective_config(model, one.arguments)
+        begin = 1 if self.opened.has_encoder else ids.shape[1]
+        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
+            torch.manual_seed(batch_seed([row.key for row in rows]))
+            try:
+                output = model.generate(
+                    ids.to(model.device),
+                    attention_mask=mask.to(model.device),
+                    **inputs,
+                    **one.arguments,
+                    **self._loop(rows, one),
+                    **self._ends(config, begin),
+                )
+            except TypeError as fault:
+                raise ValueError(f"generate: cannot take {_shown(one.arguments)} ({fault})") from fault
+        ends, pad = end_ids(config), one.arguments.get("pad_token_id", config.pad_token_id)
+        written = [self._cut(without_end(row, ends, pad)) for row in output[:, begin:].tolist()]
+        texts = [str(tokenizer.decode(row, skip_special_tokens=True)) for row in written]
+        if self.describe is None:
+            return [GeneratedText(*found) for found in zip(rows, written, texts, strict=True)]
+        targets = [replace(prompt, target=row) for prompt, row in zip(prompts, written, strict=True)]
+        found = self.describe(targets, inputs)
+        return [GeneratedText(*columns) for columns in zip(rows, written, texts, found, strict=True)]
+
+    def _loop(self, rows: Sequence[Row], one: GenerationPass) -> dict[str, Any]:
+        if not one.is_rowwise:
+            return {}
+        drawn = None if one.seed is None else uniform_numbers([row.key for row in rows], one.new_tokens)
+        if self.drafting is not None:
+            return {"custom_generate": DraftedLoop(self.drafting, drawn, self.streamer)}
+        return {"custom_generate": RowwiseLoop(drawn, self.streamer)}
+
+    def _ends(self, config: Any, begin: int) -> dict[str, Any]:
+        # Made here, because generate loses the tokenizer that it needs for them where it is given a loop.
+        strings = [*self.stop, *_as_list(config.stop_strings)]
+        if not strings:
+            return {}
+        criterion = _Written(StopStringCriteria(self.opened.tokenizer, strings), begin)
+        return {"stop_strings": None, "stopping_criteria": StoppingCriteriaList([criterion])}
+
+    def _cut(self, ids: list[int]) -> list[int]:
+        """The shortest beginning that has a stop string in it; all where none has."""
+        strings = [*self.stop, *_as_list(self.opened.model.generation_config.stop_strings)]
+
+        def stops(count: int) -> bool:
+            text = self.opened.tokenizer.decode(ids[:count], skip_special_tokens=False)
+            return any(string in text for string in strings)
+
+        if not strings or not stops(len(ids)):
+            return ids
+        low, high = 0, len(ids)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if stops(middle) else (middle, high)
+        return ids[:high]
+
+
+class _Written(StoppingCriteria):
+    """Shows another criterion what was written alone: a stop that began in the prompt is none of the text's.
+
+    Args:
+        criterion: The other.
+        begin: Tokens of each row before the first new one.
+    """
+
+    def __init__(self, criterion: StoppingCriteria, begin: int) -> None:
+        self._criterion, self._begin = criterion, begin
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> Any:
+        """Whether each text ends."""
+        return self._criterion(input_ids[:, self._begin :], scores, **kwargs)
+
+
+def without_end(ids: list[int], ends: Sequence[int], pad: int | None) -> list[int]:
+    """The ids up to the first end token, or up to the padding behind them; without end tokens nothing is padded.
+
+    >>> without_end([5, 6, 2, 0, 0], [2], 0), without_end([5, 0, 6, 0, 0], [2], 0), without_end([5, 0], [], 0)
+    ([5, 6], [5, 0, 6], [5, 0])
+    """
+    for place, token in enumerate(ids):
+        if token in ends:
+            return ids[:place]
+    count = len(ids)
+    while ends and count and ids[count - 1] == pad:
+        count -= 1
+    return ids[:count]
+
+
+def _as_list(value: Any) -> list[str]:
+    return [] if value is None else [value] if isinstance(value, str) else list(value)
+
+
+def _shown(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in arguments.items() if value is not None and name.islower())

@@ -1,0 +1,224 @@
+"""Decodings times seeds: each is one pass over the prompts, with the arguments that ``generate`` gets for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers.generation.configuration_utils import GenerationConfig, GenerationMode
+from transformers.generation.utils import GENERATION_MODES_MAPPING
+
+from nextword.inference.generation.generation_settings import GenerationSettings
+from nextword.inference.scoring.opened_model import OpenedModel, open_model
+from nextword.model.drafting.drafting import drafters
+from nextword.settings.registry import did_you_mean
+from nextword.settings.setting_names import either, named
+
+DEFAULT_NEW_TOKENS = 100
+MODEL_DEFAULT = "model's default"
+"""Title of what is written as the model's own generation_config says."""
+ASSISTANT = "assistant_model"
+REFUSED = (
+    "output_",
+    "return_dict_in_generate",
+    "is_assistant",
+    "continuous_batching_config",
+    "watermarking_config",
+    "compile_config",
+)
+"""Beginnings of arguments that change what ``generate`` returns, or that it sets itself."""
+
+
+@dataclass(frozen=True)
+class GenerationPass:
+    """One way to write with one seed.
+
+    Attributes:
+        title: What tables call the decoding.
+        arguments: Of ``generate``, what was asked for and what lengths follow from it.
+        mode: Which of its loops ``generate`` takes.
+        seed: Of what is drawn; None: nothing is.
+        samples: Texts after each prompt.
+    """
+
+    title: str
+    arguments: Mapping[str, Any]
+    mode: GenerationMode
+    seed: int | None
+    samples: int
+
+    @property
+    def is_rowwise(self) -> bool:
+        """Whether rows of a batch have nothing to do with each other: greedy search and sampling."""
+        return self.mode in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether ``generate`` takes one text at a time only, as it does with an assistant."""
+        return self.mode == GenerationMode.ASSISTED_GENERATION
+
+    @property
+    def new_tokens(self) -> int:
+        """Most tokens of a text."""
+        return int(self.arguments["max_new_tokens"])
+
+    def file_name(self) -> str:
+        """Of its samples, for instance ``top-k-3-seed-0.jsonl``; what draws nothing has no seed in it."""
+        name = re.sub(r"[^\w.]+", "-", self.title).strip("-")
+        return f"{name}.jsonl" if self.seed is None else f"{name}-seed-{self.seed}.jsonl"
+
+
+def generation_passes(opened: OpenedModel, settings: GenerationSettings) -> list[GenerationPass]:
+    """Every decoding with every seed; a decoding that draws nothing once, with one text a prompt.
+
+    Raises:
+        ValueError: An argument that neither ``generate`` nor the model's head knows, or a loop that transformers no
+            longer has.
+    """
+    extra = _with_assistant(opened, _asked(settings))
+    passes: list[GenerationPass] = []
+    for title, arguments in _ways(settings):
+        asked = {**arguments, **extra}
+        config = effective_config(opened.model, asked)
+        mode = config.get_generation_mode(extra.get(ASSISTANT))
+        _expect_in_library(mode)
+        _expect_draftable(opened, settings, title, mode)
+        complete = {**asked, **_lengths(opened, config, settings), **_padding(config)}
+        draws = bool(config.do_sample)
+        for seed in settings.seeds if draws else [None]:
+            passes.append(GenerationPass(title, complete, mode, seed, settings.samples if draws else 1))
+    return passes
+
+
+def _asked(settings: GenerationSettings) -> dict[str, Any]:
+    """The arguments, with a model that drafts among them."""
+    if settings.draft is None or settings.draft in drafters:
+        return dict(settings.arguments)
+    if ASSISTANT in settings.arguments:
+        raise ValueError(
+            f"{named('draft')}: must be the only model that assists ({_argument(ASSISTANT)} given); leave out one"
+        )
+    if not Path(settings.draft).exists():
+        known = ", ".join(drafters.names())
+        near = did_you_mean(settings.draft, drafters.names())
+        raise ValueError(
+            f"{named('draft')}: must be {known} or the folder of a model ('{settings.draft}' given).{near}"
+        )
+    return {**settings.arguments, ASSISTANT: settings.draft}
+
+
+def _expect_draftable(opened: OpenedModel, settings: GenerationSettings, title: str, mode: GenerationMode) -> None:
+    """Raises ValueError where a decoding cannot be drafted for, before anything is written."""
+    if settings.draft is None:
+        return
+    rowwise = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
+    if mode not in (*rowwise, GenerationMode.ASSISTED_GENERATION):
+        raise ValueError(
+            f"{named('draft')}: must go with greedy search or sampling ('{title}' given), where one word follows "
+            "the other; leave out one of the two"
+        )
+    if settings.draft in drafters:
+        drafters.get(settings.draft)().expect_fit(opened.model)
+
+
+def _ways(settings: GenerationSettings) -> list[tuple[str, dict[str, Any]]]:
+    return [(one.title, one.arguments()) for one in settings.decodings] or [(MODEL_DEFAULT, {})]
+
+
+def effective_config(model: Any, arguments: Mapping[str, Any]) -> Any:
+    """What ``generate`` would do with these arguments, the model's own settings and transformers' defaults.
+
+    Raises:
+        ValueError: Nobody knows one of the arguments.
+    """
+    known = sorted({*_known_names(), *model.next_word_head.generate_takes, ASSISTANT})
+    for name in arguments:
+        if name not in known:
+            near = did_you_mean(name, known)
+            raise ValueError(f"{_argument(name)}: generate knows no such argument.{near} Known: {', '.join(known)}.")
+    told = {name: value for name, value in arguments.items() if name != ASSISTANT}
+    config, _ = model._prepare_generation_config(None, **told)
+    return config
+
+
+def _argument(name: str) -> str:
+    """What a message calls an argument of ``generate``."""
+    return either(f"--set {name}", f"arguments['{name}']")
+
+
+def _known_names() -> list[str]:
+    public = [name for name in vars(_defaults()) if not name.startswith("_")]
+    return [name for name in public if not name.startswith(REFUSED) and name != "transformers_version"]
+
+
+def _defaults() -> Any:
+    return GenerationConfig()  # type: ignore[no-untyped-call]  # of transformers
+
+
+def _with_assistant(opened: OpenedModel, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with an assistant that is named by its folder opened; both models must have one vocabulary."""
+    if ASSISTANT not in arguments:
+        return dict(arguments)
+    assistant = open_model(str(arguments[ASSISTANT]), str(opened.model.device))
+    if assistant.tokenizer.get_vocab() != opened.tokenizer.get_vocab():
+        raise ValueError(
+            f"{_argument(ASSISTANT)}: must have the model's tokenizer ('{assistant.name}' has another); give "
+            "another model"
+        )
+    return {**arguments, ASSISTANT: assistant.model}
+
+
+def _expect_in_library(mode: GenerationMode) -> None:
+    place = GENERATION_MODES_MAPPING[mode]
+    if "/" in place:
+        raise ValueError(
+            f"{named('arguments')}: {mode.value.replace('_', ' ')} is no longer part of transformers; it is code to "
+            f"be downloaded from https://hf.co/{place} and run. Choose another decoding"
+        )
+
+
+def _lengths(opened: OpenedModel, config: Any, settings: GenerationSettings) -> dict[str, Any]:
+    most = settings.max_new_tokens or config.max_new_tokens
+    if most is None and opened.has_encoder and opened.model.generation_config.max_length is not None:
+        most = opened.model.generation_config.max_length - 1  # a default that counts the start token
+    lengths: dict[str, Any] = {"max_new_tokens": most or DEFAULT_NEW_TOKENS, "max_length": None}
+    if settings.min_new_tokens is not None:
+        if settings.min_new_tokens > lengths["max_new_tokens"]:
+            raise ValueError(
+                f"{named('min_new_tokens')}: must be at most {named('max_new_tokens')}, {lengths['max_new_tokens']} "
+                f"({settings.min_new_tokens} given)"
+            )
+        lengths |= {"min_new_tokens": settings.min_new_tokens, "min_length": None}
+    return lengths
+
+
+def _padding(config: Any) -> dict[str, Any]:
+    """A token for places behind the end of a text; masked wherever it is read, so any does where a model names none."""
+    if config.pad_token_id is not None:
+        return {}
+    ends = end_ids(config)
+    return {"pad_token_id": ends[0] if ends else 0}
+
+
+def end_ids(config: Any) -> tuple[int, ...]:
+    """Tokens that end a text."""
+    end = config.eos_token_id
+    return () if end is None else tuple(end) if isinstance(end, list | tuple) else (int(end),)
+
+
+def pass_path(out: Path, one: GenerationPass, count: int) -> Path:
+    """Where the samples of a pass go: into the folder ``out``, or into the file where ``out`` is one.
+
+    Raises:
+        ValueError: Several passes cannot go into one file.
+    """
+    if out.suffix != ".jsonl":
+        return out / one.file_name()
+    if count > 1:
+        raise ValueError(
+            f"{named('out', out)}: {count} samples files are written, one for each decoding and seed; give a folder"
+        )
+    return out

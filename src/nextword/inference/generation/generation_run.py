@@ -1,0 +1,244 @@
+"""One run over prompts: its texts as an iterator, or in samples files that go on after an interruption."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nextword.conditioning import conditioner_spec
+from nextword.conditioning.parts.auxiliary_encoder import fingerprint
+from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
+from nextword.heads import head_spec
+from nextword.inference.datastore import expect_growing
+from nextword.inference.generation.batched_generation import BatchedGeneration, GeneratedText, rows_of
+from nextword.inference.generation.encoded_prompts import encode_prompts, expect_room
+from nextword.inference.generation.generation_passes import ASSISTANT, GenerationPass, generation_passes, pass_path
+from nextword.inference.generation.generation_settings import GenerationSettings
+from nextword.inference.generation.partial_samples import PartialSamples, unfinished
+from nextword.inference.generation.prompt_files import TextPrompt
+from nextword.inference.generation.sample_lines import SampleLines, reference_columns
+from nextword.inference.generation.source_columns import SourceColumns, source_columns
+from nextword.inference.scoring.example_encoding import EncodedExample
+from nextword.inference.scoring.minibatches import Progress
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
+from nextword.model.drafting.drafting import Drafting, drafters
+from nextword.results.records import locked
+from nextword.settings.config import validated
+from nextword.settings.setting_names import named
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+UNTOLD = ("transformers_version", "_from_model_config")
+"""Entries of a generation configuration that decide nothing."""
+
+
+@dataclass(frozen=True)
+class GenerationRun:
+    """What is to be written, checked before anything is.
+
+    Attributes:
+        opened: The model.
+        prompts: What it reads.
+        settings: How it writes.
+        encoded: The prompts in its tokens.
+        passes: Decodings times seeds.
+    """
+
+    opened: OpenedModel
+    prompts: Sequence[TextPrompt]
+    settings: GenerationSettings
+    encoded: Sequence[EncodedExample]
+    passes: Sequence[GenerationPass]
+
+    @classmethod
+    def planned(
+        cls, opened: OpenedModel, prompts: Sequence[TextPrompt], settings: GenerationSettings, chat: bool = False
+    ) -> GenerationRun:
+        """The run, with everything checked that can be before the model writes.
+
+        Args:
+            opened: The model.
+            prompts: What it reads.
+            settings: How it writes.
+            chat: Whether prompts are put into the tokenizer's chat template.
+
+        Raises:
+            ValueError: No prompt, one that is too long or lacks what the model reads, two with one id, or an argument
+                that ``generate`` does not know.
+        """
+        if not prompts:
+            raise ValueError("prompts: must be at least one (none given)")
+        ids = [prompt.id for prompt in prompts]
+        twice = {one for one in ids if ids.count(one) > 1} if len(set(ids)) < len(ids) else set()
+        if twice:
+            raise ValueError(f"prompts: id {next(iter(twice))!r} comes twice; give each its own")
+        encoded = encode_prompts(opened, prompts, chat)
+        passes = generation_passes(opened, settings)
+        if settings.remember:
+            expect_growing(opened)
+        expect_room(opened, encoded, passes[0].new_tokens)
+        return cls(opened, prompts, settings, encoded, passes)
+
+    def writer(self, streamer: Any = None) -> BatchedGeneration:
+        """What writes the rows of a pass."""
+
+        def described(texts: Sequence[EncodedExample], inputs: Mapping[str, Any]) -> list[SourceColumns]:
+            return source_columns(self.opened, texts, inputs, self.settings.places)
+
+        describe = described if self.settings.sources else None
+        settings, draft = self.settings, self.settings.draft
+        drafting = Drafting(draft) if draft is not None and draft in drafters else None
+        return BatchedGeneration(
+            self.opened, settings.batch_size, settings.stop, describe, streamer, drafting, settings.remember
+        )
+
+    def identity(self, one: GenerationPass) -> dict[str, Any]:
+        """What makes the texts of a pass what they are, as plain values."""
+        settings = self.settings
+        content = json.dumps([asdict(prompt) for prompt in self.prompts], ensure_ascii=False)
+        read = json.dumps([prompt.context for prompt in self.encoded])
+        return {
+            "model": self.opened.name,
+            "weights": fingerprint(self.opened.model),
+            **_settings_of(self.opened.model),
+            "dtype": str(self.opened.model.dtype).removeprefix("torch."),
+            "prompts": f"{len(self.prompts)}, checksum {hashlib.sha256((content + read).encode()).hexdigest()[:16]}",
+            "decoding": one.title,
+            "arguments": {
+                **one.arguments,
+                **{key: settings.arguments.get(key, settings.draft) for key in [ASSISTANT] if key in one.arguments},
+            },
+            **({} if settings.draft is None else {"draft": settings.draft}),
+            **({"remember": settings.remember} if settings.remember else {}),
+            "stop": settings.stop,
+            "seed": one.seed,
+            "samples": one.samples,
+            "batch_size": settings.batch_size,
+            "places": settings.places if settings.sources else None,
+        }
+
+
+def _settings_of(model: Any) -> dict[str, Any]:
+    """What of a model decides its texts and is no weight: its parts, and what it writes by where nobody asks else."""
+    conditioner = model.conditioner
+    usual = model.generation_config.to_diff_dict()
+    return {
+        "head": head_spec(model.next_word_head.config),
+        "conditioner": None if conditioner is None else conditioner_spec(conditioner.config),
+        "generation_config": {key: value for key, value in usual.items() if key not in UNTOLD},
+    }
+
+
+def generate(
+    model: AnyModel,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    prompts: str | TextPrompt | Sequence[str | TextPrompt] = "",
+    *,
+    auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
+    **settings: Any,
+) -> list[dict[str, Any]]:
+    """What a model writes after prompts.
+
+    Args:
+        model: A model, ours or any of transformers, or the folder or hub name of one.
+        tokenizer: Its tokenizer; None for a folder, which has its own.
+        prompts: What it reads, one or several; a ``TextPrompt`` has a source or an
+            auxiliary text too. By default nothing but the start token.
+        auxiliary_tokenizer: Makes inputs of auxiliary texts, for a model in memory that follows them.
+        **settings: Of ``GenerationSettings``: ``decodings=["top-p:0.9"]``,
+            ``max_new_tokens``, ``seeds``, ``samples``, ``stop``, ``sources``, ``arguments``, ...
+
+    Returns:
+        One text each, with the columns of samples files (docs/generate.md): ``text``, ``token_ids``, ``prompt``, ...;
+        in the order of the prompts, one decoding and seed after the other.
+
+    Raises:
+        ValueError: A prompt that the model cannot read, or a setting that does not fit.
+
+    Examples:
+        >>> nw.generate("runs/m", prompts="The king", decodings=["top-p:0.9"])[0]["text"]  # doctest: +SKIP
+    """
+    given = [prompts] if isinstance(prompts, str | TextPrompt) else list(prompts)
+    asked = [TextPrompt(one, id=number) if isinstance(one, str) else one for number, one in enumerate(given)]
+    opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
+    run = GenerationRun.planned(opened, asked, validated(GenerationSettings, settings))
+    lines = SampleLines(opened, reference_columns(opened, asked, False, run.settings.batch_size))
+    return [lines.line(text, one) for one, text in in_order(run)]
+
+
+def in_order(run: GenerationRun) -> list[tuple[GenerationPass, GeneratedText]]:
+    """All texts of a run: one pass after the other, in each the prompts as they were given."""
+    return sorted(generated_texts(run), key=lambda found: (run.passes.index(found[0]), found[1].row.number))
+
+
+def generated_texts(run: GenerationRun, streamer: Any = None) -> Iterator[tuple[GenerationPass, GeneratedText]]:
+    """Every text of a run with its pass, in the order in which they are written: the longest prompts first.
+
+    Args:
+        run: What is to be written.
+        streamer: A streamer of transformers, handed each token of the only row; the prompt is not handed to it.
+    """
+    writer = run.writer(streamer)
+    for one in run.passes:
+        for texts in writer.written(writer.batches(rows_of(run.encoded, one), one), one):
+            for text in texts:
+                yield one, text
+
+
+def write_samples_files(
+    run: GenerationRun, out: Path, scored: bool = False, progress: Progress | None = None, command: str = "generate"
+) -> list[Path]:
+    """Writes a samples file for each pass; what an interrupted run has written already is not written again.
+
+    Args:
+        run: What is to be written.
+        out: A folder, or the one file (``.jsonl``) of a run with one pass.
+        scored: Whether the references are scored.
+        progress: Told the share that is done, first that of an earlier run.
+        command: For the message that another process gets.
+
+    Raises:
+        ValueError: A file there is of another run, another process writes there, or references are missing.
+    """
+    paths = [pass_path(out, one, len(run.passes)) for one in run.passes]
+    folder = out if out.suffix != ".jsonl" else out.parent
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{named('out', out)}: {folder} is a file; give a folder")
+    with locked(folder, command):
+        files = [
+            PartialSamples(path, {**run.identity(one), "references scored": scored})
+            for path, one in zip(paths, run.passes, strict=True)
+        ]
+        rows = [rows_of(run.encoded, one) for one in run.passes]
+        every = sum(len(part) for part in rows)
+        finished = sum(
+            len(part) if file.is_finished else len(file.done) for file, part in zip(files, rows, strict=True)
+        )
+        _report(progress, finished / every)
+        if all(file.is_finished for file in files):
+            return paths
+        columns = reference_columns(run.opened, run.prompts, scored, run.settings.batch_size)
+        lines, writer = SampleLines(run.opened, columns), run.writer()
+        for file, part, one in zip(files, rows, run.passes, strict=True):
+            if file.is_finished:
+                continue
+            batches = unfinished(writer.batches(part, one), file.done)
+            said = [[*row.prompt.context, *file.token_ids(row.number)] for row in part if row.number in file.done]
+            with contextlib.closing(writer.written(batches, one, said)) as written:
+                for texts in written:
+                    finished += sum(text.row.number not in file.done for text in texts)
+                    file.append((text.row.number, lines.line(text, one)) for text in texts)
+                    _report(progress, finished / every)
+            file.finish()
+    return paths
+
+
+def _report(progress: Progress | None, share: float) -> None:
+    if progress is not None:
+        progress(share)

@@ -1,0 +1,106 @@
+"""Prompts times decodings: what one model writes, one samples file for each (docs/evaluate.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from nextword.inference.generation.prompts import Prompt
+from nextword.inference.generation.strategies import SeededDecoding
+from nextword.inference.generation.writer import Writer
+from nextword.inference.scoring.minibatches import Progress, progress_within
+from nextword.inference.scoring.target_likelihood import target_log_probs
+from nextword.model.training_modes import measuring
+from nextword.results.records import write_atomically
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+DIGITS = 6
+"""Log-probabilities in samples files are rounded to so many."""
+
+
+def write_samples(
+    writer: Writer,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Mapping[str, Sequence[Prompt]],
+    files: Mapping[Path, SeededDecoding],
+    score_batch: int,
+    progress: Progress | None = None,
+    longest: int | None = None,
+) -> None:
+    """Writes each file as a whole or not at all; each starts from its seed anew.
+
+    The log-probabilities of what people wrote after a prompt stand beside each text.
+
+    Args:
+        writer: Of the model.
+        tokenizer: The model's.
+        prompts: By the kind that a decoding names.
+        files: What goes where.
+        score_batch: Targets scored at a time.
+        progress: Told the share that is done.
+        longest: The model may end a text, which has at most so many tokens; special tokens are no part of texts and
+            references then. ``None``: every text has as many tokens as the targets, which are all of one length.
+    """
+    with measuring(writer.model):
+        scored = {
+            kind: target_log_probs(writer.model, prompts[kind], score_batch, writer.inputs)
+            for kind in dict.fromkeys(drawn.way.prompts for drawn in files.values())
+        }
+        left_out = frozenset() if longest is None else _marks(tokenizer)
+        for number, (path, drawn) in enumerate(files.items()):
+            contexts = prompts[drawn.way.prompts]
+            share = progress_within(progress, number / len(files), (number + 1) / len(files))
+            torch.manual_seed(drawn.seed)
+            length = len(contexts[0].target) if longest is None else longest
+            texts = writer.write(contexts, drawn.way.decoding, length, ends=longest is not None, progress=share)
+            rows = zip(contexts, texts, scored[drawn.way.prompts], strict=True)
+            lines = (_line(tokenizer, prompt, text, row.tolist(), left_out) for prompt, text, row in rows)
+            write_atomically(path, "".join(lines))
+
+
+def decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
+    """What the ids say, special tokens included; a character of which bytes are missing becomes U+FFFD."""
+    text = tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    return str(text)
+
+
+def _marks(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Special tokens that say nothing; an unknown word is a word, unless its token also ends texts, as in GPT-2."""
+    words = {tokenizer.unk_token_id} - {tokenizer.eos_token_id}
+    return frozenset(tokenizer.all_special_ids) - words
+
+
+def _line(
+    tokenizer: PreTrainedTokenizerBase, prompt: Prompt, text: list[int], log_probs: list[float], left_out: Set[int]
+) -> str:
+    shown = prompt.context[prompt.start :]
+    text, reference = ([token for token in ids if token not in left_out] for ids in (text, prompt.target))
+    source = {} if prompt.source is None else {"source": prompt.source}
+    content = {
+        "id": prompt.number,
+        "prompt": decoded(tokenizer, shown) if prompt.source is None else prompt.source,
+        **source,
+        "prompt_token_ids": shown,
+        "text": decoded(tokenizer, text),
+        "token_ids": text,
+        **_references(tokenizer, prompt, reference),
+        "target_token_ids": prompt.target,
+        "target_bytes": prompt.target_bytes,
+        "log_probs": [round(value, DIGITS) for value in log_probs],
+        **prompt.columns,
+    }
+    return json.dumps(content, ensure_ascii=False) + "\n"
+
+
+def _references(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, target: list[int]) -> dict[str, list[Any]]:
+    """All that people wrote there; ``target`` is what was scored, without special tokens."""
+    if not prompt.references:
+        return {"references": [decoded(tokenizer, target)], "reference_token_ids": [target]}
+    ids = tokenizer(list(prompt.references), add_special_tokens=False, verbose=False)["input_ids"]
+    return {"references": list(prompt.references), "reference_token_ids": ids}

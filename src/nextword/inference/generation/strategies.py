@@ -1,0 +1,162 @@
+"""How a text is written from a model's next-token distributions: greedily, sampled, or by beam search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from nextword.settings.config import Settings
+from nextword.settings.registry import did_you_mean
+from nextword.settings.spec_syntax import read_term
+
+
+class Decoding(Settings):
+    """One way to write. Text is the short form, with a temperature as the last argument of those that sample.
+
+    >>> Decoding.model_validate("top-k:3").title, Decoding.model_validate("sample:0.7").title
+    ('top-k 3', 'sample, temperature 0.7')
+    >>> Decoding.model_validate("beam:4"), Decoding().title
+    (Decoding(sample=False, top_k=None, top_p=None, temperature=1.0, beams=4), 'greedy')
+    """
+
+    sample: bool = False
+    """Draw from the whole distribution."""
+    top_k: int | None = Field(default=None, ge=1)
+    """Draw from so many most probable tokens."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Draw from the most probable tokens that make up this share."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Log-probabilities are divided by it before a token is drawn."""
+    beams: int = Field(default=1, ge=1, le=1000)
+    """Beams of a search without chance; 1 is greedy."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        return _read(value) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> Self:
+        if self.beams > 1 and self.is_sampled:
+            raise ValueError("beams are searched without chance: give beams, or sample, top_k or top_p")
+        if self.temperature != 1 and not self.is_sampled:
+            raise ValueError("a temperature changes nothing without sampling: give sample, top_k or top_p too")
+        return self
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether tokens are drawn, so that another seed writes another text."""
+        return self.sample or self.top_k is not None or self.top_p is not None
+
+    @property
+    def title(self) -> str:
+        """What a table calls it."""
+        parts = [f"top-k {self.top_k}"] if self.top_k is not None else []
+        parts += [f"top-p {self.top_p:g}"] if self.top_p is not None else []
+        parts = parts or (["sample"] if self.is_sampled else [f"beam {self.beams}" if self.beams > 1 else "greedy"])
+        return ", ".join([*parts, *([f"temperature {self.temperature:g}"] if self.temperature != 1 else [])])
+
+    def arguments(self) -> dict[str, Any]:
+        """The same as arguments of transformers' ``generate``, with nothing left to its defaults."""
+        if not self.is_sampled:
+            return {"do_sample": False, "num_beams": self.beams}
+        return {
+            "do_sample": True,
+            "num_beams": 1,
+            "top_k": self.top_k or 0,
+            "top_p": 1.0 if self.top_p is None else self.top_p,
+            "temperature": self.temperature,
+        }
+
+
+@dataclass(frozen=True)
+class PromptedDecoding:
+    """One way to write, and which of a task's prompts it starts from.
+
+    >>> PromptedDecoding(Decoding(top_k=40), ", with prompt").title
+    'top-k 40, with prompt'
+
+    Attributes:
+        decoding: How tokens are chosen.
+        prompts: Names the prompts, as the end of a title; empty where a task has prompts of one kind.
+    """
+
+    decoding: Decoding
+    prompts: str = ""
+
+    @property
+    def title(self) -> str:
+        """What a table calls it."""
+        return f"{self.decoding.title}{self.prompts}"
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether tokens are drawn."""
+        return self.decoding.is_sampled
+
+
+@dataclass(frozen=True)
+class SeededDecoding:
+    """One samples file: a way to write, and the seed of the tokens that are drawn."""
+
+    way: PromptedDecoding
+    seed: int
+
+
+def _greedy(arguments: list[str]) -> dict[str, Any]:
+    _expect(arguments, 0, 0)
+    return {}
+
+
+def _sample(arguments: list[str]) -> dict[str, Any]:
+    _expect(arguments, 0, 1)
+    return {"sample": True, **_temperature(arguments)}
+
+
+def _top_k(arguments: list[str]) -> dict[str, Any]:
+    _expect(arguments, 1, 2)
+    return {"top_k": int(arguments[0]), **_temperature(arguments[1:])}
+
+
+def _top_p(arguments: list[str]) -> dict[str, Any]:
+    _expect(arguments, 1, 2)
+    return {"top_p": float(arguments[0]), **_temperature(arguments[1:])}
+
+
+def _beam(arguments: list[str]) -> dict[str, Any]:
+    _expect(arguments, 1, 1)
+    return {"beams": int(arguments[0])}
+
+
+_SHORT: dict[str, tuple[str, Callable[[list[str]], dict[str, Any]]]] = {
+    "greedy": ("greedy", _greedy),
+    "sample": ("sample[:TEMPERATURE]", _sample),
+    "top-k": ("top-k:K[,TEMPERATURE]", _top_k),
+    "top-p": ("top-p:P[,TEMPERATURE]", _top_p),
+    "beam": ("beam:BEAMS", _beam),
+}
+"""How each short form is written, and what reads its arguments."""
+
+
+def _read(text: str) -> dict[str, Any]:
+    name, arguments = read_term(text.lower())
+    forms = ", ".join(usage for usage, _ in _SHORT.values())
+    if name not in _SHORT:
+        raise ValueError(f"'{text}' is no decoding.{did_you_mean(name, _SHORT)} Known: {forms}.")
+    usage, read = _SHORT[name]
+    try:
+        return read(arguments)
+    except ValueError:
+        raise ValueError(f"'{text}' cannot be read as {usage}") from None
+
+
+def _temperature(arguments: list[str]) -> dict[str, float]:
+    return {"temperature": float(arguments[0])} if arguments else {}
+
+
+def _expect(arguments: list[str], least: int, most: int) -> None:
+    if not least <= len(arguments) <= most:
+        raise ValueError(f"from {least} to {most} arguments")

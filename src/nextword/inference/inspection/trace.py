@@ -1,0 +1,105 @@
+"""A trace: what a model said about every token of a text, to keep, to compute with and to look at."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from nextword.results.records import write_atomically
+from nextword.results.records.token_trace import TraceRecord
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+
+_HEIGHT = 720
+"""Pixels of the page in a notebook; it scrolls."""
+
+
+class Trace(TraceRecord):
+    """What a model said about every token of a text; made by ``nextword.trace``.
+
+    Its columns have one entry for each predicted token: ``trace.tokens.log_prob[i]`` is about the token
+    ``trace.texts["text"].ids[trace.first + i]``. A notebook shows it as a page.
+    """
+
+    def __repr__(self) -> str:
+        count, spec = len(self.tokens.log_prob), self.model.head
+        mean = -sum(self.tokens.log_prob) / count
+        return f"Trace({count} tokens, {self.model.name} with head '{spec}', {mean:.3f} nats a token)"
+
+    @overload
+    def to_json(self, path: None = None) -> str: ...
+
+    @overload
+    def to_json(self, path: str | Path) -> None: ...
+
+    def to_json(self, path: str | Path | None = None) -> str | None:
+        """The trace as JSON, which ``load`` reads; docs/trace.md says what each key means.
+
+        Args:
+            path: A file to write it to; then nothing is returned, which a notebook would print in full.
+        """
+        text = self.model_dump_json()
+        if path is None:
+            return text
+        write_atomically(path, text + "\n")
+        return None
+
+    @overload
+    def to_html(self, path: None = None) -> str: ...
+
+    @overload
+    def to_html(self, path: str | Path) -> None: ...
+
+    def to_html(self, path: str | Path | None = None) -> str | None:
+        """The trace as a page: one file that needs no network.
+
+        Args:
+            path: A file to write it to; then nothing is returned, which a notebook would print in full.
+        """
+        from nextword.results.report.inspection.inspection_page import trace_page
+
+        page: str = trace_page(self)
+        if path is None:
+            return page
+        write_atomically(path, page)
+        return None
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A table with a row for each predicted token.
+
+        Columns: ``index`` (its place in the text), ``id``, ``token`` (as the vocabulary shows it), ``piece`` (what it
+        adds to the text), ``log_prob``, ``rank``, ``entropy``, for each component ``share COMPONENT`` and, where it
+        points at places, ``places COMPONENT`` (pairs of a place and its share), and ``candidates`` (pairs of a token
+        and its log-probability).
+        """
+        import pandas as pd
+
+        text, tokens = self.texts["text"], self.tokens
+        ids = text.ids[self.first :]
+        columns: dict[str, Any] = {
+            "index": range(self.first, len(text.ids)),
+            "id": ids,
+            "token": [self.vocabulary[token] for token in ids],
+            "piece": text.pieces[self.first :],
+            "log_prob": tokens.log_prob,
+            "rank": tokens.rank,
+            "entropy": tokens.entropy,
+        }
+        columns |= {f"share {name}": shares for name, shares in tokens.shares.items()}
+        for name, places in tokens.places.items():
+            columns[f"places {name}"] = [
+                list(zip(*row, strict=True)) for row in zip(places.at, places.share, strict=True)
+            ]
+        best = zip(tokens.candidates.ids, tokens.candidates.log_prob, strict=True)
+        columns["candidates"] = [
+            [(self.vocabulary[token], log_prob) for token, log_prob in zip(*row, strict=True)] for row in best
+        ]
+        return pd.DataFrame(columns)
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, so that neither it nor the notebook sees the other's style and script."""
+        page = html.escape(self.to_html(), quote=True)
+        style = f"width: 100%; height: {_HEIGHT}px; border: 0"
+        return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'

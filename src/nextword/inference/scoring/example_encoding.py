@@ -1,0 +1,213 @@
+"""What a model is asked about, as text and as token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.inference.scoring.prompt_encoding import start_id
+from nextword.inference.scoring.target_likelihood import Inputs, TokenPair
+from nextword.inference.scoring.text_tokens import Span, ids_and_spans
+from nextword.settings.whole_characters import expect_whole_characters
+
+
+@dataclass(frozen=True)
+class Example:
+    """A text whose tokens a model predicts, and what it reads before or beside it.
+
+    Attributes:
+        text: What is predicted.
+        prompt: What stands before it in the decoder and is not predicted.
+        source: What an encoder-decoder model reads.
+        auxiliary: What the encoder of a conditioned model reads, such as the summary of the text.
+        id: Tells it from others.
+
+    Raises:
+        ValueError: One of them has half a character (a surrogate without the other).
+    """
+
+    text: str
+    prompt: str = ""
+    source: str | None = None
+    auxiliary: str | None = None
+    id: str | int = 0
+
+    def __post_init__(self) -> None:
+        for text in (self.text, self.prompt, self.source, self.auxiliary):
+            expect_whole_characters(text or "", f"example {self.id}")
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Token ids with the span of each: where its characters begin and end; (-1, -1) at a special token."""
+
+    ids: Int[np.ndarray, "N"]
+    spans: Int[np.ndarray, "N 2"]
+
+    @property
+    def listed(self) -> tuple[list[int], list[Span]]:
+        """Ids and spans as plain numbers; of a long text, many times as large."""
+        return self.ids.tolist(), [(begin, end) for begin, end in self.spans.tolist()]
+
+    @classmethod
+    def joined(cls, *parts: Tokens) -> Tokens:
+        """Several, one after the other."""
+        return cls(np.concatenate([one.ids for one in parts]), np.concatenate([one.spans for one in parts]))
+
+    @classmethod
+    def special(cls, *ids: int) -> Tokens:
+        """Tokens that stand for no text."""
+        return cls(np.array(ids, dtype=np.int64), np.full((len(ids), 2), -1))
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleTokens:
+    """An example in tokens of a model.
+
+    Attributes:
+        context: What the model reads first: special tokens and the prompt, or the source.
+        target: The tokens of the text.
+        specials: Special tokens at the beginning of the context, such as a start token.
+    """
+
+    context: Tokens
+    target: Tokens
+    specials: int
+
+
+@dataclass(frozen=True)
+class EncodedExample(TokenPair):
+    """An example as token ids.
+
+    Attributes:
+        example: The text.
+        spans: For each target token, where in ``example.text`` its characters begin and end; (-1, -1) at a special
+            token.
+        specials: Special tokens at the beginning of the context, such as a start token.
+        context_spans: For each context token, where in the prompt or source its characters begin and end.
+    """
+
+    example: Example
+    spans: list[Span]
+    specials: int
+    context_spans: list[Span] = field(default_factory=list)
+
+
+def encode_example(opened: OpenedModel, example: Example) -> EncodedExample:
+    """The example in tokens of a model; arguments and errors as of ``example_tokens``."""
+    found = example_tokens(opened, example)
+    context, context_spans = found.context.listed
+    target, spans = found.target.listed
+    return EncodedExample(context, target, len(example.text.encode()), example, spans, found.specials, context_spans)
+
+
+def example_tokens(opened: OpenedModel, example: Example) -> ExampleTokens:
+    """The example in tokens of a model, as arrays: a text may have millions.
+
+    A decoder-only model reads a start token and the prompt. An encoder-decoder model reads the source; its target has
+    the special tokens that its tokenizer puts around a text, and an end token. Where a token would have characters of
+    both prompt and text, each is encoded by itself.
+
+    Raises:
+        ValueError: The tokenizer cannot say which characters a token covers, the text has no tokens, or something is
+            missing that the model reads.
+    """
+    if opened.has_encoder:
+        return _after_source(opened, example)
+    start = encode_context(opened, Example("", id=example.id))
+    joined = _tokens(opened.tokenizer, example.prompt + example.text)
+    before, after = _parted(joined, len(example.prompt))
+    if after is None:
+        before, after = _tokens(opened.tokenizer, example.prompt), _tokens(opened.tokenizer, example.text)
+    if not len(after.ids):
+        raise ValueError(_no_tokens(example))
+    return ExampleTokens(Tokens.joined(start, before), after, len(start.ids))
+
+
+def encode_context(opened: OpenedModel, example: Example) -> Tokens:
+    """What a model reads before it predicts: a start token and the prompt, or the source.
+
+    Raises:
+        ValueError: The tokenizer cannot say which characters a token covers, or the source is missing.
+    """
+    tokenizer: Any = opened.tokenizer
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so a token's characters are not "
+            "known. Use its fast version."
+        )
+    if not opened.has_encoder:
+        return Tokens.joined(Tokens.special(start_id(tokenizer)), _tokens(tokenizer, example.prompt))
+    if example.source is None:
+        raise ValueError(f"example {example.id}: an encoder-decoder model reads a source, and there is none; give one")
+    if example.prompt:
+        raise ValueError(f"example {example.id}: an encoder-decoder model takes no prompt; give it as the source")
+    return _with_specials(tokenizer, example.source)
+
+
+def _after_source(opened: OpenedModel, example: Example) -> ExampleTokens:
+    source = encode_context(opened, example)
+    target = _with_specials(opened.tokenizer, text_target=example.text)
+    if (target.spans[:, 0] < 0).all():
+        raise ValueError(_no_tokens(example))
+    end: Any = opened.tokenizer.eos_token_id
+    if end is not None and target.ids[-1] != end:
+        target = Tokens.joined(target, Tokens.special(end))
+    return ExampleTokens(source, target, 0)
+
+
+def _tokens(tokenizer: Any, text: str) -> Tokens:
+    return Tokens(*ids_and_spans(tokenizer, text))
+
+
+def _with_specials(tokenizer: Any, *text: str, **more: str) -> Tokens:
+    made = tokenizer(
+        *text,
+        return_offsets_mapping=True,
+        return_special_tokens_mask=True,
+        verbose=False,  # a text may be longer than the model: who asks says what to do then
+        **more,
+    )
+    spans = np.array(made["offset_mapping"], dtype=np.int64).reshape(-1, 2)
+    spans[np.array(made["special_tokens_mask"], dtype=bool)] = -1
+    return Tokens(np.array(made["input_ids"], dtype=np.int64), spans)
+
+
+def _parted(joined: Tokens, cut: int) -> tuple[Tokens, Tokens | None]:
+    """The tokens up to a character and those from it on; None for the second where no clear cut goes through them.
+
+    What a tokenizer leaves out of its spans, such as the space before a word, counts with the token after it. Beside
+    the cut, a token of such a space alone may be of either side.
+    """
+    ends = np.maximum.accumulate(joined.spans[:, 1])
+    count = int(np.searchsorted(ends, cut, side="right"))
+    beside = joined.spans[max(count - 1, 0) : count + 1]
+    before = Tokens(joined.ids[:count], joined.spans[:count])
+    done = ends[count - 1] if count else 0
+    if (done < cut and count < len(joined.ids)) or (beside[:, 0] == beside[:, 1]).any():
+        return before, None
+    return before, Tokens(joined.ids[count:], joined.spans[count:] - cut)
+
+
+def _no_tokens(example: Example) -> str:
+    return f"example {example.id}: the text has no tokens ({example.text[:40]!r} given); give a longer one"
+
+
+def auxiliary_inputs(opened: OpenedModel) -> Inputs:
+    """Further inputs of the model for a batch of encoded examples: their auxiliary texts, where it follows one."""
+
+    def inputs(examples: Sequence[Any]) -> Mapping[str, Any]:
+        if opened.auxiliary_tokenizer is None:
+            return {}
+        missing = [one.example.id for one in examples if one.example.auxiliary is None]
+        if missing:
+            raise ValueError(f"example {missing[0]}: the model follows an auxiliary text, and there is none; give one")
+        made = opened.auxiliary_tokenizer([str(one.example.auxiliary) for one in examples])
+        return {name: tensor.to(opened.model.device) for name, tensor in made.items()}
+
+    return inputs

@@ -1,0 +1,244 @@
+"""How likely texts are to one model or several."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
+from nextword.inference.scoring.breakdowns.breakdown import Breakdown
+from nextword.inference.scoring.example_encoding import Example
+from nextword.inference.scoring.measurement.data_files import ChangedError, GivenTexts
+from nextword.inference.scoring.measurement.interval_units import Units
+from nextword.inference.scoring.measurement.model_passes import ModelPasses, Watch
+from nextword.inference.scoring.measurement.model_tasks import Cut, Describe, ModelFacts
+from nextword.inference.scoring.measurement.model_values import group_scores, values
+from nextword.inference.scoring.measurement.paired_differences import differences, same_tokens
+from nextword.inference.scoring.measurement.score_settings import ScoreSettings
+from nextword.inference.scoring.measurement.text_chunks import CHUNK_BYTES, chunks
+from nextword.inference.scoring.measurement.unfinished_score import NAME, ModelState, Unfinished
+from nextword.inference.scoring.measurement.unit_sums import UnitSums
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
+from nextword.results.records import Environment, locked
+from nextword.results.records.score_results import BreakdownMeaning, ModelScore, ScoreResults
+from nextword.runtime.files import replacing
+from nextword.runtime.workers import Workers, workers
+from nextword.settings.config import validated
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+WRITING_SECONDS = 60.0
+"""How long another score may take to write into the same folder."""
+
+LONGEST_PATH = 255
+"""Characters of a text that may be the name of a file."""
+
+
+def score(
+    model: AnyModel | Mapping[str, AnyModel],
+    tokenizer: PreTrainedTokenizerBase | Mapping[str, PreTrainedTokenizerBase] | None = None,
+    texts: str | Example | Sequence[str | Example] = (),
+    *,
+    auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
+    tokens: str | Path | None = None,
+    out: str | Path | None = None,
+    processes: int | None = None,
+    progress: Watch | None = None,
+    **settings: Any,
+) -> ScoreResults:
+    """How likely texts are to a model: perplexity, nats per token, bits per byte, and by group of tokens.
+
+    Every token is scored once. A text longer than the model's window is scored in windows that overlap, so that all but
+    its first tokens have at least ``window - stride`` tokens before them.
+
+    Args:
+        model: A model, ours or any of transformers, or the folder or hub name of one; or several by name, which are
+            compared on the same texts.
+        tokenizer: Its tokenizer, or that of all models, or one for each by name; None for folders, which have their
+            own.
+        texts: A text or several, each scored by itself. An ``Example`` has a
+            prompt, a source or an auxiliary text too.
+        auxiliary_tokenizer: Makes inputs of auxiliary texts, for models that follow one.
+        tokens: File for what the models say of every token, one JSON object a line.
+        out: Folder for score.json. In it the sums so far are kept every half minute, and a score that was killed goes
+            on from there, to the same numbers. Not beside ``tokens``, a file that is written as a whole.
+        processes: So many processes, each with the model in its memory and one thread; None: this one, with threads.
+        progress: Told how far it is.
+        settings: Of ``ScoreSettings``: ``window``, ``stride``,
+            ``batch_size``, ``limit``, ``counts``, ``span``, ``places``.
+
+    Raises:
+        ValueError: No text, a text that a model cannot read, a setting that does not fit, weights that are no
+            numbers, processes for a model in memory, or an unfinished score of something else.
+        DiskFullError: There is no room for what is written.
+
+    Examples:
+        >>> result = nw.score(model, tokenizer, ["The king sat.", "The queen stood."])  # doctest: +SKIP
+        >>> result.perplexity, result.models[0].breakdowns["repetition"][0].nll  # doctest: +SKIP
+    """
+    name_of_one = Path(model).name if isinstance(model, str | Path) else type(model).__name__
+    models = dict(model) if isinstance(model, Mapping) else {name_of_one: model}
+    tokenizers = tokenizer if isinstance(tokenizer, Mapping) else dict.fromkeys(models, tokenizer)
+    missing = [name for name in models if name not in tokenizers]
+    if missing or not models:
+        raise ValueError(f"tokenizer: must have one for each model ({', '.join(missing) or 'no model'} has none)")
+    in_memory = next((type(one).__name__ for one in models.values() if not isinstance(one, str | Path)), None)
+    if processes is not None and in_memory is not None:
+        raise ValueError(
+            f"processes: must be left out for a model in memory ({in_memory} given); save it and give its folder"
+        )
+    opened = [partial(OpenedModel.of, one, tokenizers[name], auxiliary_tokenizer, name) for name, one in models.items()]
+    made = validated(ScoreSettings, settings)
+    texts_given = GivenTexts.of(given_examples(texts), ["texts"])
+    return score_models(opened, texts_given, made, tokens=tokens, progress=progress, out=out, processes=processes)
+
+
+def given_examples(texts: str | Example | Sequence[str | Example]) -> list[Example]:
+    """Texts as a user of the library hands them over, each with a name.
+
+    Raises:
+        ValueError: One is the name of a file.
+    """
+    given = [texts] if isinstance(texts, str | Example) else list(texts)
+    _expect_no_path(given)
+    examples = [one if isinstance(one, Example) else Example(one) for one in given]
+    return [replace(one, id=one.id or f"text {number}") for number, one in enumerate(examples, 1)]
+
+
+def _expect_no_path(texts: Sequence[object]) -> None:
+    """The command takes files, this function takes texts: the name of a file would be scored letter by letter."""
+    for text in texts:
+        if isinstance(text, str) and 0 < len(text) < LONGEST_PATH and "\n" not in text and os.path.isfile(text):
+            raise ValueError(
+                f"texts: must be texts, not files ('{text}' given, which is a file); read it: "
+                f"Path('{text}').read_text(), or use the command: nextword score MODEL {text}"
+            )
+
+
+def score_models(
+    models: Iterable[Callable[[], OpenedModel]],
+    given: GivenTexts,
+    settings: ScoreSettings,
+    *,
+    tokens: str | Path | None = None,
+    out: str | Path | None = None,
+    processes: int | None = None,
+    progress: Watch | None = None,
+    command: str = "",
+) -> ScoreResults:
+    """The same for models that are opened one after the other, so that only one of them is in memory.
+
+    Args:
+        models: Each opens one; where there are processes, each can be pickled.
+        given: The texts.
+        settings: How they are scored.
+        tokens: File for what the models say of every token.
+        out: Folder for score.json and, until it is there, the sums so far.
+        processes: How many share the work; None: this one does it.
+        progress: Told how far it is.
+        command: What makes these results again.
+    """
+    began = {"data": given.digest, "settings": settings.model_dump(mode="json"), "chunk": CHUNK_BYTES}
+    folder = None if out is None else Path(out)
+    sums: dict[str, UnitSums] = {}
+    scores: list[ModelScore] = []
+    breakdowns: tuple[Breakdown, ...] = ()
+    with ExitStack() as held:
+        file = None if tokens is None else held.enter_context(replacing(tokens))
+        unfinished: Unfinished | None = None
+        for place, open_one in enumerate(models):
+            asked = workers(open_one, processes)
+            (facts,) = asked.answers([Describe(settings)])
+            if unfinished is None:  # not before a model is found to fit: a mistake leaves no folder behind
+                unfinished = held.enter_context(_kept(folder, tokens is None, began, command))
+                given = given if settings.limit is None else _limited(asked, given, settings.limit)
+            state = unfinished.of_model(place, facts.identity, facts.name)
+            passes = ModelPasses(asked, facts.name, given, settings, partial(unfinished.put, place), progress)
+            state, breakdowns = passes.breakdowns(state)
+            sums[facts.name] = _sums(passes.scored(state, breakdowns, file))
+            scores.append(_model_score(facts, sums[facts.name]))
+            del asked, passes  # before the next model is opened
+        results = ScoreResults(
+            command=command,
+            data=given.data,
+            fields=given.fields,
+            texts=given.texts,
+            bytes=given.bytes,
+            empty=given.empty,
+            unit=Units.of(given).name,
+            units=Units.of(given).count,
+            models=scores,
+            same_tokens=same_tokens(sums),
+            breakdowns={one.key: BreakdownMeaning(title=one.title, meaning=one.meaning) for one in breakdowns},
+            differences=differences(sums),
+            settings=settings.model_dump(mode="json"),
+            environment=Environment.collect(),
+        )
+        if folder is not None:
+            with nullcontext() if tokens is None else locked(folder, command, wait=WRITING_SECONDS):
+                results.save(folder / "score.json")
+        if unfinished is not None:
+            unfinished.remove()
+    return results
+
+
+@contextmanager
+def _kept(folder: Path | None, keeps: bool, began: Mapping[str, Any], command: str) -> Iterator[Unfinished]:
+    """Keeps other processes out of the folder, and what is done in it whenever that ends."""
+    if folder is None or not keeps:
+        yield Unfinished(None, began)
+        return
+    with locked(folder, command):
+        unfinished = Unfinished(folder / NAME, began)
+        try:
+            yield unfinished
+        except ChangedError:
+            unfinished.remove()  # some of what was added up may be of the changed text
+            raise
+        except BaseException:
+            unfinished.save()
+            raise
+
+
+def _limited(asked: Workers[OpenedModel], given: GivenTexts, limit: int) -> GivenTexts:
+    """The beginning of the texts, in memory."""
+    found: list[Example] = []
+    for chunk in chunks(given.examples):
+        ((examples, limit),) = asked.answers([Cut(chunk.examples, limit)])
+        found += examples
+        if not limit:
+            break
+    return replace(GivenTexts.of(found, given.data, given.fields), empty=given.empty)
+
+
+def _sums(state: ModelState) -> UnitSums:
+    assert state.sums is not None
+    return state.sums
+
+
+def _model_score(facts: ModelFacts, sums: UnitSums) -> ModelScore:
+    found, undefined = values(sums)
+    return ModelScore(
+        name=facts.name,
+        location=facts.location,
+        head=facts.head,
+        objective=facts.objective,
+        conditioner=facts.conditioner,
+        backbone=facts.backbone,
+        parameters=facts.parameters,
+        reads=[*["prompt"] * (sums.prompts > 0), *facts.reads],
+        window=facts.window,
+        stride=facts.stride,
+        tokens=int(sums.tokens.sum()),
+        impossible=sums.impossible_tokens,
+        cut_sources=sums.cut_sources,
+        values=found,
+        undefined=undefined,
+        breakdowns=group_scores(sums),
+    )

@@ -1,0 +1,259 @@
+"""Files, tables and data sets as texts that are scored each by itself."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from nextword.inference.scoring.example_encoding import Example
+from nextword.runtime.corpora import (
+    file_text,
+    is_published,
+    numbered_lines,
+    open_corpus,
+    part_files,
+    readable,
+    table_ending,
+    table_rows,
+)
+from nextword.runtime.corpora.part_names import text_files
+from nextword.settings.registry import did_you_mean
+from nextword.settings.setting_names import either, named
+
+FIELDS: dict[str, tuple[str, ...]] = {
+    "text": ("text", "target"),
+    "prompt": ("prompt",),
+    "source": ("source",),
+    "auxiliary": ("auxiliary",),
+}
+"""What a row of a table may hold, and the columns that are taken for it unless others are named."""
+
+
+SampleBy = Literal["line", "paragraph"]
+"""What of a file of plain text is a text; the words are those of the library ``datasets``."""
+
+SIZES_KEPT = 64
+"""Texts whose sizes are remembered: where there are more, nobody asks for them."""
+
+
+class ChangedError(ValueError):
+    """Texts are not what they were when they were read before."""
+
+
+@dataclass(frozen=True)
+class GivenTexts:
+    """Texts and where they are from. They are read anew each time, so no more than one of them is in memory.
+
+    Attributes:
+        read: Begins to read them: all, also those that have nothing in them.
+        data: Where they are from, as it was given.
+        fields: Columns of tables that were named.
+        texts: How many have something in them.
+        empty: How many others there are.
+        sizes: UTF-8 bytes of the first of them.
+        bytes: Of all together.
+        digest: Equal where the texts are.
+    """
+
+    read: Callable[[], Iterable[Example]]
+    data: list[str]
+    fields: dict[str, str]
+    texts: int
+    empty: int
+    sizes: tuple[int, ...]
+    bytes: int
+    digest: str
+
+    @classmethod
+    def of(
+        cls, examples: Sequence[Example], data: Sequence[str], fields: Mapping[str, str] | None = None
+    ) -> GivenTexts:
+        """Texts in memory.
+
+        Raises:
+            ValueError: There are none, or only empty ones.
+        """
+        return cls.of_reading(lambda: examples, data, fields)
+
+    @classmethod
+    def of_reading(
+        cls, read: Callable[[], Iterable[Example]], data: Sequence[str], fields: Mapping[str, str] | None = None
+    ) -> GivenTexts:
+        """Texts that are read from somewhere; reads them once, to know how many there are and whether all is well.
+
+        Raises:
+            ValueError: There are none, or only empty ones, or one cannot be read.
+        """
+        texts = empty = total = 0
+        sizes: list[int] = []
+        digest = hashlib.sha256()
+        for example in read():
+            if not example.text.strip():
+                empty += 1
+                continue
+            size = len(example.text.encode("utf-8", "surrogatepass"))
+            if texts < SIZES_KEPT:
+                sizes.append(size)
+            texts, total = texts + 1, total + size
+            digest.update(_content(example))
+        if not texts:
+            what = f"{empty:,} empty ones given" if empty else "none given"
+            raise ValueError(f"{', '.join(data) or 'texts'}: must have a text that is not empty ({what})")
+        return cls(read, list(data), dict(fields or {}), texts, empty, tuple(sizes), total, digest.hexdigest())
+
+    @property
+    def examples(self) -> Iterator[Example]:
+        """Those that have something in them, one at a time.
+
+        Raises:
+            ChangedError: At the end, where they are not what they were before.
+        """
+        digest = hashlib.sha256()
+        for example in self.read():
+            if example.text.strip():
+                digest.update(_content(example))
+                yield example
+        if digest.hexdigest() != self.digest:
+            raise ChangedError(
+                f"{', '.join(self.data)}: must stay as it is while it is scored (it was changed meanwhile); run the "
+                "same command again when it is complete"
+            )
+
+
+def _content(example: Example) -> bytes:
+    """What tells an example from others, as bytes."""
+    return repr((example.text, example.prompt, example.source, example.auxiliary, example.id)).encode()
+
+
+def read_texts(
+    data: Sequence[str],
+    fields: Mapping[str, str] | None = None,
+    split: str = "test",
+    sample_by: SampleBy | None = None,
+    where: str = "data",
+) -> GivenTexts:
+    """Reads files, folders and data sets of the hub.
+
+    Each file of plain text is one text, each row of a table (.jsonl, .csv, .tsv, .parquet) is one.
+
+    Args:
+        data: Paths, or names of data sets of the hub.
+        fields: Columns of tables: of the "text", and of a "prompt", "source" or "auxiliary" text.
+        split: Part that is read of a folder or of a data set of the hub; a folder whose files name no parts is read as
+            a whole.
+        sample_by: What of a file of plain text is a text: a line, or a paragraph (what stands between blank lines);
+            None: all of it.
+        where: The setting that names the data, for messages.
+
+    Raises:
+        ValueError: Nothing there, no text in it, no such column, or a fault in a file; the message says where.
+    """
+    fields = fields or {}
+    unknown = next((name for name in fields if name not in FIELDS), None)
+    if unknown is not None:
+        raise ValueError(f"{_field(unknown)}: must be one of {', '.join(FIELDS)}.{did_you_mean(unknown, list(FIELDS))}")
+    reading = partial(_read_all, list(data), dict(fields), split, sample_by, named(where))
+    return GivenTexts.of_reading(reading, data, fields)
+
+
+def _read_all(
+    data: Sequence[str], fields: Mapping[str, str], split: str, sample_by: SampleBy | None, where: str
+) -> Iterator[Example]:
+    for one in data:
+        yield from _read(one, fields, split, sample_by, where)
+
+
+def _read(
+    data: str, fields: Mapping[str, str], split: str, sample_by: SampleBy | None, where: str
+) -> Iterator[Example]:
+    path = Path(data).expanduser()
+    if path.is_file():
+        yield from _of_file(path, fields, sample_by, where)
+    elif path.is_dir() and not is_published(path):
+        files = part_files(path, split, where) or text_files(path)
+        if not files:
+            raise ValueError(f"{where}: '{path}' must hold files of text or tables (none found); name the file")
+        for file in files:
+            yield from _of_file(file, fields, sample_by, where)
+    else:
+        yield from _of_hub(data, fields, split, where)
+
+
+def _of_file(path: Path, fields: Mapping[str, str], sample_by: SampleBy | None, where: str) -> Iterator[Example]:
+    if table_ending(path) is not None:
+        with_header = isinstance(_column(fields.get("text", "text")), str)
+        for row in table_rows(path, where, with_header, skip_empty=False):
+            yield _of_row(row.content, fields, row.place, f"{path.name}:{row.number}")
+    elif sample_by is not None:
+        yield from _pieces(path, sample_by, where)
+    else:
+        yield Example(_plain(path, where), id=path.name)
+
+
+def _pieces(path: Path, sample_by: SampleBy, where: str) -> Iterator[Example]:
+    """The lines or paragraphs of a file of plain text, with their line ends; named by the line in which they begin."""
+    piece: list[str] = []
+    for number, line in numbered_lines(path, where):
+        if "\0" in line:
+            raise ValueError(f"{path}: must be text (a zero byte in line {number}); is it a binary file?")
+        if line.strip():
+            piece.append(line)
+        if piece and (sample_by == "line" or not line.strip()):
+            yield Example("".join(piece), id=f"{path.name}:{number - len(piece) + bool(line.strip())}")
+            piece = []
+    if piece:
+        yield Example("".join(piece), id=f"{path.name}:{number - len(piece) + 1}")
+
+
+def _of_hub(data: str, fields: Mapping[str, str], split: str, where: str) -> Iterator[Example]:
+    corpus = open_corpus(data, where, text_column=_column(fields.get("text", "text")), split=split)
+    with readable(data):
+        for number, row in enumerate(corpus.rows, 1):
+            yield _of_row(row, fields, f"{data}, row {number}", f"{data}:{number}")
+
+
+def _of_row(row: Mapping[str, Any], fields: Mapping[str, str], place: str, name: str) -> Example:
+    found: dict[str, str] = {}
+    for field, usual in FIELDS.items():
+        keys = (fields[field],) if field in fields else usual
+        key = next((key for key in keys if row.get(key) is not None), None)
+        if key is None:
+            null = next((key for key in keys if key in row), None)
+            if null is not None and field == "text":
+                raise ValueError(f"{place}: '{null}' must be text (null given); write a text or leave the row out")
+            if field in fields or field == "text":
+                wanted = " or ".join(f"'{key}'" for key in keys)
+                raise ValueError(
+                    f"{place}: must have {wanted} ({', '.join(map(str, row)) or 'nothing'} given); name the column of "
+                    f"the {field} with {_field(field, 'COLUMN')}"
+                )
+            continue
+        if not isinstance(row[key], str):
+            raise ValueError(f"{place}: '{key}' must be text ({type(row[key]).__name__} given)")
+        found[field] = row[key]
+    return Example(**found, id=name)
+
+
+def _field(name: str, column: str = "") -> str:
+    """How a column is named for a field, or the field alone."""
+    if not column:
+        return either(f"--field {name}", f"fields: '{name}'")
+    return either(f"--field {name}={column}", f"fields={{'{name}': '{column}'}}")
+
+
+def _column(name: str) -> str | int:
+    return int(name) if name.isdigit() else name
+
+
+def _plain(path: Path, where: str) -> str:
+    text = file_text(path, where)
+    if "\0" in text:
+        place = len(text[: text.index("\0")].encode())
+        raise ValueError(f"{path}: must be text (a zero byte at {place}); is it a binary file?")
+    if not text.strip():
+        raise ValueError(f"{path}: must have a text (an empty file given)")
+    return text

@@ -1,0 +1,255 @@
+"""A text in tokens of a model, and the windows in which every token of it is scored once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from nextword.inference.scoring.example_encoding import Example, example_tokens
+from nextword.inference.scoring.measurement.score_settings import ScoreSettings
+from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.inference.scoring.target_likelihood import TokenPair
+from nextword.inference.scoring.windows import Window, windows_after, windows_from_start
+
+LONGEST_DEFAULT = 4096
+"""Window by default where a model can see more: a longer one takes memory that nobody asked for."""
+
+WITHOUT_LIMIT = 1024
+"""Window by default of a model whose configuration names no limit."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredText:
+    """An example in tokens of a model.
+
+    Attributes:
+        example: The text.
+        context: What a model reads before the text: start token and prompt, or the source.
+        specials: Special tokens at the beginning of the context.
+        target: The tokens that are scored.
+        ends: Where in the text, in UTF-8 bytes, each of them ends.
+        is_special: Which of them stand for no text, such as an end token.
+        visible: Index of the first token that the model sees when it predicts each of them, counted from the beginning
+            of the prompt; 0 for an encoder-decoder model.
+        copied_from: What it reads besides, in the tokens of the text: "source", "auxiliary".
+        source_is_cut: Whether the source is longer than the encoder can read.
+    """
+
+    example: Example
+    context: Int[np.ndarray, "C"]
+    specials: int
+    target: Int[np.ndarray, "T"]
+    ends: Int[np.ndarray, "T"]
+    is_special: Bool[np.ndarray, "T"]
+    visible: Int[np.ndarray, "T"]
+    copied_from: dict[str, Int[np.ndarray, "S"]]
+    source_is_cut: bool = False
+
+    @property
+    def prompt(self) -> Int[np.ndarray, "P"]:
+        """Tokens before the text in the decoder, without a start token."""
+        return self.context[:0] if "source" in self.copied_from else self.context[self.specials :]
+
+    @property
+    def text_bytes(self) -> Int[np.ndarray, "T"]:
+        """UTF-8 bytes that each token covers; they add up to those of the text."""
+        return np.diff(self.ends, prepend=0)
+
+    def token_at(self, text: str, position: int) -> int | None:
+        """The token at a position that ``Stretch`` counts; None for a start token that is in no text.
+
+        Args:
+            text: "text", or "source" for what is read besides.
+            position: From 1; less in "text" for what stands before it.
+        """
+        if text == "source":
+            read = self.context if "source" in self.copied_from else self.copied_from["auxiliary"]
+            return int(read[position - 1])
+        if position >= 1:
+            return int(self.target[position - 1])
+        return None if "source" in self.copied_from else int(self.context[position - 1])
+
+
+@dataclass(frozen=True)
+class Stretch(TokenPair):
+    """A part of a text that is scored in one window.
+
+    Attributes:
+        example: The text.
+        begin: Position in the text of the first token that the decoder reads. The first token of the text has 1; what
+            stands before it, a prompt or a start token, has 0 and less.
+    """
+
+    example: Example
+    begin: int
+
+
+@dataclass(frozen=True)
+class Sight:
+    """How much of a text a model sees at once.
+
+    Attributes:
+        window: Tokens; None: each target as a whole, after its source.
+        stride: New tokens that each window after the first scores.
+        long: Tokens that its head looks back over, of windows that came before too; None: those of the window.
+    """
+
+    window: int | None
+    stride: int | None
+    long: int | None = None
+
+    @classmethod
+    def of(cls, opened: OpenedModel, settings: ScoreSettings) -> Sight:
+        """That of a model.
+
+        Raises:
+            ValueError: The window is longer than the model's positions, or the stride longer than the window.
+        """
+        if opened.has_encoder:
+            return cls(None, None)
+        longest = opened.longest
+        window = settings.window or min(longest or WITHOUT_LIMIT, LONGEST_DEFAULT)
+        if longest is not None and window > longest:
+            raise ValueError(f"window: must be at most {longest:,}, what '{opened.name}' can see ({window:,} given)")
+        stride = settings.stride or max(1, window // 2)
+        if stride > window:
+            raise ValueError(f"stride: must be at most {window:,}, the window of '{opened.name}' ({stride:,} given)")
+        return cls(window, stride, opened.model.next_word_head.looks_back)
+
+    def windows(self, context: int, length: int) -> list[Window]:
+        """The windows of a text of so many tokens, the first of them its context; none where it is read as a whole.
+
+        Where the head looks back further than a window, those that read the context come first.
+        """
+        if self.window is None or self.stride is None:
+            return []
+        cut = windows_after if self.long is None else windows_from_start
+        return cut(context, length, self.window, self.stride)
+
+
+def scored_text(opened: OpenedModel, example: Example, sight: Sight) -> ScoredText:
+    """A text in tokens of a model.
+
+    Raises:
+        ValueError: It has no tokens, lacks what the model reads, or has tokens that the model does not know.
+    """
+    tokens = example_tokens(opened, example)
+    context, target, longest = tokens.context.ids, tokens.target, opened.longest
+    _expect_known(opened, example, context)
+    _expect_known(opened, example, target.ids)
+    if opened.has_encoder and longest is not None and len(target.ids) > longest:
+        raise ValueError(
+            f"{example.id}: must have at most {longest:,} tokens, what the decoder of '{opened.name}' can see "
+            f"({len(target.ids):,} given); cut it into shorter texts"
+        )
+    if opened.has_encoder and longest is not None:
+        context = _cut(opened, context, longest)
+    return ScoredText(
+        example=example,
+        context=context,
+        specials=tokens.specials,
+        target=target.ids,
+        ends=_byte_ends(example.text, target.spans[:, 1]),
+        is_special=target.spans[:, 0] < 0,
+        visible=_visible(len(context), len(target.ids), tokens.specials, sight),
+        copied_from=_copied_from(opened, example),
+        source_is_cut=len(context) < len(tokens.context.ids),
+    )
+
+
+def stretches(text: ScoredText, sight: Sight) -> Iterator[Stretch]:
+    """The parts of a text that are scored in one window each, in order."""
+    covered = text.text_bytes
+    windows = sight.windows(len(text.context), len(text.context) + len(text.target))
+    if not windows:
+        yield Stretch(text.context.tolist(), text.target.tolist(), int(covered.sum()), text.example, 0)
+        return
+    stream, first = np.concatenate([text.context, text.target]), len(text.context)
+    for window in windows:
+        begin, end = window.targets.start, window.targets.stop
+        yield Stretch(
+            context=stream[window.begin : begin].tolist(),
+            target=stream[begin:end].tolist(),
+            target_bytes=int(covered[begin - first : end - first].sum()),
+            example=text.example,
+            begin=window.begin - first + 1,
+        )
+
+
+def limited(opened: OpenedModel, examples: Sequence[Example], limit: int) -> tuple[list[Example], int]:
+    """The beginning of the texts: about as many as make ``limit`` tokens of a model, the last one cut.
+
+    Returns:
+        The texts, and how many tokens they lack of the limit.
+    """
+    found: list[Example] = []
+    for example in examples:
+        target = example_tokens(opened, example).target
+        if len(target.ids) >= limit:
+            end = max(int(target.spans[:limit, 1].max()), 1)
+            return [*found, replace(example, text=example.text[:end])], 0
+        found.append(example)
+        limit -= len(target.ids)
+    return found, limit
+
+
+def _visible(context: int, target: int, specials: int, sight: Sight) -> Int[np.ndarray, "T"]:
+    found = np.zeros(target, dtype=np.int64)
+    if sight.long is not None:
+        return np.maximum(context - specials + np.arange(target) - sight.long, 0)
+    for window in sight.windows(context, context + target):
+        found[window.targets.start - context : window.targets.stop - context] = max(0, window.begin - specials)
+    return found
+
+
+def _byte_ends(text: str, ends: Int[np.ndarray, "T"]) -> Int[np.ndarray, "T"]:
+    """Bytes up to the end of each token; what a tokenizer drops goes to the token after it, at the end to the last.
+
+    Tokens that are parts of one character all end where it ends: the first of them gets its bytes.
+    """
+    code = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    sizes = sum((code >= first).astype(np.uint8) for first in (0x80, 0x800, 0x10000)) + np.uint8(1)
+    before = np.zeros(len(code) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=before[1:])
+    found: Int[np.ndarray, "T"] = before[np.maximum(ends, 0)]
+    np.maximum.accumulate(found, out=found)
+    found[-1] = before[-1]
+    return found
+
+
+def _copied_from(opened: OpenedModel, example: Example) -> dict[str, Int[np.ndarray, "S"]]:
+    """What a model reads besides the decoder's text, in the decoder's tokens and without special ones."""
+    read = {"source": example.source} if opened.has_encoder else {}
+    if opened.auxiliary_tokenizer is not None:
+        read["auxiliary"] = example.auxiliary
+    tokenizer: Any = opened.tokenizer
+    return {
+        name: np.array(tokenizer(text or "", add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int64)
+        for name, text in read.items()
+    }
+
+
+def _cut(opened: OpenedModel, source: Int[np.ndarray, "S"], longest: int) -> Int[np.ndarray, "C"]:
+    """A source as its tokenizer cuts off what is too long: the special tokens at its end stay."""
+    if len(source) <= longest:
+        return source
+    tokenizer: Any = opened.tokenizer
+    ends = 0
+    while ends < len(source) and source[len(source) - 1 - ends] in tokenizer.all_special_ids:
+        ends += 1
+    return np.concatenate([source[: longest - ends], source[len(source) - ends :]])
+
+
+def _expect_known(opened: OpenedModel, example: Example, ids: Int[np.ndarray, "N"]) -> None:
+    size = int(opened.model.get_input_embeddings().weight.shape[0])
+    wrong = np.flatnonzero((ids < 0) | (ids >= size))
+    if len(wrong):
+        token = int(ids[wrong[0]])
+        raise ValueError(
+            f"{example.id}: token {token} ({opened.tokenizer.convert_ids_to_tokens(token)!r}) is outside the "
+            f"vocabulary of '{opened.name}', which has {size:,} tokens. Does the tokenizer belong to this model?"
+        )

@@ -1,0 +1,141 @@
+"""What a model says of every token of several texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from nextword.inference.scoring.example_encoding import auxiliary_inputs
+from nextword.inference.scoring.measurement.scored_texts import ScoredText, Sight, Stretch, stretches
+from nextword.inference.scoring.minibatches import Progress
+from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.inference.scoring.remembered_windows import looks_beyond_windows, remembered_windows
+from nextword.inference.scoring.target_likelihood import distribution_at_targets
+from nextword.model.forward.finite_weights import weights_at_fault
+from nextword.settings.setting_names import named
+
+Answer = TypeVar("Answer")
+
+BATCHES_SORTED = 32
+"""So many batches of windows are sorted by length together, so that little is padded and the order can be restored."""
+
+
+@dataclass(frozen=True)
+class Question(Generic[Answer]):
+    """What is asked of a distribution.
+
+    Attributes:
+        ask: Given the distribution at N positions and the N tokens that follow, answers for all of them.
+        split: Cuts an answer into those of the windows that it is about.
+        join: Puts the answers of all windows of one text together.
+    """
+
+    ask: Callable[[Any, Int[Tensor, "N"]], Answer]
+    split: Callable[[Answer, Sequence[Stretch]], Sequence[Answer]]
+    join: Callable[[Sequence[Answer]], Answer]
+
+
+LOG_PROBS: Question[Float[np.ndarray, "T"]] = Question(
+    ask=lambda distribution, ids: distribution.log_prob(ids[:, None])[:, 0].double().cpu().numpy(),
+    split=lambda answer, parts: np.split(answer, token_ends(parts)[:-1]),
+    join=np.concatenate,
+)
+"""The log-probability of each token, in float64."""
+
+
+def answers(
+    opened: OpenedModel,
+    texts: Sequence[ScoredText],
+    sight: Sight,
+    batch_size: int,
+    question: Question[Answer],
+    progress: Progress | None = None,
+) -> Iterator[Answer]:
+    """The answer for each text, in order, as soon as it is complete.
+
+    Args:
+        opened: The model, as in evaluation and without gradient.
+        texts: In its tokens.
+        sight: How much it sees at once.
+        batch_size: Windows at a time.
+        question: What is asked.
+        progress: Told the share of tokens that are done.
+    """
+    if looks_beyond_windows(opened.model):
+        yield from _remembered(opened, texts, sight, batch_size, question, progress)
+        return
+    total, done = sum(len(text.target) for text in texts), 0
+    in_order = ((number, part) for number, text in enumerate(texts) for part in stretches(text, sight))
+    parts: list[Answer] = []
+    missing = [len(text.target) for text in texts]
+    while pool := list(islice(in_order, BATCHES_SORTED * batch_size)):
+        found: dict[int, Answer] = {}
+        lengths = [len(part.context) + len(part.target) for _, part in pool]
+        by_length = sorted(range(len(pool)), key=lengths.__getitem__, reverse=True)
+        for begin in range(0, len(pool), batch_size):
+            places = by_length[begin : begin + batch_size]
+            batch = [pool[place][1] for place in places]
+            found.update(zip(places, _asked(opened, batch, question), strict=True))
+            done += sum(len(part.target) for part in batch)
+            if progress is not None:
+                progress(done / total)
+        for place, (number, part) in enumerate(pool):
+            parts.append(found.pop(place))
+            missing[number] -= len(part.target)
+            if not missing[number]:
+                yield question.join(parts)
+                parts = []
+
+
+def _remembered(
+    opened: OpenedModel,
+    texts: Sequence[ScoredText],
+    sight: Sight,
+    batch_size: int,
+    question: Question[Answer],
+    progress: Progress | None,
+) -> Iterator[Answer]:
+    """The same where a head looks back further than a window: text by text, each with a memory of its own."""
+    for number, text in enumerate(texts):
+        ids, first = np.concatenate([text.context, text.target]), len(text.context)
+        spans = sight.windows(first, len(ids))
+        windows = remembered_windows(opened.model, torch.from_numpy(ids), spans, batch_size, first=first)
+        parts: list[Answer] = []
+        done = first
+        for some in windows:
+            if not len(some.targets):
+                continue  # of the prompt alone
+            target = ids[done : done + len(some.targets)]
+            done += len(target)
+            stretch = Stretch([], target.tolist(), 0, text.example, some.begin - first + 1)
+            parts += question.split(question.ask(some.distribution, some.targets), [stretch])
+        yield question.join(parts)
+        if progress is not None:
+            progress((number + 1) / len(texts))
+
+
+def token_ends(parts: Sequence[Stretch]) -> Int[np.ndarray, "B"]:
+    """Where the tokens of each window end, among those of all."""
+    return np.cumsum([len(part.target) for part in parts])
+
+
+def expect_numbers(opened: OpenedModel, text: ScoredText, log_probs: Float[np.ndarray, "T"]) -> None:
+    """Raises ValueError where a log-probability is none, with the weights that are no numbers."""
+    wrong = np.flatnonzero(np.isnan(log_probs))
+    if not len(wrong):
+        return
+    why = weights_at_fault(opened.model) or f"all weights are finite, so it overflows; try {named('dtype', 'float32')}"
+    raise ValueError(f"{opened.name}: the log-probability of token {wrong[0] + 1} of {text.example.id} is nan: {why}")
+
+
+def _asked(opened: OpenedModel, batch: Sequence[Stretch], question: Question[Answer]) -> Sequence[Answer]:
+    inputs = auxiliary_inputs(opened)
+    distribution, targets = distribution_at_targets(opened.model, batch, inputs(batch))
+    return question.split(question.ask(distribution, targets), batch)

@@ -1,0 +1,141 @@
+"""A score that is not finished, as a file from which it goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from nextword.functional.frequency.arrays import UNREADABLE, read_arrays, write_arrays
+from nextword.inference.scoring.measurement.unit_sums import UnitSums
+from nextword.settings.setting_names import named
+
+SAVE_SECONDS = 30.0
+"""Between two saves; what a killed score loses at most, besides the chunks in work."""
+
+NAME = "score.partial.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class ModelState:
+    """How far one model is.
+
+    Attributes:
+        model: What tells it from others.
+        counted: Chunks whose tokens are counted.
+        counts: Of each token so far.
+        scored: Chunks that are scored.
+        sums: What it said of them; None before the first.
+    """
+
+    model: str
+    counted: int
+    counts: Int[np.ndarray, "V"]
+    scored: int = 0
+    sums: UnitSums | None = None
+
+    @classmethod
+    def new(cls, model: str) -> ModelState:
+        """Before anything is done."""
+        return cls(model, 0, np.zeros(0, dtype=np.int64))
+
+    def with_counts(self, ids: Int[np.ndarray, "K"], counts: Int[np.ndarray, "K"]) -> ModelState:
+        """With those of one more chunk; a new state, so that an interruption finds no half of one."""
+        found = np.zeros(max(len(self.counts), int(ids.max(initial=-1)) + 1), dtype=np.int64)
+        found[: len(self.counts)] = self.counts
+        found[ids] += counts
+        return replace(self, counts=found, counted=self.counted + 1)
+
+    def with_sums(self, sums: UnitSums) -> ModelState:
+        """With those of one more chunk."""
+        assert self.sums is not None
+        return replace(self, sums=self.sums.plus(sums), scored=self.scored + 1)
+
+
+class Unfinished:
+    """The states of all models, those that are done and the one in work.
+
+    Args:
+        path: The file; None keeps nothing.
+        settings: All that the sums depend on, besides the models.
+    """
+
+    def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
+        # as JSON gives it back, so that what was saved compares equal
+        self._path, self._settings = path, json.loads(json.dumps(settings))
+        self._states: list[ModelState] = [] if path is None or not path.exists() else self._read(path)
+        self._saved_at = time.monotonic()
+
+    def of_model(self, place: int, identity: str, name: str) -> ModelState:
+        """How far the model is that is in this place.
+
+        Raises:
+            ValueError: Another one was there.
+        """
+        if place == len(self._states):
+            self._states.append(ModelState.new(identity))
+        if self._states[place].model != identity:
+            raise ValueError(
+                f"{self._path}: must go on with the same models ('{name}', number {place + 1}, is another one now, or "
+                "its weights were changed); give that one, or delete the file to begin again"
+            )
+        return self._states[place]
+
+    def put(self, place: int, state: ModelState) -> None:
+        """Takes the newest state of a model, and writes all where the last time is long ago."""
+        self._states[place] = state
+        if time.monotonic() - self._saved_at >= SAVE_SECONDS:
+            self.save()
+
+    def save(self) -> None:
+        """Writes all, where there is something to go on from."""
+        if self._path is None or not any(state.counted or state.scored for state in self._states):
+            return
+        about = {"settings": self._settings, "models": [_about(state) for state in self._states]}
+        arrays: dict[str, Any] = {"about": np.array(json.dumps(about))}
+        for place, state in enumerate(self._states):
+            arrays[f"{place}/counts"] = state.counts
+            if state.sums is not None:
+                arrays |= {f"{place}/{name}": one for name, one in state.sums.arrays().items()}
+        write_arrays(self._path, arrays)
+        self._saved_at = time.monotonic()
+
+    def remove(self) -> None:
+        """It is finished."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> list[ModelState]:
+        try:
+            arrays = read_arrays(path)
+            if isinstance(arrays, np.ndarray):
+                raise ValueError("it is a .npy file")
+            about = json.loads(str(arrays["about"]))
+            before = dict(about["settings"])
+            states = [_state(place, one, arrays) for place, one in enumerate(about["models"])]
+        except (*UNREADABLE, TypeError) as fault:
+            raise ValueError(f"{path}: must be an unfinished score ({fault}); delete the file to begin again") from None
+        for name in {**self._settings, **before}:
+            if before.get(name) != self._settings.get(name):
+                raise ValueError(
+                    f"{path}: must go on with the same {name} ({before.get(name)} before, {self._settings.get(name)} "
+                    f"given); give that, delete the file to begin again, or give another {named('out')}"
+                )
+        return states
+
+
+def _about(state: ModelState) -> dict[str, Any]:
+    rest = None if state.sums is None else state.sums.rest()
+    return {"model": state.model, "counted": state.counted, "scored": state.scored, "sums": rest}
+
+
+def _state(place: int, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> ModelState:
+    mine = {name.partition("/")[2]: one for name, one in arrays.items() if name.startswith(f"{place}/")}
+    sums = None if about["sums"] is None else UnitSums.restored(mine, about["sums"])
+    return ModelState(about["model"], about["counted"], mine["counts"], about["scored"], sums)

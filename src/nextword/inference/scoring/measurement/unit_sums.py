@@ -1,0 +1,189 @@
+"""What a model said of texts, added up: for each unit that intervals draw, and by group of tokens.
+
+The sums of chunks add up to those of all texts, whoever computed them, so nothing is kept of single tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from nextword.evaluation.metrics.parts.statistic import Statistic
+from nextword.inference.scoring.breakdowns.breakdown import Breakdown
+from nextword.inference.scoring.measurement.scored_texts import ScoredText
+
+TOKENS = "tokens"
+"""Key of the digest of the tokens themselves, beside those of breakdowns."""
+
+
+@dataclass(frozen=True, eq=False)
+class UnitSums:
+    """Sums over the tokens of U units that follow one another.
+
+    Attributes:
+        first: Number of the first unit.
+        nats: Negative log-likelihood.
+        tokens: How many.
+        text_bytes: UTF-8 bytes that they cover.
+        groups: By key of a breakdown, nats and tokens of each of its G groups.
+        impossible: By key of a breakdown, tokens of probability 0 of each group.
+        names: By key of a breakdown, the names of its groups.
+        digests: Equal where the tokens are, and by key of a breakdown where their groups are.
+        cut_sources: Texts whose source is longer than the encoder can read.
+        prompts: Texts with a prompt.
+    """
+
+    first: int
+    nats: Float[np.ndarray, "U"]
+    tokens: Int[np.ndarray, "U"]
+    text_bytes: Int[np.ndarray, "U"]
+    groups: dict[str, Float[np.ndarray, "U _G 2"]]
+    impossible: dict[str, Int[np.ndarray, "_G"]]
+    names: dict[str, tuple[str, ...]]
+    digests: dict[str, str]
+    cut_sources: int
+    prompts: int
+
+    @classmethod
+    def none(cls, units: int, breakdowns: Sequence[Breakdown]) -> UnitSums:
+        """Of so many units before anything is added."""
+        sizes = {one.key: len(one.names) for one in breakdowns}
+        return cls(
+            first=0,
+            nats=np.zeros(units),
+            tokens=np.zeros(units, dtype=np.int64),
+            text_bytes=np.zeros(units, dtype=np.int64),
+            groups={key: np.zeros((units, size, 2)) for key, size in sizes.items()},
+            impossible={key: np.zeros(size, dtype=np.int64) for key, size in sizes.items()},
+            names={one.key: one.names for one in breakdowns},
+            digests=dict.fromkeys((TOKENS, *sizes), ""),
+            cut_sources=0,
+            prompts=0,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        texts: Sequence[ScoredText],
+        log_probs: Sequence[Float[np.ndarray, "_T"]],
+        unit: Int[np.ndarray, "N"],
+        breakdowns: Sequence[Breakdown],
+    ) -> UnitSums:
+        """Of texts.
+
+        Args:
+            texts: In tokens of a model, N together.
+            log_probs: What it said of each token.
+            unit: That of each token.
+            breakdowns: What tells them apart.
+        """
+        first = int(unit.min())
+        place, units = unit - first, int(unit.max()) - first + 1
+        ids = np.concatenate([text.target for text in texts])
+        nats = 0.0 - np.concatenate(list(log_probs))
+        codes = {one.key: np.concatenate([one.codes(text) for text in texts]) for one in breakdowns}
+        sizes = {one.key: len(one.names) for one in breakdowns}
+        return cls(
+            first=first,
+            nats=np.bincount(place, nats, units),
+            tokens=np.bincount(place, minlength=units),
+            text_bytes=np.bincount(place, np.concatenate([text.text_bytes for text in texts]), units).astype(np.int64),
+            groups={key: _by_group(place, nats, one, (units, sizes[key])) for key, one in codes.items()},
+            impossible={key: np.bincount(one[np.isinf(nats)], minlength=sizes[key]) for key, one in codes.items()},
+            names={one.key: one.names for one in breakdowns},
+            digests={key: _digest(one.astype(np.int64).tobytes()) for key, one in {TOKENS: ids, **codes}.items()},
+            cut_sources=sum(text.source_is_cut for text in texts),
+            prompts=sum(len(text.prompt) > 0 for text in texts),
+        )
+
+    def plus(self, other: UnitSums) -> UnitSums:
+        """New sums, so that an interruption finds the old ones or the new ones, never a half.
+
+        Args:
+            other: Of units that are among these.
+        """
+        rows = slice(other.first - self.first, other.first - self.first + len(other.nats))
+        return UnitSums(
+            first=self.first,
+            nats=_added(self.nats, rows, other.nats),
+            tokens=_added(self.tokens, rows, other.tokens),
+            text_bytes=_added(self.text_bytes, rows, other.text_bytes),
+            groups={key: _added(one, rows, other.groups[key]) for key, one in self.groups.items()},
+            impossible={key: one + other.impossible[key] for key, one in self.impossible.items()},
+            names=self.names,
+            digests={key: _digest((one + other.digests[key]).encode()) for key, one in self.digests.items()},
+            cut_sources=self.cut_sources + other.cut_sources,
+            prompts=self.prompts + other.prompts,
+        )
+
+    @property
+    def impossible_tokens(self) -> int:
+        """Tokens of probability 0; each is in one group of every breakdown."""
+        return int(next(iter(self.impossible.values())).sum())
+
+    def nll(self) -> Statistic:
+        """Nats per token."""
+        return Statistic.ratio(self.nats, self.tokens.astype(np.float64))
+
+    def bits_per_byte(self) -> Statistic:
+        """Bits per byte."""
+        return Statistic.ratio(self.nats / math.log(2), self.text_bytes.astype(np.float64))
+
+    def perplexity(self) -> Statistic:
+        """``exp`` of nats per token."""
+        return Statistic.ratio(self.nats, self.tokens.astype(np.float64), np.exp)
+
+    def of_groups(self, key: str) -> dict[str, Statistic]:
+        """Nats per token of each group of a breakdown that has tokens, by its name."""
+        sums = self.groups[key]
+        return {
+            name: Statistic.ratio(sums[:, code, 0], sums[:, code, 1])
+            for code, name in enumerate(self.names[key])
+            if sums[:, code, 1].any()
+        }
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All arrays, by a name each."""
+        single = {name: getattr(self, name) for name in ("nats", "tokens", "text_bytes")}
+        many = {f"{name}.{key}": one for name in ("groups", "impossible") for key, one in getattr(self, name).items()}
+        return single | many
+
+    def rest(self) -> dict[str, Any]:
+        """All that is in no array, as JSON can write it."""
+        return {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.name in ("first", "names", "digests", "cut_sources", "prompts")
+        }
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, np.ndarray], rest: Mapping[str, Any]) -> UnitSums:
+        """From what ``arrays`` and ``rest`` gave."""
+        names = {key: tuple(one) for key, one in rest["names"].items()}
+        many = {name: {key: arrays[f"{name}.{key}"] for key in names} for name in ("groups", "impossible")}
+        single = {name: arrays[name] for name in ("nats", "tokens", "text_bytes")}
+        return cls(**{**rest, **single, **many, "names": names})
+
+
+def _by_group(
+    unit: Int[np.ndarray, "N"], nats: Float[np.ndarray, "N"], codes: Int[np.ndarray, "N"], shape: tuple[int, int]
+) -> Float[np.ndarray, "U G 2"]:
+    cells, size = unit * shape[1] + codes, shape[0] * shape[1]
+    sums = np.bincount(cells, nats, size), np.bincount(cells, minlength=size)
+    return np.stack([one.reshape(shape).astype(np.float64) for one in sums], axis=-1)
+
+
+def _added(whole: np.ndarray, rows: slice, part: np.ndarray) -> np.ndarray:
+    found = whole.copy()
+    found[rows] += part
+    return found
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,167 @@
+"""A saved model with all that is needed to ask it about texts: its tokenizer, and that of its auxiliary encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER, AuxiliaryTokenizer
+from nextword.functional.frequency.counts import tokenizer_fingerprint
+from nextword.heads.head import registry as heads
+from nextword.model.attach import attach, load
+from nextword.model.modeling import NextWordModel
+from nextword.runtime.devices import best_device
+from nextword.runtime.pretrained import load_tokenizer, model_location
+from nextword.settings.registry import did_you_mean
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+AnyModel: TypeAlias = "PreTrainedModel | OpenedModel | str | Path"
+"""What a user of the library hands over as a model: one in memory, ours or any of transformers; its folder or name."""
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A model in evaluation mode and its tokenizers.
+
+    Attributes:
+        name: What tables call it.
+        model: An attached model; a plain one of transformers has the head ``softmax``, which changes nothing.
+        tokenizer: The model's.
+        auxiliary_tokenizer: Makes inputs of auxiliary texts; None where the model has no conditioner.
+    """
+
+    name: str
+    model: Any
+    tokenizer: PreTrainedTokenizerBase
+    auxiliary_tokenizer: AuxiliaryTokenizer | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where the head reads what was made with another tokenizer."""
+        self.model.next_word_head.expect_tokenizer(lambda: tokenizer_fingerprint(self.tokenizer))
+
+    @classmethod
+    def of(
+        cls,
+        model: AnyModel,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
+        name: str | None = None,
+    ) -> OpenedModel:
+        """What a user of the library hands over as a model.
+
+        Args:
+            model: A model of ours or of transformers, which is asked with head ``softmax`` and stays as it is; the
+                folder or hub name of one; or one that is opened already.
+            tokenizer: Its tokenizer; None where ``model`` brings its own.
+            auxiliary_tokenizer: Makes inputs of auxiliary texts, for a model in memory that follows them.
+            name: What tables call it.
+
+        Raises:
+            ValueError: A tokenizer is missing, or the folder holds no model.
+        """
+        if isinstance(model, str | Path):
+            model = open_model(model)
+        if isinstance(model, OpenedModel):
+            changes: dict[str, Any] = {"name": name, "tokenizer": tokenizer, "auxiliary_tokenizer": auxiliary_tokenizer}
+            return replace(model, **{key: value for key, value in changes.items() if value is not None})
+        if tokenizer is None:
+            raise ValueError("tokenizer: must be given with a model; or give the folder that both were saved in")
+        ours: Any = model if isinstance(model, NextWordModel) else attach(model, "softmax")
+        if ours.conditioner is not None and auxiliary_tokenizer is None:
+            raise ValueError(
+                "auxiliary_tokenizer: must be given with a model that follows auxiliary texts (none given); give the "
+                "model's folder, or nextword.inference.scoring.opened_model.OpenedModel.of(model, tokenizer, "
+                "nextword.AuxiliaryTokenizer(encoder, tokenizer))"
+            )
+        folder = Path(str(ours.name_or_path or ours.backbone.config.name_or_path or "")).name
+        auxiliary = auxiliary_tokenizer if ours.conditioner is not None else None
+        return cls(name or folder or type(ours.backbone).__name__, ours, tokenizer, auxiliary)
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether it is an encoder-decoder model, which reads a source."""
+        return bool(self.model.config.is_encoder_decoder)
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens that the decoder can see at once, beside the places of a prefix; None where nothing limits them."""
+        return longest_of(self.model)
+
+
+def longest_of(model: Any) -> int | None:
+    """Tokens that the decoder of a model can see at once; as ``OpenedModel.longest``."""
+    limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    # T5's n_positions limits nothing
+    return limit - getattr(model.conditioner, "virtual", 0) if isinstance(limit, int) else None
+
+
+def open_model(
+    path: str | Path,
+    device: str = "auto",
+    dtype: str = "auto",
+    name: str | None = None,
+    head: Mapping[str, Any] = MappingProxyType({}),
+) -> OpenedModel:
+    """Opens a saved model, ours or any of transformers.
+
+    Args:
+        path: Folder or hub name.
+        device: Where it computes; ``auto``: an accelerator where there is one.
+        dtype: Of its weights; ``auto``: as saved.
+        name: What tables call it; the folder's name by default.
+        head: Settings of its head that differ from the saved ones; those that it lacks are left out.
+
+    Raises:
+        ValueError: No head has such a setting that may change, no such device, no model there, or half of one, or no
+            tokenizer beside it.
+    """
+    _expect_adjustable(head)
+    location, where = model_location(path), _device(device)
+    model: Any = load(location, dtype=dtype if dtype == "auto" else getattr(torch, dtype))
+    model.configure_head(**{key: head[key] for key in head if key in model.next_word_head.adjustable})
+    tokenizer = load_tokenizer(str(location), f"{location}: tokenizer")
+    title = name or (Path(location).resolve().name if isinstance(location, Path) else location)
+    return OpenedModel(title, model.to(where).eval(), tokenizer, _auxiliary_tokenizer(location, model, tokenizer))
+
+
+def _expect_adjustable(head: Mapping[str, Any]) -> None:
+    known = sorted({setting for name in heads.names() for setting in heads.get(name).adjustable})
+    wrong = next((key for key in head if key not in known), None)
+    if wrong is not None:
+        raise ValueError(
+            f"set: must be a setting of a head that may change after training ('{wrong}' given)."
+            f"{did_you_mean(wrong, known)} Known: {', '.join(known)}"
+        )
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return best_device()
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as fault:  # torch has either for a device that is not there
+        raise ValueError(f"device: must be auto or a device of torch that is here ('{name}' given: {fault})") from None
+
+
+def _auxiliary_tokenizer(
+    location: str | Path, model: Any, tokenizer: PreTrainedTokenizerBase
+) -> AuxiliaryTokenizer | None:
+    if model.conditioner is None:
+        return None
+    copies = tokenizer if model.next_word_head.reads_source else None
+    folder = Path(location)
+    for place in (folder / ENCODER_TOKENIZER, folder.parent / ENCODER_TOKENIZER):
+        if place.is_dir():
+            return AuxiliaryTokenizer(load_tokenizer(str(place), f"{place}: tokenizer"), copies)
+    raise ValueError(
+        f"{location}: the model follows auxiliary texts, and there is no {ENCODER_TOKENIZER} in its folder; save the "
+        f"encoder's tokenizer there, with AutoTokenizer.from_pretrained(ENCODER).save_pretrained"
+    )

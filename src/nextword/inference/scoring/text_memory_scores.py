@@ -1,0 +1,142 @@
+"""Texts scored with a text memory and without, and the weights of its matches fitted to texts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nextword.functional.frequency.counts import tokenizer_fingerprint
+from nextword.heads.parts.recalling_head import recalling
+from nextword.inference.scoring.calibration.calibrate import calibrate_on_texts
+from nextword.inference.scoring.example_encoding import Example, example_tokens
+from nextword.inference.scoring.measurement.all_models import score_models
+from nextword.inference.scoring.measurement.data_files import GivenTexts
+from nextword.inference.scoring.measurement.model_passes import Watch
+from nextword.inference.scoring.measurement.score_settings import ScoreSettings
+from nextword.inference.scoring.measurement.scored_texts import limited
+from nextword.inference.scoring.minibatches import Progress
+from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.inference.scoring.text_tokens import whole_ids
+from nextword.retrieval.ngram import (
+    Document,
+    MatchWeights,
+    TextIndex,
+    TextManifest,
+    TextMemory,
+    build_text_memory,
+    expect_held_out,
+    head_alone,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from nextword.results.records import ScoreResults
+
+
+def store_texts(
+    tokenizer: PreTrainedTokenizerBase, given: GivenTexts, out: str | Path, command: str = "nextword text-memory build"
+) -> TextManifest:
+    """Stores texts as the documents of a text memory.
+
+    Args:
+        tokenizer: That of the models that will ask it.
+        given: The texts.
+        out: Folder to write.
+        command: What writes there, for others that want to.
+
+    Raises:
+        ValueError: No text has two tokens, or the folder holds another memory.
+        DiskFullError: There is no room.
+    """
+    documents = (Document(str(one.id), whole_ids(tokenizer, one.text)) for one in given.examples)
+    size = max(len(tokenizer), max(tokenizer.get_vocab().values()) + 1)
+    fingerprint = tokenizer_fingerprint(tokenizer)
+    return build_text_memory(documents, out, vocab_size=size, tokenizer=fingerprint, data=given.data, command=command)
+
+
+def expect_not_stored(opened: OpenedModel, index: TextIndex, examples: Iterable[Example]) -> None:
+    """Passes where no text is in the memory.
+
+    Raises:
+        ValueError: One is; says where.
+    """
+    for example in examples:
+        expect_held_out(index, str(example.id), example_tokens(opened, example).target.ids)
+
+
+def fit_to_texts(
+    opened: OpenedModel,
+    index: TextIndex,
+    given: GivenTexts,
+    settings: ScoreSettings,
+    *,
+    stored: bool = False,
+    progress: Progress | None = None,
+) -> MatchWeights:
+    """The weights of a memory's matches that make texts most likely, mixed with a model; the model reads them once.
+
+    Where the gain's 95 % interval does not exclude 0, the head keeps the whole share.
+
+    Args:
+        opened: The model.
+        index: The memory.
+        given: Held-out texts; neither what is stored nor what is to be scored.
+        settings: How they are scored.
+        stored: Whether they may be in the memory.
+        progress: Told the share that is done.
+
+    Raises:
+        ValueError: A text is in the memory, or the memory was made with another tokenizer.
+    """
+    index.manifest.expect_tokenizer(opened.tokenizer, index.folder)
+    examples = list(given.examples)
+    if settings.limit is not None:
+        examples, _ = limited(opened, examples, settings.limit)
+    if not stored:
+        expect_not_stored(opened, index, examples)
+    with recalling(opened.model, TextMemory(index, MatchWeights(shares=head_alone()))):
+        results = calibrate_on_texts(opened, examples, settings, progress=progress, data=list(given.data))
+        fitted: MatchWeights = opened.model.next_word_head.memory.weights
+    about = {"tokenizer": index.manifest.tokenizer, "model": opened.name, "data": results.data}
+    measured = {name: getattr(results, name) for name in ("tokens", "gain", "low", "high")}
+    return fitted.model_copy(update=about | measured)
+
+
+def score_with_memory(
+    opened: OpenedModel,
+    memory: TextMemory,
+    given: GivenTexts,
+    settings: ScoreSettings,
+    *,
+    stored: bool = False,
+    progress: Watch | None = None,
+    command: str = "",
+) -> ScoreResults:
+    """How likely texts are to a model, and to the same model with a text memory, compared on the same tokens.
+
+    Args:
+        opened: The model.
+        memory: The corpus and its weights.
+        given: Texts; neither stored nor those that the weights were fitted to.
+        settings: How they are scored.
+        stored: Whether they may be in the memory.
+        progress: Told how far it is.
+        command: What makes these results again.
+
+    Raises:
+        ValueError: A text is in the memory, or the memory was made with another tokenizer.
+    """
+    memory.index.manifest.expect_tokenizer(opened.tokenizer, memory.index.folder)
+    if not stored:
+        expect_not_stored(opened, memory.index, given.examples)
+    with contextlib.ExitStack() as stack:
+
+        def with_memory() -> OpenedModel:
+            stack.enter_context(recalling(opened.model, memory))
+            return replace(opened, name=f"{opened.name}+text")
+
+        return score_models([lambda: opened, with_memory], given, settings, progress=progress, command=command)

@@ -1,0 +1,142 @@
+"""A whole text as token ids, with the bytes that each of them covers."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Int
+
+from nextword.runtime.corpora import gathered
+from nextword.runtime.corpora import lines as lines_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+Span = tuple[int, int]
+"""Where the characters of a token begin and end."""
+
+PIECE = 1 << 16
+"""Characters that are encoded at once: an encoding takes hundreds of bytes a token, and Ctrl-C waits for its end."""
+
+OVERLAP = 1 << 10
+"""Characters that two pieces of a long text share."""
+
+AGREEING = 8
+"""Tokens on which both pieces agree where one is left for the other."""
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """Tokens of a text as far as it is encoded, as plain numbers: objects of Python take ten times the memory."""
+
+    ids: array[int] = field(default_factory=partial(array, "q"))
+    spans: array[int] = field(default_factory=partial(array, "q"))
+
+    def add(self, ids: Sequence[int], spans: Sequence[Span]) -> None:
+        self.ids.extend(ids)
+        self.spans.extend(chain.from_iterable(spans))
+
+
+def ids_and_spans(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[Int[np.ndarray, "N"], Int[np.ndarray, "N 2"]]:
+    """Ids of a text that is encoded as a whole, without special tokens, and where the characters of each begin and end.
+
+    A long text is encoded in pieces that overlap. How a text is cut into tokens goes by what stands near, so two pieces
+    agree on the tokens in the middle of what they share, and there one is left for the other; where they do not, the
+    text is encoded as a whole.
+    """
+    done = _Tokens()
+    ids, spans = _encoded(tokenizer, text[:PIECE], 0)
+    for end in range(PIECE, len(text), PIECE):
+        more_ids, more_spans = _encoded(tokenizer, text[end - OVERLAP : end + PIECE], end - OVERLAP)
+        left, right = _seam(ids, spans, more_ids, more_spans, end - OVERLAP // 2)
+        if right is None:
+            done, ids, spans = _Tokens(), *_encoded(tokenizer, text, 0)
+            break
+        done.add(ids[:left], spans[:left])
+        ids, spans = more_ids[right:], more_spans[right:]
+    done.add(ids, spans)
+    return np.asarray(done.ids).view(np.int64), np.asarray(done.spans).view(np.int64).reshape(-1, 2)
+
+
+def whole_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> Int[np.ndarray, "N"]:
+    """Ids of a text that is encoded as a whole, without special tokens; a long one as by ``ids_and_spans``."""
+    if len(text) > PIECE and tokenizer.is_fast:
+        return ids_and_spans(tokenizer, text)[0]
+    return np.array(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int64)
+
+
+def _encoded(tokenizer: Any, text: str, begin: int) -> tuple[list[int], list[Span]]:
+    made = tokenizer(
+        text,
+        add_special_tokens=False,
+        return_offsets_mapping=True,
+        verbose=False,  # a text may be longer than the model: who asks says what to do then
+    )
+    return list(made["input_ids"]), [(int(first) + begin, int(last) + begin) for first, last in made["offset_mapping"]]
+
+
+def _seam(
+    ids: list[int], spans: list[Span], more_ids: list[int], more_spans: list[Span], middle: int
+) -> tuple[int, int | None]:
+    """The first places from a character on where the same tokens stand in both, and as many after them."""
+    left = bisect_left(spans, (middle, middle))
+    for right in range(bisect_left(more_spans, (middle, middle)), len(more_ids)):
+        while left < len(ids) and spans[left] < more_spans[right]:
+            left += 1
+        if left + AGREEING > len(ids):
+            break
+        here, there = slice(left, left + AGREEING), slice(right, right + AGREEING)
+        if spans[here] == more_spans[there] and ids[here] == more_ids[there]:
+            return left, right
+    return left, None
+
+
+def token_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """Ids of a text, encoded line by line (one long string would be slow), without special tokens."""
+    return [
+        token
+        for some in gathered(lines_of(text), PIECE)
+        for ids in tokenizer(some, add_special_tokens=False)["input_ids"]
+        for token in ids
+    ]
+
+
+def ids_and_bytes(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], Int[np.ndarray, "N"]]:
+    """Ids of a text and how many UTF-8 bytes of it each token covers; the counts add up to the text's bytes.
+
+    What a tokenizer drops (some drop line ends) is counted with the token after it, and after the last one with the
+    last: bits per byte divide by the text as it is, not by what the tokenizer kept.
+
+    Raises:
+        ValueError: The tokenizer cannot say which characters a token covers, or makes no tokens of the text.
+    """
+    if not tokenizer.is_fast:
+        raise ValueError(
+            f"tokenizer '{tokenizer.name_or_path}' has no offsets (it is a slow one), so bytes cannot be counted. "
+            f"Use its fast version."
+        )
+    ids: list[int] = []
+    ends: list[int] = []
+    line_begin = 0
+    for lines in gathered(lines_of(text), PIECE):
+        encoded = tokenizer(lines, add_special_tokens=False, return_offsets_mapping=True)
+        for line, line_ids, offsets in zip(lines, encoded["input_ids"], encoded["offset_mapping"], strict=True):
+            # ends_of[c]: bytes of the line before character c.
+            ends_of = np.concatenate([[0], np.cumsum([len(character.encode()) for character in line])])
+            ids += line_ids
+            ends += [line_begin + int(ends_of[end]) for _, end in offsets]
+            line_begin += int(ends_of[-1])
+    if not ids:
+        raise ValueError(f"tokenizer '{tokenizer.name_or_path}' makes no tokens of the text")
+    ends[-1] = line_begin
+    # Tokens that are parts of one character all end where it ends: the first of them gets its bytes.
+    running = np.maximum.accumulate(np.array(ends, dtype=np.int64))
+    return ids, np.diff(running, prepend=0)

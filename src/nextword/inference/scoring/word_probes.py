@@ -1,0 +1,192 @@
+"""Prompts that list words, and how likely a model finds each of them next: all should be, or none.
+
+    "There are plates, keys, scissors, toys, and balloons in front of me, and I pick up the"
+    each of the five is to be as likely as the others, and nothing else is
+
+    "I like tennis, baseball, golf, basketball, and"
+    none of the four is to come again
+
+>>> {probe.name: len(probe.words) for probe in read_probes()}
+{'choices': 5, 'sports': 4, 'jester': 2}
+
+Any model can be asked: ``answers("runs/m", read_probes())``.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from pydantic import Field, model_validator
+
+from nextword.inference.scoring.minibatches import batches
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
+from nextword.inference.scoring.prompt_distributions import ask
+from nextword.inference.scoring.prompt_encoding import encode_answer, encode_prompt
+from nextword.model.training_modes import measuring
+from nextword.settings.config import Settings, validated
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+PAPERS = "paper_probes.toml"
+
+
+@dataclass(frozen=True)
+class WordProbe:
+    """A prompt and the words that it lists."""
+
+    name: str
+    """Of the set that it belongs to."""
+    prompt: str
+    words: tuple[str, ...]
+    copied: bool
+    """Whether the next word is to be one of the listed, or none of them."""
+
+
+class ProbeTemplate(Settings):
+    """An entry of a probe file."""
+
+    name: str = Field(pattern="^[A-Za-z0-9-]+$")
+    """Of the set; entries of one name are measured together."""
+    text: str = Field(min_length=1)
+    """The prompt, with {} for each word."""
+    words: list[list[str]] = Field(min_length=1)
+    """What goes into the slots; every rotation of each list."""
+    copied: bool
+    """Whether the next word is to be one of the listed, or none of them."""
+
+    @model_validator(mode="after")
+    def _words_fill_the_slots(self) -> Self:
+        slots = self.text.count("{}")
+        for words in self.words:
+            if len(words) != slots or len(set(words)) < 2 or len(set(words)) < slots:
+                raise ValueError(
+                    f"words: must be {max(2, slots)} different words for the slots of '{self.text}' "
+                    f"({', '.join(words)} given)"
+                )
+        return self
+
+    def probes(self) -> list[WordProbe]:
+        """Every rotation of every list, so that no word has the last place more often than another."""
+        rotations = [tuple(words[n:] + words[:n]) for words in self.words for n in range(len(words))]
+        return [WordProbe(self.name, self.text.format(*words), words, self.copied) for words in rotations]
+
+
+class ProbeFile(Settings):
+    """A file of probes."""
+
+    probes: list[ProbeTemplate] = Field(min_length=1)
+    """Its entries."""
+
+
+@dataclass(frozen=True)
+class ProbeAnswer:
+    """What a model says after one probe."""
+
+    probe: WordProbe
+    probabilities: tuple[float, ...]
+    """Of each listed word's first token."""
+
+    @property
+    def mass(self) -> float:
+        """Probability that one of them comes next."""
+        return math.fsum(self.probabilities)
+
+    @property
+    def spread(self) -> float | None:
+        """Entropy of the words among themselves over that of equal shares, 0 to 1; ``None``: all are impossible."""
+        if not self.mass:
+            return None
+        shares = [one / self.mass for one in self.probabilities if one]
+        return -math.fsum(share * math.log(share) for share in shares) / math.log(len(self.probabilities))
+
+
+def read_probes(path: str | Path | None = None) -> list[WordProbe]:
+    """The probes of a TOML file, in the form of ``src/nextword/inference/scoring/paper_probes.toml``.
+
+    Args:
+        path: The file; ``None``: those of the papers, five choices and four sports (Softmax-CPR's poster), a king and a
+            woman (HistAlign, figure 1).
+
+    Raises:
+        ValueError: The file cannot be read, or is no file of probes.
+    """
+    if path is None:
+        return _probes_of((resources.files("nextword.inference.scoring") / PAPERS).read_text("utf-8"), PAPERS)
+    try:
+        text = Path(path).expanduser().read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise ValueError(f"{path}: must be a file of probes ({reason}); give the path of a TOML file") from None
+    return _probes_of(text, str(path))
+
+
+def answers(
+    model: AnyModel,
+    probes: Sequence[WordProbe],
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    mode: str = "joint",
+    batch_size: int = 32,
+) -> list[ProbeAnswer]:
+    """The probabilities of each probe's words.
+
+    Args:
+        model: A decoder-only model, with a head of ours or without; or its folder or name.
+        probes: What it is asked.
+        tokenizer: Its tokenizer, where ``model`` does not bring one.
+        mode: One of its head's.
+        batch_size: Probes at a time.
+
+    Raises:
+        ValueError: With its tokenizer two words of a probe begin with the same token, or the model reads a source.
+    """
+    opened = OpenedModel.of(model, tokenizer)
+    if opened.has_encoder:
+        raise ValueError(f"model: must be decoder-only ('{opened.name}' given); a probe is text to go on with")
+    pad = opened.tokenizer.pad_token_id if opened.tokenizer.pad_token_id is not None else opened.tokenizer.eos_token_id
+    found = []
+    with measuring(opened.model):
+        for part in batches(probes, batch_size):
+            rows = [encode_prompt(opened.tokenizer, probe.prompt) for probe in part]
+            dist, _ = ask(opened.model, rows, int(pad or 0), mode)
+            tokens = [first_tokens(opened.tokenizer, probe) for probe in part]
+            found += _answers(dist, part, tokens, opened.model.device)
+    return found
+
+
+def _answers(dist: Any, probes: Sequence[WordProbe], tokens: list[list[int]], device: Any) -> list[ProbeAnswer]:
+    most = max(len(row) for row in tokens)
+    asked = torch.tensor([row + row[:1] * (most - len(row)) for row in tokens], device=device)
+    rows = dist.log_prob(asked).double().exp().tolist()
+    return [ProbeAnswer(probe, tuple(row[: len(probe.words)])) for probe, row in zip(probes, rows, strict=True)]
+
+
+def first_tokens(tokenizer: PreTrainedTokenizerBase, probe: WordProbe) -> list[int]:
+    """The first token of each of its words after the prompt.
+
+    Raises:
+        ValueError: Two words begin with the same token.
+    """
+    firsts = [encode_answer(tokenizer, probe.prompt, word)[0] for word in probe.words]
+    if len(set(firsts)) < len(firsts):
+        raise ValueError(
+            f"probe '{probe.name}': with tokenizer '{tokenizer.name_or_path}' two of the words "
+            f"{', '.join(probe.words)} begin with the same token; use one of words or word parts"
+        )
+    return firsts
+
+
+def _probes_of(text: str, where: str) -> list[WordProbe]:
+    """The probes of a file's text; ``where`` names the file in messages."""
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise ValueError(f"{where}: must be TOML ({problem}); correct it") from None
+    return [probe for template in validated(ProbeFile, content, where).probes for probe in template.probes()]

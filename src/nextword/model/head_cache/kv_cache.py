@@ -1,0 +1,204 @@
+"""How a history rides in a KV cache of transformers.
+
+transformers hands one object through all of generation, the KV cache, and calls its methods: ``reorder_cache`` for
+beams, ``crop`` after rejected candidates, ``batch_repeat_interleave`` for several continuations, ``reset`` for another
+text. The history must go through all of them too. So it lies on that object, as its attribute ``history``, and beside
+it lie these methods once more (``Moves``): each moves keys and values as the cache's class does, then the history.
+They belong to this one object. Its class, its layers and every other cache stay as they are.
+
+Other ways, and what each breaks:
+
+- A class of ours in place of the object's: ``type(cache)`` changes, by which transformers decides whether to compile
+  (``type(cache) is not DynamicCache``) and ``torch.export`` finds out how to flatten a cache.
+- One more layer that holds the history: the cache's length changes, and dynamic caches number their layers by it.
+- A method on a layer: caches without a configuration have no layer before the first pass.
+- A cache of ours around the given one: ``generate`` returns ours, and a crop of the caller's own passes us by.
+- The model's ``_reorder_cache``: transformers asks it for beams only; all other moves go to the cache.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+from weakref import ref
+
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
+
+from nextword.functional.row_alignment import aligned_at_end
+from nextword.model.head_cache.growing_history import GrowingHistory
+from nextword.model.head_cache.history import History
+from nextword.model.head_cache.static_history import StaticHistory
+
+MOVES = ("reorder_cache", "crop", "batch_repeat_interleave", "batch_select_indices", "reset")
+"""Methods by which transformers moves the keys and values of a cache."""
+
+
+class Moves:
+    """The methods of a KV cache that move its keys and values, each followed by the same move of the history.
+
+    The cache is held weakly, since it holds these methods: a cycle would keep keys and values in memory until the
+    garbage collector runs. Copies and pickles of the cache have moves of their own, with their own history.
+    """
+
+    def __init__(self, kv_cache: Cache, history: History) -> None:
+        self._kv_cache, self._history = ref(kv_cache), history
+        self._owners = {name: _owners_method(kv_cache, name) for name in MOVES}
+        """By name, what the cache's owner put on this very object; it is called in place of the class's method."""
+
+    def __getstate__(self) -> tuple[Cache, History, dict[str, Any]]:
+        return self._cache, self._history, self._owners
+
+    def __setstate__(self, state: tuple[Cache, History, dict[str, Any]]) -> None:
+        self._kv_cache, self._history, self._owners = ref(state[0]), state[1], state[2]
+
+    def _move(self, name: str, argument: Any = None) -> None:
+        """The move of keys and values, as the owner of the cache or its class makes it."""
+        kv_cache = self._cache
+        method = self._owners.get(name) or getattr(type(kv_cache), name).__get__(kv_cache)
+        method() if argument is None else method(argument)
+
+    @property
+    def _cache(self) -> Cache:
+        kv_cache = self._kv_cache()
+        if kv_cache is None:
+            raise RuntimeError(
+                "the KV cache that this method moves is gone: keep the cache while you use its methods, and copy it "
+                "with copy.deepcopy (a shallow copy shares its layers, and moves the cache that it was copied from)"
+            )
+        return kv_cache
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Beam search chose other hypotheses."""
+        self._move("reorder_cache", beam_idx)
+        self._history.reorder(beam_idx)
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Candidates were rejected."""
+        self._move("crop", tokens_to_remove)
+        self._history.crop(tokens_to_remove)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Several continuations of each sequence."""
+        self._move("batch_repeat_interleave", repeats)
+        self._history.repeat(repeats)
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Some of the sequences."""
+        self._move("batch_select_indices", indices)
+        self._history.reorder(indices)
+
+    def reset(self) -> None:
+        """Another text."""
+        self._move("reset")
+        self._history.reset()
+
+
+def _owners_method(kv_cache: Cache, name: str) -> Any:
+    """What the owner of a cache put on it under this name, before any history was attached; None: nothing."""
+    method = vars(kv_cache).get(name)
+    earlier = getattr(method, "__self__", None)
+    return earlier._owners[name] if isinstance(earlier, Moves) else method
+
+
+def put_history_on(kv_cache: Any, history: History) -> None:
+    """Lets a cache, not one of an encoder and a decoder, carry a history; moves that it lacks it keeps lacking."""
+    moves = Moves(kv_cache, history)
+    kv_cache.history = history
+    for name in MOVES:
+        if hasattr(kv_cache, name):
+            setattr(kv_cache, name, getattr(moves, name))
+
+
+def new_cache(config: Any) -> DynamicCache:
+    """A dynamic KV cache with an empty history, for a forward pass that was given none."""
+    kv_cache = DynamicCache(config=config)
+    put_history_on(kv_cache, GrowingHistory())
+    return kv_cache
+
+
+def cache_argument(backbone: Any) -> str | None:
+    """Name under which a model takes its cache, ``cache_params`` in the Mamba family; None where it takes none."""
+    taken = inspect.signature(backbone.forward).parameters
+    return next((name for name in ("past_key_values", "cache_params") if name in taken), None)
+
+
+def why_no_history(backbone: Any) -> str:
+    """Why no history can ride in what a model keeps between steps; empty where one can."""
+    if cache_argument(backbone) is None:
+        return "keeps no cache of transformers between steps"
+    if hasattr(backbone, "_setup_cache"):
+        return "keeps states of the text in its layers, where beams do not move them"
+    return ""
+
+
+def decoder_cache(kv_cache: Cache) -> Cache:
+    """The part of a cache that grows with the decoder's tokens."""
+    return kv_cache.self_attention_cache if isinstance(kv_cache, EncoderDecoderCache) else kv_cache
+
+
+def history_of(kv_cache: Cache | None) -> History | None:
+    """The history that rides in a cache, None where none was attached."""
+    return None if kv_cache is None else getattr(decoder_cache(kv_cache), "history", None)
+
+
+def kv_length(kv_cache: Cache) -> int | Tensor | None:
+    """Places in a cache; None where it keeps no count (linear attention, and caches that are a model's own)."""
+    inner: Any = decoder_cache(kv_cache)
+    if not isinstance(inner, Cache):
+        return None
+    if not len(inner.layers):
+        return 0
+    try:
+        length: int | Tensor = inner.get_seq_length()
+    except ValueError:
+        return None
+    if isinstance(length, int) and not length:  # MiniMax keeps its linear attention elsewhere, and an empty layer here
+        length = max((layer.get_seq_length() for layer in inner.layers if isinstance(layer, DynamicLayer)), default=0)
+    return length
+
+
+def attach_history(kv_cache: Cache, max_length: int | None = None) -> History:
+    """Makes a cache carry a history from now on.
+
+    Args:
+        kv_cache: Any cache of transformers; what it already holds counts as unknown to the history.
+        max_length: For a static cache whose layers are all windows and do not tell the full length.
+    """
+    history = _home(kv_cache, max_length or 0)
+    put_history_on(decoder_cache(kv_cache), history)
+    return history
+
+
+def _home(kv_cache: Cache, max_length: int) -> History:
+    inner = decoder_cache(kv_cache)
+    if isinstance(inner, Cache) and len(inner.layers) and inner.is_compileable and inner.get_max_length() > 0:
+        return StaticHistory(max(max_length, inner.get_max_length()))
+    seen = kv_length(kv_cache)
+    return GrowingHistory(unseen=seen if isinstance(seen, int) else 0)
+
+
+def can_align(kv_cache: Any) -> bool:
+    """Whether each sequence of a cache can be cut at its end by its own number of places: all its layers just grow."""
+    inner = decoder_cache(kv_cache)
+    return isinstance(inner, DynamicCache) and all(type(layer) is DynamicLayer for layer in inner.layers)
+
+
+def align(kv_cache: Cache, dropped: Tensor, length: int) -> None:
+    """Sequence i of a cache forgets its last ``dropped[i]`` places; all end together again, ``length`` places in all.
+
+    Keys hold their positions, so they may move. Places that a sequence never had must be masked from now on.
+
+    Args:
+        kv_cache: One that ``can_align``.
+        dropped: How many places each sequence forgets (B,).
+        length: Places of the cache afterwards.
+    """
+    inner: Any = decoder_cache(kv_cache)
+    for layer in inner.layers:
+        if layer.is_initialized:
+            layer.keys = aligned_at_end(layer.keys.transpose(1, 2), dropped, length).transpose(1, 2)
+            layer.values = aligned_at_end(layer.values.transpose(1, 2), dropped, length).transpose(1, 2)
+    history = history_of(kv_cache)
+    if history is not None:
+        history.align(dropped, length)

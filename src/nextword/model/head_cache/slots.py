@@ -1,0 +1,232 @@
+"""Memory at the slots of a serving engine's KV cache.
+
+An engine packs the new tokens of many requests in one row, keeps keys and values in blocks, shares the blocks of equal
+beginnings, puts requests aside and goes on with them later. A memory kept for each request would break with each of
+these. Here it is kept for each slot of the cache. What a head keeps of a place depends on the tokens up to that place
+only, as keys and values do, so sharing, chunked prompts and pre-emption need nothing of their own.
+
+How an engine uses it, with ``packed_inputs`` of ``nextword.model.forward.packed_inputs``::
+
+    memory = SlotMemory(blocks * block_size)  # once, beside the KV cache
+
+    # in every pass, once the backbone has given its states
+    slots = PassSlots.of_blocks(starts, lengths, table, block_size, count)  # where requests and new tokens stand
+    tokens = PackedTokens(ids, states, layers)
+    packed = packed_inputs(head, OutputParts(output_layer), tokens, memory.in_pass(slots))  # writes the new tokens
+
+    # for the rows whose next token is asked for, of any requests; at once or later
+    log_probs = head(packed.last(rows)).log_probs()
+
+An engine that copies a block (a request that goes on in two ways) calls ``memory.copy`` with the slots. Of blocks that
+it moves out of the cache and back the memory knows nothing: they must be computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor
+
+from nextword.functional.products.keys_in_place import StreamsInPlace
+from nextword.heads.context import Memory
+from nextword.heads.pass_memory import IDS, VALID, PassMemory
+
+
+@dataclass(frozen=True)
+class PassSlots:
+    """Where the tokens of one pass stand: N new places of R requests, side by side in one row, request by request.
+
+    Args:
+        starts: Where the new places of each request begin in the row, and at last N: R + 1 numbers.
+        lengths: Places of each request so far, the new ones included; at least one.
+        held: Slot of each of these places. Behind the last one stands the slot of the first, which can be read.
+        count: N, known without asking the device.
+    """
+
+    starts: Int[Tensor, "_R"]
+    lengths: Int[Tensor, "R"]
+    held: Int[Tensor, "R S"]
+    count: int
+
+    @classmethod
+    def of_blocks(
+        cls,
+        starts: Int[Tensor, "_R"],
+        lengths: Int[Tensor, "R"],
+        table: Int[Tensor, "R M"],
+        block_size: int,
+        count: int,
+        longest: int | None = None,
+    ) -> PassSlots:
+        """From the blocks of each request.
+
+        Args:
+            starts: Where the new places of each request begin in the row, and at last N: R + 1 numbers.
+            lengths: Places of each request so far, the new ones included.
+            table: Blocks of each request in order; what stands behind its last block is not looked at.
+            block_size: Slots of a block; block b has the slots from ``b * block_size`` on.
+            count: N.
+            longest: The greatest of ``lengths``, where it is known without asking the device.
+        """
+        lengths, place = lengths.long(), _places(lengths, longest)
+        within = torch.where(place < lengths[:, None], place, 0)
+        blocks = table.long().gather(1, within // block_size)
+        return cls(starts.long(), lengths, blocks * block_size + within % block_size, count)
+
+    @classmethod
+    def of_list(
+        cls,
+        starts: Int[Tensor, "_R"],
+        lengths: Int[Tensor, "R"],
+        listed: Int[Tensor, "K"],
+        count: int,
+        longest: int | None = None,
+    ) -> PassSlots:
+        """From the slots of all requests in one list.
+
+        Args:
+            starts: Where the new places of each request begin in the row, and at last N: R + 1 numbers.
+            lengths: Places of each request so far, the new ones included.
+            listed: Slots of the first request's places, then those of the second, and so on.
+            count: N.
+            longest: The greatest of ``lengths``, where it is known without asking the device.
+        """
+        lengths, place = lengths.long(), _places(lengths, longest)
+        first = lengths.cumsum(0) - lengths
+        within = torch.where(place < lengths[:, None], place, 0)
+        return cls(starts.long(), lengths, listed.long()[first[:, None] + within], count)
+
+    @cached_property
+    def request(self) -> Int[Tensor, "N"]:
+        """Which request each new place belongs to."""
+        return torch.searchsorted(self.starts[1:], torch.arange(self.count, device=self.starts.device), right=True)
+
+    @cached_property
+    def position(self) -> Int[Tensor, "N"]:
+        """Place of each new token in the text of its request."""
+        before_end = self.starts[1:][self.request] - torch.arange(self.count, device=self.starts.device)
+        return self.lengths[self.request] - before_end
+
+    @cached_property
+    def written(self) -> Int[Tensor, "N"]:
+        """Slot of each new place."""
+        return self.held[self.request, self.position]
+
+    def before(self, places: int) -> tuple[Int[Tensor, "N W"], Shaped[Tensor, "N W"]]:
+        """Slots of each new place and of ``places`` places before it; and which of these are before the start."""
+        position = self.position[:, None] + torch.arange(-places, 1, device=self.position.device)
+        return self.held[self.request[:, None], position.clamp(min=0)], position < 0
+
+
+def _places(lengths: Tensor, longest: int | None) -> Tensor:
+    """``[0, 1, ...]`` up to the longest text."""
+    return torch.arange(int(lengths.max()) if longest is None else longest, device=lengths.device)
+
+
+class SlotStreams:
+    """Tensors (slots, ...) by name, each made when it is first written.
+
+    Args:
+        slots: How many slots there are.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._streams: dict[str, Tensor] = {}
+
+    def write(self, slots: Int[Tensor, "N"], new: Mapping[str, Tensor]) -> None:
+        """Writes (N, ...) of each stream."""
+        for name, stream in new.items():
+            if name not in self._streams:
+                self._streams[name] = stream.new_zeros(self._slots, *stream.shape[1:])
+            self._streams[name].index_copy_(0, slots, stream.to(self._streams[name].dtype))
+
+    def read(
+        self, slots: Int[Tensor, "B S"], without: Sequence[str] = (), counts: tuple[int, ...] | None = None
+    ) -> StreamsInPlace:
+        """What lies at some slots, (B, S, ...) of each stream but some; it stays there until it is asked for.
+
+        Args:
+            slots: The slots.
+            without: Streams to leave out.
+            counts: How many of its first slots each row needs, where that is known without asking the device.
+        """
+        tables = {name: stream for name, stream in self._streams.items() if name not in without}
+        return StreamsInPlace(tables, slots, counts)
+
+    def copy(self, source: Int[Tensor, "K"], target: Int[Tensor, "K"]) -> None:
+        """Slot ``target[i]`` becomes what slot ``source[i]`` is."""
+        for stream in self._streams.values():
+            stream.index_copy_(0, target, stream[source])
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Memory of one slot, as far as streams have been written."""
+        return sum(stream[0].numel() * stream.element_size() for stream in self._streams.values())
+
+
+class SlotMemory:
+    """What a head keeps of every slot of an engine's KV cache.
+
+    Args:
+        slots: How many slots the cache has; slots are numbered from 0.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.streams, self.windows = SlotStreams(slots), SlotStreams(slots)
+
+    def in_pass(self, slots: PassSlots) -> PagedMemory:
+        """The memory as one pass writes and reads it."""
+        return PagedMemory(self, slots)
+
+    def copy(self, source: Int[Tensor, "K"], target: Int[Tensor, "K"]) -> None:
+        """Slot ``target[i]`` becomes what slot ``source[i]`` is."""
+        self.streams.copy(source, target)
+        self.windows.copy(source, target)
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Memory of one slot, as far as anything has been written."""
+        return self.streams.bytes_per_slot + self.windows.bytes_per_slot
+
+
+class PagedMemory(PassMemory):
+    """The memory of one pass at the slots that the engine names: a row for each new place, (N, 1, ...).
+
+    Args:
+        memory: What is kept of all slots.
+        slots: Where the new places and the requests of this pass stand.
+    """
+
+    def __init__(self, memory: SlotMemory, slots: PassSlots) -> None:
+        self._memory, self.slots = memory, slots
+
+    def write(self, new: Mapping[str, Tensor]) -> Tensor:
+        """Writes the new places (N, 1, ...) to their slots; returns the place (N,) of each in its request's text."""
+        self._memory.streams.write(self.slots.written, {name: stream[:, 0] for name, stream in new.items()})
+        return self.slots.position
+
+    def recall(self) -> Memory:
+        """The texts of all requests, a row for each."""
+        return self._memory_of(self.slots.lengths, self.slots.held)
+
+    def recall_of(self, requests: Int[Tensor, "M"]) -> Memory:
+        """The texts of some requests, a row for each, in the order given; one may come several times."""
+        return self._memory_of(self.slots.lengths[requests], self.slots.held[requests])
+
+    def _memory_of(self, lengths: Tensor, held: Tensor) -> Memory:
+        read = self._memory.streams.read
+        inside = torch.arange(held.shape[1], device=held.device) < lengths[:, None]
+        words, counts = read(held), tuple(lengths.tolist()) if lengths.device.type == "cpu" else None
+        return Memory(words[IDS], words[VALID] & inside, read(held, (IDS, VALID), counts))
+
+    def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
+        """As in the contract, (N, places + 1, ...). Every place of a window is kept, so nothing is missing."""
+        self._memory.windows.write(self.slots.written, {name: new[:, 0]})
+        slots, before_start = self.slots.before(places)
+        window = self._memory.windows.read(slots)[name]
+        return window.masked_fill(before_start.reshape(*before_start.shape, *[1] * (window.ndim - 2)), 0)

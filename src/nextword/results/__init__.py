@@ -1,0 +1,1 @@
+"""What was measured, as records in files and as pages and tables."""

@@ -1,0 +1,145 @@
+"""What a model said about every token of a text: the record behind ``nw.trace`` and ``nextword inspect``.
+
+Columns, not rows: ``tokens.log_prob[i]`` is about the token ``texts["text"].ids[first + i]``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from nextword.runtime.files import Record, write_atomically
+
+TRACE_FORMAT = "nextword-trace/1"
+"""Name and version of the format; a reader refuses others."""
+
+Role = Literal["text", "source", "auxiliary", "store"]
+"""Which text: the decoder's own, what the encoder of an encoder-decoder model reads, what a conditioner brings in, or
+excerpts of a datastore around the tokens that were retrieved."""
+
+
+def _null_is_zero(value: Any) -> Any:
+    return -math.inf if value is None else value
+
+
+def _null_where_zero(value: float) -> float | None:
+    return None if value == -math.inf else value
+
+
+LogProb = Annotated[
+    float, BeforeValidator(_null_is_zero), PlainSerializer(_null_where_zero, return_type=float | None, when_used="json")
+]
+"""Natural log of a probability. That of zero is ``-inf``, which JSON does not have: there it is ``null``."""
+
+
+class TracedModel(Record):
+    """Which model was asked."""
+
+    name: str
+    """What tables call it."""
+    head: str
+    """Head spec."""
+    objective: str
+    """Objective spec."""
+    conditioner: str | None = None
+    """Conditioner spec; None: it has none."""
+    backbone: str
+    """Class of the model that the head is attached to."""
+    parameters: int
+    """All weights, shared ones once."""
+
+
+class TracedText(Record):
+    """One text as tokens."""
+
+    ids: list[int]
+    """Token ids, special ones included."""
+    pieces: list[str]
+    """What each token adds to the text, empty where it adds nothing (a special token, or a later part of a character).
+    Joined they are the text."""
+
+
+class Candidates(Record):
+    """The most probable tokens at each position, in decreasing order: K a position."""
+
+    ids: list[list[int]]
+    """Token ids, positions x K; fewer where fewer tokens have any probability."""
+    log_prob: list[list[LogProb]]
+    """Natural logs of their probabilities."""
+    shares: dict[str, list[list[float]]]
+    """By component, the part of each one's probability that came from it; the parts of a token add up to 1."""
+
+
+class Places(Record):
+    """Where the probability of the observed token came from: the strongest places of each position."""
+
+    at: list[list[int]]
+    """Indices into the text that the component points at, strongest first; none where the token stands nowhere."""
+    share: list[list[float]]
+    """The part of the token's probability that came from each of them."""
+
+
+class TracedTokens(Record):
+    """Columns with one entry for each predicted token."""
+
+    log_prob: list[LogProb]
+    """Natural log of the observed token's probability; ``null`` in JSON, ``-inf`` in Python, where it is zero."""
+    rank: list[int]
+    """Its place among all tokens by probability, from 1."""
+    entropy: list[float]
+    """Of the whole distribution, in nats."""
+    shares: dict[str, list[float]]
+    """By component, the part of the observed token's probability that came from it. They add up to 1, or are all 0
+    where it is zero."""
+    candidates: Candidates
+    """The most probable tokens."""
+    places: dict[str, Places] = Field(default={})
+    """By component that points at places; components that point at none are absent."""
+
+
+class TracedDraft(Record):
+    """Words that were guessed, which one pass of the model judged while it wrote the text."""
+
+    begin: int = Field(ge=0)
+    """Index in ``texts["text"]`` of the first of them."""
+    ids: list[int]
+    """The guessed words."""
+    accepted: int = Field(ge=0)
+    """How many of them, from the first on, are what the model wrote."""
+
+
+class TraceRecord(Record):
+    """A whole trace, one file of JSON."""
+
+    format: Literal["nextword-trace/1"] = "nextword-trace/1"
+    """Name and version of this format."""
+    nextword: str
+    """Version that wrote it."""
+    model: TracedModel
+    """Which model was asked."""
+    texts: dict[Role, TracedText]
+    """What it read: always ``text``, perhaps ``source``, ``auxiliary`` or ``store``. Auxiliary texts and excerpts of a
+    store are in the decoder's tokens."""
+    places_in: dict[str, Role] = Field(default={})
+    """Which of the texts the places of a component are of."""
+    first: int = Field(ge=0)
+    """Index in ``texts["text"]`` of the first predicted token; what stands before was read only."""
+    window: int | None = None
+    """Tokens that the model saw at once, where the text is longer; None: it saw all that stands before each token."""
+    vocabulary: dict[int, str]
+    """How each token that occurs anywhere in the trace is shown, by id: ``␣king`` begins a word."""
+    tokens: TracedTokens
+    """What was said of each predicted token."""
+    drafts: list[TracedDraft] = Field(default=[])
+    """What was guessed, where the model wrote the text with ``draft``, in order."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trace as JSON on one line, [atomically][nextword.results.records.write_atomically].
+
+        Raises:
+            DiskFullError: There is no room for it.
+        """
+        write_atomically(path, self.model_dump_json() + "\n")

@@ -1,0 +1,272 @@
+"""The figures of the report, each as inline SVG; None where the records have nothing to draw."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from nextword.results.records import MetricValue
+from nextword.results.report.comparison.methods import Method
+from nextword.results.report.parts import formats, svg
+from nextword.results.report.parts.measures import PROMPTED, Measure, measures
+from nextword.results.report.parts.palette import INK, PAPER, SOFT
+from nextword.results.report.parts.svg import WIDE, Format
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_HATCHES = ("", "////", "....", "xxxx")
+
+
+def accuracy(methods: Sequence[Method], room: Format = WIDE) -> str | None:
+    """Acc@k as bars: a panel for each k, a row for each method, joint and cache-only next to each other."""
+    found = [m for m in _recorded(methods) if m.group.startswith("Accuracy")]
+    if not found:
+        return None
+    titles = list(dict.fromkeys(m.title for m in sorted(found, key=lambda m: m.order)))
+    settings = list(dict.fromkeys(m.setting for m in found))
+    lines = math.ceil(len(titles) / (2 if room.narrow else 5))
+    columns = math.ceil(len(titles) / lines)
+    bars = len(methods) * (len(settings) + 0.6)
+    with svg.figure("accuracy", room, lines * (0.55 + 0.2 * bars) + 0.35) as drawn:
+        panels = list(drawn.subplots(lines, columns, sharex=True, sharey=True, squeeze=False).flatten())
+        for panel, title in zip(panels, titles, strict=False):
+            shown = {m.setting: m for m in found if m.title == title}
+            _bars(panel, methods, [shown.get(setting) for setting in settings])
+            panel.set_title(title)
+        _without(panels, len(titles), columns)
+        _method_names(panels, methods, room)
+        drawn.supxlabel(formats.unit_name(_unit(methods, found[0])), fontsize=9.5)
+        if len(settings) > 1:
+            _setting_legend(drawn, settings, room)
+        return svg.inline(
+            drawn, "accuracy", room, f"Bars of {formats.listing(titles)} for every method; numbers as in the table"
+        )
+
+
+def likelihood(methods: Sequence[Method], room: Format = WIDE) -> str | None:
+    """Perplexity, bits per byte and the like: a panel for each, a dot with its interval for each method."""
+    found = [m for m in _recorded(methods) if m.group.startswith("Likelihood")]
+    # Of what a prompt changes one panel says enough; all of them, and two perplexities, would leave no room for any.
+    shown = [m for m in found if m.title == "perplexity" or (m.setting != PROMPTED and m.title != "mean perplexity")]
+    return _dot_panels("likelihood", methods, shown, room)
+
+
+def steering(methods: Sequence[Method], room: Format = WIDE) -> str | None:
+    """What the right auxiliary text is worth over another's: a dot with its interval for each method, and zero."""
+    found = [m for m in _recorded(methods) if m.group.startswith("Steering")]
+    return _dot_panels("steering", methods, found, room, zero=True)
+
+
+def _dot_panels(
+    name: str, methods: Sequence[Method], found: Sequence[Measure], room: Format, *, zero: bool = False
+) -> str | None:
+    if not found:
+        return None
+    lines = math.ceil(len(found) / (1 if room.narrow else 4))
+    columns = math.ceil(len(found) / lines)
+    with svg.figure(name, room, lines * (0.85 + 0.34 * len(methods))) as drawn:
+        panels = list(drawn.subplots(lines, columns, sharey=True, squeeze=False).flatten())
+        for panel, shown in zip(panels, found, strict=False):
+            for place, method in enumerate(methods):
+                _dots(panel, place, method, shown)
+            if zero:
+                panel.axvline(0.0, color=INK, linewidth=1.0, zorder=1)
+            panel.set_title(", ".join([shown.title, *shown.group.split(", ")[1:]]))
+            unit = formats.unit_name(_unit(methods, shown))
+            panel.set_xlabel(textwrap.fill(unit, int(9 * room.width / columns)), fontsize=9.5)
+            panel.grid(axis="x")
+            panel.margins(x=0.12)
+            panel.locator_params(axis="x", nbins=5)
+            panel.tick_params(axis="y", length=0)
+        _without(panels, len(found), columns)
+        _method_names(panels, methods, room)
+        return svg.inline(drawn, name, room, "Dots with intervals for every method; numbers as in the table")
+
+
+def spectrum(methods: Sequence[Method], room: Format = WIDE) -> str | None:
+    """Singular values of the log-probability matrix on a logarithmic axis, a line for each run."""
+    drawable = [method for method in methods if any(run.evaluation.spectrum for run in method.runs)]
+    if not drawable:
+        return None
+    with svg.figure("spectrum", room, _height_of_lines(drawable, room)) as drawn:
+        panel = drawn.subplots()
+        for method in drawable:
+            for run in method.runs:
+                # Zeros have no place on a logarithmic axis; the line ends before them.
+                values = [value for value in run.evaluation.spectrum or [] if value > 0]
+                _line(panel, method, list(range(1, len(values) + 1)), values)
+        panel.set_yscale("log")
+        panel.yaxis.set_major_formatter(_power)
+        for threshold in _thresholds(methods):
+            _threshold(panel, threshold)
+        panel.set_xlabel("index of the singular value")
+        panel.set_ylabel("singular value / largest")
+        _line_legend(drawn, drawable, room)
+        return svg.inline(drawn, "spectrum", room, "Singular values in falling order, a line for every method")
+
+
+def curves(methods: Sequence[Method], room: Format = WIDE) -> str | None:
+    """Training loss over steps, a line for each run."""
+    from matplotlib.ticker import MaxNLocator
+
+    drawable = [method for method in methods if any(run.curve for run in method.runs)]
+    if not drawable:
+        return None
+    with svg.figure("curves", room, _height_of_lines(drawable, room)) as drawn:
+        panel = drawn.subplots()
+        for method in drawable:
+            for run in method.runs:
+                _line(panel, method, [point.step for point in run.curve], [point.loss for point in run.curve])
+        panel.set_xlabel("optimiser steps")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.set_ylabel("training loss (own objective, nats)")
+        _line_legend(drawn, drawable, room)
+        return svg.inline(drawn, "curves", room, "Training loss over steps, a line for every method")
+
+
+def _threshold(panel: Axes, threshold: float) -> None:
+    panel.axhline(threshold, color=SOFT, linewidth=0.9, linestyle=(0, (2, 2)), zorder=0.5)
+    # Beside the panel, where no line comes.
+    panel.annotate(
+        f"rank at\n{threshold:g}",
+        (1, threshold),
+        xycoords=("axes fraction", "data"),
+        xytext=(4, 0),
+        textcoords="offset points",
+        verticalalignment="center",
+        fontsize=9,
+        color=SOFT,
+        annotation_clip=False,
+    )
+
+
+def _recorded(methods: Sequence[Method]) -> list[Measure]:
+    found = measures({key for method in methods for run in method.runs for key in run.evaluation.metrics})
+    return [one for one in found if not one.subset]
+
+
+def _values(method: Method, shown: Measure) -> list[MetricValue]:
+    metrics = [run.evaluation.metrics for run in method.runs]
+    return [values[shown.key] for values in metrics if shown.key in values]
+
+
+def _unit(methods: Sequence[Method], shown: Measure) -> str:
+    return next(value.unit for method in methods for value in _values(method, shown))
+
+
+def _bars(panel: Axes, methods: Sequence[Method], shown: Sequence[Measure | None]) -> None:
+    height = 0.8 / len(shown)
+    for place, method in enumerate(methods):
+        for i, one in enumerate(shown):
+            values = _values(method, one) if one is not None else []
+            if not values:
+                continue
+            scale = formats.scale(values[0].unit)
+            where = place + (i - (len(shown) - 1) / 2) * height
+            mean = fmean(value.value for value in values) * scale
+            panel.barh(
+                where,
+                mean,
+                height * 0.92,
+                color=method.style.colour if i == 0 else PAPER,
+                edgecolor=method.style.colour,
+                hatch=_HATCHES[i % len(_HATCHES)],
+                linewidth=0.8,
+            )
+            # Seeds next to each other inside the bar, so that each interval stays its own.
+            for j, value in enumerate(values):
+                offset = (j - (len(values) - 1) / 2) * height * 0.7 / len(values)
+                _interval(panel, where + offset, value, scale, INK)
+    panel.grid(axis="x")
+    panel.tick_params(axis="y", length=0)
+
+
+def _dots(panel: Axes, place: int, method: Method, shown: Measure) -> None:
+    values = _values(method, shown)
+    for j, value in enumerate(values):
+        scale = formats.scale(value.unit)
+        where = place + (j - (len(values) - 1) / 2) * 0.6 / len(values)
+        _interval(panel, where, value, scale, method.style.colour)
+        panel.plot([value.value * scale], [where], method.style.marker, color=method.style.colour)
+
+
+def _interval(panel: Axes, where: float, value: MetricValue, scale: float, colour: str) -> None:
+    if value.low is not None and value.high is not None:
+        panel.plot([value.low * scale, value.high * scale], [where, where], color=colour, linewidth=1.2, zorder=3)
+
+
+def _method_names(panels: Iterable[Axes], methods: Sequence[Method], room: Format) -> None:
+    for panel in panels:
+        panel.set_yticks(range(len(methods)), [short(method.label, room.label) for method in methods], color=INK)
+        panel.set_ylim(len(methods) - 0.45, -0.55)  # the first method on top, as in the table
+
+
+def _without(panels: Sequence[Axes], used: int, columns: int) -> None:
+    """Takes away the panels after those ``used``; the ones above them become the lowest, with numbers at their axis."""
+    for place, panel in enumerate(panels[used:], used):
+        panel.set_visible(False)
+        panels[place - columns].tick_params(labelbottom=True)
+
+
+def _setting_legend(drawn: Figure, settings: Sequence[str], room: Format) -> None:
+    from matplotlib.patches import Patch
+
+    patches = [
+        Patch(facecolor=SOFT if i == 0 else PAPER, edgecolor=SOFT, hatch=_HATCHES[i % len(_HATCHES)], label=label)
+        for i, label in enumerate(formats.setting(setting) for setting in settings)
+    ]
+    svg.legend(drawn, patches, room, above=True)
+
+
+def _line(panel: Axes, method: Method, x: list[int], y: list[float]) -> None:
+    style = method.style
+    every = max(1, len(x) // 8)
+    panel.plot(x, y, color=style.colour, linestyle=style.dash, marker=style.marker, markevery=every, alpha=0.9)
+    panel.grid(axis="y")
+
+
+def _line_legend(drawn: Figure, shown: Sequence[Method], room: Format) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=m.style.colour, linestyle=m.style.dash, marker=m.style.marker, label=short(m.label))
+        for m in shown
+    ]
+    svg.legend(drawn, handles, room)
+
+
+def _power(value: float, _: float) -> str:
+    """A power of ten in plain characters: matplotlib's own notation is not parsed in a figure with users' labels."""
+    exponent = math.log10(value)
+    digits = f"{exponent:.0f}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{digits}" if math.isclose(exponent, round(exponent), abs_tol=1e-9) else f"{value:g}"
+
+
+def _height_of_lines(methods: Sequence[Method], room: Format) -> float:
+    beside = 0.25 * len(methods) + 0.4
+    return 2.4 + beside if room.narrow else max(3.8, beside)  # the legend of a narrow figure stands above the lines
+
+
+def _thresholds(methods: Sequence[Method]) -> list[float]:
+    """Thresholds that ranks were counted at, where the spectrum is relative to its largest value as they are."""
+    spectra = [run.evaluation.spectrum for method in methods for run in method.runs if run.evaluation.spectrum]
+    if any(values[0] != 1.0 for values in spectra):
+        return []
+    found = []
+    for shown in _recorded(methods):
+        try:
+            found.append(float(shown.key.rpartition("rank@")[2]))
+        except ValueError:
+            continue  # another metric, or "default"
+    return found
+
+
+def short(label: str, length: int = 30) -> str:
+    """The label with its middle left out where it is long: variants of a method tend to differ at either end."""
+    half = length // 2
+    return label if len(label) <= length else f"{label[: half - 1]}…{label[-half:]}"

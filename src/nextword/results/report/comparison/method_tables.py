@@ -1,0 +1,254 @@
+"""The tables: one row a method, one column a metric or a cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby, pairwise
+from statistics import fmean
+
+from nextword.results.records import Cost, MetricValue, Results, RunRecord
+from nextword.results.report.comparison.methods import Method, methods
+from nextword.results.report.parts import formats
+from nextword.results.report.parts.measures import PROMPTED, Better, Measure, measures
+
+WIDEST = 36
+"""Characters of a table at most, beside the names of the methods: so many fit a telephone, two such tables a window."""
+
+LONGEST_UNIT = 14
+"""Characters of a unit that a heading has room for."""
+
+MAIN = 2
+"""How many metrics of each group are shown in a terminal."""
+
+MAIN_WITH_PROMPT = 1
+"""The same of the metrics that are measured a second time, with a prompt."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A quantity that every run may have."""
+
+    group: str
+    title: str
+    unit: str
+    better: Better | None
+    read: Callable[[RunRecord], MetricValue | None]
+    show: Callable[[float], str]
+    n: str = ""
+    """How many cases the column's values come from, as text; empty for a cost."""
+    meaning: str = ""
+    """A term, a colon and a sentence for a reader who does not know it; empty where nothing is known of it."""
+    main: bool = True
+    """Whether it is among the few columns for which a terminal has room."""
+
+    @property
+    def short_unit(self) -> str:
+        """The unit where it fits in a heading, or its sign."""
+        if self.unit.startswith("%"):
+            return "%"
+        return self.unit if len(self.unit) <= LONGEST_UNIT else ""
+
+
+@dataclass(frozen=True)
+class SeedValue:
+    """What one run measured."""
+
+    seed: int
+    text: str
+    interval: str
+    """95 % interval, or empty."""
+    n: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One quantity of one method: its value, or the mean where there are several seeds."""
+
+    mean: float | None
+    text: str
+    seeds: tuple[SeedValue, ...]
+    best: bool = False
+    lacking: str = ""
+    """How many seeds it has, where these are not all; such a value is never called the best."""
+
+    @property
+    def interval(self) -> str:
+        """The interval of the only run; several runs keep their own intervals."""
+        return self.seeds[0].interval if len(self.seeds) == 1 else ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method."""
+
+    method: Method
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows and columns, in reading order."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def groups(self) -> list[tuple[str, int]]:
+        """Headings over neighbouring columns, with the number of columns each spans."""
+        return [(name, len(list(members))) for name, members in groupby(column.group for column in self.columns)]
+
+    @property
+    def group_starts(self) -> list[bool]:
+        """For every column, whether a group starts with it."""
+        return [i == 0 or self.columns[i - 1].group != column.group for i, column in enumerate(self.columns)]
+
+    @property
+    def parts(self) -> list[Table]:
+        """The table cut into such that are not too wide, groups kept whole where they are not too wide themselves."""
+        ends = [0]
+        for _, span in self.groups:
+            start = ends[-1]
+            pieces = math.ceil(self._width(start, start + span) / WIDEST)
+            ends += [start + round(span * (i + 1) / pieces) for i in range(pieces)]
+        cuts = [0]
+        for before, end in pairwise(ends):
+            if before > cuts[-1] and self._width(cuts[-1], end) > WIDEST:
+                cuts.append(before)
+        return [self._columns(first, last) for first, last in pairwise([*cuts, ends[-1]]) if first < last]
+
+    def _width(self, first: int, last: int) -> int:
+        """Characters of some columns, with a space behind each; headings and long values may be broken at spaces."""
+        texts = [[self.columns[i].title, *(row.cells[i].text for row in self.rows)] for i in range(first, last)]
+        return sum(1 + max(len(word) for text in column for word in text.split()) for column in texts)
+
+    def _columns(self, first: int, last: int) -> Table:
+        return Table(self.columns[first:last], tuple(Row(row.method, row.cells[first:last]) for row in self.rows))
+
+    @property
+    def names_groups(self) -> bool:
+        """Whether the columns cannot be told by their titles alone: several groups, or a part of the cases."""
+        return len(self.groups) > 1 or any(", " in name for name, _ in self.groups)
+
+    @property
+    def has_lacking(self) -> bool:
+        """Whether any value lacks some of its seeds."""
+        return any(cell.lacking for row in self.rows for cell in row.cells)
+
+    @property
+    def has_best(self) -> bool:
+        """Whether any value is marked as the best of its column."""
+        return any(cell.best for row in self.rows for cell in row.cells)
+
+
+def main_table(results: Results) -> Table:
+    """Every metric that was measured on all cases, for every method."""
+    return _table(results, _metric_columns(results.runs, lambda one: not one.subset))
+
+
+def subset_table(results: Results) -> Table:
+    """Every metric that was measured on a part of the cases only."""
+    return _table(results, _metric_columns(results.runs, lambda one: bool(one.subset)))
+
+
+def cost_table(results: Results) -> Table:
+    """What every method costs; columns that no run has are left out."""
+    return _table(results, _cost_columns(results.runs))
+
+
+def _table(results: Results, columns: Sequence[Column]) -> Table:
+    found = methods(results)
+    seeds = len(results.seeds)
+    by_column = [_mark_best([_cell(method, column, seeds) for method in found], column.better) for column in columns]
+    rows = [Row(method, tuple(cells[i] for cells in by_column)) for i, method in enumerate(found)]
+    return Table(tuple(columns), tuple(rows))
+
+
+def _metric_columns(runs: Sequence[RunRecord], wanted: Callable[[Measure], bool]) -> list[Column]:
+    found = [m for m in measures({key for run in runs for key in run.evaluation.metrics}) if wanted(m)]
+    grouped = [list(members) for _, members in groupby(found, key=lambda m: m.group)]
+    return [_metric_column(m, runs, main=i < _main(m)) for members in grouped for i, m in enumerate(members)]
+
+
+def _main(measure: Measure) -> int:
+    return MAIN_WITH_PROMPT if measure.setting == PROMPTED else MAIN
+
+
+def _metric_column(measure: Measure, runs: Sequence[RunRecord], main: bool) -> Column:
+    values = [run.evaluation.metrics[measure.key] for run in runs if measure.key in run.evaluation.metrics]
+    units = list(dict.fromkeys(value.unit for value in values))
+    low, high = min(value.n for value in values), max(value.n for value in values)
+    return Column(
+        group=measure.group,
+        title=measure.title,
+        # Runs that disagree about the unit are shown with both, not called comparable.
+        unit=formats.unit_name(units[0]) if len(units) == 1 else " or ".join(units),
+        better=measure.better if len(units) == 1 else None,
+        read=partial(_metric, measure.key),
+        show=partial(formats.value, unit=units[0] if len(units) == 1 else "", decimals=measure.decimals),
+        n=f"n = {formats.plain(low)}" if low == high else f"n = {formats.plain(low)} to {formats.plain(high)}",
+        meaning=measure.meaning,
+        main=main,
+    )
+
+
+def _metric(key: str, run: RunRecord) -> MetricValue | None:
+    return run.evaluation.metrics.get(key)
+
+
+@dataclass(frozen=True)
+class _CostColumn:
+    title: str
+    unit: str
+    number: Callable[[Cost], float | None]
+    show: Callable[[float], str]
+    main: bool
+
+
+_COSTS = (
+    _CostColumn("params", "", lambda cost: cost.parameters, formats.count, main=False),
+    _CostColumn("trained", "", lambda cost: cost.trained_parameters, formats.count, main=True),
+    _CostColumn("per step", "ms", lambda cost: cost.ms_per_step, formats.digits, main=True),
+    _CostColumn("peak memory", "MiB", lambda cost: cost.peak_memory_mib, formats.digits, main=True),
+    _CostColumn("training", "", lambda cost: cost.train_seconds, formats.seconds, main=False),
+)
+
+
+def _cost_columns(runs: Sequence[RunRecord]) -> list[Column]:
+    return [
+        Column("Cost", cost.title, cost.unit, None, partial(_cost, cost), cost.show, main=cost.main)
+        for cost in _COSTS
+        if any(cost.number(run.cost) is not None for run in runs)
+    ]
+
+
+def _cost(cost: _CostColumn, run: RunRecord) -> MetricValue | None:
+    number = cost.number(run.cost)
+    return None if number is None else MetricValue(value=float(number), unit=cost.unit, n=1)
+
+
+def _cell(method: Method, column: Column, expected: int) -> Cell:
+    found = [(run.seed, value) for run in method.runs if (value := column.read(run)) is not None]
+    if not found:
+        return Cell(None, formats.NOTHING, ())
+    mean = fmean(value.value for _, value in found)
+    values = tuple(_seed_value(seed, value, column) for seed, value in found)
+    lacking = f"{len(found)} of {expected} seeds" if len(found) < expected else ""
+    return Cell(mean, column.show(mean), values, lacking=lacking)
+
+
+def _seed_value(seed: int, value: MetricValue, column: Column) -> SeedValue:
+    interval = ""
+    if value.low is not None and value.high is not None:
+        interval = formats.interval(column.show(value.low), column.show(value.high))
+    return SeedValue(seed, column.show(value.value), interval, value.n)
+
+
+def _mark_best(cells: list[Cell], better: Better | None) -> list[Cell]:
+    means = [cell.mean for cell in cells if cell.mean is not None and not cell.lacking]
+    if better is None or len(means) < 2 or min(means) == max(means):
+        return cells  # one method, or all alike: nothing to point out
+    top = max(means) if better == "higher" else min(means)
+    return [replace(cell, best=cell.mean == top and not cell.lacking) for cell in cells]

@@ -1,0 +1,247 @@
+"""The page: everything a comparison found, in one HTML file that needs no network."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from nextword.results.records import EvaluationResults, Results, write_atomically
+from nextword.results.report.comparison import figures, text_figures
+from nextword.results.report.comparison.examples import examples
+from nextword.results.report.comparison.failures import failures
+from nextword.results.report.comparison.finding import finding
+from nextword.results.report.comparison.method_tables import Table, cost_table, main_table, subset_table
+from nextword.results.report.comparison.methods import Method, methods
+from nextword.results.report.comparison.searches import searches
+from nextword.results.report.comparison.sweep import Sweep, sweep
+from nextword.results.report.comparison.texts_page import glossary, heads, legend, readings, ways
+from nextword.results.report.evaluation.evaluation_page import render_evaluation
+from nextword.results.report.parts import formats
+from nextword.results.report.parts.glossary import of_metrics
+from nextword.results.report.parts.svg import FORMATS, Format
+from nextword.results.report.parts.template import style, template
+
+INSIDE = "inspect.html"
+"""Name of the page beside a report that looks at one of its prompts, as the quickstart writes it."""
+
+SHORT = 48
+"""Longest value that is told in the opening facts; a checksum waits for the tables at the end."""
+
+INTERVALS = "Thin lines are 95 % intervals"
+
+STEERING = "The line is at zero: the auxiliary text is not heard."
+
+OPENING_DATA = ("train", "validation", "test", "leak")
+"""How the names of those data fields begin that are told in the opening facts; the tables at the end have all."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One drawn section."""
+
+    anchor: str
+    title: str
+    text: str
+    svgs: tuple[Markup, ...]
+    """The drawing in every format; the style sheet shows the one for which there is room."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Evaluation-time settings of one run."""
+
+    method: str
+    seed: int
+    settings: dict[str, str]
+
+
+def write_report(results: Results | EvaluationResults, path: str | os.PathLike[str]) -> None:
+    """Write ``results`` as one self-contained HTML page: no script, no font and no picture from elsewhere.
+
+    Args:
+        results: What a comparison or an evaluation found.
+        path: The file to write, usually report.html beside results.json. Replaced as a whole.
+    """
+    inside = Path(path).with_name(INSIDE)
+    if isinstance(results, Results):
+        page = render(results, INSIDE if inside.exists() else None)
+    else:
+        page = render_evaluation(results)
+    write_atomically(path, page)
+
+
+def render(results: Results, inside: str | None = None) -> str:
+    """The page as text.
+
+    Args:
+        results: What was compared.
+        inside: A page beside it that looks at one prompt, word by word; linked from the top.
+    """
+    page = template("page.html.j2")
+    found = methods(results)
+    table, subsets = main_table(results), subset_table(results)
+    written, read = ways(results, found), readings(results, found)
+    return page.render(
+        style=style(),
+        results=results,
+        summary=_summary(results, found),
+        finding=finding(results),
+        inside=inside,
+        facts=_facts(results),
+        table=table,
+        subsets=subsets,
+        costs=cost_table(results),
+        glossary=of_metrics([*table.columns, *subsets.columns]),
+        incomplete=_incomplete(results, found),
+        failures=failures(results),
+        figures=_figures(found, results),
+        examples=examples(found),
+        first_seeds=formats.listing([str(seed) for seed in sorted({method.runs[0].seed for method in found})] or [""]),
+        methods=found,
+        written=written,
+        text_glossary=glossary(written),
+        readings=read,
+        legend=legend(read),
+        heads=heads(found),
+        tuned=_tuned(found),
+        searches=searches(results),
+        details=_details(results),
+        settings=_settings(results, found),
+        several=_several_seeds(table),
+    )
+
+
+def _summary(results: Results, found: Sequence[Method]) -> str:
+    count = len(found)
+    environment = results.environment
+    what = "One next-word method was" if count == 1 else f"{count} next-word methods were"
+    trained = sum(method.trained for method in found)
+    done = "trained and measured" if trained == count else "measured"
+    seeds = f"{len(results.seeds)} seeds" if len(results.seeds) > 1 else "one seed"
+    same = f"{_together(results, found)}. " if count > 1 else ""
+    return (
+        f"{what} {done} on the task “{results.task}” (version {results.task_version}) with {seeds}. "
+        f"{same}"
+        f"Made with nextword {environment.nextword} on {environment.date[:10]}."
+    )
+
+
+def _together(results: Results, found: Sequence[Method]) -> str:
+    """What may be said of all methods: one that began at random had another start, and not all need be trained."""
+    trained = sum(method.trained for method in found)
+    methods = [run.settings.get("method") for run in results.runs]
+    scratch = any(isinstance(method, dict) and method.get("from_scratch") for method in methods)
+    if 0 < trained < len(found):
+        kept = f"{trained} of them were trained and saw the same batches"
+        return kept if scratch else f"All of them started from the same model; {kept}"
+    if not trained:
+        return "None of them was trained" if scratch else "None of them was trained, all are of the same model"
+    return f"All of them {'' if scratch else 'started from the same model and '}saw the same batches"
+
+
+def _facts(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
+    sizes: dict[str, Any] = {name: thing for name, thing in results.data.items() if name.startswith(OPENING_DATA)}
+    groups: list[tuple[str, dict[str, Any]]] = [("Data", sizes or dict(results.data)), ("Start", dict(results.start))]
+    told = [(title, [pair for pair in _pairs(content) if len(pair[1]) <= SHORT]) for title, content in groups]
+    seeds = ", ".join(str(seed) for seed in results.seeds)
+    return [group for group in told if group[1]] + [("Seeds", [("", seeds)])]
+
+
+def _pairs(content: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(formats.setting(name), formats.plain(thing)) for name, thing in content.items()]
+
+
+def _incomplete(results: Results, found: Sequence[Method]) -> dict[str, str]:
+    """Methods that lack runs of some seeds, whose means are therefore over fewer."""
+    expected = len(results.seeds)
+    return {method.label: f"{len(method.runs)} of {expected} seeds" for method in found if len(method.runs) < expected}
+
+
+def _figures(found: Sequence[Method], results: Results) -> list[Figure]:
+    bars = INTERVALS + (", one for each seed." if len(results.seeds) > 1 else ".")
+    lines = " Every seed has its own line." if len(results.seeds) > 1 else ""
+    sections = (
+        ("accuracy", "Accuracy", bars, figures.accuracy),
+        ("likelihood", "Likelihood", bars + " The axes do not start at zero.", figures.likelihood),
+        ("steering", "Steering", f"{STEERING} {bars}", figures.steering),
+        (
+            "spectrum",
+            "Rank spectrum",
+            f"A line that drops early shows a bottleneck: the head cannot tell more contexts apart.{lines}",
+            figures.spectrum,
+        ),
+        (
+            "curves",
+            "Learning curves",
+            f"Training loss of each method's own objective, so compare shapes, not levels.{lines}",
+            figures.curves,
+        ),
+    )
+    of_runs = [_figure(anchor, title, text, partial(draw, found)) for anchor, title, text, draw in sections]
+    return [figure for figure in (*_text_figures(found, results), *of_runs) if figure is not None]
+
+
+def _figure(anchor: str, title: str, text: str, draw: Callable[[Format], str | None]) -> Figure | None:
+    """The figure; None where there is nothing to draw."""
+    drawn = [draw(room) for room in FORMATS]
+    # Markup is right here and nowhere else: the figures are the only HTML that is not written in the template.
+    svgs = tuple(Markup(svg) for svg in drawn if svg is not None)
+    return Figure(anchor, title, text, svgs) if svgs else None
+
+
+def _text_figures(found: Sequence[Method], results: Results) -> list[Figure | None]:
+    ends = "Thin lines reach from the lowest to the highest seed" if len(results.seeds) > 1 else INTERVALS
+    unit = formats.listing(text_figures.units_of_groups(results))
+    text = f"How frequent the tokens of the texts are, in {unit}. The dotted line is people's share. {ends}."
+    groups = _figure("groups", "Frequency groups", text, partial(text_figures.frequency_groups, results, found))
+    classes = sweep(results, found)
+    return [groups, _sweep_figure(classes, ends) if classes is not None else None]
+
+
+def _sweep_figure(classes: Sweep, ends: str) -> Figure | None:
+    written = f" Texts: {classes.decoding}." if classes.decoding else ""
+    chosen = " A star is the number that MefMax chose." if classes.chosen else ""
+    left_out = f" On a place already taken, so not drawn: {formats.listing(classes.left_out)}."
+    text = (
+        f"Heads with frequency classes, a line for each way to divide the tokens; across: methods without classes, "
+        f"and people where a value near theirs is the goal.{chosen}{written} {ends}. The axes do not start at zero."
+        f"{left_out if classes.left_out else ''}"
+    )
+    return _figure("classes", "Number of classes", text, partial(text_figures.class_sweep, classes))
+
+
+def _tuned(found: Sequence[Method]) -> list[Tuned]:
+    return [
+        Tuned(method.label, run.seed, dict(_pairs(dict(run.evaluation.tuned))))
+        for method in found
+        for run in method.runs
+        if run.evaluation.tuned
+    ]
+
+
+def _details(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
+    task = {"task": results.task, "version": results.task_version, **results.data}
+    groups = (
+        ("Data", task),
+        ("Start", dict(results.start)),
+        ("Environment", results.environment.model_dump(exclude_defaults=True)),
+    )
+    return [(title, _pairs(content)) for title, content in groups if content]
+
+
+def _settings(results: Results, found: Sequence[Method]) -> list[tuple[str, str]]:
+    """Settings in full, as JSON text that can be copied."""
+    runs = [(f"{method.label}, seed {run.seed}", run.settings) for method in found for run in method.runs]
+    groups = [("The comparison", results.settings), *runs]
+    return [(title, json.dumps(content, ensure_ascii=False, indent=2)) for title, content in groups if content]
+
+
+def _several_seeds(table: Table) -> bool:
+    return any(len(row.method.runs) > 1 for row in table.rows)

@@ -1,0 +1,152 @@
+"""The main numbers for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import compress
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nextword.results.records import Results
+from nextword.results.report.comparison.failures import failures
+from nextword.results.report.comparison.finding import finding
+from nextword.results.report.comparison.main_table import Sheet, sheets
+from nextword.results.report.comparison.method_tables import Cell, Column, cost_table, main_table
+from nextword.results.report.comparison.method_tables import Table as Numbers
+from nextword.results.report.comparison.methods import methods
+from nextword.results.report.evaluation.evaluation_terminal import starred
+from nextword.results.report.parts.fitted_table import FittedTable, add_names
+from nextword.results.report.parts.formats import NOTHING
+
+LONGEST_UNIT = 5
+"""Characters of a unit that a column of the terminal has room for."""
+
+FEWER = "\N{DAGGER}"
+"""Marks a value over fewer seeds than were asked for."""
+
+
+def results_table(results: Results) -> RenderableType:
+    """The first metrics of each group and the costs of every method, the best of a column in bold with a star.
+
+    Below it, where the methods wrote texts, what those of the first way of writing measure; the page has all of them.
+    """
+    written = sheets(results, methods(results))
+    # A way of writing of which nothing was measured would be a table of names.
+    tables = [_results(results), *([_texts(written)] if written and written[0].columns else [])]
+    return Group(*tables, Text(finding(results)))
+
+
+def _results(results: Results) -> FittedTable:
+    metrics, costs = main_table(results), cost_table(results)
+    every = (*metrics.columns, *costs.columns)
+    shown = [column.main for column in every]
+    columns = list(compress(every, shown))
+    # Text, not str: a label may hold square brackets, which rich would read as markup.
+    names = [Text(row.method.label) for row in metrics.rows]
+    cells = [
+        list(compress((*metric_row.cells, *cost_row.cells), shown))
+        for metric_row, cost_row in zip(metrics.rows, costs.rows, strict=True)
+    ]
+
+    def part(first: int, last: int) -> Table:
+        table = Table(
+            title=None if first else f"{results.task} (version {results.task_version})",
+            caption=(_caption(results, metrics, costs) or None) if last == len(columns) else None,
+            box=box.SIMPLE_HEAD,
+            padding=(0, 0),
+            pad_edge=False,
+        )
+        add_names(table, "method", [name.plain for name in names])
+        for column in columns[first:last]:
+            table.add_column(_heading(column), justify="right", no_wrap=True)
+        for name, row in zip(names, cells, strict=True):
+            table.add_row(name, *(_value(cell) for cell in row[first:last]))
+        return table
+
+    return FittedTable(part, len(columns))
+
+
+def _caption(results: Results, metrics: Numbers, costs: Numbers) -> Text:
+    seeds = len({run.seed for run in results.runs})
+    said = [f"mean over {seeds} seeds"] if seeds > 1 else []
+    first = "; ".join([*said, "* best of its column"] if metrics.has_best else said)
+    failed = [f"{NOTHING} {run}: {reason}" for run, reason in failures(results)]
+    return Text("\n".join([*([first] if first else []), *_lacking(metrics, costs), *failed]))
+
+
+def _lacking(metrics: Numbers, costs: Numbers) -> Iterator[str]:
+    """A line for each method with values over fewer seeds: which values, and how many seeds."""
+    columns = (*metrics.columns, *costs.columns)
+    for metric_row, cost_row in zip(metrics.rows, costs.rows, strict=True):
+        cells = (*metric_row.cells, *cost_row.cells)
+        shown = [(column, cell) for column, cell in zip(columns, cells, strict=True) if column.main and cell.seeds]
+        found: dict[str, list[str]] = {}
+        for column, cell in shown:
+            if cell.lacking:
+                setting = column.group.partition(", ")[2]
+                found.setdefault(cell.lacking, []).append(f"{setting} {column.title}".strip())
+        for count, titles in found.items():
+            which = "" if len(titles) == len(shown) else f"{', '.join(titles)}, "
+            yield f"{FEWER} {metric_row.method.label}: {which}{count} only"
+
+
+def _texts(written: list[Sheet]) -> FittedTable:
+    """The main columns of the first way of writing, a row a method, people last."""
+    places = [place for place, column in enumerate(written[0].columns) if column.main]
+    return FittedTable(lambda first, last: _texts_part(written, places, first, last), len(places))
+
+
+def _texts_part(written: list[Sheet], places: list[int], first: int, last: int) -> Table:
+    shown, chosen = written[0], places[first:last]
+    table = Table(
+        title=None if first else f"Texts, {shown.title}",
+        caption=_texts_caption(written) if last == len(places) else None,
+        box=box.SIMPLE_HEAD,
+        padding=(0, 0),
+        pad_edge=False,
+    )
+    add_names(table, "method", [row.label for _, block in shown.blocks for row in block.rows])
+    for column in (shown.columns[place] for place in chosen):
+        unit = f"({column.short_unit})" if len(column.short_unit) <= LONGEST_UNIT else ""
+        title = "\n".join(column.short.split())
+        table.add_column(Text(f"{title}{column.arrow}\n{unit}".rstrip()), justify="right", no_wrap=True)
+    for title, block in shown.blocks:
+        if title:
+            table.add_section()
+            table.add_row(Text(title, style="dim"))
+        for row in block.rows:
+            mark = FEWER if row.lacking else ""
+            table.add_row(Text(f"{row.label}{mark}"), *(starred(row.cells[place]) for place in chosen))
+        if block.human is not None:
+            table.add_section()
+            table.add_row(Text(block.human.label), *(starred(block.human.cells[place]) for place in chosen))
+    return table
+
+
+def _texts_caption(written: list[Sheet]) -> Text:
+    shown = written[0]
+    said = ["mean over seeds"] if shown.several else []
+    best = "* best of its column and block" if len(shown.tables) > 1 else "* best of its column"
+    said += [best] if shown.has_best else []
+    said += ["\N{RIGHTWARDS ARROW} the closer to human the better"] if shown.human else []
+    lines = ["; ".join(said)] if said else []
+    lacking = {row.label: row.lacking for table in shown.tables for row in table.rows if row.lacking}
+    lines += [f"{FEWER} {label}: {count} only" for label, count in lacking.items()]
+    lines += [f"in the report: {', '.join(['intervals', 'ranking', *(sheet.title for sheet in written[1:])])}"]
+    return Text("\n".join(lines))
+
+
+def _heading(column: Column) -> Text:
+    # "Accuracy, cache only": the part behind the comma tells two columns apart. One word a line keeps them narrow.
+    group, _, setting = column.group.partition(", ")
+    above = setting or ("" if column.better or column.group == "Cost" else group.partition(" ")[0].lower())
+    unit = f"({column.short_unit})" if column.short_unit and len(column.short_unit) <= LONGEST_UNIT else ""
+    return Text("\n".join([*above.split(), *column.title.split(), unit]).rstrip())
+
+
+def _value(cell: Cell) -> Text:
+    # The place of the mark is kept free, so that the digits stay under each other.
+    return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text}{FEWER if cell.lacking else ' '}")

@@ -1,0 +1,38 @@
+"""An exact memory of a corpus: where the last tokens stand in it, and what came next there. It needs no model states.
+
+1. ``manifest.py`` says of a stored corpus which tokenizer and data it was made of.
+2. ``suffix_order.py`` sorts the places of a corpus by what comes before them.
+3. ``building.py`` writes a corpus with that order into a folder, as a whole or not at all.
+4. ``text_index.py`` opens such a folder: the places whose last tokens are given ones, found by bisection.
+5. ``levels.py`` looks up the longest match of a text and shorter ones that occur more often.
+6. ``match_weights.py`` says how much each of them counts, by the length of the match; fitted to held-out text.
+7. ``recall.py`` mixes what was found with the distribution of a head.
+8. ``held_out.py`` refuses to score a text that is stored.
+
+``recalling_head.py`` in ``nextword.heads.parts`` does all of it for a model, whatever its head is.
+"""
+
+from nextword.retrieval.ngram.building import Document, build_text_memory
+from nextword.retrieval.ngram.held_out import expect_held_out
+from nextword.retrieval.ngram.levels import Found, find_levels
+from nextword.retrieval.ngram.manifest import TextManifest
+from nextword.retrieval.ngram.match_weights import MatchWeights, fit_match_weights, head_alone
+from nextword.retrieval.ngram.recall import Origin, TextMemory, recalled
+from nextword.retrieval.ngram.text_index import StoredPlace, TextIndex
+
+__all__ = [
+    "Document",
+    "Found",
+    "MatchWeights",
+    "Origin",
+    "StoredPlace",
+    "TextIndex",
+    "TextManifest",
+    "TextMemory",
+    "build_text_memory",
+    "expect_held_out",
+    "find_levels",
+    "fit_match_weights",
+    "head_alone",
+    "recalled",
+]

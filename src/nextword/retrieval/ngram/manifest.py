@@ -1,0 +1,107 @@
+"""What a stored corpus says of itself, and who may read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
+
+from nextword.functional.frequency.counts import tokenizer_fingerprint
+from nextword.runtime.files import Record
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+FORMAT = 1
+"""Version of the files; raised when older readers would misread them."""
+
+MANIFEST = "text-memory.json"
+"""Written last: a folder without it is unfinished."""
+
+STREAM, ORDER, STARTS, NAMES = "stream.npy", "order.npy", "starts.npy", "names.json"
+
+
+class TextManifest(Record):
+    """Which corpus a folder holds; written when all other files are complete."""
+
+    format: int = FORMAT
+    """Version of the files."""
+    kind: Literal["text"] = "text"
+    """What is stored: tokens, no states."""
+    tokenizer: str
+    """Fingerprint of the tokenizer that made the tokens."""
+    vocab_size: int = Field(ge=1)
+    """Tokens are below this."""
+    data: list[str]
+    """Where the corpus is from."""
+    documents: int = Field(ge=1)
+    """Documents with a token in them."""
+    empty: int = Field(ge=0)
+    """Documents without one, which were left out."""
+    tokens: int = Field(ge=1)
+    """Tokens of all documents."""
+    places: int = Field(ge=1)
+    """Tokens with another one after them in their document."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _format_is_known(cls, content: object) -> object:
+        version = content.get("format", FORMAT) if isinstance(content, dict) else FORMAT
+        if isinstance(version, int) and version > FORMAT:
+            raise ValueError(f"format: must be at most {FORMAT} ({version} given); upgrade nextword to read it")
+        return content
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        if self.places != self.tokens - self.documents:
+            raise ValueError(
+                f"places: must be the tokens without the last of each document ({self.places:,} given); build it again"
+            )
+        return self
+
+    @property
+    def length(self) -> int:
+        """Tokens with a mark before, between and after documents."""
+        return self.tokens + self.documents + 1
+
+    @classmethod
+    def of(cls, folder: str | Path) -> TextManifest:
+        """That of a folder.
+
+        Raises:
+            ValueError: There is none: the folder holds something else, or was not finished.
+        """
+        path = Path(folder) / MANIFEST
+        if not path.is_file():
+            raise ValueError(
+                f"{folder}: must be a finished text memory (no {MANIFEST} there); make one with nextword "
+                "text-memory build"
+            )
+        return cls.load(path)
+
+    def expect_tokenizer(self, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
+        """Passes where the corpus was made with this tokenizer.
+
+        Raises:
+            ValueError: It was made with another.
+        """
+        found = tokenizer_fingerprint(tokenizer)
+        if found != self.tokenizer:
+            name = tokenizer.name_or_path or type(tokenizer).__name__
+            raise ValueError(
+                f"{folder}: must be made with the model's tokenizer (it was made with {self.tokenizer[:12]}, "
+                f"'{name}' is {found[:12]}); build it again with this tokenizer"
+            )
+
+    def expect_vocabulary(self, size: int, folder: str | Path) -> None:
+        """Passes where a model has all tokens that may be stored.
+
+        Raises:
+            ValueError: It has fewer.
+        """
+        if size < self.vocab_size:
+            raise ValueError(
+                f"{folder}: must be of a model with {self.vocab_size:,} tokens or more ({size:,} given); build it "
+                "again with this model"
+            )

@@ -1,0 +1,228 @@
+"""A stored corpus, opened: the places whose last tokens are given ones, found by bisection of its order."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from nextword.retrieval.ngram.building import BETWEEN
+from nextword.retrieval.ngram.manifest import NAMES, ORDER, STARTS, STREAM, TextManifest
+
+BELOW = -1
+"""In a query: sorts before every token, and is none."""
+
+ABOVE = 1 << 40
+"""In a query: sorts after every token, and is none."""
+
+
+@dataclass(frozen=True)
+class StoredPlace:
+    """Where a token stands in the corpus.
+
+    Attributes:
+        document: Name of its document.
+        offset: Tokens before it there.
+    """
+
+    document: str
+    offset: int
+
+
+class TextIndex:
+    """The places of a corpus in the order of the tokens before them.
+
+    Files are mapped into memory, so that only what is looked at is read. A place stands for the token there, as the
+    last one of a context; places with the same last tokens are next to each other. The last tokens of a query are given
+    last one first, each plus one, and end with ``BELOW`` or ``ABOVE``.
+
+    Args:
+        folder: What ``build_text_memory`` wrote.
+
+    Raises:
+        ValueError: The folder is no finished memory, or a file of it is missing or cut off.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.manifest = TextManifest.of(folder)
+        self._stream: Int[np.ndarray, "M"] = self._mapped(STREAM, self.manifest.length)
+        self._order: Int[np.ndarray, "S"] = self._mapped(ORDER, self.manifest.places)
+        self._starts: Int[np.ndarray, "B"] = self._mapped(STARTS, self.manifest.documents)
+
+    def _mapped(self, name: str, length: int) -> np.ndarray:
+        path = self.folder / name
+        try:
+            found = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as fault:
+            raise ValueError(f"{path}: must be whole ({fault}); build the text memory again") from None
+        if found.shape != (length,):
+            raise ValueError(f"{path}: must have {length:,} entries ({found.shape} given); build the text memory again")
+        return np.asarray(found)
+
+    def __len__(self) -> int:
+        """Places that have a token after them."""
+        return len(self._order)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """What the documents are called."""
+        try:
+            found: Any = json.loads((self.folder / NAMES).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as fault:
+            raise ValueError(f"{self.folder / NAMES}: must be whole ({fault}); build the text memory again") from None
+        return [str(name) for name in found]
+
+    def bisect(
+        self,
+        queries: Int[np.ndarray, "M L"],
+        low: Int[np.ndarray, "M"] | None = None,
+        high: Int[np.ndarray, "M"] | None = None,
+    ) -> Int[np.ndarray, "M"]:
+        """How many places in the order come before each query.
+
+        Args:
+            queries: Last tokens, last one first.
+            low: It is known to be this or more.
+            high: It is known to be this or less.
+        """
+        low = np.zeros(len(queries), dtype=np.int64) if low is None else low.astype(np.int64)
+        high = np.full(len(queries), len(self), dtype=np.int64) if high is None else high.astype(np.int64)
+        while len(open_ := np.flatnonzero(low < high)):
+            middle = (low[open_] + high[open_]) >> 1
+            asked = queries[open_]
+            tokens = self._before(middle, asked.shape[1])
+            first = (tokens != asked).argmax(1)[:, None]  # 0 where none differs, and nothing is less there
+            less = (np.take_along_axis(tokens, first, 1) < np.take_along_axis(asked, first, 1))[:, 0]
+            low[open_[less]] = middle[less] + 1
+            high[open_[~less]] = middle[~less]
+        return low
+
+    def common(self, ranks: Int[np.ndarray, "M"], queries: Int[np.ndarray, "M L"]) -> Int[np.ndarray, "M"]:
+        """How many last tokens the place at each rank of the order shares with a query, at most L; 0 outside of it."""
+        inside = (ranks >= 0) & (ranks < len(self))
+        differs = self._before(np.where(inside, ranks, 0), queries.shape[1]) != queries
+        shared = np.where(differs.any(1), differs.argmax(1), queries.shape[1])
+        return np.where(inside, shared, 0)
+
+    def _before(self, ranks: Int[np.ndarray, "M"], length: int) -> Int[np.ndarray, "M L"]:
+        """The tokens that end at places of the order, last one first, each plus one."""
+        at = self._order[ranks].astype(np.int64)[:, None] + np.arange(length)
+        # beyond the end there is only the mark that the stream ends with, which no query holds
+        tokens: Int[np.ndarray, "M L"] = self._stream[np.minimum(at, len(self._stream) - 1)].astype(np.int64)
+        return tokens
+
+    def next_tokens(self, ranks: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
+        """The token that comes after the place at each rank of the order."""
+        tokens: Int[np.ndarray, "M"] = self._stream[self._order[ranks].astype(np.int64) - 1].astype(np.int64) - 1
+        return tokens
+
+    def next_places(self, ranks: Int[np.ndarray, "M"]) -> list[StoredPlace]:
+        """Where those tokens stand."""
+        documents, offsets = self.next_offsets(ranks)
+        return [
+            StoredPlace(self.names[document], int(offset)) for document, offset in zip(documents, offsets, strict=True)
+        ]
+
+    def next_offsets(self, ranks: Int[np.ndarray, "M"]) -> tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M"]]:
+        """The same as number of the document and tokens before it there."""
+        forward = len(self._stream) - self._order[ranks].astype(np.int64)  # one more than the place before it
+        documents = np.searchsorted(self._starts, forward, side="right") - 1
+        return documents, forward - self._starts[documents]
+
+    def tokens_of(self, document: int, begin: int, end: int) -> Int[np.ndarray, "T"]:
+        """Tokens of a document from one offset to another; fewer where it begins or ends between them."""
+        start = int(self._starts[document])
+        after = int(self._starts[document + 1]) if document + 1 < len(self._starts) else len(self._stream)
+        first, last = start + max(begin, 0), min(start + end, after - 1)
+        if last <= first:
+            return np.zeros(0, dtype=np.int64)
+        return self._stream[len(self._stream) - last : len(self._stream) - first][::-1].astype(np.int64) - 1
+
+    def stretch(self, document: int, first: int, last: int) -> tuple[list[int], int]:
+        """As heads say where their stored documents can be read (``StoredTexts``)."""
+        first = max(0, first)
+        return self.tokens_of(document, first, last + 1).tolist(), first
+
+    def longest(
+        self, contexts: LastTokens, start: int = 8
+    ) -> list[tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M L"], Int[np.ndarray, "M"], Int[np.ndarray, "M"]]]:
+        """The longest match of the last tokens of each context, of any length.
+
+        Contexts are answered in groups: their numbers, their last tokens as a query that is longer than the match
+        (unless the context is not), where the query stands in the order, and the length of the match.
+
+        Args:
+            contexts: What comes before the tokens that are asked for.
+            start: Tokens that are compared at first; four times as many where all of them match.
+        """
+        groups = []
+        rows, length = np.arange(len(contexts)), start
+        while len(rows):
+            queries = contexts.last(rows, length)
+            at = self.bisect(queries)
+            matched = np.maximum(self.common(at - 1, queries), self.common(at, queries))
+            done = (matched < length) | (length >= contexts.longest)
+            groups.append((rows[done], queries[done], at[done], matched[done]))
+            rows, length = rows[~done], min(4 * length, contexts.longest)
+        return groups
+
+
+class LastTokens:
+    """The tokens up to some positions of sequences, last one first.
+
+    Args:
+        ids: Tokens of each sequence; negative where they are unknown.
+        valid: False at padding.
+        row: The sequence of each position.
+        position: Its place there; its token is the last one that is seen.
+        first: The first place that it sees; all by default.
+    """
+
+    def __init__(
+        self,
+        ids: Int[np.ndarray, "B T"],
+        valid: Bool[np.ndarray, "B T"],
+        row: Int[np.ndarray, "N"],
+        position: Int[np.ndarray, "N"],
+        first: Int[np.ndarray, "N"] | None = None,
+    ) -> None:
+        self.ids = np.where(valid & (ids >= 0), ids + 1, BELOW).astype(np.int64)
+        self.row, self.position = row, position
+        self.first = np.zeros_like(position) if first is None else first
+
+    @classmethod
+    def of_text(
+        cls,
+        ids: Int[np.ndarray, "T"],
+        position: Int[np.ndarray, "N"] | None = None,
+        first: Int[np.ndarray, "N"] | None = None,
+    ) -> LastTokens:
+        """Positions of one text, all by default."""
+        position = np.arange(len(ids)) if position is None else position
+        return cls(ids[None], np.ones((1, len(ids)), dtype=bool), np.zeros_like(position), position, first)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest one."""
+        return int((self.position - self.first).max()) + 1 if len(self.position) else 0
+
+    def last(self, which: Int[np.ndarray, "M"], length: int) -> Int[np.ndarray, "M L"]:
+        """The last tokens of some, each plus one; ``BELOW`` from the first that is missing or unknown."""
+        at = self.position[which][:, None] - np.arange(length)
+        tokens = np.where(
+            at >= self.first[which][:, None], self.ids[self.row[which][:, None], np.maximum(at, 0)], BELOW
+        )
+        unknown = np.maximum.accumulate(tokens == BELOW, axis=1)
+        return np.where(unknown, BELOW, tokens)
+
+
+assert BELOW < BETWEEN < ABOVE  # a match never goes over the mark between documents, whatever a query holds

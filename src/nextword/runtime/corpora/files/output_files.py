@@ -1,0 +1,56 @@
+"""The one rule for what a command writes: none of it may be what the same command reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
+from pathlib import Path
+
+from nextword.runtime.corpora.part_names import text_files
+
+MODEL_MARKS = ("config.json", "adapter_config.json", "tokenizer_config.json")
+"""A folder with one of them is a model, an adapter or a tokenizer."""
+
+MODEL_FILES = (
+    "*config.json", "*.safetensors*", "*.bin", "*.gguf", "*.model", "*.jinja", "tokenizer*", "vocab*", "merges.txt",
+    "special_tokens_map.json", "added_tokens.json",
+)  # fmt: skip
+"""Files of such a folder that are read; what else lies in it, such as texts that the model wrote, is not."""
+
+
+def expect_inputs_kept(outputs: Mapping[str, Iterable[str | Path | None]], inputs: Iterable[str | Path | None]) -> None:
+    """Raises ValueError, before anything is read or written, where a file to be written is one that is read.
+
+    Links are followed, and two spellings of a path are one file. Of a folder that is read, the files count that are
+    read of it: texts and tables, or those of a model.
+
+    Args:
+        outputs: By option, the files that will be written for it; None stands for one that is not.
+        inputs: Files and folders that are read; what is no path here, such as a name on the hub, is passed over.
+    """
+    written = [(option, Path(file)) for option, files in outputs.items() for file in files if file is not None]
+    for (option, file), (other, its) in combinations(written, 2):
+        if _same(file, its):
+            raise ValueError(f"{other}, {option}: must be different files ({its} and {file} given); give another path")
+    for given in inputs:
+        for read in () if given is None else _files_of(Path(given).expanduser()):
+            for option, file in written:
+                if _same(file, read):
+                    raise ValueError(
+                        f"{option} {file}: must be another file than what is read ({read} is); give another path"
+                    )
+
+
+def _files_of(path: Path) -> Iterator[Path]:
+    if path.is_dir() and any((path / mark).is_file() for mark in MODEL_MARKS):
+        yield from (file for pattern in MODEL_FILES for file in path.glob(pattern))
+    elif path.is_dir():
+        yield from text_files(path)
+    elif path.exists():
+        yield path
+
+
+def _same(one: Path, other: Path) -> bool:
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return one.resolve() == other.resolve()

@@ -1,0 +1,146 @@
+"""Gap sentences: of a paragraph one sentence is taken out, and to be written from what is left.
+
+Source: PEGASUS (Zhang, Zhao, Saleh & Liu, ICML 2020), section 3.1, with one gap in each paragraph.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from nextword.runtime.corpora.word_runs import words
+from nextword.settings.config import Settings
+
+MASK = "<mask>"
+"""Stands in a source where the tokenizer's mask is to stand."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A source and the target to be written from it; ``<mask>`` in a source stands for the tokenizer's mask.
+
+    Attributes:
+        source: What is read.
+        target: What is to be written.
+        others: What other people wrote of the same source.
+    """
+
+    source: str
+    target: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """All that people wrote of the source."""
+        return self.target, *self.others
+
+    @property
+    def text(self) -> str:
+        """Everything in it once: the source with the target in its gap, or with the target after it."""
+        return self.source.replace(MASK, self.target, 1) if MASK in self.source else f"{self.source}\n{self.target}"
+
+
+class GapConfig(Settings):
+    """How pairs are made of plain text."""
+
+    choose: Literal["overlap", "random"] = "overlap"
+    """The sentence taken out: the one of largest ROUGE-1 F1 with the rest of its paragraph, or a seeded choice."""
+    paragraph: Literal["line", "block"] = "line"
+    """Whether a paragraph is a line of the file, or the lines up to the next empty one."""
+    min_sentences: int = Field(default=3, ge=2)
+    """Paragraphs of fewer sentences are left out."""
+    max_sentences: int = Field(default=8, ge=2)
+    """Longer paragraphs are cut into pieces of about equal length, each with a gap of its own."""
+
+
+# Look-behinds are of fixed width, so there is one for each: an initial, abbreviations that are followed by capitals.
+_ABBREVIATED = r"""(?<!\b[A-Z])(?<!\b(?:No|Mr|Ms|Dr|St|vs|Lt))(?<!\b(?:Mrs|Gen|Col|Rev|Sgt|Vol))(?<!\b(?:Prof|Capt))"""
+_END = re.compile(
+    rf"""(?:(?=[.!?\u2026]){_ABBREVIATED}[.!?\u2026]+["'\u2019\u201d)\]]*(?=\s+[^\sa-z])"""
+    r"""|[\u3002\uff01\uff1f]+[\u300d\u300f\u201d]*)\s*"""
+)
+
+
+def sentences(paragraph: str) -> list[str]:
+    """Sentences of a paragraph, by a simple rule.
+
+    A sentence ends at ``.``, ``!`` or ``?`` (and quotes or brackets that close after it) where white space and
+    something else than a small letter follows, but not after an initial or one of a few abbreviations (titles, "No.");
+    in Chinese and Japanese at full-width marks.
+
+    >>> sentences('He met Dr. J. Smith. "Where?" she said . It was 3.5 miles, i.e. far.')
+    ['He met Dr. J. Smith.', '"Where?" she said .', 'It was 3.5 miles, i.e. far.']
+    """
+    parts, begin = [], 0
+    for end in _END.finditer(paragraph):
+        parts.append(paragraph[begin : end.end()].strip())
+        begin = end.end()
+    parts.append(paragraph[begin:].strip())
+    return [part for part in parts if part]
+
+
+def by_overlap(parts: Sequence[str], seed: str) -> int:
+    """The sentence with the largest ROUGE-1 F1 with the others together, repeated words counted repeatedly.
+
+    This is the choice "Ind-Orig" of PEGASUS, for one gap. Of equally good ones the first.
+
+    >>> by_overlap(["A dog barked.", "The dog saw the cat.", "The cat ran."], seed="")
+    1
+    """
+    counted = [Counter(words(part)) for part in parts]
+    everything = Counter(word for one in counted for word in one.elements())
+    # F1 = 2 * shared / (words in one + words in the other), and both together are all words of the paragraph.
+    shared = [sum(min(count, everything[word] - count) for word, count in one.items()) for one in counted]
+    return shared.index(max(shared))
+
+
+def by_chance(parts: Sequence[str], seed: str) -> int:
+    """A sentence that depends on ``seed`` and the paragraph only.
+
+    >>> by_chance(["One.", "Two."], "0") == by_chance(["One.", "Two."], "0")
+    True
+    """
+    return random.Random(f"{seed}/{' '.join(parts)}").randrange(len(parts))
+
+
+CHOICES: dict[str, Callable[[Sequence[str], str], int]] = {"overlap": by_overlap, "random": by_chance}
+
+
+def gap_pairs(text: str, config: GapConfig, seed: int) -> Iterator[Pair]:
+    """A pair for every paragraph that is long enough.
+
+    >>> [pair] = gap_pairs("A dog barked. The dog saw the cat. The cat ran.", GapConfig(), seed=0)
+    >>> pair.source, pair.target
+    ('A dog barked. <mask> The cat ran.', 'The dog saw the cat.')
+    """
+    choose = CHOICES[config.choose]
+    for paragraph in PARAGRAPHS[config.paragraph](text):
+        for piece in _pieces(sentences(paragraph), config.max_sentences):
+            if len(piece) >= config.min_sentences:
+                gap = choose(piece, str(seed))
+                yield Pair(" ".join([*piece[:gap], MASK, *piece[gap + 1 :]]), piece[gap])
+
+
+def lines(text: str) -> list[str]:
+    """A paragraph for each line."""
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def blocks(text: str) -> list[str]:
+    """A paragraph for each run of lines that are not empty, its lines joined."""
+    return [" ".join(block.split()) for block in re.split(r"\n\s*\n", text) if block.strip()]
+
+
+PARAGRAPHS: dict[str, Callable[[str], list[str]]] = {"line": lines, "block": blocks}
+
+
+def _pieces(parts: Sequence[str], longest: int) -> Iterator[Sequence[str]]:
+    count = -(-len(parts) // longest)
+    for number in range(count):
+        yield parts[number * len(parts) // count : (number + 1) * len(parts) // count]

@@ -1,0 +1,347 @@
+"""Opens files, folders, tables and data sets of the hub as lines of text, through ``datasets``.
+
+A table's text in each row is a line, or several, and ends with a line end. Plain text is what stands in the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nextword.runtime.corpora.files.generated_rows import rows_of_packed_text, rows_of_tables
+from nextword.runtime.corpora.files.packed import is_packed
+from nextword.runtime.corpora.files.row_files import as_one_error, is_stored, readable, stored_table, table_rows
+from nextword.runtime.corpora.part_names import (
+    PARTS,
+    is_text,
+    part_files,
+    separator_of,
+    table_ending,
+    text_files,
+    words_for,
+)
+
+if TYPE_CHECKING:
+    from datasets import Dataset, IterableDataset
+
+Batch = Mapping[str, Sequence[Any]]
+"""Some rows, by column."""
+
+SPAN = 1 << 20
+"""Bytes of a text file that are read together."""
+
+IDS = ("input_ids", "attention_mask")
+"""Columns of a table that is tokens already."""
+
+FIRST_ROWS = 1000
+"""Rows of a table that show which columns it has."""
+
+LONGEST_LINE = 1 << 16
+"""Characters of a line that stays whole: a corpus may be one line, as text8 is, and is encoded line by line."""
+
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[\w.-]+)?")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Rows of a data set and how to get text out of them.
+
+    Attributes:
+        rows: A ``Dataset``, or an ``IterableDataset`` where it is read as a stream.
+        columns: Names of its columns.
+        lines: The lines in a batch of rows, line ends kept; None: the rows have ``input_ids``.
+        source: A short name, for reports.
+        identity: Changes where the data does, as far as that can be seen without reading it.
+        batch_size: Rows to take together where this is not free.
+    """
+
+    rows: Any
+    columns: tuple[str, ...]
+    lines: Callable[[Batch], list[str]] | None
+    source: str
+    identity: str
+    batch_size: int | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        """All lines."""
+        if self.lines is None:
+            raise ValueError(f"'{self.source}' has token ids, no text")
+        with readable(self.source):
+            for batch in self.rows.iter(batch_size=self.batch_size or 1000):
+                yield from self.lines(batch)
+
+
+def lines(text: str) -> Iterator[str]:
+    r"""The lines of a text with their line ends; one that is very long in pieces, each cut before a space.
+
+    >>> list(lines("a\n\nb\r\nc"))
+    ['a\n', '\n', 'b\r\n', 'c']
+    """
+    # Not splitlines: it also cuts at form feeds and other marks that are no line ends in a file.
+    begin = 0
+    while begin < len(text):
+        end = text.find("\n", begin, begin + LONGEST_LINE) + 1
+        if not end and begin + LONGEST_LINE < len(text):
+            space = text.rfind(" ", begin + 1, begin + LONGEST_LINE)
+            end = space if space > begin else begin + LONGEST_LINE
+        yield text[begin : end or len(text)]
+        begin = end or len(text)
+
+
+def open_corpus(
+    data: str | Path | Dataset | IterableDataset,
+    where: str,
+    *,
+    text_column: str | int = "text",
+    split: str | None = None,
+    streaming: bool = True,
+) -> Corpus:
+    """A corpus from a path, a name on the hub or a data set.
+
+    Args:
+        data: Text file, table, folder of them, ``name`` or ``name:config`` on the hub, or a data set.
+        where: Name of the setting, for messages.
+        text_column: The column with the text, by name, or by number from 0 where a file has no header.
+        split: Part of a folder or of a data set of the hub; None: the training part, and all of a folder whose files
+            name no parts.
+        streaming: Tables are read as they are; otherwise ``datasets`` first stores them in its cache.
+
+    Raises:
+        ValueError: Nothing there, no such part or column, or a part asked of what has none.
+    """
+    if not isinstance(data, str | Path):
+        _expect_no_split(split, "one data set", where)
+        return _of_rows(data, text_column, "a data set", where, _identity_of_rows(data))
+    path, config = _located(data)
+    if path is not None and path.is_file():
+        _expect_no_split(split, f"'{data}' is one file, which", where)
+        return of_files([path], where, text_column, streaming)
+    if path is not None and not is_published(path):
+        return of_files(_files_of(path / config if config else path, split, where), where, text_column, streaming)
+    if path is None and not is_hub_name(str(data)):
+        raise ValueError(f"{where}: '{data}' does not exist. Give a text file, a table, a folder or a name on the hub.")
+    found = published(data, where, streaming)
+    name = split_named(found, split or "train")
+    if name is None:
+        raise ValueError(f"{where}: '{data}' has no split '{split or 'train'}'. There are: {', '.join(found)}.")
+    identity = f"{data} ({name}, {found[name].info.version}, {found[name].info.dataset_size} bytes)"
+    return _of_rows(found[name], text_column, str(data), where, identity)
+
+
+def of_files(files: Sequence[Path], where: str, text_column: str | int, streaming: bool = True) -> Corpus:
+    """A corpus from files of one kind, one after the other; arguments as in ``open_corpus``."""
+    endings = {table_ending(file) for file in files}
+    if len(endings) > 1:
+        raise ValueError(f"{where}: files of several kinds, {', '.join(str(file) for file in files)}. Name one.")
+    source = ", ".join(file.name for file in files[:2]) + (f" and {len(files) - 2} more" if len(files) > 2 else "")
+    identity = "; ".join(f"{file.resolve()} ({file.stat().st_size}, {file.stat().st_mtime_ns})" for file in files)
+    if None in endings and any(is_packed(file, where) for file in files):
+        return _of_packed_text(files, source, identity, where, streaming)
+    if None in endings:
+        return _of_text(files, source, identity, where)
+    if is_stored(files[0]):
+        return _of_rows(stored_table(files, where, streaming), text_column, source, where, identity)
+    return _of_table(files, text_column, source, where, identity, streaming)
+
+
+def published(data: str | Path, where: str, streaming: bool = True) -> Mapping[str, Any]:
+    """All splits of a data set of the hub, or of a folder laid out as one, by name.
+
+    Raises:
+        ValueError: There is none of that name.
+    """
+    from datasets import load_dataset
+
+    path, config = _located(data)
+    name, _, hub_config = str(data).partition(":")
+    name, config = (str(path), config) if path is not None else (name, hub_config)
+    what = f"{where}: '{data}' is no file or folder, and no data set of the hub could be read"
+    return dict(as_one_error(lambda: load_dataset(name, config or None, streaming=streaming), what))
+
+
+def split_named(splits: Iterable[str], split: str) -> str | None:
+    """The split that means the part, by any of the words for it; None where there is none.
+
+    >>> split_named(["train", "dev"], "validation")
+    'dev'
+    """
+    there = list(splits)
+    return next((word for word in words_for(split) if word in there), None)
+
+
+def is_hub_name(data: str) -> bool:
+    """Whether this may be ``name``, ``owner/name`` or either with ``:config``, and no file that is missing."""
+    is_file = table_ending(Path(data)) is not None or (bool(Path(data).suffix) and is_text(Path(data)))
+    return HUB_NAME.fullmatch(data) is not None and not is_file
+
+
+def is_streamed(rows: Any) -> bool:
+    """Whether rows can only be read one after the other."""
+    from datasets import IterableDataset
+
+    return isinstance(rows, IterableDataset)
+
+
+def keeps_a_buffer(rows: Any) -> bool:
+    """Whether a stream is shuffled: its state does not say which rows wait in the buffer, and they would be lost."""
+    waiting = [getattr(rows, "_ex_iterable", None)]
+    while waiting:
+        part = waiting.pop()
+        if type(part).__name__.startswith("BufferShuffled"):
+            return True
+        waiting += [inner for inner in (getattr(part, "ex_iterable", None),) if inner is not None]
+        waiting += getattr(part, "ex_iterables", [])
+    return False
+
+
+def _located(data: str | Path) -> tuple[Path | None, str]:
+    """A path that exists, and what follows its colon; no path where the name must be one of the hub."""
+    if Path(data).exists():
+        return Path(data), ""
+    name, _, config = str(data).rpartition(":")
+    return (Path(name), config) if name and Path(name).is_dir() else (None, "")
+
+
+def is_published(folder: Path) -> bool:
+    """Whether its README says how to read it, as on the hub."""
+    card = folder / "README.md"
+    return card.is_file() and re.search(r"\A---\n(.*\n)*?configs:", card.read_text(encoding="utf-8")) is not None
+
+
+def _expect_no_split(split: str | None, what: str, where: str) -> None:
+    """Raises ValueError where a part is asked of what is all one."""
+    if split is not None:
+        raise ValueError(f"{where}: {what} has no parts to choose from, and split '{split}' was given. Leave it out.")
+
+
+def _files_of(folder: Path, split: str | None, where: str) -> list[Path]:
+    found = part_files(folder, split or "train", where)
+    if found:
+        return found
+    there = text_files(folder)
+    parts = [part for part in PARTS if part_files(folder, part, where)]
+    if not there:
+        raise ValueError(f"{where}: no text files and no tables in '{folder}'.")
+    if parts:
+        raise ValueError(f"{where}: no {split or 'train'} text in '{folder}', only of {', '.join(parts)}.")
+    _expect_no_split(split, f"'{folder}' is a folder whose files name no parts, so it", where)
+    return there
+
+
+def _of_text(files: Sequence[Path], source: str, identity: str, where: str) -> Corpus:
+    """A text file is a table of its pieces: parallel and resumable as any table, and nothing is stored anew."""
+    from datasets import Dataset
+
+    spans = [
+        (str(file), begin, min(begin + SPAN, file.stat().st_size))
+        for file in files
+        for begin in range(0, file.stat().st_size, SPAN)
+    ]
+    if not spans:
+        raise ValueError(f"{where}: '{source}' is empty.")
+    paths, begins, ends = zip(*spans, strict=True)
+    rows = Dataset.from_dict({"path": paths, "begin": begins, "end": ends})
+    return Corpus(rows, ("path", "begin", "end"), _lines_of_spans, source, identity, batch_size=1)
+
+
+def _of_packed_text(files: Sequence[Path], source: str, identity: str, where: str, streaming: bool) -> Corpus:
+    """A text that must be unpacked from its beginning is read as a stream of its pieces."""
+    rows = rows_of_packed_text(files, where, streaming, identity)
+    return Corpus(rows, ("path", "text"), _lines_of_pieces, source, identity, batch_size=1)
+
+
+def _lines_of_pieces(batch: Batch) -> list[str]:
+    return [line for text in batch["text"] for line in lines(text)]
+
+
+def _of_table(
+    files: Sequence[Path], text_column: str | int, source: str, where: str, identity: str, streaming: bool
+) -> Corpus:
+    with_header, column = isinstance(text_column, str), str(text_column)
+    names, *others = (_columns_of(file, where, with_header) for file in files)
+    if separator_of(files[0]) is not None and any(other != names for other in others):
+        raise ValueError(f"{where}: '{files[0]}' and others differ in their columns; give them one by one.")
+    ids = [name for name in IDS if name in names] if "input_ids" in names else None
+    if ids is None:
+        _expect_column(column, names, source, where)
+    rows = rows_of_tables(files, ids or [column], where, with_header, streaming, identity)
+    return Corpus(rows, tuple(ids or [column]), None if ids else _LinesOfRows(column, source), source, identity)
+
+
+def _columns_of(file: Path, where: str, with_header: bool) -> list[str]:
+    """Those of the first rows, which need not all have the same keys."""
+    first = islice(table_rows(file, where, with_header), FIRST_ROWS)
+    return list(dict.fromkeys(name for row in first for name in row.content))
+
+
+def _lines_of_spans(batch: Batch) -> list[str]:
+    spans = zip(batch["path"], batch["begin"], batch["end"], strict=True)
+    return [line for path, begin, end in spans for line in lines(_span(Path(path), begin, end))]
+
+
+def _span(path: Path, begin: int, end: int) -> str:
+    """The lines that begin in a piece of a file, the last of them to its end."""
+    with path.open("rb") as file:
+        if begin:
+            file.seek(begin - 1)
+            file.readline()  # the rest of a line that began before; only its line end, where one begins here
+        start = file.tell()
+        data = file.read(max(0, end - start))
+        if data and not data.endswith(b"\n"):
+            data += file.readline()
+    try:
+        return data.decode("utf-8" if begin else "utf-8-sig")  # a byte order mark is no content
+    except UnicodeDecodeError as error:
+        raise ValueError(f"'{path}' is not UTF-8 text (byte {start + error.start}).") from None
+
+
+def _of_rows(rows: Any, text_column: str | int, source: str, where: str, identity: str) -> Corpus:
+    names = getattr(rows, "column_names", None)
+    if isinstance(names, dict) or not hasattr(rows, "map"):
+        kind = f"splits {', '.join(names)}" if isinstance(names, dict) else type(rows).__name__
+        raise ValueError(f"{where}: must be a path, a name on the hub or one data set ({kind} given)")
+    if names is None:  # a stream that says nothing of its columns before it is read
+        first = as_one_error(lambda: next(iter(rows), None), f"{where}: '{source}' cannot be read")
+        if first is None:
+            raise ValueError(f"{where}: '{source}' is empty.")
+        names = list(first)
+    if "input_ids" in names:
+        return Corpus(rows, tuple(names), None, source, identity)
+    column = str(text_column)
+    _expect_column(column, names, source, where)
+    return Corpus(rows, tuple(names), _LinesOfRows(column, source), source, identity)
+
+
+def _expect_column(column: str, names: Sequence[str], source: str, where: str) -> None:
+    if column not in names:
+        raise ValueError(
+            f"{where}: '{source}' has no column '{column}', only {', '.join(names)}. Name the one with the text as "
+            f"text_column."
+        )
+
+
+@dataclass(frozen=True)
+class _LinesOfRows:
+    column: str
+    source: str
+
+    def __call__(self, batch: Batch) -> list[str]:
+        found: list[str] = []
+        for text in batch[self.column]:
+            if not isinstance(text, str | None):
+                raise ValueError(
+                    f"'{self.source}': column '{self.column}' must hold text, has {type(text).__name__} ({text!r})"
+                )
+            found += lines(text if text and text.endswith("\n") else f"{text or ''}\n")
+        return found
+
+
+def _identity_of_rows(rows: Any) -> str:
+    fingerprint = getattr(rows, "_fingerprint", None)
+    if fingerprint is not None and not is_streamed(rows):
+        return f"data set {fingerprint}"
+    return f"stream of {rows.column_names} ({getattr(rows, 'num_shards', None)} parts)"

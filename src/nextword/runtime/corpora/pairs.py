@@ -1,0 +1,310 @@
+"""Pairs of a source and a target, in three parts: from tables such as JSON lines, or from other files of a task."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from nextword.runtime.corpora import PARTS, JsonLine, file_names, part_files, part_of, table_ending, table_rows
+from nextword.runtime.corpora.gap_sentences import GapConfig, Pair, gap_pairs
+from nextword.runtime.corpora.pair_forms import SPLIT, PairForm, form_of, values_at
+from nextword.runtime.corpora.part_names import JSON_LINES, TABLES
+from nextword.runtime.corpora.texts import read_parts
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a pair.
+
+    Attributes:
+        name: What messages call it.
+        field: The field of a row that holds it, or a path to it; None: recognised.
+    """
+
+    name: str
+    field: str | None
+
+    @property
+    def setting(self) -> str:
+        """The setting that names the field."""
+        return f"task.{self.name}_field"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How pairs are found in files, and how those that come unsplit are split.
+
+    Attributes:
+        source: What the source of a pair is.
+        target: What its target is.
+        split_field: Field of a row that names the part; None: the part goes by a hash, or by the field ``split`` of a
+            file whose form is recognised.
+        validation_share: Share of the pairs that validates, by hash.
+        test_share: Share that tests.
+        seed: Of the hash.
+        other: What reads files that are no tables.
+        hashed: Side that is hashed: pairs that share it stay together.
+    """
+
+    source: Side
+    target: Side
+    split_field: str | None
+    validation_share: float
+    test_share: float
+    seed: int
+    other: OtherFiles
+    hashed: Literal["source", "target"] = "source"
+
+    def __post_init__(self) -> None:
+        held_out = self.validation_share + self.test_share
+        if held_out >= 1:
+            raise ValueError(
+                f"task.validation_share + task.test_share is {held_out:g}: it must stay below 1 to leave a training set"
+            )
+
+
+@dataclass(frozen=True)
+class OtherFiles:
+    """A reader of files that are no tables.
+
+    Attributes:
+        read: Gives the pairs of a path; the last argument is the setting that holds it, for messages.
+        wanted: What these files are, for messages: "plain text (...)".
+        claims: Whether a folder is of this kind even where tables lie in it.
+    """
+
+    read: Callable[[Path, Reading, str], PairParts]
+    wanted: str
+    claims: Callable[[Path], bool] = lambda path: False
+
+
+@dataclass(frozen=True)
+class PairParts:
+    """The pairs of each part, where they are from, how they were told apart, and how many had no text in them."""
+
+    train: list[Pair]
+    validation: list[Pair]
+    test: list[Pair]
+    source: str
+    split: str
+    empty: int = 0
+
+    @property
+    def sha256(self) -> str:
+        """Checksum over all pairs in order."""
+        digest = hashlib.sha256()
+        for part in (self.train, self.validation, self.test):
+            for pair in part:
+                digest.update("".join(f"{text}\0" for text in (pair.source, *pair.references)).encode())
+            digest.update(b"\0")
+        return digest.hexdigest()
+
+
+def read_pairs(path: Path, reading: Reading, where: str = "task.data") -> PairParts:
+    """Reads a folder or a file.
+
+    Args:
+        path: A folder with train, validation and test ``.jsonl`` files, one such file, or what ``reading.other`` reads.
+            Other tables, and files with one JSON list, may stand for JSON lines.
+        reading: How.
+        where: Name of the setting that holds the path, for messages.
+
+    Raises:
+        ValueError: Nothing there, a part is missing or has no pairs, or a row is wrong (says which and why).
+    """
+    if not path.exists():
+        raise ValueError(
+            f"{where}: '{path}' does not exist. Give a .jsonl file, a folder with train.jsonl, validation.jsonl and "
+            f"test.jsonl, or {reading.other.wanted}."
+        )
+    files = {} if reading.other.claims(path) else _tables(path, where)
+    if files:
+        parts = _from_folder(path, files, reading, where)
+    elif path.is_file() and table_ending(path) is not None:
+        parts = _from_file(path, reading, where)
+    else:
+        parts = reading.other.read(path, reading, where)
+    for part in PARTS:
+        if not getattr(parts, part):
+            sizes = ", ".join(f"{len(getattr(parts, name))} {name}" for name in PARTS)
+            left = f"; {parts.empty} left out, because a side of them is empty" if parts.empty else ""
+            raise ValueError(
+                f"{where}: '{path}' gives no {part} pairs ({sizes}{left}; split: {parts.split}). {_hint(parts)}"
+            )
+    return parts
+
+
+def _tables(folder: Path, where: str) -> dict[str, list[Path]]:
+    """The tables of each part of a folder, JSON before others; empty where there is none."""
+    for endings in (JSON_LINES, TABLES) if folder.is_dir() else ():
+        files = {part: part_files(folder, part, where, endings) for part in PARTS}
+        if any(files.values()):
+            return files
+    return {}
+
+
+def sample(pairs: Sequence[T], count: int | None, seed: int) -> list[T]:
+    """At most ``count`` pairs in their order, always the same ones for a seed.
+
+    >>> pairs = [Pair(str(number), "") for number in range(9)]
+    >>> sample(pairs, None, 0) == pairs, len(sample(pairs, 3, 0))
+    (True, 3)
+    """
+    if count is None or count >= len(pairs):
+        return list(pairs)
+    return [pairs[index] for index in sorted(random.Random(seed).sample(range(len(pairs)), count))]
+
+
+def _hint(found: PairParts) -> str:
+    if found.split == GAPS:
+        return "Pairs are made of paragraphs of at least task.gaps.min_sentences sentences; see task.gaps.paragraph."
+    return "Give more pairs, larger task.validation_share and task.test_share, or a folder with three files."
+
+
+GAPS = "files, a sentence taken out of each paragraph"
+
+
+def gap_texts(config: GapConfig) -> OtherFiles:
+    """Plain text, of each paragraph of which a sentence is taken out."""
+
+    def read(path: Path, reading: Reading, where: str) -> PairParts:
+        texts = read_parts(path, where)
+        pairs = {part: list(gap_pairs(getattr(texts, part), config, reading.seed)) for part in PARTS}
+        return PairParts(*_in_order(pairs), source=texts.source, split=GAPS)
+
+    return OtherFiles(read, "plain text (train.txt, valid.txt, test.txt), in which sentences are taken out")
+
+
+def with_text(pairs: Sequence[Pair]) -> list[Pair]:
+    """Those of which both sides have text."""
+    return [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
+
+
+def split_by_hash(pairs: Iterable[Pair], reading: Reading, source: str, kind: str) -> PairParts:
+    """Pairs that come unsplit, dealt out by a hash; those with a side without text are left out and counted.
+
+    Args:
+        pairs: The pairs.
+        reading: Shares, seed and side of the hash.
+        source: Where they are from, for reports.
+        kind: What they come in, for reports: "one file".
+    """
+    parts: dict[str, list[Pair]] = {part: [] for part in PARTS}
+    count = 0
+    for pair in pairs:
+        parts[_part_by_hash(pair, reading)] += with_text([pair])
+        count += 1
+    shares = (1 - reading.validation_share - reading.test_share, reading.validation_share, reading.test_share)
+    side: Side = getattr(reading, reading.hashed)
+    split = f"{kind} by a hash of the {side.name}, {'/'.join(f'{100 * share:g}' for share in shares)} %"
+    return PairParts(*_in_order(parts), source=source, split=split, empty=count - sum(map(len, parts.values())))
+
+
+def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading: Reading) -> dict[str, int]:
+    """How many tested pairs have a source, or a target, that a trained pair has too, by name: ``leak_sources``."""
+    found = {}
+    for side in ("source", "target"):
+        known = {getattr(pair, side) for pair in trained}
+        found[f"{prefix}_{_plural(getattr(reading, side).name)}"] = sum(getattr(pair, side) in known for pair in tested)
+    return found
+
+
+def _from_folder(path: Path, files: Mapping[str, list[Path]], reading: Reading, where: str) -> PairParts:
+    pairs, empty = {}, 0
+    for part, own in files.items():
+        if not own:
+            raise ValueError(f"{where}: no {part} pairs in '{path}'. Looked for: {file_names(part, ['.jsonl'])}.")
+        rows = [_pair(row, form, reading) for file in own for form, row in _rows(file, reading, where)]
+        pairs[part] = with_text(rows)
+        empty += len(rows) - len(pairs[part])
+    return PairParts(*_in_order(pairs), source=path.name, split="files", empty=empty)
+
+
+def _from_file(path: Path, reading: Reading, where: str) -> PairParts:
+    rows = _rows(path, reading, where)
+    first = next(rows)
+    field = reading.split_field or _recognised_split(first[1].content, reading)
+    all_rows = chain([first], rows)
+    if field is None:
+        unsplit = (_pair(row, form, reading) for form, row in all_rows)
+        return split_by_hash(unsplit, reading, path.name, "one file")
+    pairs: dict[str, list[Pair]] = {part: [] for part in PARTS}
+    count = 0
+    for form, row in all_rows:
+        pairs[_part_named(row, field)] += with_text([_pair(row, form, reading)])
+        count += 1
+    split = f"one file by its field '{field}'"
+    return PairParts(*_in_order(pairs), source=path.name, split=split, empty=count - sum(map(len, pairs.values())))
+
+
+def _recognised_split(row: Mapping[str, Any], reading: Reading) -> str | None:
+    """The field that names the part, where nobody says which fields there are."""
+    is_recognised = None in (reading.source.field, reading.target.field)
+    return SPLIT if is_recognised and part_of(str(row.get(SPLIT))) is not None else None
+
+
+def _part_by_hash(pair: Pair, reading: Reading) -> str:
+    digest = hashlib.sha256(f"{reading.seed}/{getattr(pair, reading.hashed)}".encode()).digest()
+    place = int.from_bytes(digest[:8], "big") / 2**64
+    if place < reading.test_share:
+        return "test"
+    return "validation" if place < reading.test_share + reading.validation_share else "train"
+
+
+def _part_named(row: JsonLine, field: str) -> str:
+    name = _texts(row, (field,), "task.split_field")[0]
+    part = part_of(name)
+    if part is not None:
+        return part
+    known = ", ".join(word for words in PARTS.values() for word in words)
+    raise ValueError(f"{row.place}: field '{field}' is '{name}'; known parts: {known}.")
+
+
+def _pair(row: JsonLine, form: PairForm, reading: Reading) -> Pair:
+    source = " ".join(_texts(row, (form.source,), reading.source.setting))
+    target, *others = _texts(row, form.targets, reading.target.setting, form.in_sentences)
+    return Pair(source, target, tuple(text for text in others if text.strip()))
+
+
+def _texts(row: JsonLine, paths: Sequence[str], setting: str, in_sentences: bool = False) -> list[str]:
+    """The texts at those of the paths that the row has."""
+    values = [(path, value) for path in paths for value in values_at(row.content, path)]
+    if not values:
+        has = ", ".join(row.content) or "none"
+        raise ValueError(f"{row.place}: no field '{paths[0]}'; its fields are {has}. Choose with {setting}.")
+    texts = []
+    for path, value in [one for one in values if one[1] is not None] or values:
+        joined = " ".join(value) if in_sentences and isinstance(value, list) and _all_text(value) else value
+        if not isinstance(joined, str):
+            given = json.dumps(value)[:40]
+            raise ValueError(f"{row.place}: field '{path}' must be text ({given} given). Choose with {setting}.")
+        texts.append(joined)
+    return texts
+
+
+def _all_text(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+
+
+def _in_order(pairs: dict[str, list[Pair]]) -> tuple[list[Pair], list[Pair], list[Pair]]:
+    return pairs["train"], pairs["validation"], pairs["test"]
+
+
+def _rows(path: Path, reading: Reading, where: str) -> Iterator[tuple[PairForm, JsonLine]]:
+    """The rows of a file, each with the form of all of them, which the first one shows."""
+    form: PairForm | None = None
+    for row in table_rows(path, where):
+        form = form or form_of(row.content, row.place, reading.source.field, reading.target.field)
+        yield form, row

@@ -1,0 +1,148 @@
+"""Text in three parts: a folder with train, valid and test files, one file cut by line, tables, or from the hub."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nextword.runtime.corpora import (
+    PARTS,
+    file_names,
+    file_text,
+    is_hub_name,
+    is_published,
+    of_files,
+    open_corpus,
+    part_files,
+    published,
+    split_named,
+    table_ending,
+)
+from nextword.runtime.corpora import lines as lines_of
+from nextword.runtime.corpora.part_names import is_saved_set, text_files
+
+SINGLE_FILE_SHARES = (0.90, 0.05)
+"""Of the lines of a single file: the first 90 % train, the next 5 % validate, the last 5 % test."""
+
+
+@dataclass(frozen=True)
+class TextParts:
+    """The three texts, how they were told apart, and the SHA-256 of all three in order."""
+
+    train: str
+    validation: str
+    test: str
+    source: str
+    split: str
+
+    @property
+    def sha256(self) -> str:
+        """Checksum over the three parts."""
+        return hashlib.sha256("\0".join((self.train, self.validation, self.test)).encode()).hexdigest()
+
+
+def read_parts(
+    data: Path | str,
+    where: str = "task.data",
+    text_column: str | int = "text",
+    files: Mapping[str, str] | None = None,
+) -> TextParts:
+    """Reads a folder, a single file or a data set of the hub.
+
+    Args:
+        data: The folder or file; a string that is neither may be the name of a data set, or ``name:config``.
+        where: Name of the setting that holds it, for messages.
+        text_column: The column with the text of tables, by name, or by number from 0 in files without header.
+        files: Names of the files in the folder for "train", "valid" and "test".
+
+    Raises:
+        ValueError: Nothing there, a part is missing or empty, not UTF-8, or too few lines to cut.
+    """
+    path = Path(data)
+    if files is not None:
+        named = {"train": files["train"], "validation": files["valid"], "test": files["test"]}
+        found = {part: [_named(path, name, where)] for part, name in named.items()}
+        return _of_files(found, path, where, text_column)
+    if path.is_file() or is_saved_set(path):
+        return _cut(path, where, text_column)
+    if path.is_dir() and not is_published(path):
+        return _of_files({part: part_files(path, part, where) for part in PARTS}, path, where, text_column)
+    nothing = f"'{path}' does not exist. Give a text file, or a folder with train.txt, valid.txt and test.txt."
+    if not (path.is_dir() or (isinstance(data, str) and (Path(data.partition(":")[0]).is_dir() or is_hub_name(data)))):
+        raise ValueError(f"{where}: {nothing}")
+    return _of_splits(data, where, text_column)
+
+
+def _cut(path: Path, where: str, text_column: str | int) -> TextParts:
+    files = [path] if path.is_file() else text_files(path)
+    table = table_ending(files[0]) is not None
+    lines = list(of_files(files, where, text_column)) if table else _lines(_read(path, where))
+    first = int(SINGLE_FILE_SHARES[0] * len(lines))
+    second = first + int(SINGLE_FILE_SHARES[1] * len(lines))
+    texts = {
+        "train": "".join(lines[:first]),
+        "validation": "".join(lines[first:second]),
+        "test": "".join(lines[second:]),
+    }
+    for part, text in texts.items():
+        if not text.strip():
+            raise ValueError(
+                f"{where}: '{path}' has {len(lines)} lines, and the {part} part would be empty. Give at least 20 "
+                f"lines of text, or a folder with three files."
+            )
+    column = f", column '{text_column}'" if table else ""
+    return TextParts(**texts, source=path.name, split=f"one file by line position, 90/5/5 %{column}")
+
+
+def _lines(text: str) -> list[str]:
+    return [piece for line in text.splitlines(keepends=True) for piece in lines_of(line)]
+
+
+def _of_files(found: Mapping[str, list[Path]], folder: Path, where: str, text_column: str | int) -> TextParts:
+    texts = {}
+    for part, paths in found.items():
+        if not paths:
+            raise ValueError(f"{where}: no {part} text in '{folder}'. Looked for: {file_names(part)} and the like.")
+        tables = table_ending(paths[0]) is not None
+        texts[part] = "".join(of_files(paths, where, text_column)) if tables else _read_all(paths, where)
+        _expect_text(texts[part], ", ".join(map(str, paths)), where)
+    column = f", column '{text_column}'" if any(table_ending(paths[0]) for paths in found.values()) else ""
+    return TextParts(**texts, source=folder.name, split=f"files{column}")
+
+
+def _of_splits(data: Path | str, where: str, text_column: str | int) -> TextParts:
+    splits = published(data, where)
+    texts = {}
+    for part in PARTS:
+        name = split_named(splits, part)
+        if name is None:
+            raise ValueError(f"{where}: '{data}' has no {part} split, only {', '.join(splits)}.")
+        texts[part] = "".join(open_corpus(splits[name], where, text_column=text_column))
+        _expect_text(texts[part], f"{data} ({name})", where)
+    return TextParts(**texts, source=Path(data).name, split=f"splits, column '{text_column}'")
+
+
+def _named(folder: Path, name: str, where: str) -> Path:
+    if not (folder / name).is_file():
+        raise ValueError(f"{where}: no file '{name}' in '{folder}'.")
+    return folder / name
+
+
+def _read_all(paths: Sequence[Path], where: str) -> str:
+    """Files one after the other, each but the last ended by a line end, so that no word grows across two of them."""
+    *before, last = (_read(path, where) for path in paths)
+    return "".join([*(text if text.endswith("\n") else f"{text}\n" for text in before), last])
+
+
+def _read(path: Path, where: str) -> str:
+    # Line ends stay as they are: bits per byte count the bytes of the file, but for a byte order mark.
+    text = file_text(path, where)
+    _expect_text(text, str(path), where)
+    return text
+
+
+def _expect_text(text: str, name: str, where: str) -> None:
+    if not text.strip():
+        raise ValueError(f"{where}: '{name}' is empty.")

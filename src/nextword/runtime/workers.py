@@ -1,0 +1,206 @@
+"""Who does the work: this process, or several that each have opened what the work needs, such as a model."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing import active_children
+from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
+
+from nextword.settings import plugins
+
+Opened = TypeVar("Opened")
+Needed = TypeVar("Needed", contravariant=True)
+Answer = TypeVar("Answer", covariant=True)
+
+MOST_PROCESSES = 1024
+
+
+class Task(Protocol[Needed, Answer]):
+    """A piece of work; it can be pickled, and so can its answer."""
+
+    def __call__(self, opened: Needed) -> Answer:
+        """Does it."""
+
+
+class Workers(ABC, Generic[Opened]):
+    """Carries out tasks.
+
+    Attributes:
+        in_this_process: Whether a task may speak to this process while it is carried out.
+    """
+
+    in_this_process: bool
+
+    @abstractmethod
+    def answers(self, tasks: Iterable[Task[Opened, Answer]]) -> Iterator[Answer]:
+        """The answer to each task, in order. Tasks are made when somebody is free, so few of them are in memory.
+
+        Raises:
+            ValueError: A task raised it, or a process was ended from outside.
+        """
+
+
+class ThisProcess(Workers[Opened]):
+    """One task after another, here.
+
+    Args:
+        open_one: Opens what tasks need.
+    """
+
+    in_this_process = True
+
+    def __init__(self, open_one: Callable[[], Opened]) -> None:
+        self._opened = open_one()
+
+    def answers(self, tasks: Iterable[Task[Opened, Answer]]) -> Iterator[Answer]:
+        """As each is done."""
+        for task in tasks:
+            yield task(self._opened)
+
+
+class Processes(Workers[Opened]):
+    """Processes of ``torch.utils.data.DataLoader``: each opens what it needs once, and computes in one thread.
+
+    ``datasets.map`` would fork this process, which neither CUDA nor the threads of torch survive, and open a model anew
+    at each call.
+
+    Args:
+        open_one: Opens what tasks need; can be pickled.
+        count: How many.
+    """
+
+    in_this_process = False
+
+    def __init__(self, open_one: Callable[[], Opened], count: int) -> None:
+        self._tasks = _Tasks()
+        self._count = count
+        self._loader: Any = DataLoader(
+            _Asked(open_one, tuple(one.module for one in plugins.plugins() if one.package is None)),
+            sampler=self._tasks,
+            batch_size=None,
+            num_workers=count,
+            collate_fn=_as_it_is,
+            multiprocessing_context=_QuietContext(),
+            persistent_workers=True,
+            generator=torch.Generator(),  # else one is drawn from that of the user
+        )
+
+    def answers(self, tasks: Iterable[Task[Opened, Answer]]) -> Iterator[Answer]:
+        """In the order of the tasks; at most two for each process are waiting."""
+        self._tasks.given = tasks
+        try:
+            for answer in self._loader:
+                if isinstance(answer, _Refused):
+                    raise ValueError(answer.why)
+                yield cast(Answer, answer)
+        except KeyboardInterrupt:
+            _end_all()
+            raise
+        except RuntimeError as problem:
+            if "DataLoader worker" not in str(problem):
+                raise
+            raise ValueError(
+                f"processes: must live until the work is done (one of {self._count} was ended: {problem}); where "
+                "memory was short, take fewer"
+            ) from problem
+
+
+class _QuietProcess(SpawnProcess):
+    """One that Ctrl-C, which goes to all, leaves alone: it would say where it was. Who has started it ends it."""
+
+    def start(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            super().start()
+            return
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which those that are started now inherit
+        try:
+            super().start()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+class _QuietContext(SpawnContext):
+    Process = _QuietProcess
+
+
+def _end_all() -> None:
+    """Ends them at once; a data loader would wait for each, and take its end for a fault."""
+    told = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for process in active_children():
+        if isinstance(process, _QuietProcess):
+            process.terminate()
+            process.join()
+    signal.signal(signal.SIGCHLD, told)
+
+
+@dataclass
+class _Tasks(Sampler[Any]):
+    """What is given to the processes in turn."""
+
+    given: Iterable[Any] = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.given)
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """A ``ValueError`` of another process; raised there it would come with a page of that process's calls."""
+
+    why: str
+
+
+@dataclass
+class _Asked(Dataset[Any]):
+    """What a process has opened, and its answer to each task."""
+
+    open_one: Callable[[], Any]
+    modules: tuple[str, ...]
+    opened: Any = field(default=None, init=False)
+
+    def __getitem__(self, task: Any) -> Any:
+        try:
+            if self.opened is None:
+                self.opened = self._open()
+            return task(self.opened)
+        except ValueError as problem:
+            return _Refused(str(problem))
+
+    def _open(self) -> Any:
+        for module in self.modules:
+            plugins.request(module)
+        worker = get_worker_info()
+        if worker is not None and torch.cuda.is_available():
+            torch.cuda.set_device(worker.id % torch.cuda.device_count())
+        return self.open_one()
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+def workers(open_one: Callable[[], Opened], processes: int | None) -> Workers[Opened]:
+    """Those that were asked for.
+
+    Args:
+        open_one: Opens what tasks need.
+        processes: How many; None: this one.
+
+    Raises:
+        ValueError: Too many or none.
+    """
+    if processes is None:
+        return ThisProcess(open_one)
+    if not 1 <= processes <= MOST_PROCESSES:
+        raise ValueError(
+            f"processes: must be from 1 to {MOST_PROCESSES:,} ({processes:,} given); take one for each core"
+        )
+    return Processes(open_one, processes)

@@ -1,0 +1,263 @@
+"""Settings: strict, frozen pydantic models whose errors say where, what and what to do."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import os
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Annotated, Any, Self, TypeVar, get_args
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from nextword.settings.deferred_model import DeferredModel
+from nextword.settings.registry import did_you_mean
+from nextword.settings.setting_names import named
+from nextword.settings.whole_characters import expect_whole_characters
+
+M = TypeVar("M", bound=BaseModel)
+
+LARGEST = 2**32 - 1
+"""No setting is a larger whole number, so that none overflows where it is used; where a cost grows with a setting, its
+field has a lower limit of its own."""
+
+Seed = Annotated[int, Field(ge=0, le=LARGEST)]
+"""A seed that every library takes."""
+
+_LONGEST_SHOWN = 200
+"""Characters of a wrong value that a message shows."""
+
+
+class Settings(DeferredModel):
+    """Base of every settings model: unknown keys are errors, values are not coerced, nothing changes afterwards."""
+
+    @model_validator(mode="after")
+    def _numbers_fit(self) -> Self:
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            for number in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(number, int) and abs(number) > LARGEST:
+                    raise ValueError(f"{name} {must_be(number, f'at most {LARGEST:,}')}")
+        return self
+
+
+class SettingsError(ValueError):
+    """Settings that cannot be used; the message has one line for each fault."""
+
+
+def validated(model: type[M], values: Mapping[str, Any], where: str = "") -> M:
+    """``model`` filled with ``values`` from Python, TOML or JSON.
+
+    They pass through JSON, so that what TOML and JSON cannot write (tuples, paths) is accepted in the form they can.
+
+    Args:
+        model: The settings class.
+        values: What the user gave.
+        where: Name of the part of the settings these values stand in, put before each key in messages.
+
+    Raises:
+        SettingsError: Something does not fit, for example ``head.componets: unknown key. Did you mean 'components'?``;
+            one line for each fault.
+    """
+    try:
+        text = json.dumps(dict(values), default=_plain)
+    except (TypeError, ValueError) as fault:
+        raise SettingsError(f"{where or model.__name__}: cannot be written as JSON: {fault}") from None
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as faults:
+        if faults.errors()[0]["type"] == "json_invalid":
+            expect_whole_characters_in(json.loads(text), where)
+        raise SettingsError("\n".join(_explained(model, faults.errors(), where))) from None
+
+
+def expect_whole_characters_in(values: Any, where: str = "") -> None:
+    """Raises SettingsError where a text in settings has half a character; of Python's JSON, pydantic reads all else."""
+    for at, text in _texts(values):
+        try:
+            expect_whole_characters(text, _place(where, at))
+        except ValueError as fault:
+            raise SettingsError(str(fault)) from None
+
+
+def _texts(values: Any, at: tuple[int | str, ...] = ()) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """All texts in settings, each with its place; those that name settings too."""
+    if isinstance(values, str):
+        yield at, values
+    entries = values.items() if isinstance(values, dict) else enumerate(values if isinstance(values, list) else ())
+    for key, value in entries:
+        if isinstance(key, str):
+            yield at, key
+        yield from _texts(value, (*at, key))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON cannot write by itself: settings within settings, and paths."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_unset=True)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    instead = "; save it and give the file's path" if hasattr(value, "save") else ""
+    raise TypeError(f"{type(value).__name__} is no plain value{instead}")
+
+
+_WANTED = {
+    "greater_than_equal": "at least {ge:,}",
+    "greater_than": "more than {gt:,}",
+    "less_than_equal": "at most {le:,}",
+    "less_than": "less than {lt:,}",
+    **dict.fromkeys(("too_short", "string_too_short"), "of length {min_length:,} or more"),
+    **dict.fromkeys(("too_long", "string_too_long"), "of length {max_length:,} or less"),
+    **dict.fromkeys(("literal_error", "enum"), "{expected}"),
+    "multiple_of": "a multiple of {multiple_of}",
+    "finite_number": "a finite number",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type"), "a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "a table with keys"),
+    **dict.fromkeys(("string_type", "path_type"), "text"),
+    "none_required": "nothing",
+    "json_invalid": "JSON",
+}
+"""What a value must be, by pydantic's name of the fault, in place of pydantic's sentence."""
+
+_KIND = re.compile(r"(constrained-)?(str|int|float)|bool|(dict|list|tuple|literal)\[.*\]")
+"""Of a setting that may be of several kinds, pydantic writes each kind as if it were a place in it."""
+
+
+def wanted(error: ErrorDetails) -> str | None:
+    """What a value should have been, in words, for example ``at least 1``; None where the error says it itself."""
+    template = _WANTED.get(error["type"])
+    # Limits of a setting that may be a fraction are floats: 0.0.
+    limits = error.get("ctx", {}).items()
+    return template and template.format(
+        **{name: int(limit) if isinstance(limit, float) and limit.is_integer() else limit for name, limit in limits}
+    )
+
+
+def must_be(value: Any, *wishes: str) -> str:
+    """What a setting must be, and what it is.
+
+    >>> must_be(0, "at least 1"), must_be("x", "'auto'", "a whole number")
+    ('must be at least 1 (0 given)', "must be 'auto' or a whole number ('x' given)")
+    """
+    return f"must be {' or '.join(wishes)} ({_shown(value)} given)"
+
+
+def _explained(model: type[BaseModel], errors: Sequence[ErrorDetails], where: str) -> list[str]:
+    """A line for each wrong setting."""
+    by_place: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
+    # A key that is unknown first: often it is why another one is missing.
+    for error in sorted(errors, key=lambda error: error["type"] != "extra_forbidden"):
+        if error["type"] == "default_factory_not_called":
+            continue  # what a default follows from is wrong, which is said
+        first, rest = error["loc"][:1], error["loc"][1:]
+        at = first + tuple(step for step in rest if not (isinstance(step, str) and _KIND.fullmatch(step)))
+        by_place.setdefault(at, []).append(error)
+    lines = []
+    for at, found in by_place.items():
+        wishes = [wish for error in found if (wish := wanted(error)) is not None]
+        if len(wishes) < len(found):
+            # Of kinds that a setting may be of, the one whose check is our own says most.
+            ours = [error for error in found if wanted(error) is None]
+            lines += [_explain(model, error, at, where) for error in ours]
+        # A list of which no entry is right counts as too short, which is no fault of its own.
+        elif not (found[0]["type"] == "too_short" and any(other[: len(at)] == at != other for other in by_place)):
+            colon = (
+                ":" if _is_setting(where) else ""
+            )  # head.components: must be ..., but head spec 'mos:0': components must ...
+            lines.append(f"{_place(where, at)}{colon} {must_be(found[0]['input'], *wishes)}.{_described(model, at)}")
+    return lines
+
+
+def _place(where: str, at: Sequence[int | str]) -> str:
+    """A setting as messages name it: ``head.components``, but ``head spec 'mos:0': components``."""
+    path = ".".join(map(str, at))
+    if not (where and path):
+        return where or path
+    return f"{where}.{path}" if _is_setting(where) else f"{where}: {path}"
+
+
+def _is_setting(where: str) -> bool:
+    """Whether a place is a path of settings, also in ``method 'cache': training``; a spec such as ``mos:0`` is none."""
+    return re.fullmatch(r"[\w.-]*", where.rpartition(": ")[2]) is not None
+
+
+def _explain(model: type[BaseModel], error: ErrorDetails, at: tuple[int | str, ...], where: str) -> str:
+    place = _place(where, at)
+    if error["type"] == "extra_forbidden":
+        known = sorted(fields_at(model, at[:-1]))
+        return f"{place}: unknown key.{did_you_mean(str(at[-1]), known)} Known: {', '.join(known)}."
+    if error["type"] == "missing":
+        return f"{place}: missing; give {named(place, 'VALUE')}.{_described(model, at)}"
+    message = said(error)
+    about = re.fullmatch(r"(\w+)(?::| (?=must )) ?(.*)", message, re.DOTALL)
+    if about and about[1] in fields_at(model, at):  # a check of several settings that is about one of them
+        return f"{_place(where, (*at, about[1]))}: {about[2]}"
+    if not place:
+        return message
+    # A check of several settings together has all of them as its input, which would drown the message.
+    is_said = isinstance(error["input"], dict) or _shown(error["input"]) in message
+    return f"{place}: {message}" if is_said else f"{place}: {message} ({_shown(error['input'])} given)"
+
+
+def said(error: ErrorDetails) -> str:
+    """What a check of ours says; for a fault that ``_WANTED`` does not know, which kind of fault it is."""
+    if error["type"] in ("value_error", "assertion_error"):
+        return str(error["ctx"]["error"])
+    return f"cannot be used, {error['type'].replace('_', ' ')}"
+
+
+def _shown(given: Any) -> str:
+    text = repr(given)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def _described(model: type[BaseModel], at: tuple[int | str, ...]) -> str:
+    """What a setting is, as far as its own text says so."""
+    text = field_docstrings(model).get(str(at[0]), "") if len(at) == 1 else ""
+    return f" {' '.join(text.split())}".replace("``", "`") if text else ""
+
+
+@cache
+def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The text below each field of a settings model, inherited fields included.
+
+    Read from the source when asked. Pydantic's ``use_attribute_docstrings`` reads the source of every class when it is
+    defined, which takes longer than all else that importing settings does.
+    """
+    found: dict[str, str] = {}
+    for owner in reversed(model.__mro__):
+        if not issubclass(owner, BaseModel) or owner is BaseModel:
+            continue
+        body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for field, text in pairwise(body.body):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                    found[name] = inspect.cleandoc(said)
+    return found
+
+
+def fields_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """Names of the fields of the settings model nested in ``model`` at ``path``; places in lists are passed over."""
+    for step in path:
+        field = model.model_fields.get(str(step))
+        if field is not None:
+            model = _model_in(field.annotation) or model
+    return list(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The first settings model in an annotation such as ``list[Method]`` or ``MultiInputConfig | None``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (_model_in(part) for part in get_args(annotation))
+    return next((part for part in found if part is not None), None)

@@ -1,0 +1,130 @@
+"""Settings in a TOML file, and ``key.path=value``: how the command line changes single ones of them."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+_FOR_DATA = "To train on a file, name it as data: train --data FILE, compare --task lm task.data=FILE."
+
+TableOf = Callable[[Sequence[str], str], dict[str, Any] | None]
+"""The table that a text at a path is short for; None where it is only text."""
+
+
+def parsed(content: bytes, where: str) -> dict[str, Any]:
+    """The settings of a TOML file.
+
+    Args:
+        content: Its bytes.
+        where: Its name, for messages.
+
+    Raises:
+        ValueError: It is no TOML.
+    """
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except UnicodeDecodeError as problem:
+        raise ValueError(
+            f"{where} is no recipe: a recipe is TOML, which is text in UTF-8 ({problem}). {_FOR_DATA}"
+        ) from None
+    except tomllib.TOMLDecodeError as problem:
+        raise ValueError(f"{where} is no recipe: it is not TOML: {problem}. {_FOR_DATA}") from None
+
+
+def recipe_and_overrides(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """A recipe, where the first word of a command is no override, and the overrides.
+
+    >>> recipe_and_overrides(["mine.toml", "seed=3"]), recipe_and_overrides(["seed=3"])
+    (('mine.toml', ['seed=3']), (None, ['seed=3']))
+
+    Raises:
+        ValueError: Another word than the first is no override.
+    """
+    recipe, overrides = (None, list(words)) if not words or "=" in words[0] else (words[0], list(words[1:]))
+    for word in overrides:
+        if "=" not in word:
+            raise ValueError(f"'{word}': only the first word names a recipe, the others are written key.path=value")
+    return recipe, overrides
+
+
+def overridden(
+    recipe: dict[str, Any], overrides: Iterable[str], table_of: TableOf = lambda path, text: None
+) -> dict[str, Any]:
+    """A copy of ``recipe`` with each ``key.path=value`` applied, from left to right.
+
+    The value is read as TOML, and as text where it is no TOML. A number in the path is a place in a list, from 0.
+
+    >>> overridden({"start": {"model": "gpt2"}}, ["start.model=distilgpt2", "start.seed=3"])
+    {'start': {'model': 'distilgpt2', 'seed': 3}}
+
+    Args:
+        recipe: What is changed.
+        overrides: What is changed in it.
+        table_of: Where a path leads into a text that is short for a table, this table takes the text's place. Recipes
+            with heads, objectives and conditioners take ``table_of_spec`` of the settings of a method.
+
+    Raises:
+        ValueError: An override that is not written so, or whose path leads nowhere.
+    """
+    changed = copy.deepcopy(recipe)
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        parts = key.strip().split(".")
+        if not equals or not all(parts):
+            raise ValueError(f"'{override}': an override is written key.path=value, for instance training.steps=100")
+        _put(changed, parts, read_value(value), override, table_of)
+    return changed
+
+
+def with_values(recipe: dict[str, Any], values: Mapping[str, Any], table_of: TableOf) -> dict[str, Any]:
+    """A copy of ``recipe`` with a value at each path, as ``overridden``, whose values are text.
+
+    Args:
+        recipe: What is changed.
+        values: By path.
+        table_of: As there.
+
+    Raises:
+        ValueError: A path leads nowhere.
+    """
+    changed = copy.deepcopy(recipe)
+    for path, value in values.items():
+        _put(changed, path.split("."), value, f"{path}={value}", table_of)
+    return changed
+
+
+def read_value(text: str) -> Any:
+    """A TOML value, or the text itself.
+
+    >>> read_value("1e-3"), read_value("true"), read_value("gpt2"), read_value('["a", "b"]')
+    (0.001, True, 'gpt2', ['a', 'b'])
+    """
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return parsed["value"] if len(parsed) == 1 else text
+
+
+def _put(table: Any, parts: Sequence[str], value: Any, override: str, table_of: TableOf) -> None:
+    for done, part in enumerate(parts):
+        is_last = done == len(parts) - 1
+        if isinstance(table, list):
+            place: Any = int(part) if part.isdigit() else len(table)
+            if place >= len(table):
+                at = ".".join(parts[:done])
+                raise ValueError(f"'{override}': {at} is a list; its entries are {at}.0 to {at}.{len(table) - 1}")
+        elif isinstance(table, dict):
+            place = part
+            if not is_last:
+                table.setdefault(part, {})
+        else:
+            raise ValueError(f"'{override}': {'.'.join(parts[:done])} is a value ({table!r}), not a table with keys")
+        if is_last:
+            table[place] = value
+            return
+        if isinstance(table[place], str):
+            table[place] = table_of(parts[: done + 1], table[place]) or table[place]
+        table = table[place]

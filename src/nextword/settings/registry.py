@@ -1,0 +1,140 @@
+"""One typed registry: a name in a head spec, a config or on the command line leads to a class.
+
+Filled by a decorator beside each class, so that adding a part edits no list, in this package or in another
+(``nextword.settings.plugins``):
+
+    >>> animals = Registry[type]("animal")
+    >>> @animals.register("cat")
+    ... class Cat: ...
+    >>> animals.get("CAT") is Cat
+    True
+    >>> animals.get("cot")
+    Traceback (most recent call last):
+    ...
+    nextword.settings.registry.UnknownNameError: unknown animal 'cot'. Did you mean 'cat'? Known: cat.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from nextword.settings import plugins
+from nextword.settings.setting_names import either
+
+T = TypeVar("T")
+
+
+class UnknownNameError(ValueError):
+    """A name that nothing is registered under."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``" Did you mean 'x'?"`` for the known name nearest to ``name``, or ``""`` where none is near."""
+    near = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.5)
+    return f" Did you mean '{near[0]}'?" if near else ""
+
+
+class Registry(Generic[T]):
+    """Names to classes of one kind, case-insensitive, each name given once.
+
+    Args:
+        kind: What the names stand for, in the singular; used in messages.
+        base: What each of the classes must extend.
+        also: A package that registers more of them, by name. It is imported as soon as a name is unknown or all names
+            are asked for, as plug-ins are, so that the room of the registry need not know it.
+    """
+
+    def __init__(self, kind: str, base: type = object, also: str | None = None) -> None:
+        self.kind = kind
+        self._base = base
+        self._entries: dict[str, T] = {}
+        self._aliases: dict[str, str] = {}
+        self._also = also
+
+    def register(self, name: str, *, aliases: Iterable[str] = ()) -> Callable[[T], T]:
+        """Decorator that files a class under ``name``.
+
+        Args:
+            name: Its name.
+            aliases: Further names that lead to it, which lists do not show.
+
+        Raises:
+            ValueError: ``name`` is not lower case, has a ``+``, ``:`` or ``,`` in it, or is taken by another class; the
+                class does not extend what it must; or its ``Config`` has another name.
+        """
+        if name != name.lower() or any(mark in name for mark in "+:, "):
+            raise ValueError(f"{self.kind} name '{name}': use lower case without spaces, '+', ':' or ','")
+
+        def file(entry: T) -> T:
+            if not (isinstance(entry, type) and issubclass(entry, self._base)):
+                raise ValueError(f"{self.kind} '{name}': must extend {_origin(self._base)} ({_origin(entry)} given)")
+            called = self._name_in_config(entry)
+            if called not in (name, None):
+                field = f'{self.kind}: Literal["{name}"] = "{name}"'
+                raise ValueError(f"{self.kind} '{name}': its Config must have the field {field} ('{called}' given)")
+            taken = self._entries.get(name)
+            if taken is not None and _origin(taken) != _origin(entry):
+                raise ValueError(f"{self.kind} '{name}': is {_origin(taken)} already; rename {_origin(entry)}")
+            for other in (name, *aliases):
+                owner = self._aliases.get(other, other)
+                if owner != name and (owner in self._entries):
+                    raise ValueError(f"{self.kind} '{name}': '{other}' is another name of '{owner}' already; rename it")
+            self._entries[name] = entry
+            self._aliases |= dict.fromkeys(aliases, name)
+            return entry
+
+        return file
+
+    def _name_in_config(self, entry: type) -> str | None:
+        """What the settings of a part call it, in the field named like the kind; None where they do not say."""
+        field = getattr(getattr(entry, "Config", None), "model_fields", {}).get(self.kind)
+        return None if field is None or field.is_required() else field.default
+
+    def get(self, name: str) -> T:
+        """The class registered under ``name``, in any case.
+
+        Raises:
+            UnknownNameError: No such name; the message gives the nearest one and all known ones.
+        """
+        if name not in self:
+            near = did_you_mean(name, [*self._entries, *self._aliases])
+            known = ", ".join(map(self.written, self.names()))
+            raise UnknownNameError(
+                f"unknown {self.kind} '{name}'.{near} Known: {known}.{'' if near else _of_your_own()}"
+            )
+        return self._entries[self._aliases.get(name.lower(), name.lower())]
+
+    def written(self, name: str) -> str:
+        """How a name stands in a list of all."""
+        return name
+
+    def names(self) -> tuple[str, ...]:
+        """All names, sorted."""
+        return tuple(sorted(self._all()))
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        key = self._aliases.get(name.lower(), name.lower())
+        return key in self._entries or key in self._all() or key in self._aliases
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, T]:
+        if self._also is not None:
+            importlib.import_module(self._also)
+        plugins.load()
+        return self._entries
+
+
+def _of_your_own() -> str:
+    way = either("`--import MODULE` before the command", "`import MODULE`")
+    return f" One of your own is known once its module was imported: {way}."
+
+
+def _origin(entry: Any) -> str:
+    return f"{getattr(entry, '__module__', '?')}.{getattr(entry, '__qualname__', entry)}"

@@ -1,0 +1,314 @@
+"""Specs: how a part is written. ``mos:3+mi`` is the head ``mos`` with one argument, then the modifier ``mi``.
+
+One grammar for every kind of part: ``name[:argument,...][+modifier[:argument,...]]...``, in any case. An argument is a
+word or number that the part knows (``mos:3,static``), or any of its settings by name (``cache:temperature=0.5``,
+``histalign:paper,alpha=0.5``). A modifier fills one field of the part's config, and a part takes the modifiers whose
+fields its config has. Heads, objectives, conditioners and metrics are a ``Grammar`` each.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
+
+from nextword.settings.config import Settings, validated
+from nextword.settings.registry import Registry
+from nextword.settings.spec_syntax import read_arguments, read_term, split_outside, write_argument, write_term
+
+PUBLISHED = "published"
+"""Word of a spec such as ``cache:published`` or ``bergpt:published`` that asks for a part as its paper has it."""
+
+
+class SpecSettings(Settings):
+    """Settings that a spec such as ``mos:3,static`` can name by what stands after its colon."""
+
+    published: ClassVar[Mapping[str, Any]] = {}
+    """Settings of the paper's own form, which ``published`` in a spec stands for; empty: there is no other form."""
+
+    @classmethod
+    def from_arguments(cls, arguments: list[str]) -> dict[str, Any]:
+        """Settings for the arguments of a spec: ``mos:3,static`` calls this with ``["3", "static"]``; none without any.
+
+        Raises:
+            ValueError: There are no such arguments.
+        """
+        if arguments:
+            raise ValueError(f"takes no arguments ({','.join(arguments)!r} given)")
+        return {}
+
+    def arguments(self) -> list[str]:
+        """The inverse of ``from_arguments``, empty where all is default."""
+        return []
+
+    @classmethod
+    def from_spec(cls, arguments: list[str]) -> dict[str, Any]:
+        """As ``from_arguments``, with the settings of the paper where ``published`` is among the arguments."""
+        own = [argument for argument in arguments if argument != PUBLISHED]
+        settings = cls.from_arguments(own)
+        if len(own) == len(arguments):
+            return settings
+        if not cls.published:
+            raise ValueError(f"'{PUBLISHED}' asks for a form that a paper has, and this has no other; leave it out")
+        return {**settings, **cls.published}
+
+    @property
+    def is_published(self) -> bool:
+        """Whether all is as in the paper that ``published`` stands for."""
+        return bool(self.published) and all(getattr(self, name) == value for name, value in self.published.items())
+
+    def spec_arguments(self) -> list[str]:
+        """The inverse of ``from_spec``."""
+        return [*self.arguments(), *([PUBLISHED] if self.is_published else [])]
+
+
+@dataclass(frozen=True)
+class ModifierEntry:
+    """A way to write a modifier that has a page of its own; what ``nextword list`` shows.
+
+    Args:
+        name: How it is written.
+        meaning: What it is, in a sentence.
+        example: A whole spec with it.
+        page: Name of its page, beside those of the parts that it follows.
+    """
+
+    name: str
+    meaning: str
+    example: str
+    page: str
+
+
+class Modifier(ABC):
+    """What a ``+name:arguments`` of a spec stands for: the value of one field of the config."""
+
+    field: ClassVar[str]
+    usage: ClassVar[str]
+    """How to write it, for messages."""
+    entries: ClassVar[tuple[ModifierEntry, ...]]
+    """What ``nextword list`` shows of it."""
+
+    @classmethod
+    def meaning(cls, name: str) -> str:
+        """What it is as it is written; of letters that stand together, what each of them is."""
+        meanings = {entry.name.removeprefix("+").partition(":")[0]: entry.meaning for entry in cls.entries}
+        letters = [meaning for letter, meaning in meanings.items() if len(letter) == 1 and letter in name]
+        return " ".join(letters) or meanings.get(name, "")
+
+    @staticmethod
+    @abstractmethod
+    def parse(name: str, arguments: list[str]) -> Any:
+        """The field's value; raises ValueError where the arguments do not fit."""
+
+    @staticmethod
+    @abstractmethod
+    def write(value: Any) -> tuple[str, list[str]] | None:
+        """The inverse of ``parse``; None where the value is what stands without the modifier."""
+
+
+class Modifiers(Registry[type[Modifier]]):
+    """The modifiers of one kind of part, by name."""
+
+    def __init__(self) -> None:
+        super().__init__("modifier", Modifier)
+
+    def written(self, name: str) -> str:
+        """How a modifier is written, for the list of all in a message."""
+        return self.get(name).usage
+
+    def by_field(self) -> dict[str, type[Modifier]]:
+        """The modifiers by the field that each fills."""
+        return {modifier.field: modifier for modifier in map(self.get, self.names())}
+
+    def described(self, config: SpecSettings) -> Iterator[tuple[str, str]]:
+        """How each modifier of a config is written without settings by name, and what it is."""
+        for field, modifier in self.by_field().items():
+            written = modifier.write(getattr(config, field)) if field in type(config).model_fields else None
+            if written is not None:
+                yield f"+{write_term(*written)}", modifier.meaning(written[0])
+
+
+C = TypeVar("C", bound=SpecSettings)
+
+
+class Grammar(Generic[C]):
+    """Reads and writes the specs of one kind of part.
+
+    Args:
+        registry: The parts by name, each with a ``Config``. The registry's kind, such as "head", is also the field of a
+            config that names the part.
+        config: What all configs of this kind extend.
+        example: A spec, for messages.
+        modifiers: What may follow a ``+``; none by default.
+    """
+
+    def __init__(
+        self, registry: Registry[Any], config: type[C], example: str, modifiers: Modifiers | None = None
+    ) -> None:
+        self.registry = registry
+        self.config = config
+        self.example = example
+        self.modifiers = Modifiers() if modifiers is None else modifiers
+
+    def parse(self, spec: str | Mapping[str, Any] | C) -> C:
+        """The typed config of a spec, of settings whose name may be a spec, or of a config as it is.
+
+        Raises:
+            ValueError: An unknown name (with the nearest known one), an unknown key, a modifier that the part does not
+                take, arguments that do not fit, or a setting given twice.
+        """
+        kind = self.registry.kind
+        if isinstance(spec, self.config):
+            return spec
+        if isinstance(spec, str):
+            values = self.table(spec)
+            return validated(self._config_of(values[kind]), values, f"{kind} spec '{spec}'")
+        if not isinstance(spec, Mapping):
+            given = type(spec).__name__
+            raise ValueError(f"{kind}: must be a spec such as '{self.example}' or its settings ({given} given)")
+        if kind not in spec:
+            raise ValueError(f"{kind}: missing; it names the {kind}. Known: {', '.join(self.registry.names())}.")
+        values = self.table(str(spec[kind]))
+        place = self.place(values[kind])
+        for key in sorted(set(values) & set(spec) - {kind}):
+            if values[key] != spec[key]:
+                raise ValueError(f"{place}.{key}: given as {values[key]!r} by '{spec[kind]}' and as {spec[key]!r}")
+        return validated(self._config_of(values[kind]), {**values, **spec, kind: values[kind]}, place)
+
+    def table(self, text: str) -> dict[str, Any]:
+        """The settings that a spec names, the part's name among them; ``parse`` takes them too.
+
+        Raises:
+            ValueError: As in ``parse``, but values are not checked.
+        """
+        (name, arguments), *terms = map(read_term, split_outside(text, "+"))
+        self.expect_known(name)
+        config = self._config_of(name)
+        kind = self.registry.kind
+        try:
+            values: dict[str, Any] = _settings(name, arguments, lambda given: {kind: name, **config.from_spec(given)})
+            written: dict[str, str] = {}
+            for term, term_arguments in terms:
+                if not len(self.modifiers):
+                    raise ValueError(f"takes no modifier ('+{term}' given)")
+                modifier = self.modifiers.get(term)
+                if modifier.field not in config.model_fields:
+                    raise ValueError(self._refusal(name, term))
+                value = _settings(f"+{term}", term_arguments, partial(modifier.parse, term))
+                if modifier.field in written:
+                    first = written[modifier.field]
+                    if term == first:
+                        raise ValueError(f"'+{term}' stands there twice; write it once")
+                    together = values | {modifier.field: _joined(values[modifier.field], value)}
+                    both = self.write(validated(config, together))
+                    raise ValueError(f"'+{term}' stands beside '+{first}'; write both as one, as in '{both}'")
+                if modifier.field in values:
+                    raise ValueError(f"'{modifier.field}' is given twice, by its name and by '+{term}'")
+                values[modifier.field], written[modifier.field] = value, term
+        except ValueError as fault:
+            raise ValueError(f"{self.registry.kind} spec '{text}': {fault}") from None
+        return values
+
+    def write(self, config: C) -> str:
+        """The shortest spec that this config comes back from: what can be said without names, then settings by name."""
+        return "+".join(write_term(term.name, term.arguments()) for term in self._terms(config))
+
+    def title(self, config: C) -> str:
+        """As ``write`` without the settings by name: what tables and folders of comparisons call settings."""
+        return "+".join(write_term(term.name, term.positional) for term in self._terms(config))
+
+    def place(self, name: str) -> str:
+        """What messages put before a setting of the part of this name: its kind, as in ``head.components``."""
+        return self.registry.kind
+
+    def expect_known(self, name: str) -> None:
+        """Raises ValueError where no part is called so."""
+        if name not in self.registry and name in self.modifiers:
+            usual = self.modifiers.get(name).entries[-1].example
+            raise ValueError(
+                f"{self.registry.kind} '{name}': must be behind a {self.registry.kind} (alone given); write it as in "
+                f"'{usual}'"
+            )
+        self.registry.get(name)
+
+    def _terms(self, config: C) -> Iterator[_Term]:
+        kind, modifiers = self.registry.kind, self.modifiers.by_field()
+        name = getattr(config, kind)
+        apart = {kind, *modifiers}
+        yield _Term(name, config.spec_arguments(), config, lambda given: {kind: name, **config.from_spec(given)}, apart)
+        for field in type(config).model_fields:
+            modifier, value = modifiers.get(field), getattr(config, field)
+            written = None if modifier is None else modifier.write(value)
+            if modifier is not None and written is not None:
+                yield _Term(*written, value, partial(modifier.parse, written[0]), set())
+
+    def _config_of(self, name: str) -> type[C]:
+        config: type[C] = self.registry.get(name).Config
+        return config
+
+    def _refusal(self, name: str, term: str) -> str:
+        """Why a part takes no such modifier, and which ones do."""
+        modifier, modifiers = self.modifiers.get(term), self.modifiers.by_field()
+        takes = [modifiers[field].usage for field in self._config_of(name).model_fields if field in modifiers]
+        takers = [other for other in self.registry.names() if modifier.field in self._config_of(other).model_fields]
+        own = f"it takes {', '.join(takes)}" if takes else "it takes no modifier"
+        return f"'{name}' takes no '+{term}', which is for {', '.join(takers)}; {own}"
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A term of a spec that is to be written.
+
+    Args:
+        name: Of the part or modifier.
+        positional: Arguments that stand for themselves.
+        settings: What the term stands for.
+        read: Values that positional arguments give.
+        apart: Settings that other terms give.
+    """
+
+    name: str
+    positional: list[str]
+    settings: Any
+    read: Callable[[list[str]], Any]
+    apart: Set[str]
+
+    def arguments(self) -> list[str]:
+        """The positional arguments, as far as they hold, and every setting that is not as they leave it, by name."""
+        values = self.read(self.positional)
+        if not isinstance(values, Mapping):
+            return self.positional
+        usual = validated(type(self.settings), values)
+        others = [
+            name
+            for name in type(usual).model_fields
+            if name not in self.apart and getattr(usual, name) != getattr(self.settings, name)
+        ]
+        if not values.keys().isdisjoint(others):  # a number rounded by what writes it, for instance
+            return replace(self, positional=[]).arguments()
+        return [*self.positional, *(write_argument(name, getattr(self.settings, name)) for name in others)]
+
+
+def _settings(name: str, arguments: list[str], read: Callable[[list[str]], Any]) -> Any:
+    """What the arguments of a term say: those that stand for themselves as ``read`` has it, and those by name."""
+    positional, named = read_arguments(arguments)
+    values = read(positional)
+    if not named:
+        return values
+    if not isinstance(values, Mapping):
+        raise ValueError(f"'{name}' has no settings ('{next(iter(named))}' given)")
+    twice = next((key for key in named if key in values), None)
+    if twice is not None:
+        before = f"{name}:{','.join(positional)}" if positional else name
+        raise ValueError(f"'{twice}' is given twice, by '{before}' and by its name")
+    return {**values, **named}
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """The values of two modifiers as that of one; lists, such as the numbers of rerankers, one after the other."""
+    if not (isinstance(first, Mapping) and isinstance(second, Mapping)):
+        return second
+    twice = (key for key in first.keys() & second.keys() if isinstance(first[key], list | tuple))
+    return {**first, **second, **{key: [*first[key], *second[key]] for key in twice}}

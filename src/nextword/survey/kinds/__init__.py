@@ -1,6 +1,0 @@
-"""A file for each kind of survey: what a judge sees, what is asked, and what an answer says about a system."""
-
-from nextword.survey.kinds import faithfulness, pairwise, rating
-from nextword.survey.kinds.kind import Kind, registry
-
-__all__ = ["Kind", "faithfulness", "pairwise", "rating", "registry"]

@@ -1,0 +1,94 @@
+"""Which task reads which data, and what is said where none does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nextword.experiments.finetuning.data_kinds import data_task
+from nextword.experiments.finetuning.train_config import configured
+from tests.helpers.killed_trainings import sentences
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(sentences(60)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    lines = sentences(600)
+    rows = [json.dumps({"source": one, "target": two}) for one, two in zip(lines[::2], lines[1::2], strict=True)]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(rows), encoding="utf-8")
+    return path
+
+
+def task_of(data: Path, *overrides: str, has_encoder: bool = False, **settings: Any) -> Any:
+    config = configured({"head": "softmax", "model": "small", "data": str(data), **settings}, overrides)
+    return data_task(config, has_encoder)
+
+
+def test_the_kind_is_seen_from_the_data_and_the_model(text: Path, pairs: Path) -> None:
+    assert task_of(text).name == "lm"
+    assert task_of(pairs).name == "prompted-pairs"
+    assert task_of(pairs, has_encoder=True).name == "seq2seq"
+    auxiliary = task_of(
+        pairs, "data.summary_field=source", "data.article_field=target", conditioner="bergpt", encoder="e"
+    )
+    assert auxiliary.name == "expand"
+    assert auxiliary.config.encoder == "e"
+    assert auxiliary.writes is None
+
+
+def test_fields_that_are_called_otherwise(pairs: Path) -> None:
+    renamed = pairs.with_name("renamed.jsonl")
+    renamed.write_text(pairs.read_text().replace('"source"', '"question"').replace('"target"', '"answer"'))
+    task = task_of(renamed, "data.source_field=question", "data.target_field=answer")
+    assert task.name == "prompted-pairs"
+    assert task_of(renamed, "data.kind=text", "data.text_column=answer").name == "lm"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "settings", "message"),
+    [
+        (
+            ["data.kind=texts"],
+            {},
+            r"data.kind: must be text, .* \('texts' given\). Did you mean 'text'",
+        ),
+        (["data.blok=3"], {}, r"data.blok: unknown key. Did you mean 'block'\?"),
+        (["data.block=1"], {}, r"data.block: must be at least 2 \(1 given\)"),
+        (["data.window=8", "data.stride=9"], {}, r"data.stride \(9\) must not be longer than data.window \(8\)"),
+        (["data.kind=text"], {"conditioner": "bergpt"}, "conditioner: reads an auxiliary text, and data of the kind"),
+        ([], {"encoder": "minilm"}, "encoder: reads auxiliary texts, and data of the kind 'text' has none"),
+        (["data.kind=auxiliary"], {"has_encoder": True}, "data.kind: 'auxiliary' is for decoder-only models"),
+        (["data.data=x"], {}, "data.data: is set elsewhere; give data.path"),
+        (["data.generation.prompts=3"], {}, "data.generation: a training writes no texts"),
+        (["data.path=nowhere.txt"], {}, "data.path: 'nowhere.txt' does not exist"),
+        (["data.kind=pairs"], {}, "data.path: .* is no .jsonl file and no folder with .story files"),
+    ],
+)
+def test_what_does_not_fit_is_refused(text: Path, overrides: list[str], settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        task_of(text, *overrides, **settings)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "data.path: '.*' is empty"),
+        (b"\xff\xfe\x00binary", "data.path: '.*' is not UTF-8 text"),
+        (b"one", "data.path: '.*' has 1 lines, and the train part would be empty"),
+    ],
+)
+def test_files_without_text_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "bad.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        task_of(path)

@@ -1,0 +1,62 @@
+"""Recipes and overrides of one training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import nextword as nw
+from nextword.experiments.finetuning.train_config import configured, read
+from tests.helpers.families import tiny
+
+RECIPE = {"head": "cache", "model": "gpt2", "data": "a.txt"}
+
+
+def test_a_recipe_with_overrides(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('method = "cache/histalign"\nmodel = "gpt2"\n[data]\npath = "a.txt"\n[training]\nsteps = 5\n')
+    config = configured(read(str(path)), ["training.steps=7", "data.block=64", "seed=3"])
+    assert (config.head, config.objective, config.conditioner) == ("cache", "histalign", None)
+    assert (config.data, config.training, config.seed) == ({"path": "a.txt", "block": 64}, {"steps": 7}, 3)
+
+
+def test_every_setting_of_a_part_can_be_given() -> None:
+    config = configured({**RECIPE, "objective": {"objective": "histalign", "alpha": 0.5}}, ["objective.alpha=0.25"])
+    assert config.objective == {"objective": "histalign", "alpha": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("changes", "overrides", "message"),
+    [
+        ({}, ["hed=mos"], r"hed: unknown key. Did you mean 'head'\?"),
+        ({"data": {"block": 3}}, [], "data: must name what to train on; give data.path"),
+        ({"method": "a/b/c/d"}, [], "'a/b/c/d' has 4 parts"),
+        ({"seed": -1}, [], r"seed: must be at least 0 \(-1 given\)"),
+    ],
+)
+def test_what_is_wrong_is_named(changes: dict[str, object], overrides: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        configured({**RECIPE, **changes}, overrides)
+
+
+def test_a_model_of_ours_goes_on_with_its_own_head_unless_one_is_named(tmp_path: Path) -> None:
+    nw.attach(tiny("llama"), "softmax+cpr:3,5").save_pretrained(tmp_path / "ours")
+    recipe = {"model": str(tmp_path / "ours"), "data": "a.txt"}
+    assert configured(recipe).head == "softmax+cpr:3,5"
+    assert configured({**recipe, "head": "cache"}).head == "cache"
+    assert configured({**recipe, "method": "pg/histalign"}).head == "pg"
+    tiny("llama").save_pretrained(tmp_path / "plain")
+    with pytest.raises(ValueError, match=r"head: missing; give head=VALUE. Head spec, for instance `mos:3`"):
+        configured({**recipe, "model": str(tmp_path / "plain")})
+
+
+def test_a_text_is_no_recipe(tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text("once upon a time\n")
+    with pytest.raises(ValueError, match=r"it is not TOML: .* name it as data: train --data FILE"):
+        read(str(tmp_path / "book.txt"))
+
+
+def test_a_recipe_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match=r"nowhere.toml: no such recipe; give a TOML file, or data, model and head"):
+        read("nowhere.toml")

@@ -1,0 +1,46 @@
+"""What is said of data that is half there or broken, before and while an experiment runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from nextword.experiments.comparison.progress import SilentWatcher
+from nextword.experiments.reproduction import experiment_folder
+from nextword.experiments.reproduction.data_sets import DataFolder
+from nextword.experiments.reproduction.experiment_folder import ExperimentFolders
+from nextword.experiments.reproduction.reproduce_tables import Request, reproduce
+
+
+@pytest.fixture
+def data(tmp_path):
+    for name in ("train.txt", "valid.txt", "test.txt"):
+        path = tmp_path / "data" / "wikitext-2" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("some text\n")
+    return tmp_path / "data"
+
+
+def refusing(message):
+    def compare(*given):
+        raise ValueError(message)
+
+    return compare
+
+
+def test_what_a_reader_says_while_it_runs_comes_with_where_the_data_is_from(data, tmp_path, monkeypatch):
+    folders = ExperimentFolders(tmp_path / "out", "small", DataFolder(data))
+    monkeypatch.setattr(experiment_folder, "compare", refusing(f"{data / 'wikitext-2' / 'train.txt'}: broken"))
+    with pytest.raises(ValueError, match=r"train.txt: broken \(the data is WikiText-2: Merity"):
+        folders.run("f2-classes", SilentWatcher(), "x")
+    monkeypatch.setattr(experiment_folder, "compare", refusing("training.steps: must be at least 1"))
+    with pytest.raises(ValueError, match=r"^training.steps: must be at least 1$"):
+        folders.run("f2-classes", SilentWatcher(), "x")
+
+
+def test_data_that_is_half_there_is_said_before_anything_is_trained(data, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(experiment_folder, "compare", refusing("begun"))
+    with pytest.raises(ValueError, match="begun"):
+        reproduce(Request(["f2-softmax/figure-3"], "small", DataFolder(data), tmp_path / "out"))
+    said = [record.getMessage() for record in caplog.records if "is all of it there" in record.getMessage()]
+    assert len(said) == 3
+    assert "train.txt has 10 bytes, usually 10,797,148" in said[0]

@@ -1,0 +1,95 @@
+"""The contract, held against every home: what is read is what plain concatenation would hold."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from nextword.model.head_cache.growing_history import GrowingHistory
+from nextword.model.head_cache.history import History
+from nextword.model.head_cache.static_history import StaticHistory
+from tests.helpers.remembered_text import Text
+
+HOMES: dict[str, Callable[[], History]] = {"growing": GrowingHistory, "static": lambda: StaticHistory(400)}
+EVERY_HOME = pytest.mark.parametrize("make", HOMES.values(), ids=HOMES)
+
+
+def source(value: float) -> dict[str, Tensor]:
+    return {"local": value * torch.ones(3, 2, 4) * torch.arange(3)[:, None, None]}
+
+
+@EVERY_HOME
+@torch.no_grad()
+def test_pieces_and_beams(make: Callable[[], History]) -> None:
+    text = Text(make())
+    for step in range(80):
+        text.read(1 + step % 4)
+        text.reorder(torch.randint(3, (3,), generator=text.generator))
+    assert text.ids.shape[1] == 200
+
+
+@EVERY_HOME
+@torch.no_grad()
+def test_after_a_reset_another_text_begins(make: Callable[[], History]) -> None:
+    text = Text(make())
+    text.read(7)
+    text.history.of_source(lambda: source(1.0))
+    text.history.reset()
+    assert text.history.length == 0
+    assert not text.history.knows_source
+    text.ids, text.keys = text.ids[:, :0], text.keys[:, :0]
+    text.read(3)
+    assert torch.equal(text.history.of_source(lambda: source(2.0))["local"], source(2.0)["local"])
+
+
+@EVERY_HOME
+def test_the_source_is_made_once_and_moves_along(make: Callable[[], History]) -> None:
+    history = make()
+    assert not history.knows_source
+    history.of_source(lambda: source(1.0))
+    assert history.knows_source
+    history.reorder(torch.tensor([2, 2, 0]))
+    stored = history.of_source(lambda: source(5.0))["local"]
+    assert stored[:, 0, 0].tolist() == [2, 2, 0]
+
+
+@EVERY_HOME
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda history: pickle.loads(pickle.dumps(history))])
+@torch.no_grad()
+def test_copies_part(make: Callable[[], History], copied: Callable[[History], History]) -> None:
+    text = Text(make())
+    text.read(5)
+    twin = Text(copied(text.history))
+    twin.ids, twin.keys = text.ids, text.keys
+    text.read(2)
+    twin.read(3)
+    text.read(1)
+
+
+@EVERY_HOME
+def test_the_callers_tokens_may_change_afterwards(make: Callable[[], History]) -> None:
+    ids = torch.ones(1, 2, dtype=torch.long)
+    memory, _ = make().append(ids, torch.ones(1, 2, dtype=torch.bool), {})
+    ids.fill_(7)
+    assert memory.ids[:, :2].tolist() == [[1, 1]]
+
+
+@EVERY_HOME
+def test_a_crop_of_nothing_is_nothing(make: Callable[[], History]) -> None:
+    text = Text(make())
+    text.read(4)
+    text.history.crop(0)
+    text.read(1)
+
+
+@EVERY_HOME
+def test_reserved_places_fit(make: Callable[[], History]) -> None:
+    text = Text(make())
+    text.read(10)
+    text.history.reserve(700)
+    text.read(690)
