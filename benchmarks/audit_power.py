@@ -18,10 +18,9 @@ from torch import Tensor
 
 import nextword as nw
 from nextword.checking.audit.sampling_properties import SAMPLING
-from nextword.checking.audit.scorer_reading import ScorerReader
-from nextword.checking.judging import worst_of
+from nextword.checking.audit.scorer import ScorerReader
 from nextword.checking.probe_texts import Words
-from nextword.checking.property import Case
+from nextword.checking.property import Case, worst_of
 
 VOCABULARY, LENGTH = 60, 17
 """As many tokens as the longest text of an audit has by itself."""

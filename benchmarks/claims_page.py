@@ -19,7 +19,7 @@ from nextword.experiments.reproduction.reproduce_tables import all_tables
 from nextword.experiments.reproduction.table_record import renewed, table_record
 from nextword.results.records.reproduced_table import ReproducedTable
 from nextword.results.report import claims_markdown, tables_markdown
-from nextword.results.report.reproduction.printed_and_ours import numbers
+from nextword.results.report.reproduction_page import numbers
 
 DOCS = Path(__file__).parents[1] / "docs"
 _PART = re.compile(r"(<!-- claims -->\n).*?(<!-- end -->)", re.DOTALL)

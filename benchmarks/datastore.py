@@ -32,13 +32,11 @@ from rows import append, surroundings
 
 import nextword as nw
 from nextword.inference.datastore import BuildSettings, build_datastore, tuned_retrieval
-from nextword.inference.datastore.documents import Documents, DocumentWindow
-from nextword.inference.datastore.shard_task import states_of
+from nextword.inference.datastore.build import Documents, DocumentWindow, states_of
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.retrieval import StoredKeys
-from nextword.retrieval.exact_search import ExactSearch
-from nextword.retrieval.faiss_search import FaissSearch, build_index
-from nextword.retrieval.store_manifest import StoreManifest
+from nextword.retrieval.search import ExactSearch, FaissSearch, build_index
+from nextword.retrieval.stored_keys import StoreManifest
 from nextword.runtime.corpora import open_corpus
 
 BLOCK = 16_384
@@ -78,7 +76,7 @@ def _made_up(scratch: Path) -> tuple[str, Path, Path]:
     """A random model, a text and another one."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+    from nextword.experiments.tasks.tokenizers import word_tokenizer
 
     generator = np.random.default_rng(0)
     texts = [scratch / name for name in ("stored.txt", "asked.txt")]

@@ -16,7 +16,7 @@ from drafting import examples
 from transformers import AutoTokenizer
 
 import nextword as nw
-from nextword.results.report.parts import palette
+from nextword.results.report import template
 
 _CHARACTER, _HEIGHT, _MARGIN, _WIDTH = 7.2, 26, 12, 860
 
@@ -25,9 +25,9 @@ def box(x: float, y: float, word: str, kind: str) -> str:
     """A word of a kind: accepted, own or refused."""
     width = _CHARACTER * len(word) + 8
     fill, edge, colour = {
-        "accepted": (palette.THEMES["again"][0], palette.THEMES["again-line"][0], palette.INK),
-        "own": (palette.PAPER, palette.EDGE, palette.INK),
-        "refused": ("none", "none", palette.EDGE),
+        "accepted": (template.THEMES["again"][0], template.THEMES["again-line"][0], template.INK),
+        "own": (template.PAPER, template.EDGE, template.INK),
+        "refused": ("none", "none", template.EDGE),
     }[kind]
     text = word.replace("&", "&amp;").replace("<", "&lt;")
     cross = ' text-decoration="line-through"' if kind == "refused" else ""
@@ -77,8 +77,8 @@ def main() -> None:
     body = "\n".join(lines)
     given.out.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" style="{style}">'
-        f'<rect width="{_WIDTH}" height="{height}" fill="{palette.PAPER}"/>\n{body}\n'
-        f'<text x="{_MARGIN}" y="{y + 16}" fill="{palette.SOFT}">{title}</text></svg>\n',
+        f'<rect width="{_WIDTH}" height="{height}" fill="{template.PAPER}"/>\n{body}\n'
+        f'<text x="{_MARGIN}" y="{y + 16}" fill="{template.SOFT}">{title}</text></svg>\n',
         encoding="utf-8",
     )
     print(title)

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib import ticker
 from table_parts import Goals, Row, measured
 
-from nextword.results.report.parts import svg
+from nextword.results.report import svg
 
 _COLOURS = ("#6e7781", "#0969da", "#1a7f37", "#bf3989", "#bc4c00", "#8250df", "#4d2d00", "#0550ae")
 _MARKS = "osD^vP*X"

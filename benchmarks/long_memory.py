@@ -27,8 +27,7 @@ from texts import repeating
 from torch import Tensor
 from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
 
-from nextword.model.head_cache.kv_cache import put_history_on
-from nextword.model.head_cache.long_memory import LongMemory
+from nextword.model.head_cache.kv_cache import LongMemory, put_history_on
 
 
 def remembering(model: Any, places: int) -> LongMemory:

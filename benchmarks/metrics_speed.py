@@ -23,10 +23,10 @@ import numpy as np
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rows import append
 
-from nextword.evaluation.metric_choice import lacking, missing_packages
 from nextword.evaluation.metrics import Sample, Setup, UndefinedError, parse_metric, registry
-from nextword.evaluation.metrics.parts.units import GivenIds, Words
 from nextword.evaluation.metrics.self_bleu import self_bleu
+from nextword.evaluation.metrics.tokens import GivenIds, Words
+from nextword.evaluation.sample_passes import lacking, missing_packages
 from nextword.results.records import Environment
 
 ORDERS = (1, 2, 3, 4)

@@ -111,7 +111,7 @@ def ask(given: Any, folder: Path) -> dict[str, Any]:
 
     import nextword as nw
     from nextword.retrieval.ngram import MatchWeights, TextIndex, TextMemory, recalled
-    from nextword.retrieval.ngram.match_weights import LENGTHS
+    from nextword.retrieval.ngram.levels import LENGTHS
     from nextword.retrieval.ngram.text_index import LastTokens
 
     paragraphs, vocab_size = tokens_of(given, [given.asked] if given.asked else [], seed=1)

@@ -5,7 +5,7 @@ In order to see what a memory is worth that ends with each article:
     python benchmarks/wikitext_articles.py wikitext-2/test.txt --first 8 --out test-articles.jsonl
     python benchmarks/wikitext_articles.py wikitext-2/test.txt --first 8 --together --out test-one.jsonl
 
-Texts are those of ``nextword.runtime.corpora.text_counts.articles``.
+Texts are those of ``nextword.runtime.corpora.texts.articles``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from nextword.runtime.corpora.text_counts import articles
+from nextword.runtime.corpora.texts import articles
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -12,7 +12,7 @@ from tiny import model_and_tokenizer
 from transformers import BertConfig, BertModel
 
 import nextword as nw
-from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.experiments.tasks.tokenizers import word_tokenizer
 
 PLACES = {
     "harbour": ("ships", "sailors", "ropes", "storms", "cranes"),

@@ -13,8 +13,8 @@ from datasets import Dataset
 from tiny import model_and_tokenizer
 
 import nextword as nw
-from nextword.experiments.tasks.parts.ambiguous.invented_stories import documents
-from nextword.experiments.tasks.parts.ambiguous.lexicon import embedded
+from nextword.experiments.tasks.ambiguous_prompts import documents
+from nextword.experiments.tasks.ambiguous_words import embedded
 
 PROMPT = "The list says"
 LENGTH = 24

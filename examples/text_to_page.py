@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from nextword.cli import app
-from nextword.experiments.tasks.parts.ambiguous.invented_stories import documents
-from nextword.experiments.tasks.parts.ambiguous.lexicon import embedded
+from nextword.experiments.tasks.ambiguous_prompts import documents
+from nextword.experiments.tasks.ambiguous_words import embedded
 
 PROMPT = "The list says the king, the queen, the prince. I read it again:"
 

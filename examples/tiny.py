@@ -14,7 +14,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.experiments.tasks.tokenizers import word_tokenizer
 
 
 def model_and_tokenizer(name: str | None, texts: Sequence[str]) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

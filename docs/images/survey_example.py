@@ -15,7 +15,7 @@ import random
 import sys
 from pathlib import Path
 
-from nextword.evaluation.judges.parts.sentences import sentences_of
+from nextword.evaluation.judges.sentences import sentences_of
 from nextword.results.records.survey_files import ItemAnswers, JudgeAnswers, Survey, SurveyItem, SurveyKey, UnitAnswers
 
 TEXTS = Path(__file__).parent / "texts"

@@ -16,19 +16,19 @@ from nextword.settings.version import __version__
 if TYPE_CHECKING:
     from nextword import conditioning, heads, objectives
     from nextword.checking.checker import check
-    from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
+    from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
     from nextword.distribution import NextToken
     from nextword.evaluation import judges, metrics
     from nextword.evaluation.all_systems import evaluate
     from nextword.experiments.comparison.all_methods import compare
     from nextword.experiments.finetuning.train_model import train
     from nextword.functional import frequency
-    from nextword.functional.chunked.budget import score_memory
+    from nextword.functional.chunked_loss import score_memory
     from nextword.functional.frequency import count_tokens
     from nextword.inference.generation.generation_run import generate
     from nextword.inference.inspection.trace import Trace
     from nextword.inference.inspection.trace_example import trace
-    from nextword.inference.scoring.calibration.calibrate import calibrate
+    from nextword.inference.scoring.calibrate import calibrate
     from nextword.inference.scoring.measurement.all_models import score
     from nextword.model.attach import attach, load
     from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM
 
 _HOME = {
-    "AuxiliaryTokenizer": "nextword.conditioning.parts.auxiliary_tokenizer",
+    "AuxiliaryTokenizer": "nextword.conditioning.auxiliary_tokenizer",
     "Drafting": "nextword.model.drafting.drafting",
     "NextToken": "nextword.distribution",
     "NextWordConfig": "nextword.model.configuration",
@@ -45,7 +45,7 @@ _HOME = {
     "NextWordSeq2SeqConfig": "nextword.model.configuration",
     "Trace": "nextword.inference.inspection.trace",
     "attach": "nextword.model.attach",
-    "calibrate": "nextword.inference.scoring.calibration.calibrate",
+    "calibrate": "nextword.inference.scoring.calibrate",
     "check": "nextword.checking.checker",
     "compare": "nextword.experiments.comparison.all_methods",
     "count_tokens": "nextword.functional.frequency",
@@ -53,7 +53,7 @@ _HOME = {
     "generate": "nextword.inference.generation.generation_run",
     "load": "nextword.model.attach",
     "score": "nextword.inference.scoring.measurement.all_models",
-    "score_memory": "nextword.functional.chunked.budget",
+    "score_memory": "nextword.functional.chunked_loss",
     "trace": "nextword.inference.inspection.trace_example",
     "train": "nextword.experiments.finetuning.train_model",
 }

@@ -9,7 +9,7 @@ from nextword.experiments.reproduction.paper import find_table, names
 from nextword.experiments.reproduction.reproduce_tables import all_tables
 from nextword.experiments.reproduction.table_record import table_record
 from nextword.results.records.reproduced_table import RanExperiment, ReproducedTable
-from nextword.results.report.reproduction.tables_markdown import plain
+from nextword.results.report.tables_markdown import plain
 
 TABLE = "histalign/table-1"
 

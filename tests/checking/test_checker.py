@@ -17,10 +17,10 @@ from transformers import BartForConditionalGeneration, GPT2Config, GPT2LMHeadMod
 import nextword as nw
 from nextword.checking.checker import PROPERTIES, CheckFailedError, CheckReport
 from nextword.distribution import NextToken, Scores
-from nextword.functional.stored_entries import Entries
+from nextword.functional.entries import Entries
 from nextword.heads import Head, HeadConfig, registry
 from nextword.heads.context import Context
-from nextword.model.head_cache.growing_history import GrowingHistory
+from nextword.model.head_cache.history import GrowingHistory
 from tests.helpers import planted
 
 STEPS = {"cache, token by token", "cache, in chunks", "cache, reordered"}

@@ -9,7 +9,7 @@ from tokenizers.models import BPE, WordLevel
 from transformers import PreTrainedTokenizerFast
 
 import nextword as nw
-from nextword.checking.audit.byte_properties import PROBES
+from nextword.checking.audit.scorer_properties import PROBES
 from nextword.checking.tokenizer_round_trip import round_trip
 from tests.helpers.families import tiny
 

@@ -138,7 +138,7 @@ def test_ctrl_c_says_what_is_finished_and_how_to_go_on(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nextword.experiments.comparison.engines.attempt.carry_out", interrupted)
+    monkeypatch.setattr("nextword.experiments.comparison.engines.engine.carry_out", interrupted)
     monkeypatch.setattr(sys, "argv", ["nextword", "compare", "quickstart", "a b=1"])
     stopped = run(*COMPARE, "--out", tmp_path, *SMALL)
     assert stopped.exit_code == 130

@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nextword.cli import app
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
+from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.functional import frequency
 from nextword.functional.frequency import TokenCounts
 from nextword.inference.scoring.text_tokens import token_ids

@@ -125,7 +125,6 @@ def test_what_is_wrong_is_one_line(folder: Path, tmp_path: Path, words: list[str
 def test_interrupted_it_says_that_nothing_was_written(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from nextword.inference.scoring.measurement import model_tasks
 
     def interrupted(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nextword.model.forward.packing.packed_texts import text_rows_of
+from nextword.model.forward.packing import text_rows_of
 from tests.helpers.families import FAMILIES, is_encoder_decoder
 from tests.helpers.head_specs import ON_EVERY_FAMILY, pairs, specs, with_head
 from tests.helpers.losses_of_texts import FEW, OBJECTIVES, loss_of, taken, texts

@@ -25,7 +25,7 @@ from nextword.distribution import (
     WordScores,
 )
 from nextword.distribution.scores import in_one_product
-from nextword.functional.stored_entries import Entries
+from nextword.functional.entries import Entries
 from tests.helpers.contexts import LinearVocabulary
 from tests.helpers.small_distributions import D, N, S, V, cached_entries, randn, small_scores
 from tests.oracles.textbook import heads as textbook

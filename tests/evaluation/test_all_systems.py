@@ -13,8 +13,7 @@ from scipy import stats
 import nextword as nw
 from nextword.evaluation.metrics import registry
 from nextword.evaluation.metrics.distinct import distinct
-from nextword.experiments.tasks.parts.special_tokens import for_transformers
-from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.experiments.tasks.tokenizers import for_transformers, word_tokenizer
 from nextword.functional.frequency import TokenCounts
 from nextword.results.records import EvaluationResults
 

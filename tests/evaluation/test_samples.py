@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nextword.evaluation import read_samples
-from nextword.evaluation.metrics.parts.units import Words
+from nextword.evaluation.metrics.tokens import Words
 from nextword.evaluation.samples import PlainText
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.model.head_cache.growing_history import GrowingHistory
+from nextword.model.head_cache.history import GrowingHistory
 
 
 @pytest.fixture

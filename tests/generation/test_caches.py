@@ -12,8 +12,8 @@ from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache
 from transformers.cache_utils import StaticCache
 
+from nextword.model.head_cache.history import StaticHistory
 from nextword.model.head_cache.kv_cache import history_of
-from nextword.model.head_cache.static_history import StaticHistory
 from tests.helpers.generating_models import (
     DECODERS,
     ENCODER_DECODERS,

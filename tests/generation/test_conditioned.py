@@ -12,9 +12,8 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import StaticCache
 
-from nextword.model.head_cache.growing_history import GrowingHistory
+from nextword.model.head_cache.history import GrowingHistory, StaticHistory
 from nextword.model.head_cache.kv_cache import history_of
-from nextword.model.head_cache.static_history import StaticHistory
 from tests.helpers.conditioned_generating_models import AUX_ROWS, FEW, auxiliary, model_of
 from tests.helpers.conditioned_models import COPYING, rows_of
 from tests.helpers.generating_models import MODES, NEW, left_padded, prompt

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 from transformers.cache_utils import StaticCache
 
-from nextword.model.head_cache.growing_history import GrowingHistory
-from nextword.model.head_cache.static_history import StaticHistory
+from nextword.model.head_cache.history import GrowingHistory, StaticHistory
 from nextword.model.modeling import NextWordModel
 from tests.helpers.generating_models import DECODERS, ENCODER_DECODERS, NEW, assistant, headed, pairs, prompt
 from tests.helpers.piecewise import Reader

@@ -16,8 +16,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditional
 import nextword as nw
 from nextword.distribution import ClassDraw, Factorized, TokenClasses
 from nextword.functional.frequency import TokenCounts, divide
-from nextword.functional.inverse_sampling import drawn_at
-from nextword.functional.truncate import truncated
+from nextword.functional.probability import drawn_at, truncated
 from nextword.heads import head_spec, parse_head
 from tests.helpers.contexts import LinearVocabulary
 from tests.helpers.counted import counts_file

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import nextword as nw
-from nextword.heads.parts.copy_calibration import best_weight
+from nextword.heads.calibration import best_weight
 from nextword.inference.datastore import grow, remember_recent, tuned_weight
 from nextword.inference.scoring.opened_model import OpenedModel, open_model
 from nextword.retrieval import StoredKeys

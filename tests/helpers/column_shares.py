@@ -6,9 +6,8 @@ import torch
 from torch import Tensor, distributed
 from torch.distributed.device_mesh import init_device_mesh
 
-from nextword.functional.chunked.inplace import overwrite_, softmax_at_
-from nextword.functional.score_columns import ALL_COLUMNS, Columns
-from nextword.functional.shared_columns import ColumnRange
+from nextword.functional.columns import ALL_COLUMNS, ColumnRange, Columns
+from nextword.functional.inplace import overwrite_, softmax_at_
 
 SIZE = 11
 """Three processes have 4, 4 and 3 of them."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import StaticCache
 
-from nextword.model.head_cache.long_memory import LongMemory
+from nextword.model.head_cache.kv_cache import LongMemory
 from tests.helpers.generating_models import headed, prompt
 
 FEW = {

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from nextword.functional.score_columns import ALL_COLUMNS, Columns
+from nextword.functional.columns import ALL_COLUMNS, Columns
 from nextword.heads import Dimensions, Head, parse_head, registry
 from nextword.heads.context import Context, Layout, Source
-from nextword.model.head_cache.growing_history import GrowingHistory
+from nextword.model.head_cache.history import GrowingHistory
 
 
 @dataclass

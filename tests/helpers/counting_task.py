@@ -11,9 +11,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, PreTrainedTokenizerFast
 
 from nextword.experiments.tasks import Data, Measures, Pretraining, Start, Task
-from nextword.experiments.tasks.parts.prompted_texts import PromptedTexts
+from nextword.experiments.tasks.prompted_texts import PromptedTexts
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.writing_settings import MAY_CHANGE, ContinuationConfig
+from nextword.inference.generation.strategies import MAY_CHANGE, ContinuationConfig
 from nextword.results.records import Evaluation, MetricValue
 
 NUMBERS = 20

@@ -17,7 +17,7 @@ from nextword.results.records import (
     SampleFile,
     SystemRecord,
 )
-from nextword.results.report.parts.columns import REFERENCES, SHY
+from nextword.results.report.columns import REFERENCES, SHY
 from tests.helpers.made_up_results import make_sample
 from tests.helpers.written_results import ENVIRONMENT
 

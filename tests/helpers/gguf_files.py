@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
+from nextword.experiments.tasks.tokenizers import trained_tokenizer
 
 TEXT = "The king said that it was so. It was not so, said the queen of 1066.\n" * 20
 CHAT = "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}{% endfor %}"

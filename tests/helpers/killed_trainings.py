@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from nextword.experiments.finetuning import train_model
 from nextword.experiments.finetuning.train_config import configured
-from nextword.runtime.weights import held_weights
+from nextword.runtime import weights
 
 WORDS = (
     "the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "dog", "run", "to", "big", "red", "house", "with",
@@ -43,7 +43,7 @@ def train(recipe: dict[str, Any], overrides: list[str], out: Path) -> None:
 
 def train_with_files(trainings: list[tuple[dict[str, Any], list[str], Path]]) -> None:
     """Several calls; what is made on the way to a share of a model lies in files, however small it is."""
-    held_weights.LEAST = 1
+    weights.LEAST = 1
     for recipe, overrides, out in trainings:
         train(recipe, overrides, out)
 

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from nextword.evaluation.metrics import Sample, Score, Setup, parse_metric, registry
-from nextword.evaluation.metrics.parts.units import GivenIds, Unit, Words
+from nextword.evaluation.metrics.tokens import GivenIds, Unit, Words
 from tests.helpers.real_data import real_data
 
 KOREAN = ("정말 재미있는 영화, 정말 좋았다!", "다시 보고 싶다. 다시 보고 싶다.", "별로였다")

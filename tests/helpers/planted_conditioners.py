@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nextword.conditioning import Conditioner, ConditionerConfig
 from nextword.conditioning.conditioner import OutputProjection
-from nextword.conditioning.parts.pooling import pooled
+from nextword.conditioning.pooling import pooled
 from nextword.distribution import Shifted, Vocabulary
 from nextword.heads import Dimensions
 

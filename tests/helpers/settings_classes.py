@@ -12,7 +12,7 @@ from nextword.evaluation import EvaluateConfig
 from nextword.evaluation.metrics.metric import registry as metrics
 from nextword.evaluation.survey.kinds import registry as surveys
 from nextword.experiments.comparison.comparison_settings import CompareConfig
-from nextword.experiments.finetuning.prompted_pairs import PromptedPairsConfig
+from nextword.experiments.finetuning.data_kinds import PromptedPairsConfig
 from nextword.experiments.finetuning.train_config import TrainConfig
 from nextword.experiments.tasks import registry as tasks
 from nextword.experiments.training.settings import TrainingSettings

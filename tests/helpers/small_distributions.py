@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nextword.distribution import Scores
-from nextword.functional.stored_entries import Entries
+from nextword.functional.entries import Entries
 from tests.helpers.contexts import LinearVocabulary
 
 N, D, V, S = 7, 4, 11, 5

@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.experiments.tasks.expand import Expand, ExpandConfig
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
+from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.settings.config import validated
 
 NAMES = ["Ann", "Bob", "Cyd", "Dän", "Eve", "Fay", "Gus", "Hal"]

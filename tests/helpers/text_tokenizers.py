@@ -8,8 +8,7 @@ from typing import Any
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
-from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.experiments.tasks.tokenizers import trained_tokenizer, word_tokenizer
 
 TEXTS = (
     "The king sat on the throne. The king stood.",

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 import nextword as nw
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
+from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.inference.scoring.opened_model import OpenedModel
 
 TEXT = "The king and the queen met the mayor. Once upon a time there was a little dragon, and 옛날 옛적에 a king. " * 40

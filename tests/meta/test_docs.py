@@ -24,8 +24,8 @@ from nextword.cli import app
 from nextword.evaluation import EvaluateConfig
 from nextword.experiments import tasks
 from nextword.experiments.comparison.method import Method
-from nextword.heads.parts.input_states import MultiInputConfig
-from nextword.heads.parts.partition_settings import PartitionConfig
+from nextword.heads.input_states import MultiInputConfig
+from nextword.heads.partitions import PartitionConfig
 from nextword.settings.registry import UnknownNameError
 from nextword.settings.specs import ModifierEntry
 from tests.helpers.counted import counts_file

@@ -23,7 +23,7 @@ def test_examples_of_conditioning_run(
     encoder: transformers.BertModel,
     tmp_path: Path,
 ) -> None:
-    from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+    from nextword.experiments.tasks.tokenizers import word_tokenizer
 
     text = (ROOT / "docs" / "conditioning.md").read_text(encoding="utf-8")
     first, trainer, lora = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)

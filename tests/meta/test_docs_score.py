@@ -5,10 +5,7 @@ from typing import Any
 import pytest
 
 from nextword.cli.score import ScoreOptions
-from nextword.inference.scoring.breakdowns.copied_spans import CopiedSpans
-from nextword.inference.scoring.breakdowns.frequency_bands import FrequencyBands
-from nextword.inference.scoring.breakdowns.new_and_repeated import NewAndRepeated
-from nextword.inference.scoring.breakdowns.text_position import TextPosition
+from nextword.inference.scoring.breakdowns import CopiedSpans, FrequencyBands, NewAndRepeated, TextPosition
 from tests.helpers.doc_pages import ROOT, blocks
 
 pytestmark = pytest.mark.docs

@@ -15,14 +15,12 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 import nextword.evaluation.judges
-from nextword.evaluation.metrics.parts.intervals import bootstrap_values
-from nextword.evaluation.metrics.parts.paired_tests import paired_tests
-from nextword.evaluation.metrics.parts.statistic import Statistic
 from nextword.evaluation.metrics.rep import ends_in_loop
 from nextword.evaluation.metrics.self_bleu import self_bleu
+from nextword.evaluation.metrics.statistics import Statistic, bootstrap_values, paired_tests
 from nextword.functional.frequency import count_tokens
-from nextword.runtime.weights import model_size_check as allocation
-from nextword.runtime.weights.model_size_check import built
+from nextword.runtime import weights as allocation
+from nextword.runtime.weights import built
 from nextword.settings.config import LARGEST, SettingsError, validated
 from tests.helpers.settings_classes import REQUIRED, ROOTS, parts
 

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 import nextword
 from nextword.cli import app
-from nextword.functional.logspace import log_add_exp
+from nextword.functional.probability import log_add_exp
 from tests.conftest import SHAPED
 
 ROOT = Path(__file__).parents[2]

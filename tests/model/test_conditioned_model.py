@@ -173,7 +173,7 @@ def test_backbones_that_cannot_attend_are_refused(kind: Any, message: str) -> No
     model = kind(tiny("gpt2").config).eval()
     if kind is NamesItsAttentionOtherwise:
         model.forward = GPT2LMHeadModel(model.config).eval().forward  # of a model of the same size, to be provable
-        from nextword.conditioning.parts.decoder_layers import prepare_layers
+        from nextword.conditioning.cross_attention import prepare_layers
 
         with pytest.raises(ValueError, match=message):
             prepare_layers(model)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 import nextword as nw
-from nextword.conditioning.parts.auxiliary_encoder import fingerprint
+from nextword.conditioning.auxiliary_encoder import fingerprint
 from tests.helpers.conditioned_models import CONDITIONERS, COPYING, conditioned, encoder, settings_of, texts, with_words
 from tests.helpers.families import inputs, tiny
 

@@ -14,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.functional import additive_attention as additive
-from nextword.functional.chunked.weight_gradient import GradientCollector
+from nextword.functional.weight_gradient import GradientCollector
 from tests.helpers.counted import counts_file
 
 V, D, B, T = 5000, 16, 2, 33

@@ -12,7 +12,7 @@ import torch
 import nextword as nw
 from nextword.heads.context import Layout
 from nextword.objectives import objective_spec, parse_objective
-from nextword.objectives.parts.balancing import class_weights, occurrences
+from nextword.objectives.face import class_weights, occurrences
 from tests.helpers.contexts import LinearVocabulary, build_head, decoder_context
 from tests.helpers.trained_by_objectives import HEADS, Batch, build_objective
 from tests.oracles import golden

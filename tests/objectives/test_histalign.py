@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from nextword.functional.stored_entries import Entries
+from nextword.functional.entries import Entries
 from nextword.heads.cache import CacheHead
 from nextword.heads.context import Context, Source
 from nextword.objectives import Objective, parse_objective
-from nextword.objectives.parts.ranking import REDUCTIONS
+from nextword.objectives.histalign import REDUCTIONS
 from tests.helpers.contexts import build_head
 from tests.helpers.trained_by_objectives import build_objective
 from tests.oracles.objective_cases import CHUNKS, EMPTY, Case, D, V, check_empty, check_value_and_gradient, run

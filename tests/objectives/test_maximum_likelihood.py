@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nextword.distribution import Scores
-from nextword.functional.stored_entries import Entries
+from nextword.functional.entries import Entries
 from nextword.objectives import parse_objective
 from tests.helpers.contexts import LinearVocabulary, build_head
 from tests.helpers.trained_by_objectives import build_objective

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nextword.evaluation.metric_choice import not_installed
 from nextword.evaluation.metrics import Metric
+from nextword.evaluation.sample_passes import not_installed
 from nextword.runtime import optional_libraries as extras
 from nextword.runtime import pretrained
 

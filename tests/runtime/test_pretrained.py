@@ -16,10 +16,9 @@ import nextword as nw
 from nextword.checking.opened_subject import open_subject
 from nextword.cli.score import told_apart
 from nextword.experiments.finetuning.starting_model import saved_configuration
-from nextword.experiments.reproduction.planning.published_models import model_config
-from nextword.experiments.tasks.parts.architecture import DECODER_ONLY
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
-from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.experiments.reproduction.planning.experiment_work import model_config
+from nextword.experiments.tasks.task import DECODER_ONLY
+from nextword.experiments.tasks.tokenizers import trained_tokenizer, word_tokenizer
 from nextword.inference.scoring.opened_model import open_model
 from nextword.runtime.pretrained import from_pretrained, load_tokenizer, model_location, token_bytes, token_label
 from tests.helpers import gguf_files

@@ -12,17 +12,17 @@ from torch import Tensor
 
 from nextword.checking.audit.auditing import Progress, Wanted, audit_model, audit_scorer
 from nextword.checking.audit.shrinking import shrunk
-from nextword.checking.auxiliary_properties import AUXILIARY
 from nextword.checking.distribution_properties import ANSWERS
 from nextword.checking.findings import CheckFailedError, CheckReport, Finding, Row
 from nextword.checking.invariance_properties import INVARIANCES
-from nextword.checking.judging import finding_of, worst_of
-from nextword.checking.place_properties import PLACES
+from nextword.checking.place_properties import AUXILIARY, PLACES
 from nextword.checking.probe_texts import Words, given_sample
 from nextword.checking.property import (
     SHARE_OF_ROUNDING,
     Case,
     Property,
+    finding_of,
+    worst_of,
 )
 from nextword.checking.tokenizer_round_trip import round_trip
 from nextword.checking.ways_of_reading import BackboneReader, Reader, magnification

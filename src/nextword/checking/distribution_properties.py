@@ -11,9 +11,9 @@ from torch import Tensor
 from nextword.checking.probe_texts import Batch
 from nextword.checking.property import Case, Deviation, Property
 from nextword.checking.ways_of_reading import Reader, deviation, inputs_of, largest
-from nextword.functional.chunked.budget import score_memory
-from nextword.functional.chunked.inplace import log_softmax_
-from nextword.functional.logspace import at_least_float32
+from nextword.functional.chunked_loss import score_memory
+from nextword.functional.inplace import log_softmax_
+from nextword.functional.probability import at_least_float32
 
 _ONE_ROW_AT_ONCE = 1e-6
 """A budget in MiB that holds no two rows."""

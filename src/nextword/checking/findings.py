@@ -144,7 +144,7 @@ class CheckReport:
     def record(self) -> CheckResults:
         """The report as a record, to be saved as JSON or shown as a page."""
         from nextword.results.records.check_results import CheckedProperty, CheckResults, FoundFault
-        from nextword.results.records.environment import Environment
+        from nextword.results.records.measured_values import Environment
 
         properties = [
             CheckedProperty(

@@ -6,8 +6,8 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nextword.checking.audit.byte_properties import PROBES
 from nextword.checking.audit.faults import FAULTS
+from nextword.checking.audit.scorer_properties import PROBES
 from nextword.checking.findings import Finding, Row
 
 ONLY_FOR = "bits per byte"

@@ -15,8 +15,8 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 from nextword.checking.probe_texts import Batch
 from nextword.distribution import NextToken
-from nextword.functional.chunked.inplace import log_softmax_
-from nextword.functional.logspace import at_least_float32
+from nextword.functional.inplace import log_softmax_
+from nextword.functional.probability import at_least_float32
 
 
 class Reader:

@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from nextword.cli.parts.commands import Commands
-from nextword.cli.parts.plugin_option import Modules, request
+from nextword.cli.parts.commands import Commands, Modules, request
 
 app = typer.Typer(
     name="nextword",

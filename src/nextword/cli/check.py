@@ -58,7 +58,7 @@ def check(
         result = check_as_wanted(subject, wanted, vocabulary, progress)
     console.print(result.table() if verbose else _short(result))
     if out is not None:
-        from nextword.results.report.checking.check_page import write_check
+        from nextword.results.report.check_page import write_check
 
         write_check(result.record(), out)
     if result.exit_code:
@@ -68,7 +68,7 @@ def check(
 def _opened(path: str | None, lm_eval: str | None) -> tuple[Any, Any, int | None]:
     """What is checked, its tokenizer, and how many tokens there are where it is no model."""
     if lm_eval is not None:
-        from nextword.checking.audit.lm_eval_scorer import open_lm_eval
+        from nextword.checking.audit.scorer import open_lm_eval
 
         scorer, vocabulary = open_lm_eval(lm_eval)
         return scorer, None, vocabulary

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from nextword.cli.parts.completion import complete_method, complete_recipe, complete_task
-from nextword.cli.parts.engine_options import EngineOptions
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import option_groups
+from nextword.cli.parts.option_groups import EngineOptions, option_groups
 from nextword.cli.parts.reproduction_plan import plan_comparison
 
 
@@ -56,7 +55,7 @@ def compare(
     nextword compare --task lm task.data=book.txt start.model=gpt2 --head softmax --head pg --dry-run
     """
     from nextword.cli.parts.run_and_show import run_comparison
-    from nextword.experiments.comparison.recipe import configured, read
+    from nextword.experiments.comparison.comparison_settings import configured, read
     from nextword.settings.overrides import recipe_and_overrides
 
     if data is not None:  # as train has it; here the data are a setting of the task

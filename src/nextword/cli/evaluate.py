@@ -11,7 +11,7 @@ import typer
 
 from nextword.cli.parts.completion import complete_metric
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.named_files import pair_of, systems_of
+from nextword.cli.parts.option_groups import pair_of, systems_of
 
 QUIET_SECONDS = 5.0
 WRITING_SECONDS = 60.0
@@ -118,7 +118,7 @@ def evaluate(
 def _check_folder(out: Path, inputs: list[Any]) -> None:
     """Raises ValueError, before anything is measured, where the results cannot be written to ``out``."""
     from nextword.results.records import kind_of
-    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+    from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     results = out / "results.json"
     expect_inputs_kept({"--out": [results, out / "report.html"]}, inputs)

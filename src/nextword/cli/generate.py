@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import option_groups
+from nextword.cli.parts.option_groups import ComputingOptions, option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from nextword.inference.generation.generation_run import GenerationRun
-    from nextword.inference.generation.prompt_files import TextPrompt
+    from nextword.inference.generation.prompts import TextPrompt
 
 STDIN = "-"
 STEPS = 10_000
@@ -133,8 +132,8 @@ def generate(
     """
     from rich.console import Console
 
-    from nextword.inference.generation.generation_settings import GenerationSettings
-    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+    from nextword.inference.generation.generation_passes import GenerationSettings
+    from nextword.runtime.corpora.output_files import expect_inputs_kept
     from nextword.runtime.pretrained import model_location
     from nextword.settings.config import validated
     from nextword.settings.overrides import overridden
@@ -181,7 +180,7 @@ def generate(
 
 
 def _prompts(reading: PromptOptions) -> list[TextPrompt]:
-    from nextword.inference.generation.prompt_files import TextPrompt, piped_prompts, read_prompts
+    from nextword.inference.generation.prompts import TextPrompt, piped_prompts, read_prompts
 
     if reading.prompt and reading.prompts:
         raise ValueError("--prompt and a file of prompts are both given; give one of them")
@@ -222,8 +221,7 @@ def _write(run: GenerationRun, out: Path, scored: bool) -> None:
 
 def _show_single(run: GenerationRun, console: Console) -> None:
     """Word by word where tokens come one after the other, else the whole text at its end; coloured by source."""
-    from nextword.inference.generation.terminal.coloured_text import ColouredText
-    from nextword.inference.generation.terminal.single_text import show_text
+    from nextword.inference.generation.terminal import ColouredText, show_text
 
     show_text(run, ColouredText(console))
 
@@ -231,7 +229,7 @@ def _show_single(run: GenerationRun, console: Console) -> None:
 def _print_texts(run: GenerationRun, console: Console) -> None:
     """Each text after its prompt, in their order; where there are several, below a line that says which it is."""
     from nextword.inference.generation.generation_run import in_order
-    from nextword.inference.generation.terminal.single_text import with_prompt
+    from nextword.inference.generation.terminal import with_prompt
 
     texts = in_order(run)
     for one, text in texts:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import option_groups
+from nextword.cli.parts.option_groups import ComputingOptions, option_groups
 from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ def _expect_models(models: list[str], reading: TextOptions, writing: WritingOpti
 
 def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions) -> None:
     """Raises ValueError, before anything is computed, where a file cannot be written or is one that is read."""
-    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+    from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     asked = [model for model in models if not _is_trace(model)]
     traces = page.json or []
@@ -208,7 +207,7 @@ def _generation(writing: WritingOptions) -> dict[str, Any]:
     """Arguments of ``generate``; what it draws is drawn from now on."""
     from transformers import set_seed
 
-    from nextword.inference.generation.writing_settings import WritingConfig
+    from nextword.inference.generation.strategies import WritingConfig
     from nextword.settings.config import validated
 
     (decoding,) = validated(WritingConfig, {"decodings": [writing.decoding or "greedy"]}).decodings

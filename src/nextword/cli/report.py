@@ -25,7 +25,7 @@ def report(
 
     from nextword.results.records import EvaluationResults, Results, kind_of
     from nextword.results.records.reproduced_table import ReproducedTable
-    from nextword.results.records.survey_results import SurveyResults
+    from nextword.results.records.survey_files import SurveyResults
     from nextword.results.report import (
         evaluation_tables,
         reproduced_table,
@@ -35,7 +35,7 @@ def report(
         write_reproduced_tables,
         write_survey_report,
     )
-    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+    from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     path = folder / "results.json" if folder.is_dir() else folder
     kind = kind_of(path)

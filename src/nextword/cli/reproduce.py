@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from nextword.cli.parts.completion import complete_table
-from nextword.cli.parts.engine_options import EngineOptions
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import option_groups
+from nextword.cli.parts.option_groups import EngineOptions, option_groups
 from nextword.cli.parts.reproduction_plan import plan_reproduction
 from nextword.runtime import processes
 
@@ -110,7 +109,7 @@ def _list_tables() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from nextword.experiments.reproduction.effort import effort
+    from nextword.experiments.reproduction.experiment import effort
     from nextword.experiments.reproduction.paper import load_paper, names
 
     console = Console()

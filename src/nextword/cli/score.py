@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import option_groups
+from nextword.cli.parts.option_groups import ComputingOptions, option_groups
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def _written(out: Path | None) -> list[Path]:
 
 def _expect_kept(inputs: list[str], tokens: Path | None, out: Path | None) -> None:
     """Raises ValueError where a file that would be written is one that is read."""
-    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+    from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     expect_inputs_kept({"--tokens": [tokens], "--out": _written(out)}, inputs)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from nextword.experiments.finetuning.train_config import TrainConfig
-    from nextword.results.records.training_results import TrainingResults
+    from nextword.results.records.comparison_results import TrainingResults
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _train_and_show(config: TrainConfig, out: Path) -> None:
 
 
 def _show(results: TrainingResults, out: Path, console: Console) -> None:
-    from nextword.results.report.parts.formats import number
+    from nextword.results.report.formats import number
 
     for name, value in results.evaluation.metrics.items():
         low, high = value.low, value.high

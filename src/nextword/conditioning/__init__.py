@@ -4,7 +4,7 @@ import importlib
 import pkgutil
 
 from nextword.conditioning.conditioner import Conditioner, ConditionerConfig, registry
-from nextword.conditioning.parts.conditioner_spec import conditioner_spec, parse_conditioner
+from nextword.conditioning.parsing import conditioner_spec, parse_conditioner
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

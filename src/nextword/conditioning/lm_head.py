@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from nextword.conditioning.conditioner import registry
-from nextword.conditioning.parts.pooling import PooledConditioner, PooledConfig
+from nextword.conditioning.pooling import PooledConditioner, PooledConfig
 
 
 class LmHeadConfig(PooledConfig):

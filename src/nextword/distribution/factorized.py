@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.distribution.next_token import NextToken
-from nextword.distribution.token_classes import TokenClasses
 from nextword.distribution.vocabulary import Vocabulary
-from nextword.functional.chunked.inplace import softmax_at_
-from nextword.functional.chunked.recompute import concatenate_chunks
-from nextword.functional.chunked.weight_gradient import SinglePass
-from nextword.functional.inverse_sampling import drawn_at
-from nextword.functional.logspace import at_least_float32
+from nextword.functional.inplace import concatenate_chunks, softmax_at_
+from nextword.functional.probability import at_least_float32, drawn_at, truncated
+from nextword.functional.weight_gradient import SinglePass
 
 
 class Factorized(NextToken):
@@ -183,3 +183,123 @@ class Factorized(NextToken):
     def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
         log_prob, classes = self._log_prob(ids), self.classes.token_class[ids]
         return {f"class {c + 1}": log_prob.masked_fill(classes != c, -torch.inf) for c in range(self.classes.count)}
+
+
+# -- Decoupled drawing: a class first, then only that class is asked for the token.
+
+
+class ClassDraw:
+    """Draws a class at each position and gives the distribution within it (F2-Softmax, eq. 7).
+
+    Greedy decoding takes the most probable class, sampling draws one from p1. Whatever comes after (argmax, top-k,
+    top-p, temperature) then acts within the class.
+
+    Args:
+        sample: Whether classes are drawn at random.
+        top_k: Draw among the ``top_k`` most probable classes only.
+        top_p: Draw among the fewest classes that together have at least this probability.
+    """
+
+    def __init__(self, sample: bool, top_k: int | None = None, top_p: float | None = None) -> None:
+        self.sample = sample
+        self.top_k, self.top_p = top_k, top_p
+        self._distribution: Factorized | None = None
+        self._chosen: Tensor | None = None
+        self._tried: Tensor | None = None
+
+    def __call__(self, distribution: Factorized) -> Float[Tensor, "N V"]:
+        """Log-probability of every token within the class that was drawn; ``-inf`` outside it."""
+        chosen = self._class(distribution)
+        self._distribution, self._chosen, self._tried = distribution, chosen, None
+        return distribution.within(chosen)
+
+    def token(self, distribution: Factorized, uniform: Float[Tensor, "N"] | None) -> Int[Tensor, "N"]:
+        """The token itself, where nothing acts within its class: only that class is scored.
+
+        Args:
+            distribution: Whose.
+            uniform: A number in [0, 1) for each position that draws the token; None: the most probable one.
+        """
+        return distribution.token_within(self._class(distribution), uniform)
+
+    def redraw(self, rows: Bool[Tensor, "N"]) -> Float[Tensor, "N V"] | None:
+        """The same with another class at some positions, because nothing of the first was allowed there.
+
+        Every class is tried at most once, those that were cut away last. None where a position has no class left.
+        """
+        assert self._distribution is not None
+        assert self._chosen is not None
+        log_class = self._distribution.log_class_probs()
+        if self._tried is None:  # hardly ever asked for, so not made in every step
+            self._tried = torch.zeros_like(log_class, dtype=torch.bool).scatter_(1, self._chosen[:, None], True)
+        left = log_class.masked_fill(self._tried, -torch.inf)[rows]
+        if bool(self._tried[rows].all(-1).any()):
+            return None
+        chosen = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
+        chosen[rows] = self._drawn(left)
+        self._tried[rows] = self._tried[rows].scatter(1, chosen[rows][:, None], True)
+        within = self._distribution.map(lambda tensor: tensor[rows.nonzero()[:, 0]]).within(chosen[rows])
+        return within.new_full((len(rows), within.shape[-1]), -torch.inf).index_put((rows,), within)
+
+    def _class(self, distribution: Factorized) -> Int[Tensor, "N"]:
+        return self._drawn(truncated(distribution.log_class_probs(), self.top_k, self.top_p))
+
+    def _drawn(self, log_class: Float[Tensor, "M C"]) -> Int[Tensor, "M"]:
+        if not self.sample:
+            return log_class.argmax(-1)
+        return torch.multinomial(log_class.softmax(-1), 1)[:, 0]
+
+
+# -- Tokens divided into classes, each token in one.
+
+
+@dataclass(frozen=True)
+class TokenClasses:
+    """C classes of tokens, none of them empty.
+
+    Args:
+        order: All token ids, class after class.
+        sizes: Tokens in each class.
+        token_class: Class of each token, 0 to C - 1.
+        place: Place of each token within its class.
+    """
+
+    order: Int[Tensor, "V"]
+    sizes: tuple[int, ...]
+    token_class: Int[Tensor, "V"]
+    place: Int[Tensor, "V"]
+
+    @classmethod
+    def of(cls, token_class: Int[Tensor, "V"]) -> TokenClasses:
+        """From the class of each token; within a class tokens stand in the order of their ids.
+
+        >>> import torch
+        >>> TokenClasses.of(torch.tensor([1, 0, 1])).members
+        (tensor([1]), tensor([0, 2]))
+        """
+        return cls.ordered(token_class.argsort(stable=True), torch.bincount(token_class).tolist())
+
+    @classmethod
+    def ordered(cls, order: Int[Tensor, "V"], sizes: Sequence[int]) -> TokenClasses:
+        """From all token ids, class after class, and the number of tokens in each class."""
+        device = order.device
+        classes = torch.arange(len(sizes), device=device).repeat_interleave(torch.tensor(sizes, device=device))
+        places = torch.cat([torch.arange(size, device=device) for size in sizes])
+        token_class = torch.empty_like(order).scatter_(0, order, classes)
+        return cls(order, tuple(sizes), token_class, torch.empty_like(order).scatter_(0, order, places))
+
+    @property
+    def count(self) -> int:
+        """C."""
+        return len(self.sizes)
+
+    @cached_property
+    def members(self) -> tuple[Tensor, ...]:
+        """Token ids of each class."""
+        return torch.split(self.order, list(self.sizes))
+
+    @cached_property
+    def column(self) -> Int[Tensor, "V"]:
+        """Where each token stands in ``order``."""
+        begins = self.order.new_tensor([0, *accumulate(self.sizes)])
+        return begins[self.token_class] + self.place

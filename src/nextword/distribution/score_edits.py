@@ -11,11 +11,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from nextword.distribution.vocabulary import Vocabulary
-from nextword.functional.chunked.inplace import overwrite_
-from nextword.functional.chunked.weight_gradient import SinglePass
-from nextword.functional.distinct_words import WordScores
-from nextword.functional.logspace import at_least_float32
-from nextword.functional.stored_entries import Entries, TextRead
+from nextword.functional.entries import Entries, TextRead, WordScores
+from nextword.functional.inplace import overwrite_
+from nextword.functional.probability import at_least_float32
+from nextword.functional.weight_gradient import SinglePass
 
 
 class Change(ABC):

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Int
 
 from nextword.evaluation.evaluation_settings import EvaluateConfig
-from nextword.evaluation.file_readings import FilesToRead, read_files
-from nextword.evaluation.metric_choice import chosen
 from nextword.evaluation.metrics.metric import Setup
-from nextword.evaluation.metrics.parts.units import Words
-from nextword.evaluation.sample_passes import ASKED, Pass, Reading, Watch
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.tokens import GivenIds, Unit, Words, as_ids
+from nextword.evaluation.sample_passes import ASKED, FilesToRead, Pass, Reading, Watch, chosen, read_files
 from nextword.evaluation.samples import first_sample
 from nextword.evaluation.system_statistics import recorded
-from nextword.evaluation.unit_choice import unit_for
+from nextword.functional.frequency.counts import TokenCounts
 from nextword.results.records import EvaluationResults
+from nextword.runtime.pretrained import load_tokenizer
 from nextword.settings.config import validated
 from nextword.settings.setting_names import either
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 
 HUMAN = "human"
 
@@ -142,3 +149,57 @@ def different_prompts(readings: Sequence[Reading]) -> str | None:
                 order = " (the same examples in another order)" if set(first.prompts) == set(other.prompts) else ""
                 return f"{other.path}, line {line}: another {fields} than in {first.path}, line {line}{order}"
     return None
+
+
+# -- The unit of an evaluation: token ids of the samples, tokens of a tokenizer, or words.
+
+
+class Tokens(Unit):
+    """Tokens of a Hugging Face tokenizer, without special tokens.
+
+    Args:
+        tokenizer: The tokenizer.
+        name: What it is called in reports.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str) -> None:
+        self._tokenizer = tokenizer
+        self.name = f"tokens of {name}"
+        self.size = len(tokenizer)
+        # An unknown or masked token stands for text; these three do not.
+        ends = (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id)
+        self.special = frozenset(token for token in ends if token is not None)
+
+    @classmethod
+    def load(cls, path: str) -> Tokens:
+        """The tokenizer at a path or of a hub name.
+
+        Raises:
+            ValueError: It cannot be loaded.
+        """
+        return cls(load_tokenizer(path, "tokenizer"), path.rstrip("/").rpartition("/")[2])
+
+    def ids(self, text: str) -> Int[np.ndarray, "T"]:
+        """The token ids of ``text``."""
+        # verbose=False: a text longer than a model's limit is no fault where only its tokens are counted.
+        return as_ids(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+    def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
+        """Counts say which tokenizer made them."""
+        counts.expect_tokenizer(self._tokenizer, where)
+
+
+def unit_for(sample: Sample, tokenizer: str | None, special: Collection[int] = ()) -> Unit:
+    """The unit: that of the tokenizer where one is named, the samples' own ids where they have some, else words.
+
+    Ids that the samples bring along must be those of the tokenizer, where one is named; they are used as they are.
+
+    Args:
+        sample: The first sample.
+        tokenizer: Path or hub name.
+        special: Ids of the samples that are no text, where no tokenizer says which.
+    """
+    if tokenizer is not None:
+        return Tokens.load(tokenizer)
+    has_ids = sample.token_ids is not None or sample.reference_token_ids is not None
+    return GivenIds(special) if has_ids else Words()

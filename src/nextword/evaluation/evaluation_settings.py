@@ -6,8 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from nextword.evaluation.metrics.parts.intervals import MOST_DRAWS, RESAMPLES
-from nextword.evaluation.metrics.parts.paired_tests import PERMUTATIONS
+from nextword.evaluation.metrics.statistics import MOST_DRAWS, PERMUTATIONS, RESAMPLES
 from nextword.evaluation.samples import PlainText
 from nextword.settings.config import Seed, Settings
 from nextword.settings.setting_names import either, named

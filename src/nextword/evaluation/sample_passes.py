@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from nextword.evaluation.evaluation_settings import EvaluateConfig
-from nextword.evaluation.metric_choice import lacking
-from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry, silent
-from nextword.evaluation.metrics.parts.all_or_none import AllOrNone
-from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.evaluation.evaluation_settings import ALL, EvaluateConfig
+from nextword.evaluation.metrics.metric import (
+    Metric,
+    MetricConfig,
+    Score,
+    Setup,
+    UndefinedError,
+    parse_metric,
+    registry,
+    silent,
+)
+from nextword.evaluation.metrics.sample import AllOrNone, Sample, renaming
 from nextword.evaluation.samples import PlainText, plain_text_of, read_samples
+from nextword.runtime import optional_libraries as extras
 
 Watch = Callable[[str, int, int], None]
 """Told what is going on: a name, how much is done, of how much."""
@@ -178,3 +187,167 @@ def _of_people(configs: Sequence[MetricConfig], first: Sample) -> list[MetricCon
 
 def _has_references(sample: Sample) -> bool:
     return bool(sample.references or sample.reference_token_ids or sample.target_token_ids)
+
+
+# -- Which metrics are measured: those asked for, or all that can be.
+
+EITHER = {
+    "tokens": ("token_ids", "text"),
+    "prompt_tokens": ("prompt_token_ids", "prompt"),
+    "reference_tokens": ("reference_token_ids", "references"),
+    "predictions": ("target_ranks", "predicted_token_ids"),
+}
+"""Needs that one of two fields meets."""
+
+
+def lacking(metric: type[Metric], sample: Sample) -> list[str]:
+    """What the metric needs and the sample has not, in words."""
+    needs = [EITHER.get(need, (need,)) for need in metric.needs]
+    return [" or ".join(either) for either in needs if not any(_has(sample, name) for name in either)]
+
+
+def _has(sample: Sample, field: str) -> bool:
+    value = getattr(sample, field)
+    return bool(value) if field in ("references", "reference_token_ids") else value is not None
+
+
+def not_installed(metric: type[Metric]) -> str | None:
+    """What the metric lacks, and how to install it; None where nothing is."""
+    absent = extras.missing(metric.packages)
+    return f"needs {', '.join(absent)}, not installed here ({extras.install('metrics')})" if absent else None
+
+
+def chosen(
+    asked: Sequence[str | dict[str, Any]], firsts: Sequence[Sample]
+) -> tuple[list[MetricConfig], dict[str, str]]:
+    """The metrics to measure, and those that "all" leaves out, with the reason.
+
+    Args:
+        asked: Specs, settings in full, or "all".
+        firsts: The first sample of every file, which show what there is.
+
+    Raises:
+        ValueError: Unknown names or settings, the same metric twice, one asked for by name that cannot be measured, or
+            nothing to measure at all.
+    """
+    configs: dict[str, MetricConfig] = {}
+    for one in asked:
+        if one == ALL:
+            continue
+        config = parse_metric(one)
+        if config.metric in configs:
+            raise ValueError(f"metric '{config.metric}' is asked for twice; write its settings in one")
+        _require(config.metric, firsts)
+        configs[config.metric] = config
+    left_out: dict[str, str] = {}
+    if ALL in asked:
+        for name in registry.names():
+            if name not in configs:
+                reason = _why_not(registry.get(name), firsts)
+                if reason is None:
+                    configs[name] = parse_metric(name)
+                else:
+                    left_out[name] = reason
+    if not configs:
+        raise ValueError("\n".join(dict.fromkeys(_nothing(sample) for sample in firsts)))
+    return list(configs.values()), left_out
+
+
+def _nothing(sample: Sample) -> str:
+    """What to do about samples that no metric can read."""
+    has = [field for field in type(sample).model_fields if _has(sample, field)]
+    others = [key for key, value in (sample.model_extra or {}).items() if isinstance(value, str)]
+    null = [f"'{name}' is null" for name in sorted(sample.model_fields_set) if getattr(sample, name) is None]
+    there = ", ".join(sorted(set(has) | set(sample.model_extra or ()))) or "no key with a value"
+    way = (
+        f" If '{others[0]}' is what the system wrote: {renaming('text', others[0])}."
+        if others
+        else f" What a system wrote is read from 'text', or from the key that {renaming('text', 'KEY')} names."
+    )
+    return f"{sample.place}: nothing to measure: it has {there}{''.join(f', and {one}' for one in null)}.{way}"
+
+
+def _require(name: str, firsts: Sequence[Sample]) -> None:
+    metric = registry.get(name)
+    lack = not_installed(metric)
+    if lack is not None:
+        raise ValueError(f"{name} {lack}")
+    for sample in firsts:
+        for field in lacking(metric, sample):
+            sample.need(field.rpartition(" or ")[2], name)
+
+
+def _why_not(metric: type[Metric], firsts: Sequence[Sample]) -> str | None:
+    for sample in firsts:
+        fields = lacking(metric, sample)
+        if fields:
+            return f"no {' and no '.join(fields)} in {sample.place}"
+    return not_installed(metric) or metric.on_request()
+
+
+# -- All samples files, read one after another or by several processes at once.
+
+
+@dataclass(frozen=True)
+class FilesToRead:
+    """How files are read and measured.
+
+    Attributes:
+        metrics: What is measured.
+        setup: What metrics are given, for every file.
+        config: How files are read.
+    """
+
+    metrics: tuple[MetricConfig, ...]
+    setup: Setup
+    config: EvaluateConfig
+
+    def setup_of(self, path: Path) -> Setup:
+        """The same with the folder in which features of this file are kept."""
+        beside = path.with_name(path.name + ".features")
+        features = self.config.features
+        return replace(self.setup, cache=beside if features is None else Path(features).expanduser())
+
+
+def read_files(paths: Sequence[tuple[str, Path]], files: FilesToRead, watch: Watch) -> Iterator[Reading]:
+    """What is read of each file, in order; the references of the first only, for they are the same for all.
+
+    Args:
+        paths: Name and place of each.
+        files: How they are read.
+        watch: Told how far it is.
+    """
+    if files.config.processes is None:
+        for number, (name, path) in enumerate(paths):
+            told = partial(_tell, watch, name)
+            setup = replace(files.setup_of(path), progress=told)
+            yield read_file(path, files.metrics, setup, files.config, files.config.human and not number, told)
+        return
+    from nextword.runtime.workers import workers  # imports torch, which other evaluations may do without
+
+    tasks = (_Measure(path, files.config.human and not number) for number, (_, path) in enumerate(paths))
+    at_work = workers(partial(_as_given, files), min(files.config.processes, len(paths)))
+    for done, reading in enumerate(at_work.answers(tasks), 1):
+        watch("files", done, len(paths))
+        yield reading
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """Reads one file in a process of its own, and measures it there."""
+
+    path: Path
+    human: bool
+
+    def __call__(self, opened: FilesToRead) -> Reading:
+        """As the files are read that it is one of."""
+        setup = opened.setup_of(self.path)
+        return read_file(self.path, opened.metrics, setup, opened.config, self.human, setup.progress).measured()
+
+
+def _as_given(files: FilesToRead) -> FilesToRead:
+    return files
+
+
+def _tell(watch: Watch, name: str, what: str, done: int, total: int) -> None:
+    watch(f"{name}: {what}", done, total)

@@ -11,8 +11,8 @@ from typing import Any, Literal
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from nextword.evaluation.metrics.parts.sample import Sample, renaming
-from nextword.evaluation.metrics.parts.units import Unit
+from nextword.evaluation.metrics.sample import Sample, renaming
+from nextword.evaluation.metrics.tokens import Unit
 from nextword.runtime.corpora import Digest, is_json_lines, json_lines, numbered_lines, table_ending
 from nextword.settings.config import must_be, said, wanted
 from nextword.settings.registry import did_you_mean

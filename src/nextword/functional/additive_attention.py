@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from nextword.functional.chunked.no_second_derivative import first_order
-from nextword.functional.products.keys_in_place import Keys, KeysInPlace, read_keys
+from nextword.functional.keys_in_place import Keys, KeysInPlace, read_keys
+from nextword.functional.weight_gradient import first_order
 
 _CHUNK_BYTES = {"cpu": 2**20}
 """Bytes of a tile's sums, by device. On a CPU few enough to stay in its cache (256 KiB to 1.5 MiB were tried)."""

@@ -4,12 +4,9 @@ import importlib
 import pkgutil
 
 from nextword.heads.head import Head, HeadConfig, Keeper, RemembersTokens, registry
-from nextword.heads.parts.dimensions import Dimensions
-from nextword.heads.parts.head_modifiers import modifiers
-from nextword.heads.parts.head_spec import build_head, head_spec, parse_head
-from nextword.heads.parts.input_states import MultiInputConfig
-from nextword.heads.parts.local_embeddings import LocalEmbeddings
-from nextword.heads.parts.visible import past_places, past_words, source_places, source_words
+from nextword.heads.input_states import Dimensions, MultiInputConfig, modifiers
+from nextword.heads.local_embeddings import LocalEmbeddings, past_places, past_words, source_places, source_words
+from nextword.heads.parsing import build_head, head_spec, parse_head
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

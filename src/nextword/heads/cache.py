@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from pydantic import Field
 from torch import Tensor
 
 from nextword.distribution import Interpolated, NextToken, OnMemory, Scores
-from nextword.functional.logspace import at_least_float32
-from nextword.functional.products.keys_in_place import Keys
-from nextword.functional.stored_entries import Entries, TextRead
-from nextword.heads.context import Context
+from nextword.functional.entries import Entries, TextRead
+from nextword.functional.keys_in_place import Keys
+from nextword.functional.probability import at_least_float32
+from nextword.heads.calibration import Calibration, CopyCalibration
+from nextword.heads.context import Context, Layout
 from nextword.heads.head import FITTED, Fitted, Head, HeadConfig, registry
-from nextword.heads.parts.copy_calibration import CopyCalibration
-from nextword.heads.parts.dimensions import Dimensions
-from nextword.heads.parts.head_calibration import Calibration
-from nextword.heads.parts.safe_start import fitted_temperature, probe_tokens, unobtrusive_share
-from nextword.heads.parts.stored_states import StoredStates
-from nextword.heads.parts.visible import source_places
+from nextword.heads.input_states import Dimensions
+from nextword.heads.local_embeddings import source_places
+from nextword.heads.safe_start import fitted_temperature, probe_tokens, unobtrusive_share
 
 _STREAM = "keys"
 
@@ -198,3 +197,52 @@ class CacheHead(Head):
         shares = entries.scores.new_tensor([1 - share, share]).log()
         of_softmax, of_cache = shares[:, None].expand(2, len(softmax))
         return Interpolated(softmax, entries, of_softmax, of_cache, name="cache")
+
+
+# -- Stored tokens whose scores are similarities of states, made for as many positions as are asked at once.
+
+
+@dataclass(frozen=True)
+class StoredStates:
+    """Entries of N positions before their scores (N, S) are made.
+
+    Args:
+        ids: Token that each entry stands for, per sequence.
+        row: Which sequence each position belongs to, ascending.
+        queries: What each position looks for.
+        keys: What each entry is found by.
+        visible: Which entries each position may see.
+        first_place: As in ``Entries``.
+        stored: Likewise.
+        text: Likewise.
+    """
+
+    ids: Int[Tensor, "B S"]
+    row: Int[Tensor, "N"]
+    queries: Float[Tensor, "N D"]
+    keys: Keys
+    visible: Bool[Tensor, "N S"]
+    first_place: int
+    stored: Bool[Tensor, "B S"]
+    text: TextRead = "text"
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> StoredStates:
+        """With ``change`` made to every tensor that has a row for each position."""
+        queries, visible = change(self.queries), change(self.visible)
+        return replace(self, row=change(self.row), queries=queries, visible=visible)
+
+    def shared(self) -> Sequence[Tensor]:
+        """The keys; those of a serving engine have no gradient."""
+        return [self.keys] if isinstance(self.keys, Tensor) else []
+
+    def with_scores(self, scores: Float[Tensor, "N S"]) -> Entries:
+        """Entries with these scores."""
+        return Entries(self.ids, self.row, scores, self.visible, self.first_place, self.stored, self.text)
+
+    def scored(self) -> Entries:
+        """Entries with the dot products of queries and keys, of the sequences alone that positions belong to."""
+        if not len(self.row):
+            return self.with_scores(self.queries.new_zeros(0, self.keys.shape[1]))
+        first, last = int(self.row[0]), int(self.row[-1])
+        layout = Layout(self.row - first, last - first + 1)
+        return self.with_scores(layout.similarities(self.queries, self.keys[first : last + 1]))

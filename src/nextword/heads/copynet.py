@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from nextword.distribution import NextToken, Scores
 from nextword.heads.context import Context
 from nextword.heads.head import FITTED, Fitted, Head, registry
-from nextword.heads.parts.dimensions import Dimensions
-from nextword.heads.parts.input_states import Projection
-from nextword.heads.parts.local_embeddings import LocalEmbeddings, PointerConfig
-from nextword.heads.parts.safe_start import closed_gate, probe_tokens, unobtrusive_share
+from nextword.heads.input_states import Dimensions, Projection
+from nextword.heads.local_embeddings import LocalEmbeddings, PointerConfig
+from nextword.heads.safe_start import closed_gate, probe_tokens, unobtrusive_share
 
 
 class CopyNetConfig(PointerConfig):

@@ -15,12 +15,11 @@ from torch import Tensor, nn
 
 from nextword.distribution import ClassDraw, Factorized, TokenClasses
 from nextword.functional.frequency import TokenCounts, divide
-from nextword.functional.frequency.frequency_classes import by_frequency
-from nextword.functional.softmax_fit import fitted_softmax
+from nextword.functional.frequency.classes import by_frequency
+from nextword.functional.probability import fitted_softmax
 from nextword.heads.context import Context
 from nextword.heads.head import FITTED, Draw, Fitted, Head, HeadConfig, registry
-from nextword.heads.parts.dimensions import Dimensions
-from nextword.heads.parts.input_states import MultiInputConfig, Projection
+from nextword.heads.input_states import Dimensions, MultiInputConfig, Projection
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +191,7 @@ class FrequencyHead(Head):
 
     Formula: ``P(w) = softmax_c(h_t . u_c) * softmax_{w in class c}(h_t . e_w)`` with c the class of w. Tokens are
     divided into K classes by their counts in a corpus, so that classes have about the same mass and the tokens of one
-    class about the same frequency (MefMax, ``nextword.functional.frequency.mefmax``).
+    class about the same frequency (MefMax, ``nextword.functional.frequency.classes``).
 
     Expresses: a rare token competes with rare tokens only, and with the frequent ones through its class. Costs: K D
     new parameters; training scores the tokens of the targets' classes only, about V / K a position.

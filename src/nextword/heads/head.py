@@ -10,11 +10,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from nextword.distribution import NextToken
-from nextword.functional.stored_entries import Entries
+from nextword.functional.entries import Entries
+from nextword.heads.calibration import Calibration
 from nextword.heads.context import Context
-from nextword.heads.parts.dimensions import Dimensions
-from nextword.heads.parts.head_calibration import Calibration
-from nextword.heads.parts.input_states import input_states_of
+from nextword.heads.input_states import Dimensions, input_states_of
 from nextword.settings.config import validated
 from nextword.settings.registry import Registry
 from nextword.settings.specs import SpecSettings

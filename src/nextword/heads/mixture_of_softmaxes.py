@@ -9,12 +9,10 @@ from torch import nn
 
 from nextword.distribution import Mixture, NextToken, Scores
 from nextword.heads.context import Context
+from nextword.heads.gate import DynamicGate, Gate, StaticGate, UniformGate
 from nextword.heads.head import Head, HeadConfig, registry
-from nextword.heads.parts.dimensions import Dimensions
-from nextword.heads.parts.gate import DynamicGate, Gate, StaticGate, UniformGate
-from nextword.heads.parts.input_states import MultiInputConfig, Projection
-from nextword.heads.parts.partition import partition_of
-from nextword.heads.parts.partition_settings import PartitionConfig
+from nextword.heads.input_states import Dimensions, MultiInputConfig, Projection
+from nextword.heads.partitions import PartitionConfig, partition_of
 
 _GATES: dict[str, type[Gate]] = {"dynamic": DynamicGate, "static": StaticGate, "uniform": UniformGate}
 

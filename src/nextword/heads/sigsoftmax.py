@@ -15,9 +15,8 @@ from torch.nn import functional as F
 from nextword.distribution import NextToken, Scores
 from nextword.heads.context import Context
 from nextword.heads.head import FITTED, Fitted, Head, HeadConfig, registry
-from nextword.heads.parts.dimensions import Dimensions
-from nextword.heads.parts.input_states import MultiInputConfig, Projection
-from nextword.heads.parts.safe_start import probe_tokens
+from nextword.heads.input_states import Dimensions, MultiInputConfig, Projection
+from nextword.heads.safe_start import probe_tokens
 
 _STRAIGHT = 10.0
 """Where the sigmoid is one to four digits."""

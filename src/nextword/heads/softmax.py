@@ -10,11 +10,8 @@ from torch import Tensor, nn
 from nextword.distribution import NextToken, Scores
 from nextword.heads.context import Context
 from nextword.heads.head import Head, HeadConfig, registry
-from nextword.heads.parts.dimensions import Dimensions
-from nextword.heads.parts.head_modifiers import modifiers
-from nextword.heads.parts.input_states import MultiInputConfig, Projection
-from nextword.heads.parts.partition import partition_of
-from nextword.heads.parts.partition_settings import PartitionConfig
+from nextword.heads.input_states import Dimensions, MultiInputConfig, Projection, modifiers
+from nextword.heads.partitions import PartitionConfig, partition_of
 from nextword.settings.specs import Modifier, ModifierEntry
 
 

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 from transformers.initialization import no_tie_weights
 
 from nextword.conditioning import Conditioner, ConditionerConfig, conditioner_spec, parse_conditioner
-from nextword.conditioning.parts.auxiliary_encoder import (
+from nextword.conditioning.auxiliary_encoder import (
     comparable_fingerprint,
     expect_same,
     identity_of,
@@ -25,7 +25,7 @@ from nextword.distribution import Scores
 from nextword.functional.frequency.counts import tokenizer_fingerprint
 from nextword.heads import Head, HeadConfig, head_spec, parse_head
 from nextword.heads.context import Context
-from nextword.heads.parts.safe_start import nats_apart, probe_tokens
+from nextword.heads.safe_start import nats_apart, probe_tokens
 from nextword.model.conditioned_model import choose_trained, expect_no_encoder_of_its_own, untie
 from nextword.model.forward.output_layer import prove_output_layer
 from nextword.model.modeling import NextWordForCausalLM, NextWordForSeq2SeqLM, NextWordModel
@@ -65,7 +65,7 @@ def attach(
         encoder: The encoder that reads the auxiliary texts, a folder or a hub name; it becomes part of the model.
 
     The model predicts as well as before: heads that add something begin with next to nothing of it, fitted to the
-    model's states and scores on random tokens (``nextword.heads.parts.safe_start``). A start as published
+    model's states and scores on random tokens (``nextword.heads.safe_start``). A start as published
     (``"cache:published"``) may cost much until it is trained; then a line says how much.
 
     Returns:

@@ -11,13 +11,12 @@ from transformers import PreTrainedModel
 
 from nextword.conditioning import conditioner_spec, parse_conditioner
 from nextword.conditioning import registry as conditioners
-from nextword.conditioning.parts.auxiliary_encoder import fingerprint, longest_text, new_encoder
+from nextword.conditioning.auxiliary_encoder import fingerprint, longest_text, new_encoder
 from nextword.heads import Dimensions
-from nextword.model.forward.argument_checks import expect_ids
+from nextword.model.forward.argument_checks import expect_ids, expect_known_ids
+from nextword.model.forward.inputs import NO_CONDITIONER
 from nextword.model.forward.padding_and_targets import valid_places
-from nextword.model.forward.pass_inputs import NO_CONDITIONER
-from nextword.model.forward.vocabulary_check import expect_known_ids
-from nextword.runtime.weights.model_size_check import built
+from nextword.runtime.weights import built
 
 
 class Conditioned:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
@@ -14,13 +16,12 @@ from nextword.heads import head_spec
 from nextword.heads.head import Draw
 from nextword.model.drafting.drafted_loop import DraftedLoop
 from nextword.model.drafting.drafting import drafting_of
-from nextword.model.forward.argument_checks import expect_ids, expect_not_empty, expect_one_text
+from nextword.model.drafting.word_choice import RedrawProcessor
+from nextword.model.forward.argument_checks import expect_ids, expect_known_ids, expect_not_empty, expect_one_text
 from nextword.model.forward.backbone_pass import too_long
+from nextword.model.forward.inputs import AUXILIARY_ARGUMENTS
 from nextword.model.forward.padding_and_targets import step_mask
-from nextword.model.forward.pass_inputs import AUXILIARY_ARGUMENTS
-from nextword.model.forward.vocabulary_check import expect_known_ids
 from nextword.model.head_cache.kv_cache import attach_history, decoder_cache, history_of, kv_length
-from nextword.model.redraw import RedrawProcessor
 from nextword.runtime.pretrained import encoder_config
 from nextword.settings.config import validated
 
@@ -272,3 +273,32 @@ class HeadGeneration:
             ours = {"source_ids", *AUXILIARY_ARGUMENTS} - (kept if self.conditioner is None else set())
             kwargs["model_kwargs"] = {k: v for k, v in kwargs["model_kwargs"].items() if k not in ours}
         return super()._get_candidate_generator(*args, **kwargs)  # type: ignore[misc]
+
+
+# -- Generation without any constraint that a pretrained model's own settings ask for.
+
+SPECIAL_TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+"""All that is taken over from a pretrained model's generation settings: what it writes is its distribution's."""
+
+
+@contextmanager
+def unconstrained_generation(model: Any, *, stops: bool = True, **settings: Any) -> Iterator[None]:
+    """Within this block the model generates as ``settings`` say and without any constraint of its own settings.
+
+    They are put aside rather than overridden: generate fills up from them whatever it is not told.
+
+    Args:
+        model: A model with ``generate``.
+        stops: Whether an output ends at the end token.
+        **settings: Arguments of transformers' ``GenerationConfig``.
+    """
+    from transformers import GenerationConfig
+
+    own = model.generation_config
+    kept = [name for name in SPECIAL_TOKENS if stops or name != "eos_token_id"]
+    special = {name: getattr(own, name, None) for name in kept}
+    model.generation_config = GenerationConfig(**special, **settings)
+    try:
+        yield
+    finally:
+        model.generation_config = own

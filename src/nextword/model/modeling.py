@@ -12,40 +12,32 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationMixin, PreTrainedModel
 
-from nextword.conditioning.parts.auxiliary_encoder import width_of
+from nextword.conditioning.auxiliary_encoder import width_of
 from nextword.distribution import NextToken
 from nextword.functional.padding import IGNORED_LABEL
 from nextword.heads import Dimensions, build_head, head_spec, parse_head
 from nextword.heads.context import Context
 from nextword.heads.head import Draw
-from nextword.model.batching.head_batching import HeadBatching
+from nextword.model.batching import HeadBatching
 from nextword.model.conditioned_model import Conditioned
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
-from nextword.model.delegation import Delegation
-from nextword.model.forward.argument_checks import check_arguments, expect_chosen
-from nextword.model.forward.auxiliary_side import auxiliary_side
-from nextword.model.forward.backbone_pass import BackbonePass, run_backbone
-from nextword.model.forward.graph_breaks import LOSS, SEQUENCE_UPDATE, outside_graph
-from nextword.model.forward.head_inputs import HeadInputs, head_inputs
+from nextword.model.forward.argument_checks import check_arguments, expect_chosen, expect_vocabulary
+from nextword.model.forward.backbone_pass import BackbonePass, auxiliary_side, router_loss, run_backbone
+from nextword.model.forward.head_inputs import HeadInputs, PackedInputs, head_inputs
+from nextword.model.forward.inputs import inputs_of, past_of
 from nextword.model.forward.output_layer import OutputLayer, expect_layers, prove_output_layer
-from nextword.model.forward.packed_inputs import PackedInputs
+from nextword.model.forward.packing import LOSS, SEQUENCE_UPDATE, outside_graph
 from nextword.model.forward.padding_and_targets import Sides, sides_of
-from nextword.model.forward.pass_inputs import inputs_of
-from nextword.model.forward.past import past_of
-from nextword.model.forward.router_loss import router_loss
-from nextword.model.forward.vocabulary_check import expect_vocabulary
 from nextword.model.generation import HeadGeneration
-from nextword.model.head_cache.kv_cache import cache_argument, why_no_history
-from nextword.model.head_cache.long_memory import LongMemory
-from nextword.model.loading import Loading
-from nextword.model.peft_adapters import Adapted
+from nextword.model.head_cache.kv_cache import LongMemory, cache_argument, why_no_history
 from nextword.model.registration import list_by_name, name_in_transformers
 from nextword.model.saving import Saving
 from nextword.model.sequence_level_batch import expect_room, prefixes_of, write_greedily
 from nextword.model.training_modes import as_in_evaluation
+from nextword.model.transformers_mixin import Adapted, Delegation, Loading
 from nextword.objectives import Loss, parse_objective
 from nextword.objectives import registry as objectives
-from nextword.objectives.parts.asked_head import asked_head
+from nextword.objectives.objective import asked_head
 from nextword.runtime.devices import device_of
 from nextword.runtime.pretrained import encoder_config, wordless_tokens
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER
+from nextword.conditioning.auxiliary_tokenizer import ENCODER_TOKENIZER
 from nextword.model.card import CardFacts, card_text
 from nextword.results.records import disk_full_explained, write_atomically
 

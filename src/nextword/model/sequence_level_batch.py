@@ -12,8 +12,8 @@ from torch import Tensor
 
 from nextword.functional.padding import padded
 from nextword.model.forward.padding_and_targets import Sides
-from nextword.model.unconstrained_generation import unconstrained_generation
-from nextword.objectives.parts.process_sums import on_every_process
+from nextword.model.generation import unconstrained_generation
+from nextword.objectives.loss import on_every_process
 from nextword.objectives.sequence_level_unlikelihood import SequenceConfig, Written
 
 

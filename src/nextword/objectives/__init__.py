@@ -3,10 +3,9 @@
 import importlib
 import pkgutil
 
+from nextword.objectives.loss import Loss, modifiers
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry
-from nextword.objectives.parts.loss import Loss
-from nextword.objectives.parts.objective_modifiers import modifiers
-from nextword.objectives.parts.objective_spec import objective_spec, parse_objective
+from nextword.objectives.parsing import objective_spec, parse_objective
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

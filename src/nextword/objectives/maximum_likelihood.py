@@ -10,8 +10,8 @@ from torch import Tensor
 from nextword.heads import head_spec
 from nextword.heads.context import Context
 from nextword.heads.head import Head, RemembersTokens
+from nextword.objectives.loss import Loss
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry
-from nextword.objectives.parts.loss import Loss
 
 
 class LikelihoodConfig(ObjectiveConfig):

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from nextword.heads.context import Context
 from nextword.heads.head import Head
-from nextword.objectives.parts.loss import Loss
-from nextword.objectives.parts.objective_modifiers import modifiers
+from nextword.objectives.loss import Loss, modifiers
 from nextword.settings.config import Seed, Settings
 from nextword.settings.specs import Modifier, ModifierEntry
 

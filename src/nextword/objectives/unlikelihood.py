@@ -10,11 +10,11 @@ from jaxtyping import Bool, Int
 from pydantic import Field
 from torch import Tensor
 
-from nextword.functional.distinct_words import Words
+from nextword.functional.entries import Words
 from nextword.heads.context import Context, Layout
 from nextword.heads.head import Head
+from nextword.objectives.loss import Loss
 from nextword.objectives.objective import Objective, ObjectiveConfig, registry
-from nextword.objectives.parts.loss import Loss
 
 
 class UnlikelihoodConfig(ObjectiveConfig):

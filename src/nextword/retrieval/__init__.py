@@ -9,9 +9,7 @@ In the order in which they act:
 - ``recent_keys.py``: keys that are appended while somebody talks, the oldest forgotten first.
 """
 
-from nextword.retrieval.exact_search import ExactSearch
-from nextword.retrieval.faiss_search import FaissSearch
-from nextword.retrieval.recent_keys import RecentKeys
+from nextword.retrieval.search import ExactSearch, FaissSearch, RecentKeys
 from nextword.retrieval.stored_keys import StoredKeys
 
 __all__ = ["ExactSearch", "FaissSearch", "RecentKeys", "StoredKeys"]

@@ -13,13 +13,32 @@ from functools import cache
 from itertools import pairwise
 from typing import Annotated, Any, Self, TypeVar, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from nextword.settings.deferred_model import DeferredModel
 from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import named
-from nextword.settings.whole_characters import expect_whole_characters
+
+# -- What settings and records have in common: strict, frozen, and built when first used.
+
+
+class DeferredModel(BaseModel):
+    """Unknown keys are errors, values are not coerced, nothing changes afterwards.
+
+    Schemas are built when first used: many classes are defined by an import, few of them are filled.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
+
+    @classmethod
+    def model_rebuild(cls, **options: Any) -> bool | None:
+        """Builds the schema from the names of the class's module alone.
+
+        pydantic also reads the local names of whoever made the first instance, which are none of ours. On Python
+        3.13.0 reading them ends the process.
+        """
+        return super().model_rebuild(**{**options, "_parent_namespace_depth": 0})
+
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -261,3 +280,24 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
         return annotation
     found = (_model_in(part) for part in get_args(annotation))
     return next((part for part in found if part is not None), None)
+
+
+# -- Text is whole characters: half of one, as a surrogate alone is, can be neither written nor cut into tokens.
+
+
+def expect_whole_characters(text: str, place: str) -> None:
+    r"""Raises ValueError where a text has half a character.
+
+    >>> expect_whole_characters("bad \ud83d end", "line 3")
+    Traceback (most recent call last):
+    ValueError: line 3: must be text of whole characters (half of one, \ud83d, given); correct it or leave it out
+    """
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as fault:
+        half = text[fault.start].encode("unicode_escape").decode()
+        raise ValueError(
+            f"{place}: must be text of whole characters (half of one, {half}, given); correct it or leave it out"
+        ) from None

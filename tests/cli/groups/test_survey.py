@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from nextword.cli import app
 from nextword.evaluation.survey import MadeSurvey
-from nextword.results.records.survey_files import Survey, SurveyKey
-from nextword.results.records.survey_results import SurveyResults
+from nextword.results.records.survey_files import Survey, SurveyKey, SurveyResults
 from tests.helpers.answered_surveys import every_form, prefer, samples_file, saved
 
 

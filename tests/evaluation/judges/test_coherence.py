@@ -14,9 +14,9 @@ import torch
 import transformers
 
 from nextword.evaluation.judges.coherence import row_cosines
-from nextword.evaluation.judges.parts.sentence_encoder import Reading, SentenceEncoder
+from nextword.evaluation.judges.sentence_encoder import Reading, SentenceEncoder
 from nextword.evaluation.metrics import Setup, UndefinedError
-from nextword.evaluation.metrics.parts.sample import MissingFieldError
+from nextword.evaluation.metrics.sample import MissingFieldError
 from nextword.runtime import pretrained
 from nextword.runtime.pretrained import packaged_encoder
 from tests.helpers.real_data import real_data
@@ -91,7 +91,7 @@ def test_second_run_reads_nothing(bert_folder: str, tmp_path: Path, monkeypatch:
     setup = Setup(cache=tmp_path)
     first = SentenceEncoder(bert_folder, "cls", 64, setup).embed(TEXTS)
     monkeypatch.setattr(
-        "nextword.evaluation.judges.parts.sentence_encoder._plain_encoder",
+        "nextword.evaluation.judges.sentence_encoder._plain_encoder",
         lambda *given: pytest.fail("the model was loaded"),
     )
     again = SentenceEncoder(bert_folder, "cls", 64, setup).embed(TEXTS[::-1])

@@ -14,7 +14,7 @@ import pytest
 from nextword.evaluation.judges.dae import arcs_of
 from nextword.evaluation.judges.sp import verdict
 from nextword.evaluation.metrics import Table, UndefinedError
-from nextword.evaluation.metrics.parts.sample import MissingFieldError
+from nextword.evaluation.metrics.sample import MissingFieldError
 from tests.helpers.tiny_judges import GAMES, KOREAN, metric, parts, sample, scores
 
 spacy = pytest.importorskip("spacy")

@@ -11,10 +11,9 @@ import pytest
 import torch
 import transformers
 
-from nextword.evaluation.judges.mauve import MauveConfig, mauve_of
-from nextword.evaluation.judges.parts.last_token_features import LastTokenFeatures
+from nextword.evaluation.judges.mauve import LastTokenFeatures, MauveConfig, mauve_of
 from nextword.evaluation.metrics import Sample, Setup, UndefinedError, parse_metric
-from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.experiments.tasks.tokenizers import word_tokenizer
 from tests.helpers.tiny_judges import ENGLISH, KOREAN, metric, sample, scores
 
 TEXTS = [*ENGLISH, *KOREAN, "x", "a much longer text " * 20]

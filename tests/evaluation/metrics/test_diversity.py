@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nextword.evaluation.metrics import UndefinedError
 from nextword.evaluation.metrics.distinct import distinct
 from nextword.evaluation.metrics.diversity import diversity_mean, diversity_product
-from nextword.evaluation.metrics.parts.intervals import bootstrap_values
+from nextword.evaluation.metrics.statistics import bootstrap_values
 from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 TEXTS = st.lists(st.lists(st.integers(0, 4), max_size=12), min_size=1, max_size=6)

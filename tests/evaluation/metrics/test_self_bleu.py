@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 
 from nextword.evaluation.metrics import UndefinedError
-from nextword.evaluation.metrics.parts.ngrams import TokenTexts
+from nextword.evaluation.metrics.ngrams import TokenTexts
 from nextword.evaluation.metrics.self_bleu import self_bleu
 from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
@@ -125,7 +125,7 @@ def test_korean_reviews() -> None:
 
 
 def _words(text: str) -> list[str]:
-    from nextword.evaluation.metrics.parts.units import split
+    from nextword.evaluation.metrics.tokens import split
 
     return split(text)
 

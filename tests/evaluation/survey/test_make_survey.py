@@ -109,8 +109,8 @@ def test_long_documents_are_shortened_to_what_is_near(tmp_path: Path, monkeypatc
         asked.append(len(texts))
         return np.array([[float(text.count("a")), 1.0, len(text)] for text in texts])
 
-    monkeypatch.setattr("nextword.evaluation.judges.parts.sentence_encoder.SentenceEncoder.embed", embed)
-    monkeypatch.setattr("nextword.evaluation.judges.parts.sentence_encoder.SentenceEncoder.__init__", lambda *_: None)
+    monkeypatch.setattr("nextword.evaluation.judges.sentence_encoder.SentenceEncoder.embed", embed)
+    monkeypatch.setattr("nextword.evaluation.judges.sentence_encoder.SentenceEncoder.__init__", lambda *_: None)
     survey = made(tmp_path, "faithfulness", items=3, near=4)
     assert len(asked) == 1, "one call of the encoder for all documents"
     for item in survey.survey.items:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nextword.evaluation.survey import MadeSurvey, survey_results
-from nextword.evaluation.survey.outputs.write_survey import write_survey
+from nextword.evaluation.survey.outputs import write_survey
 from nextword.evaluation.survey.read_answers import read_answers
 from tests.helpers.answered_surveys import answered, made, prefer
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from nextword.evaluation.survey import MadeSurvey, survey_results
-from nextword.evaluation.survey.outputs.write_survey import write_survey
-from nextword.results.records.survey_files import JudgeAnswers, Survey
-from nextword.results.records.survey_results import SurveyResults
+from nextword.evaluation.survey.outputs import write_survey
+from nextword.results.records.survey_files import JudgeAnswers, Survey, SurveyResults
 from tests.helpers.answered_surveys import answered, every_form, made, prefer, saved
 
 

@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 
 import nextword as nw
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.experiments.comparison.recipe import configured
+from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.tasks import registry
-from nextword.experiments.tasks.parts.head_counts import training_counts
+from nextword.experiments.tasks.head_counts import training_counts
 from nextword.experiments.training.collator import RightPadding
 from nextword.results.records import Results
 from tests.helpers.advised import WIDTH, Advised, AdvisedRows, save_encoder
@@ -129,7 +129,7 @@ def test_texts_beyond_the_limit_are_encoded_in_every_step(tmp_path, batches, mon
     recipe = configured({**RECIPE, "methods": ["softmax/mle/dau"]})
     compare(recipe, tmp_path / "kept")
     kept = len(batches)
-    monkeypatch.setattr("nextword.experiments.training.encoded_texts.LIMIT", 100)
+    monkeypatch.setattr("nextword.experiments.training.collator.LIMIT", 100)
     compare(recipe, tmp_path / "anew")
     assert "aux_states" in batches[kept - 1]
     assert "aux_input_ids" in batches[-1]

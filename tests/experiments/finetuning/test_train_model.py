@@ -15,12 +15,12 @@ from nextword.experiments.finetuning.data_kinds import data_task
 from nextword.experiments.finetuning.train_config import configured
 from nextword.experiments.finetuning.train_model import train
 from nextword.experiments.finetuning.training_progress import SilentTrainingWatcher
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
+from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.experiments.training.resume import TrainingIdentity
 from nextword.experiments.training.settings import TrainingSettings, merged
 from nextword.inference.scoring.opened_model import open_model
 from nextword.results.records import locked
-from nextword.results.records.training_results import TrainingResults
+from nextword.results.records.comparison_results import TrainingResults
 from tests.helpers.killed_trainings import SMALL, Moment, saved_weights, sentences, train_killed
 from tests.helpers.summaries import LENGTH, save_encoder, write_pairs
 

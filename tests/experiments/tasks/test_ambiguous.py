@@ -13,7 +13,7 @@ from transformers import LlamaConfig
 
 from nextword.experiments.tasks import registry
 from nextword.experiments.tasks.ambiguous import Ambiguous, AmbiguousConfig
-from nextword.experiments.tasks.parts.ambiguous.listed_words import probes
+from nextword.experiments.tasks.ambiguous_measures import probes
 from nextword.functional.padding import IGNORED_LABEL
 from tests.helpers.fake_models import FakeModel, copier
 from tests.helpers.real_data import real_data

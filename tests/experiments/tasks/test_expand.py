@@ -7,10 +7,10 @@ import pytest
 import torch
 from transformers import GPT2Config
 
-from nextword.evaluation.metrics.parts.intervals import bootstrap_ratio
+from nextword.evaluation.metrics.statistics import bootstrap_ratio
 from nextword.experiments.tasks import expand, registry
-from nextword.experiments.tasks.parts.architecture import DECODER_ONLY
-from nextword.experiments.tasks.parts.expand.steering import with_other_summaries
+from nextword.experiments.tasks.expand import with_other_summaries
+from nextword.experiments.tasks.task import DECODER_ONLY
 from nextword.runtime import pretrained
 from tests.helpers.fake_models import FakeModel
 from tests.helpers.real_data import real_data

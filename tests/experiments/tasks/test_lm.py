@@ -142,7 +142,7 @@ def test_wikitext() -> None:
     assert counts["test_words"] == 241_211  # 245,569 tokens as published, each of the 4,358 line ends being one
     assert not counts.keys() & told.keys()
     # A tokenizer of a slice, so that the test is quick.
-    from nextword.experiments.tasks.parts.bpe import trained_tokenizer
+    from nextword.experiments.tasks.tokenizers import trained_tokenizer
 
     tokenizer = trained_tokenizer(task.data.parts.validation[:200_000], 400, None)
     model = FakeModel(lambda ids, mode: torch.zeros(*ids.shape, len(tokenizer)))

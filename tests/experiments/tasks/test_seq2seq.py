@@ -9,8 +9,8 @@ import torch
 from transformers import BartConfig, T5Config
 
 from nextword.experiments.tasks import registry
-from nextword.experiments.tasks.parts.architecture import DECODER_ONLY, ENCODER_DECODER, architecture_of
 from nextword.experiments.tasks.seq2seq import Seq2SeqConfig, SequenceToSequence
+from nextword.experiments.tasks.task import DECODER_ONLY, ENCODER_DECODER, architecture_of
 from tests.helpers.fake_models import FakeWriter
 from tests.helpers.real_data import real_data
 

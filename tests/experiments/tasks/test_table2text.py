@@ -12,12 +12,12 @@ import nextword as nw
 from nextword.evaluation import evaluate
 from nextword.evaluation.metrics.bleu_logicnlg import bleu_logicnlg
 from nextword.experiments.comparison import all_methods
-from nextword.experiments.comparison.recipe import built_in, configured, read
+from nextword.experiments.comparison.comparison_settings import built_in, configured, read
 from nextword.experiments.tasks import registry
-from nextword.experiments.tasks.parts.architecture import ENCODER_DECODER
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
-from nextword.experiments.tasks.parts.table2text.linearisation import MARKS
 from nextword.experiments.tasks.table2text import TableToText
+from nextword.experiments.tasks.tables_as_text import MARKS
+from nextword.experiments.tasks.task import ENCODER_DECODER
+from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.inference.generation.strategies import Decoding, PromptedDecoding, SeededDecoding
 from nextword.objectives import parse_objective
 from nextword.results.records import Results

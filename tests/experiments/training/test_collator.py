@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.experiments.training.collator import Auxiliary, RightPadding
-from nextword.experiments.training.encoded_texts import EncodedTexts
+from nextword.experiments.training.collator import Auxiliary, EncodedTexts, RightPadding
 
 
 def test_pads_right_with_mask_and_ignored_labels():

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict, IterableDataset, load_dataset
 
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
-from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.experiments.tasks.tokenizers import trained_tokenizer, word_tokenizer
 from nextword.functional.frequency import TokenCounts, count_tokens, counting, tokenizer_fingerprint
-from nextword.functional.frequency.partial_count import alone, partial_path
+from nextword.functional.frequency.counting import alone, partial_path
 from nextword.inference.scoring.text_tokens import token_ids
 from nextword.results.records import DiskFullError
 from tests.helpers.full_disk import largest_file

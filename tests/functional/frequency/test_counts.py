@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer, BertTokenizerFast
 
-from nextword.evaluation.metrics.parts.token_counts import CountedTokens
-from nextword.evaluation.metrics.parts.units import Words
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
-from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.evaluation.metrics.token_counts import CountedTokens
+from nextword.evaluation.metrics.tokens import Words
+from nextword.experiments.tasks.tokenizers import trained_tokenizer, word_tokenizer
 from nextword.functional.frequency import TokenCounts, tokenizer_fingerprint
 
 TEXT = "the cat sat on the mat\n" * 20

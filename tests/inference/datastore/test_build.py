@@ -20,7 +20,7 @@ import nextword as nw
 from nextword.inference.datastore import build_datastore
 from nextword.inference.scoring.opened_model import open_model
 from nextword.retrieval import StoredKeys
-from nextword.runtime.disk import DiskFullError
+from nextword.runtime.files import DiskFullError
 from tests.helpers.full_disk import make_larger, room_for, small_disk
 from tests.helpers.small_datastores import DOCUMENTS, EMPTY, SETTINGS, saved_model, small_store, texts, written
 from tests.helpers.word_models import word_tokenizer

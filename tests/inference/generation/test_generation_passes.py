@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from transformers.generation.configuration_utils import GenerationMode
 
-from nextword.inference.generation.generation_passes import generation_passes, pass_path
-from nextword.inference.generation.generation_settings import GenerationSettings
+from nextword.inference.generation.generation_passes import GenerationSettings, generation_passes, pass_path
 from tests.helpers.counted import counts_file
 from tests.helpers.writing_models import opened_model
 

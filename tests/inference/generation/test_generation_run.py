@@ -7,9 +7,9 @@ import pytest
 
 import nextword as nw
 from nextword.evaluation import evaluate
+from nextword.inference.generation.generation_passes import GenerationSettings
 from nextword.inference.generation.generation_run import GenerationRun, generated_texts, write_samples_files
-from nextword.inference.generation.generation_settings import GenerationSettings
-from nextword.inference.generation.prompt_files import TextPrompt, read_prompts
+from nextword.inference.generation.prompts import TextPrompt, read_prompts
 from nextword.results.records import locked
 from tests.helpers.counted import counts_file
 from tests.helpers.writing_models import LOUD_CACHE, opened_model, tokenizer

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nextword.inference.generation.prompts import block_prompts
-from nextword.inference.generation.writing_settings import ContinuationConfig
+from nextword.inference.generation.strategies import ContinuationConfig
 
 
 def test_prompts_are_blocks_of_the_beginning():

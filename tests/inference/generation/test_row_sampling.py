@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from nextword.functional.inverse_sampling import inverse_cumulative
+from nextword.functional.probability import inverse_cumulative
 from nextword.inference.generation.row_sampling import RowSampler, batch_seed, stream_key, uniform_numbers
 
 SCORES = torch.tensor([[1.0, -torch.inf, 0.0, 2.0, -1.0], [0.0, 0.0, -torch.inf, -torch.inf, 3.0]])

@@ -11,13 +11,10 @@ from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel
 import nextword as nw
 from nextword.evaluation import evaluate
 from nextword.experiments.tasks.lm import LanguageModelling, LmConfig
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
-from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.experiments.tasks.tokenizers import trained_tokenizer, word_tokenizer
 from nextword.inference.generation.prompts import Prompt
-from nextword.inference.generation.samples_files import write_samples
-from nextword.inference.generation.strategies import Decoding, PromptedDecoding, SeededDecoding
-from nextword.inference.generation.writer import Writer
-from nextword.inference.generation.writing_settings import METRICS, WINS
+from nextword.inference.generation.samples_files import Writer, write_samples
+from nextword.inference.generation.strategies import METRICS, WINS, Decoding, PromptedDecoding, SeededDecoding
 from nextword.settings.config import validated
 from tests.helpers.writing_models import opened_model
 

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.inference.generation.strategies import Decoding, PromptedDecoding
-from nextword.inference.generation.writing_settings import ContinuationConfig
+from nextword.inference.generation.strategies import ContinuationConfig, Decoding, PromptedDecoding
 from nextword.settings.config import validated
 
 

@@ -86,9 +86,7 @@ def test_its_name_says_what_was_asked(trace: nw.Trace) -> None:
 
 
 def test_a_page_is_written_and_shown_in_a_frame(trace: nw.Trace, tmp_path: Path) -> None:
-    pytest.importorskip(
-        "nextword.results.report.inspection.inspection_page", reason="the page is another part of the library"
-    )
+    pytest.importorskip("nextword.results.report.inspection_page", reason="the page is another part of the library")
     page = trace.to_html()
     assert trace.to_html(tmp_path / "page.html") is None  # type: ignore[func-returns-value]
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == page

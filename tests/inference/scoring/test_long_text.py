@@ -7,9 +7,8 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
-from nextword.inference.scoring.long_text import TokenStream, stream_likelihood, window_log_probs
-from nextword.inference.scoring.windows import windows
+from nextword.experiments.tasks.tokenizers import trained_tokenizer
+from nextword.inference.scoring.long_text import TokenStream, stream_likelihood, window_log_probs, windows
 from nextword.model.training_modes import measuring
 
 TEXT = "옛날 옛적에 a king 살았다, and his 말 was 뷁. " * 9

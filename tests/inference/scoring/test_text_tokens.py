@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nextword.experiments.tasks.parts.bpe import trained_tokenizer
-from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.experiments.tasks.tokenizers import trained_tokenizer, word_tokenizer
 from nextword.inference.scoring import text_tokens
 from nextword.inference.scoring.text_tokens import ids_and_bytes, token_ids
 from tests.helpers import text_tokenizers

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nextword.experiments.tasks.parts.word_tokenizer import word_tokenizer
+from nextword.experiments.tasks.tokenizers import word_tokenizer
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.scoring.word_probes import ProbeAnswer, WordProbe, answers, first_tokens, read_probes
 from tests.helpers.fake_models import FakeModel

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.model.drafting.acceptance import Acceptance
-from nextword.model.drafting.draft_length import FixedLength, LearnedLength
+from nextword.model.drafting.draft_length import Acceptance, FixedLength, LearnedLength, PassCost
 from nextword.model.drafting.drafter import Draft
-from nextword.model.drafting.pass_cost import PassCost
 
 GOOD, BAD = Draft([1] * 10, ("cache", 4), agreed=3), Draft([1] * 10, ("cache", 0), agreed=1)
 

@@ -10,9 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nextword.model.head_cache.growing_history import GrowingHistory
-from nextword.model.head_cache.history import History
-from nextword.model.head_cache.static_history import StaticHistory
+from nextword.model.head_cache.history import GrowingHistory, History, StaticHistory
 from tests.helpers.remembered_text import Text
 
 HOMES: dict[str, Callable[[], History]] = {"growing": GrowingHistory, "static": lambda: StaticHistory(400)}

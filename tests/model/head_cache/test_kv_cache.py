@@ -16,9 +16,8 @@ from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache, GPT2Config, MistralConfig
 from transformers.cache_utils import Cache, QuantizedCache, StaticCache
 
-from nextword.model.head_cache.growing_history import GrowingHistory
+from nextword.model.head_cache.history import GrowingHistory, StaticHistory
 from nextword.model.head_cache.kv_cache import attach_history, decoder_cache, history_of, kv_length, new_cache
-from nextword.model.head_cache.static_history import StaticHistory
 from tests.helpers.generating_models import NEW, headed, prompt
 from tests.helpers.recomputation import assert_as_recomputed, generated
 

@@ -260,7 +260,7 @@ def test_collecting_the_environment_imports_no_torch() -> None:
 
 def test_the_version_is_the_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not that of the installation, which in an editable one is of the day it was made."""
-    monkeypatch.setattr("nextword.results.records.environment.__version__", "9.9")
+    monkeypatch.setattr("nextword.results.records.measured_values.__version__", "9.9")
     assert Environment.collect().nextword == "9.9"
 
 
@@ -275,7 +275,7 @@ def test_environment_says_what_it_can() -> None:
 def test_commit_is_of_the_repository_the_library_is_tracked_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "records.py"
     file.write_text("", encoding="utf-8")
-    monkeypatch.setattr("nextword.results.records.environment.__file__", str(file))
+    monkeypatch.setattr("nextword.results.records.measured_values.__file__", str(file))
     assert Environment.collect().commit is None
 
     def git(*arguments: str) -> str:

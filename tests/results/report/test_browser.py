@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nextword.results.report.comparison.page import render
-from nextword.results.report.evaluation.evaluation_page import render_evaluation
-from nextword.results.report.reproduction.reproduction_page import render_reproduction
+from nextword.results.report.evaluation_page import render_evaluation
+from nextword.results.report.reproduction_page import render_reproduction
 from tests.helpers.browser import NARROW, WIDE, Opening, opening
 from tests.helpers.expanded_results import expansion
 from tests.helpers.made_up_results import make_sample

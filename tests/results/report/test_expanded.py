@@ -9,9 +9,9 @@ import pytest
 
 from nextword.results.records import Results
 from nextword.results.report import write_report
+from nextword.results.report.columns import CONTINUATIONS, EXPANSIONS, layout_of
 from nextword.results.report.comparison.main_table import Sheet, in_order, sheets
 from nextword.results.report.comparison.methods import methods
-from nextword.results.report.parts.columns import CONTINUATIONS, EXPANSIONS, layout_of
 from tests.helpers import written_results
 from tests.helpers.expanded_results import (
     CONDITIONERS,

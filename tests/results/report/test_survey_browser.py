@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from nextword.evaluation.survey import MadeSurvey, survey_results
-from nextword.evaluation.survey.outputs.write_survey import write_survey
+from nextword.evaluation.survey.outputs import write_survey
 from nextword.results.records.survey_files import ItemAnswers, JudgeAnswers
-from nextword.results.report.survey.judge_page import judge_page, mturk_item, mturk_layout
+from nextword.results.report.judge_page import judge_page, mturk_item, mturk_layout
 from tests.helpers.answered_surveys import MARKUP, made
 from tests.helpers.browser import HEIGHTS, NARROW, WIDE, Opening
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nextword.retrieval.ngram import TextIndex
-from nextword.runtime.disk import DiskFullError
+from nextword.runtime.files import DiskFullError
 from tests.helpers.full_disk import largest_file, make_larger, small_disk
 from tests.helpers.stored_texts import built
 

@@ -214,7 +214,7 @@ def test_token_ids_of_json_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("streaming", [True, False])
 def test_packed_text_is_read_in_pieces(streaming: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("nextword.runtime.corpora.files.generated_rows.PIECE", 6)
+    monkeypatch.setattr("nextword.runtime.corpora.row_files.PIECE", 6)
     text = "one\r\ntwo\n\nthree\nfour"
     for name in ("a.txt.xz", "b"):
         (tmp_path / name).write_bytes(lzma.compress(text.encode()))

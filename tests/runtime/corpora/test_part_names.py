@@ -16,7 +16,7 @@ from datasets import Dataset, DatasetDict
 from datasets.arrow_writer import ArrowWriter
 
 from nextword.evaluation import read_samples
-from nextword.evaluation.metrics.parts.units import Words
+from nextword.evaluation.metrics.tokens import Words
 from nextword.inference.scoring.measurement.data_files import read_texts
 from nextword.runtime.corpora import PARTS, open_corpus, part_files
 from nextword.runtime.corpora.gap_sentences import GapConfig

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import nextword as nw
-from nextword.inference.scoring.prompt_encoding import start_id
+from nextword.inference.scoring.text_tokens import start_id
 from tests.helpers.counted import counts_file
 from tests.helpers.running_server import POSITIONS, Running, running, slowed, small_model
 

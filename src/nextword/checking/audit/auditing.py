@@ -8,24 +8,39 @@ from typing import Any
 
 import torch
 
-from nextword.checking.audit.agreement_properties import STEPS, TOTALS, UNSCORED
-from nextword.checking.audit.batch_properties import CUT, LENGTHS, NEIGHBOURS, ORDER
-from nextword.checking.audit.byte_properties import BYTES
-from nextword.checking.audit.model_properties import DOUBLE, LOSS, ROUNDED
-from nextword.checking.audit.model_reading import BareModel, ModelReader
-from nextword.checking.audit.repeat_properties import REPEATS, UNTOUCHED
-from nextword.checking.audit.sampling_properties import GENERATING, SAMPLING
-from nextword.checking.audit.scorer_reading import ScorerReader, copy_of, ways_of
+from nextword.checking.audit.model_properties import DOUBLE, LOSS, ROUNDED, BareModel, ModelReader
+from nextword.checking.audit.sampling_properties import (
+    FALSE_ALARM_EXACT,
+    FALSE_ALARM_SAMPLED,
+    FEW_PREFIXES,
+    GENERATING,
+    MANY,
+    MISSED,
+    SAMPLING,
+    SUMS,
+    continuations,
+    share_found,
+)
+from nextword.checking.audit.scorer import ScorerReader, copy_of, ways_of
+from nextword.checking.audit.scorer_properties import (
+    BYTES,
+    CUT,
+    LENGTHS,
+    NEIGHBOURS,
+    ORDER,
+    REPEATS,
+    STEPS,
+    TOTALS,
+    UNSCORED,
+    UNTOUCHED,
+)
 from nextword.checking.audit.shrinking import shrunk
-from nextword.checking.audit.statistics import FALSE_ALARM_EXACT, FALSE_ALARM_SAMPLED, MISSED, share_found
-from nextword.checking.audit.sums import FEW_PREFIXES, MANY, SUMS, continuations
 from nextword.checking.distribution_properties import ANSWERS
 from nextword.checking.findings import CheckReport, Finding, Row
 from nextword.checking.invariance_properties import INVARIANCES
-from nextword.checking.judging import finding_of, worst_of
 from nextword.checking.place_properties import PLACES
 from nextword.checking.probe_texts import Words, given_sample
-from nextword.checking.property import SHARE_OF_ROUNDING, Case, Property
+from nextword.checking.property import SHARE_OF_ROUNDING, Case, Property, finding_of, worst_of
 from nextword.checking.ways_of_reading import Reader, deviation
 
 Progress = Callable[[str, float], None]

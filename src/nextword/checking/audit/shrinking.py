@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from nextword.checking.judging import Worst, worst_of
 from nextword.checking.probe_texts import Sample
-from nextword.checking.property import Property
+from nextword.checking.property import Property, Worst, worst_of
 
 _TRIES = 60
 """Inputs that are tried."""

@@ -16,7 +16,7 @@ from nextword.cli.parts.calibration_lines import calibration_lines
 from nextword.cli.parts.run_and_show import interruptible
 from nextword.cli.parts.watch import waiting
 from nextword.inference.inspection.trace_example import trace
-from nextword.inference.scoring.calibration.calibration_results import CalibrationResults
+from nextword.inference.scoring.calibration_results import CalibrationResults
 from nextword.inference.scoring.opened_model import OpenedModel, open_model
 from nextword.model.attach import attach
 from nextword.results.records import Record, write_atomically

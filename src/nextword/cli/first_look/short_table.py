@@ -11,7 +11,7 @@ from rich.text import Text
 
 from nextword.results.records import Results
 from nextword.results.report import results_table
-from nextword.results.report.parts.formats import listing
+from nextword.results.report.formats import listing
 
 COLUMNS = {"acc@2": "both words on top", "acc@1": "first guess right", "nll": "nats per word"}
 """Headings of the measures that are shown."""

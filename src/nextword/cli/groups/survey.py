@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.named_files import pair_of, systems_of
-from nextword.cli.parts.option_groups import option_groups
+from nextword.cli.parts.option_groups import option_groups, pair_of, systems_of
 
 app = typer.Typer(help="Let people judge texts: make the survey, and read what they said.", no_args_is_help=True)
 
@@ -66,8 +65,8 @@ def make(
     """
     from nextword.cli.parts.run_and_show import quiet_libraries, this_command
     from nextword.evaluation.survey import make_survey
-    from nextword.evaluation.survey.outputs.write_survey import KEY, SURVEY, write_survey
-    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+    from nextword.evaluation.survey.outputs import KEY, SURVEY, write_survey
+    from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     quiet_libraries()
     systems = systems_of(files)
@@ -114,9 +113,9 @@ def results(
 
     from nextword.cli.parts.run_and_show import this_command
     from nextword.evaluation.survey import survey_results
-    from nextword.evaluation.survey.outputs.write_survey import KEY, SURVEY
+    from nextword.evaluation.survey.outputs import KEY, SURVEY
     from nextword.results.report import survey_tables, write_survey_report
-    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+    from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     to = out or folder / "results"
     expect_inputs_kept(

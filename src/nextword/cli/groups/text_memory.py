@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nextword.cli.parts.computing_options import ComputingOptions
 from nextword.cli.parts.errors import plain_errors
-from nextword.cli.parts.option_groups import option_groups
+from nextword.cli.parts.option_groups import ComputingOptions, option_groups
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def build(
     """
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
     from nextword.retrieval.ngram.manifest import MANIFEST, NAMES
-    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+    from nextword.runtime.corpora.output_files import expect_inputs_kept
     from nextword.runtime.pretrained import load_tokenizer
 
     expect_inputs_kept({"--out": [out / MANIFEST, out / NAMES]}, [*data, tokenizer])
@@ -105,7 +104,7 @@ def fit(
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries
     from nextword.cli.parts.watch import share_bars
     from nextword.retrieval.ngram import TextIndex
-    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+    from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     expect_inputs_kept({"--out": [out]}, [*data, model, *memory.glob("*")])
     quiet_libraries()
@@ -154,7 +153,7 @@ def score(
     from nextword.cli.parts.watch import share_bars
     from nextword.results.report import score_tables
     from nextword.retrieval.ngram import TextMemory
-    from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+    from nextword.runtime.corpora.output_files import expect_inputs_kept
 
     expect_inputs_kept({"--out": [out]}, [*data, model, weights, *memory.glob("*")])
     quiet_libraries()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nextword.inference.scoring.calibration.calibration_results import CalibrationResults
+    from nextword.inference.scoring.calibration_results import CalibrationResults
 
 
 def calibration_lines(calibration: CalibrationResults) -> Iterator[str]:

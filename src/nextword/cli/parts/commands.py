@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
+
+from nextword.cli.parts.errors import plain_errors
+from nextword.settings import plugins
 
 VERBS = {
     "quickstart": (
@@ -131,3 +136,25 @@ class Commands(TyperGroup):
                 told: Any = fault
                 told.message += ". It stands before the command: nextword --import MODULE COMMAND ..."
             raise
+
+
+# -- ``--import MODULE``: parts of one's own, for every command.
+
+Modules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        help="A Python module with heads, objectives, conditioners, metrics or tasks of your own. Stands before the "
+        "command: nextword --import my.module list heads. May be repeated.",
+    ),
+]
+
+
+@plain_errors
+def request(modules: list[str]) -> None:
+    """Makes modules plug-ins; those in the current folder are found too, as with ``python -m``."""
+    if modules and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    for module in modules:
+        plugins.request(module)

@@ -6,11 +6,16 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Annotated, Any, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
+from pydantic import Field
 
 from nextword.settings.config import Settings, field_docstrings, validated
+
+if TYPE_CHECKING:
+    from nextword.experiments.comparison.engines.engine import Engine
 
 
 def option_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -72,3 +77,76 @@ def _options_of(group: Any) -> list[inspect.Parameter]:
 
 def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+# -- Where and in which precision a verb computes.
+
+
+class ComputingOptions(Settings):
+    """Where and in which precision a saved model computes."""
+
+    device: str = "auto"
+    """Where models compute: cpu, cuda, mps, ...; auto: an accelerator where there is one."""
+    dtype: Literal["auto", "float64", "float32", "float16", "bfloat16"] = "auto"
+    """Of the weights; auto: as saved."""
+
+
+# -- How the runs of a comparison are carried out, as options of a verb.
+
+
+class EngineOptions(Settings):
+    """What carries out the runs, and what each of them takes."""
+
+    engine: str = "sequential"
+    """sequential: one run after another. ray: side by side, as tasks of Ray on this machine or a cluster."""
+    cpus: int | None = Field(default=None, ge=1)
+    """Cores that each run takes with --engine ray; by default the recipe's threads, else 1."""
+    gpus: float | None = Field(default=None, ge=0)
+    """GPUs that each run takes with --engine ray, for example 0.5; by default 1 where there are any."""
+
+    def asked_for(self) -> Engine:
+        """The engine.
+
+        Raises:
+            ValueError: There is none of this name.
+        """
+        from nextword.experiments.comparison.engines.engine import Resources, registry
+
+        return registry.get(self.engine)(Resources(self.cpus, self.gpus))
+
+
+# -- ``NAME=FILE``: files on the command line, and the systems that they are of.
+
+
+def systems_of(files: list[str]) -> dict[str, list[str]]:
+    """By name, the files of a system; a file without a name has its own.
+
+    Raises:
+        ValueError: Two files without a name would be called the same.
+    """
+    systems: dict[str, list[str]] = {}
+    nameless: dict[str, str] = {}
+    for given in files:
+        name, equals, path = given.partition("=")
+        if not equals or Path(given).exists():
+            name, path = Path(given).stem, given
+            if name in nameless:
+                raise ValueError(
+                    f"{nameless[name]} and {given} would both be called '{name}'; name them: one={nameless[name]} "
+                    f"other={given} (or {name}= before both, if they are seeds of one system)"
+                )
+            nameless[name] = given
+        systems.setdefault(name, []).append(path)
+    return systems
+
+
+def pair_of(given: str, option: str, example: str) -> tuple[str, str]:
+    """Both sides of the sign.
+
+    Raises:
+        ValueError: One of them is missing.
+    """
+    left, equals, right = given.partition("=")
+    if not (left and equals and right):
+        raise ValueError(f"{option} {given}: write it like {option} {example}")
+    return left, right

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from nextword.experiments.comparison.comparison_settings import CompareConfig
-    from nextword.experiments.reproduction.planning.experiment_plan import ExperimentPlan
-    from nextword.experiments.reproduction.planning.plan import Plan
+    from nextword.experiments.reproduction.planning.experiment_plan import ExperimentPlan, Plan
     from nextword.experiments.reproduction.reproduce_tables import Request
 
 GPU = "H100 80GB"
@@ -39,8 +38,8 @@ def plan_reproduction(request: Request, gpu: str | None) -> None:
     from rich.console import Console
 
     from nextword.cli.parts.run_and_show import quiet_libraries
+    from nextword.experiments.reproduction.planning.experiment_plan import plan
     from nextword.experiments.reproduction.planning.measured_steps import StepsHere
-    from nextword.experiments.reproduction.planning.plan import plan
     from nextword.experiments.reproduction.planning.training_time import gpu_speed
 
     quiet_libraries()

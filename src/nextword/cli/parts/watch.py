@@ -167,8 +167,8 @@ def headline(record: RunRecord, metrics: int = 3) -> str:
 
     Parts of the cases are left to the report, and so is a group of which no value is better than another (the rank).
     """
-    from nextword.results.report.parts.formats import number
-    from nextword.results.report.parts.measures import measure
+    from nextword.results.report.formats import number
+    from nextword.results.report.measures import measure
 
     measured = record.evaluation.metrics
     shown = [name for name in measured if not measure(name).subset][:metrics]

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 if TYPE_CHECKING:
     from nextword.experiments.finetuning.training_progress import TrainingWatcher
-    from nextword.results.records.training_results import TrainingResults
+    from nextword.results.records.comparison_results import TrainingResults
 
 SECONDS_BETWEEN_LINES = 10.0
 """Losses of fewer seconds after the last line are left out, but for validation losses and the last step's."""

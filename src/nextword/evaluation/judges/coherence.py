@@ -6,10 +6,9 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from nextword.evaluation.judges.parts.empty_texts import is_blank, note_on_empty
-from nextword.evaluation.judges.parts.sentence_encoder import Pooling, SentenceEncoder
-from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.judges.checkpoints import is_blank, note_on_empty
+from nextword.evaluation.judges.sentence_encoder import Pooling, SentenceEncoder
+from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, metric, registry
 from nextword.results.records import Measure
 from nextword.runtime.pretrained import packaged_encoder
 
@@ -88,7 +87,7 @@ class Coherence(Metric):
         pooling = f", {self.config.pooling} pooling" if self.config.pooling else ""
         measure = Measure(
             title="Coherence",
-            group=groups.COHERENCE,
+            group=metric.COHERENCE,
             unit="cosine x 100",
             goal="higher",
             decimals=2,

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nextword.evaluation.judges.parts.entailment import ClassifierConfig, Entailment
-from nextword.evaluation.metrics import MetricConfig, Sample, Score, Setup, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.statistic import Statistic
+from nextword.evaluation.judges.entailment import ClassifierConfig, Entailment
+from nextword.evaluation.metrics import MetricConfig, Sample, Score, Setup, metric, registry
+from nextword.evaluation.metrics.statistics import Statistic
 from nextword.results.records import Measure
 
 IGNORED = frozenset({"punct", "root", "det", "case", "aux", "auxpass", "dep", "cop", "mark"})
@@ -72,7 +71,7 @@ class Dae(Entailment):
     def _errors(self) -> Measure:
         return Measure(
             title="DAE",
-            group=groups.FAITHFULNESS,
+            group=metric.FAITHFULNESS,
             unit="fraction of texts",
             goal="lower",
             decimals=2,
@@ -85,7 +84,7 @@ class Dae(Entailment):
     def _arcs(self) -> Measure:
         return Measure(
             title="DAE, arcs",
-            group=groups.FAITHFULNESS,
+            group=metric.FAITHFULNESS,
             unit="fraction of arcs",
             goal="higher",
             decimals=2,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nextword.evaluation.judges.parts.entailment import ClassifierConfig, Entailment
-from nextword.evaluation.judges.parts.sentences import sentences_of
+from nextword.evaluation.judges.entailment import ClassifierConfig, Entailment
+from nextword.evaluation.judges.sentences import sentences_of
 from nextword.evaluation.metrics import Sample, registry
 
 

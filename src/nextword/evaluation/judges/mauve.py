@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,10 +13,19 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from nextword.evaluation.judges.parts.empty_texts import is_blank, note_on_empty
-from nextword.evaluation.judges.parts.last_token_features import LastTokenFeatures
-from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.judges.checkpoints import (
+    as_tensors,
+    by_length,
+    find_checkpoint,
+    is_blank,
+    load_part,
+    note_on_empty,
+    pad_id_of,
+    padded,
+    token_limit,
+)
+from nextword.evaluation.judges.feature_cache import FeatureCache, key_of
+from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, UndefinedError, metric, registry
 from nextword.results.records import Measure
 from nextword.settings.config import Seed
 
@@ -176,7 +185,7 @@ class Mauve(Metric):
         exact = f"cut to {config.exact_length} tokens and none shorter, " if config.exact_length is not None else ""
         return Measure(
             title="MAUVE (few texts)" if texts < FEW else "MAUVE",
-            group=groups.CLOSENESS,
+            group=metric.CLOSENESS,
             unit="area, 0 to 1",
             goal="higher",
             decimals=3,
@@ -192,3 +201,70 @@ def _after(prompt: str, text: str) -> str:
     """Both in one; a space between them where neither brings one along."""
     glue = " " if prompt and not prompt[-1].isspace() and not text[0].isspace() else ""
     return prompt + glue + text
+
+
+# -- Features of texts from a language model: the last layer's state of the last token, as MAUVE reads them.
+
+
+class LastTokenFeatures:
+    """Turns texts into the state of their last token, with a cache.
+
+    Args:
+        name: Folder or hub name of a causal language model; of an encoder-decoder its encoder reads the texts.
+        max_length: Tokens of a text that are read, from its beginning; the model's own limit where that is lower.
+        setup: Device, batch size, cache.
+        setting: Name of the setting that names the model, for messages.
+
+    Raises:
+        ValueError: There is no such model.
+    """
+
+    def __init__(self, name: str, max_length: int, setup: Setup, setting: str = "model") -> None:
+        self._found = find_checkpoint(name, setting)
+        self._max_length, self._setup, self._setting = max_length, setup, setting
+
+    def of(self, texts: Sequence[str]) -> Float[np.ndarray, "N D"]:
+        """A row for every text; equal texts are read once.
+
+        Raises:
+            ValueError: A text has no token.
+        """
+        settings = {"model": self._found.fingerprint, "max_length": self._max_length}
+        cache = FeatureCache(self._setup.cache, "last-token", settings, self._setup.progress)
+        return cache.rows(
+            [key_of(text) for text in texts], lambda missing: self._read(missing, [texts[place] for place in missing])
+        )
+
+    def cut(self, texts: Sequence[str], length: int) -> list[str] | None:
+        """The first ``length`` tokens of each text, as text; None if one of them has fewer."""
+        rows = [self._tokenizer(text, truncation=True, max_length=length)["input_ids"] for text in texts]
+        return [str(self._tokenizer.decode(ids)) for ids in rows] if min(map(len, rows)) == length else None
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        import transformers
+
+        return load_part(transformers.AutoTokenizer.from_pretrained, self._found, self._setting)
+
+    def _read(self, places: list[int], texts: list[str]) -> Iterator[tuple[list[int], Float[np.ndarray, "B D"]]]:
+        import torch
+        import transformers
+
+        tokenizer = self._tokenizer
+        model = load_part(transformers.AutoModel.from_pretrained, self._found, self._setting, dtype=torch.float32)
+        reader = model.get_encoder() if model.config.is_encoder_decoder else model
+        reader.to(self._setup.device).eval()
+        limit = token_limit(model, tokenizer, self._max_length)
+        encoded = []
+        for place, text in zip(places, texts, strict=True):
+            ids = tokenizer(text, truncation=True, max_length=limit)["input_ids"]
+            if not ids:
+                raise ValueError(f"{self._setting}: text number {place + 1} has no token in this model: {text[:60]!r}")
+            encoded.append({"input_ids": ids, "attention_mask": [1] * len(ids)})
+        for batch in by_length([len(text["input_ids"]) for text in encoded], self._setup.batch_size):
+            fields = as_tensors(padded([encoded[one] for one in batch], pad_id_of(tokenizer)), self._setup.device)
+            with torch.inference_mode():
+                states = reader(**fields).last_hidden_state
+            last = fields["attention_mask"].sum(dim=1) - 1
+            rows = states[torch.arange(len(batch), device=states.device), last]
+            yield [places[one] for one in batch], rows.float().cpu().numpy()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from nextword.evaluation.judges.parts.classifier import Evidence
-from nextword.evaluation.judges.parts.entailment import Entailment, TableConfig
-from nextword.evaluation.judges.parts.tables import (
+from nextword.evaluation.judges.classifier import Evidence
+from nextword.evaluation.judges.entailment import Entailment, TableConfig
+from nextword.evaluation.judges.tables import (
     READERS,
     is_empty,
     note_on_cells,

@@ -8,10 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from nextword.evaluation.judges.parts.empty_texts import is_blank, note_on_empty
-from nextword.evaluation.judges.parts.tables import is_empty
-from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, registry
-from nextword.evaluation.metrics.parts import groups
+from nextword.evaluation.judges.checkpoints import is_blank, note_on_empty
+from nextword.evaluation.judges.tables import is_empty
+from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, metric, registry
 from nextword.results.records import Measure
 
 Program = tuple[float, bool]
@@ -146,7 +145,7 @@ class Sp(Metric):
     def _score(self, title: str, values: list[float], meaning: str) -> Score:
         measure = Measure(
             title=title,
-            group=groups.FAITHFULNESS,
+            group=metric.FAITHFULNESS,
             unit="fraction of texts",
             goal="higher",
             decimals=2,

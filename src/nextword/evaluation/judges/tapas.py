@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nextword.evaluation.judges.parts.classifier import Form, Question
-from nextword.evaluation.judges.parts.entailment import TableConfig, TableEntailment
-from nextword.evaluation.judges.parts.padded_batches import Encoded
+from nextword.evaluation.judges.checkpoints import Encoded
+from nextword.evaluation.judges.classifier import Form, Question
+from nextword.evaluation.judges.entailment import TableConfig, TableEntailment
 from nextword.evaluation.metrics import Table, registry
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import Field
 
-from nextword.evaluation.judges.parts.classifier import Form, Question
-from nextword.evaluation.judges.parts.entailment import TableConfig, TableEntailment
-from nextword.evaluation.judges.parts.padded_batches import Encoded
-from nextword.evaluation.judges.parts.tables import tapex_form
+from nextword.evaluation.judges.checkpoints import Encoded
+from nextword.evaluation.judges.classifier import Form, Question
+from nextword.evaluation.judges.entailment import TableConfig, TableEntailment
+from nextword.evaluation.judges.tables import tapex_form
 from nextword.evaluation.metrics import Table, registry
 
 

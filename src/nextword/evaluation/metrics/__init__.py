@@ -18,7 +18,7 @@ from nextword.evaluation.metrics.metric import (
     parse_metric,
     registry,
 )
-from nextword.evaluation.metrics.parts.sample import MissingFieldError, Sample, Table
+from nextword.evaluation.metrics.sample import MissingFieldError, Sample, Table
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

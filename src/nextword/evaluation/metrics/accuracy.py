@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Bool, Int
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.statistic import Statistic
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.statistics import Statistic
 from nextword.results.records import Measure
 
 
@@ -119,7 +119,7 @@ class Acc(Metric):
         )
         measure = Measure(
             title=f"Acc@{k}",
-            group=groups.NEXT_WORD,
+            group=metric.NEXT_WORD,
             unit="fraction of prompts",
             goal="higher",
             decimals=1,

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import (
     Metric,
     MetricConfig,
@@ -20,10 +21,9 @@ from nextword.evaluation.metrics.metric import (
     UndefinedError,
     registry,
 )
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.statistic import Statistic
-from nextword.evaluation.metrics.parts.tokens import expect_references
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.statistics import Statistic
+from nextword.evaluation.metrics.tokens import expect_references
 from nextword.results.records import Measure
 
 Tokenize = Literal["13a", "intl", "char", "zh", "none"]
@@ -141,7 +141,7 @@ class Bleu(Metric):
     def _score(self, counts: Float[np.ndarray, "N K"], n: int) -> Score:
         measure = Measure(
             title=f"BLEU-{n}",
-            group=groups.SUMMARY,
+            group=metric.SUMMARY,
             unit=f"fraction (sacrebleu {self._signature()})",
             goal="higher",
             decimals=1,

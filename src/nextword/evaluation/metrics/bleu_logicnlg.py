@@ -10,11 +10,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.statistic import Statistic
-from nextword.evaluation.metrics.parts.tokens import expect_references
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.statistics import Statistic
+from nextword.evaluation.metrics.tokens import expect_references
 from nextword.results.records import Measure
 
 WEIGHTS = ((1.0, 0.0, 0.0), (0.5, 0.5, 0.0), (0.33, 0.33, 0.33))
@@ -136,7 +136,7 @@ class BleuLogicNLG(Metric):
         how = "mean over texts" if sentence else "counts summed over all texts"
         measure = Measure(
             title=f"BLEU-{n} (LogicNLG)",
-            group=groups.SUMMARY,
+            group=metric.SUMMARY,
             unit=f"fraction (lower case, split at spaces, no smoothing, {how})",
             goal="higher",
             decimals=1,

@@ -10,14 +10,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Order, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.ngrams import NGrams
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.tokens import Text, expect_references, token_texts
-from nextword.evaluation.metrics.parts.units import WORD
+from nextword.evaluation.metrics.ngrams import NGrams
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.tokens import WORD, Text, expect_references, token_texts
 from nextword.results.records import Measure
-from nextword.runtime.corpora.word_runs import find
+from nextword.runtime.corpora.words import find
 
 Cut = Literal["words", "spaces"]
 
@@ -147,7 +146,7 @@ class Cider(Metric):
         values[[not any(map(len, found)) for found in self._references]] = np.nan
         measure = Measure(
             title="CIDEr-D",
-            group=groups.SUMMARY,
+            group=metric.SUMMARY,
             unit=f"0 to 10 ({_CUT_NAMES[self.config.cut]}, n to {self.config.n}, sigma {self.config.sigma:g}, "
             "document frequencies of these references)",
             goal="higher",

@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from pydantic import field_validator
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.intervals import Interval, bootstrap_intervals
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.statistic import Statistic
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.statistics import Interval, Statistic, bootstrap_intervals
 from nextword.results.records import Measure
-from nextword.runtime.corpora.word_runs import words
+from nextword.runtime.corpora.words import words
 
 
 def frequent_words(texts: Iterable[str], count: int) -> frozenset[str]:
@@ -146,7 +145,7 @@ class Copying(Metric):
         left_out = f" ({len(set(self.config.leave_out))} words left out)" if self.config.leave_out else ""
         return Measure(
             title=title,
-            group=groups.SUMMARY,
+            group=metric.SUMMARY,
             unit=f"fraction of distinct source words in the {where}{left_out}",
             goal="higher",
             decimals=1,

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import (
     OfAllTexts,
     Order,
@@ -16,9 +17,8 @@ from nextword.evaluation.metrics.metric import (
     UndefinedError,
     registry,
 )
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.ngrams import NGrams, TokenTexts
-from nextword.evaluation.metrics.parts.tokens import Texts, Tokenize, token_texts
+from nextword.evaluation.metrics.ngrams import NGrams, TokenTexts
+from nextword.evaluation.metrics.tokens import Texts, Tokenize, token_texts
 from nextword.results.records import Measure
 
 
@@ -93,7 +93,7 @@ class Distinct(OfAllTexts):
 def _score(n: int, shares: Float[np.ndarray, "N"]) -> Score:
     measure = Measure(
         title=f"Distinct-{n}",
-        group=groups.DIVERSITY,
+        group=metric.DIVERSITY,
         unit=f"fraction of {n}-grams of a text",
         goal="human",
         decimals=1,

@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.distinct import distinct_and_all
 from nextword.evaluation.metrics.metric import MetricConfig, OfAllTexts, Order, Score, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.statistic import Statistic
-from nextword.evaluation.metrics.parts.tokens import Texts, Tokenize, token_texts
+from nextword.evaluation.metrics.statistics import Statistic
+from nextword.evaluation.metrics.tokens import Texts, Tokenize, token_texts
 from nextword.results.records import Measure
 
 MEAN = (1, 2, 3, 4)
@@ -97,7 +97,7 @@ class Diversity(OfAllTexts):
 def _mean_score(n: tuple[int, ...], values: Float[np.ndarray, "N"]) -> Score:
     measure = Measure(
         title="Diversity (mean)",
-        group=groups.DIVERSITY,
+        group=metric.DIVERSITY,
         unit=f"fraction of n-grams of a text (mean over n = {_listed(n)})",
         goal="human",
         decimals=1,
@@ -110,7 +110,7 @@ def _mean_score(n: tuple[int, ...], values: Float[np.ndarray, "N"]) -> Score:
 def _product_score(n: tuple[int, ...], counted: Float[np.ndarray, "N K2"]) -> Score:
     measure = Measure(
         title="Diversity (product)",
-        group=groups.DIVERSITY,
+        group=metric.DIVERSITY,
         unit=f"fraction (product of 1 - rep-n over n = {_listed(n)}; last n-gram of a text counted, nothing rounded)",
         goal="human",
         decimals=1,

@@ -11,14 +11,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import model_validator
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.all_or_none import AllOrNone
-from nextword.evaluation.metrics.parts.ngrams import TokenTexts
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.statistic import Statistic
-from nextword.evaluation.metrics.parts.token_counts import CountedTokens
-from nextword.evaluation.metrics.parts.units import Words
+from nextword.evaluation.metrics.ngrams import TokenTexts
+from nextword.evaluation.metrics.sample import AllOrNone, Sample
+from nextword.evaluation.metrics.statistics import Statistic
+from nextword.evaluation.metrics.token_counts import CountedTokens
+from nextword.evaluation.metrics.tokens import Words
 from nextword.results.records import Measure
 
 BOUNDARIES = (0.4, 0.7, 0.9)
@@ -108,16 +107,16 @@ class FrequencyGroups(Metric):
         self._references_given = AllOrNone("references")
         self._counts: CountedTokens | None = None
         if self.config.counts is not None:
-            self._counts = CountedTokens.load(self.config.counts, setup.unit, "frequency-groups.counts")
+            self._counts = CountedTokens.load(self.config.counts, setup.unit, "frequency-metric.counts")
         elif self.config.corpus is not None:
-            self._counts = CountedTokens.of_corpus(self.config.corpus, setup.unit, "frequency-groups.corpus")
+            self._counts = CountedTokens.of_corpus(self.config.corpus, setup.unit, "frequency-metric.corpus")
 
     def add(self, sample: Sample) -> None:
         """Reads the written text and, where nothing else was given to count, counts the references."""
         if self.config.counts is not None and sample.token_ids is None and isinstance(sample.unit, Words):
             raise ValueError(
-                f"{sample.place}: frequency-groups.counts goes by token id, but words are counted here; name the "
-                "tokenizer, give token_ids, or give frequency-groups.corpus"
+                f"{sample.place}: frequency-metric.counts goes by token id, but words are counted here; name the "
+                "tokenizer, give token_ids, or give frequency-metric.corpus"
             )
         self._texts.append(sample.tokens)
         if self._counts is None:
@@ -150,7 +149,7 @@ class FrequencyGroups(Metric):
         ends = (0.0, *self.config.boundaries, 1.0)
         measure = Measure(
             title=f"{NAMES[number]} tokens",
-            group=groups.FREQUENCY,
+            group=metric.FREQUENCY,
             unit=f"fraction of generated tokens (frequencies of {source})",
             goal="human",
             decimals=1,
@@ -165,7 +164,7 @@ class FrequencyGroups(Metric):
         shares = np.where(lengths > 0, found[:, -1] / np.maximum(lengths, 1), np.nan)
         measure = Measure(
             title="VR",
-            group=groups.FREQUENCY,
+            group=metric.FREQUENCY,
             unit=f"fraction of tokens of a text (frequencies of {source})",
             goal="human",
             decimals=1,

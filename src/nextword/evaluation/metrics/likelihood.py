@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.all_or_none import AllOrNone
-from nextword.evaluation.metrics.parts.intervals import Interval, bootstrap_ratio
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.statistic import Statistic
+from nextword.evaluation.metrics.sample import AllOrNone, Sample
+from nextword.evaluation.metrics.statistics import Interval, Statistic, bootstrap_ratio
 from nextword.results.records import Measure
 
 ABOVE_ZERO = 1e-6
@@ -204,7 +202,7 @@ class Likelihood(Metric):
 
 _PERPLEXITY = Measure(
     title="perplexity",
-    group=groups.LIKELIHOOD,
+    group=metric.LIKELIHOOD,
     unit="per token (of the model's tokenizer)",
     goal="lower",
     decimals=2,
@@ -212,7 +210,7 @@ _PERPLEXITY = Measure(
 )
 _MEAN_PERPLEXITY = Measure(
     title="mean perplexity",
-    group=groups.LIKELIHOOD,
+    group=metric.LIKELIHOOD,
     unit="per token (of the model's tokenizer), mean over texts",
     goal="lower",
     decimals=2,
@@ -220,7 +218,7 @@ _MEAN_PERPLEXITY = Measure(
 )
 _NLL = Measure(
     title="NLL",
-    group=groups.LIKELIHOOD,
+    group=metric.LIKELIHOOD,
     unit="nats per token (of the model's tokenizer)",
     goal="lower",
     decimals=3,
@@ -228,7 +226,7 @@ _NLL = Measure(
 )
 _BITS_PER_BYTE = Measure(
     title="bits per byte",
-    group=groups.LIKELIHOOD,
+    group=metric.LIKELIHOOD,
     unit="bits per byte (UTF-8, of the targets)",
     goal="lower",
     decimals=3,

@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field, model_validator
 
-from nextword.evaluation.metrics.parts.ngrams import LONGEST, TokenTexts
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.statistic import Statistic
-from nextword.evaluation.metrics.parts.units import Unit, Words
+from nextword.evaluation.metrics.ngrams import LONGEST, TokenTexts
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.statistics import Statistic
+from nextword.evaluation.metrics.tokens import Unit, Words
 from nextword.results.records import Measure
 from nextword.settings.registry import Registry
 from nextword.settings.specs import Grammar, SpecSettings
@@ -222,3 +222,19 @@ class OrdersConfig(MetricConfig):
     def arguments(self) -> list[str]:
         """The lengths."""
         return [str(n) for n in self.n]
+
+
+# -- Headings over metrics that belong together, in reading order.
+
+LIKELIHOOD = "Likelihood"
+NEXT_WORD = "Next word"
+REPETITION = "Repetition"
+DIVERSITY = "Diversity"
+FREQUENCY = "Frequency"
+CLOSENESS = "Closeness to human text"
+COHERENCE = "Coherence"
+SUMMARY = "Summaries and tables"
+FAITHFULNESS = "Faithfulness"
+TOPICS = "Topics"
+
+ORDER = (LIKELIHOOD, NEXT_WORD, CLOSENESS, DIVERSITY, REPETITION, FREQUENCY, COHERENCE, SUMMARY, FAITHFULNESS, TOPICS)

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import (
     Metric,
     MetricConfig,
@@ -18,10 +19,9 @@ from nextword.evaluation.metrics.metric import (
     UndefinedError,
     registry,
 )
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.ngrams import TokenTexts
-from nextword.evaluation.metrics.parts.sample import MissingFieldError, Sample
-from nextword.evaluation.metrics.parts.tokens import Texts, Tokenize, token_texts
+from nextword.evaluation.metrics.ngrams import TokenTexts
+from nextword.evaluation.metrics.sample import MissingFieldError, Sample
+from nextword.evaluation.metrics.tokens import Texts, Tokenize, token_texts
 from nextword.results.records import Measure
 
 
@@ -108,7 +108,7 @@ class MsJaccard(Metric):
     def _measure(self, n: int) -> Measure:
         return Measure(
             title=f"MS-Jaccard-{n}",
-            group=groups.CLOSENESS,
+            group=metric.CLOSENESS,
             unit=f"fraction (geometric mean up to {n}-grams, counts per text, first reference)",
             goal="higher",
             decimals=1,

@@ -8,12 +8,11 @@ import numpy as np
 from jaxtyping import Bool, Int
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.all_or_none import AllOrNone
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.statistic import Statistic
-from nextword.evaluation.metrics.parts.units import as_ids
+from nextword.evaluation.metrics.sample import AllOrNone, Sample
+from nextword.evaluation.metrics.statistics import Statistic
+from nextword.evaluation.metrics.tokens import as_ids
 from nextword.results.records import Measure
 
 
@@ -86,7 +85,7 @@ class Accuracy(Metric):
     def _score(self, title: str, meaning: str, right: list[int]) -> Score:
         measure = Measure(
             title=title,
-            group=groups.NEXT_WORD,
+            group=metric.NEXT_WORD,
             unit="fraction of target tokens",
             goal="higher",
             decimals=2,

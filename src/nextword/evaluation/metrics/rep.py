@@ -6,10 +6,10 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.tokens import Text, Tokenize, token_ids
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.tokens import Text, Tokenize, token_ids
 from nextword.results.records import Measure
 
 LONGEST_PHRASE = 90
@@ -90,7 +90,7 @@ class Rep(Metric):
         loops = np.array(self._loops, dtype=np.float64)
         measure = Measure(
             title="Rep",
-            group=groups.REPETITION,
+            group=metric.REPETITION,
             unit=f"fraction of texts (phrases of up to {self.config.longest_phrase} tokens)",
             goal="human",
             decimals=1,

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.subsequence import CommonSubsequence
-from nextword.evaluation.metrics.parts.tokens import expect_references
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.tokens import expect_references
 from nextword.results.records import Measure
-from nextword.runtime.corpora.word_runs import letters
+from nextword.runtime.corpora.words import letters
 
 Kind = Literal["1", "2", "l", "lsum"]
 Value = Literal["f1", "precision", "recall"]
@@ -235,10 +234,70 @@ class Rouge(Metric):
             choices.append("a line for each sentence" if config.split_sentences else "lines as given")
         measure = Measure(
             title=title,
-            group=groups.SUMMARY,
+            group=metric.SUMMARY,
             unit=f"fraction ({', '.join(choices)})",
             goal="higher",
             decimals=1,
             meaning=f"{title}: {counted}, {name} with the reference that gives the best F1, averaged over texts.",
         )
         return Score.mean(measure, values)
+
+
+# -- Longest common subsequences, with rows of the table as bits of an integer: a hundred tokens at a time.
+
+
+class CommonSubsequence:
+    """Longest common subsequences of one text with others, in O(T · T / 64) steps instead of O(T · T).
+
+    Source: Hyyrö, *Bit-parallel LCS-length computation revisited*, 2004. Bit j of a row is 0 where the length grows
+    from column j to column j + 1.
+
+    >>> common = CommonSubsequence("the cat sat on the mat".split())
+    >>> common.length("the dog sat on a mat".split())
+    4
+    >>> common.places("the dog sat on a mat".split())
+    [0, 2, 3, 5]
+    """
+
+    def __init__(self, text: Sequence[Hashable]) -> None:
+        self._text = text
+        self._where: dict[Hashable, int] = {}
+        for place, token in enumerate(text):
+            self._where[token] = self._where.get(token, 0) | 1 << place
+        self._ones = (1 << len(text)) - 1
+
+    def length(self, other: Sequence[Hashable]) -> int:
+        """How many tokens the longest has."""
+        row = self._ones
+        for token in other:
+            row = self._next(row, token)
+        return len(self._text) - row.bit_count()
+
+    def places(self, other: Sequence[Hashable]) -> list[int]:
+        """The places in ``other`` of one of the longest.
+
+        Where there are several, the one that rouge-score finds: read back from the end, a token of ``text`` is given up
+        before one of ``other`` only if more is kept that way.
+        """
+        rows = [self._ones]
+        for token in other:
+            rows.append(self._next(rows[-1], token))
+        row, column, found = len(other), len(self._text), []
+        while row and column:
+            if other[row - 1] == self._text[column - 1]:
+                row, column = row - 1, column - 1
+                found.append(row)
+            elif _length(rows[row], column - 1) > _length(rows[row - 1], column):
+                column -= 1
+            else:
+                row -= 1
+        return found[::-1]
+
+    def _next(self, row: int, token: Hashable) -> int:
+        matches = row & self._where.get(token, 0)
+        return ((row + matches) | (row - matches)) & self._ones
+
+
+def _length(row: int, columns: int) -> int:
+    """Length up to ``columns`` in a row: the zeros among its lowest bits."""
+    return columns - (row & ((1 << columns) - 1)).bit_count()

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import (
     OfAllTexts,
     Order,
@@ -16,10 +17,9 @@ from nextword.evaluation.metrics.metric import (
     UndefinedError,
     registry,
 )
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.ngrams import NGrams
-from nextword.evaluation.metrics.parts.statistic import Statistic
-from nextword.evaluation.metrics.parts.tokens import Texts, Tokenize, token_texts
+from nextword.evaluation.metrics.ngrams import NGrams
+from nextword.evaluation.metrics.statistics import Statistic
+from nextword.evaluation.metrics.tokens import Texts, Tokenize, token_texts
 from nextword.results.records import Measure
 
 EPSILON = 0.1
@@ -100,7 +100,7 @@ class SelfBleu(OfAllTexts):
     def _score(self, n: int, values: Float[np.ndarray, "N"]) -> Score:
         measure = Measure(
             title=f"Self-BLEU-{n}",
-            group=groups.DIVERSITY,
+            group=metric.DIVERSITY,
             unit="fraction (BLEU against all other texts, smoothing method 1: 0.1 for no match)",
             goal="human",
             decimals=1,

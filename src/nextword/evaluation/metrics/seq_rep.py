@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.distinct import distinct, distinct_by_length
 from nextword.evaluation.metrics.metric import (
     MetricConfig,
@@ -17,10 +18,8 @@ from nextword.evaluation.metrics.metric import (
     UndefinedError,
     registry,
 )
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.tokens import Texts, Tokenize
-from nextword.evaluation.metrics.parts.units import Words
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.tokens import Texts, Tokenize, Words
 from nextword.results.records import Measure
 
 FEWEST_WORDS = 4
@@ -86,7 +85,7 @@ class SeqRep(OfAllTexts):
     def _score(self, shares: Float[np.ndarray, "N"], n: int) -> Score:
         measure = Measure(
             title=f"seq-rep-{n}",
-            group=groups.REPETITION,
+            group=metric.REPETITION,
             unit=f"fraction of {n}-grams of {self._unit} of a text",
             goal="human",
             decimals=1,

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.statistic import Statistic
-from nextword.evaluation.metrics.parts.units import as_ids
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.statistics import Statistic
+from nextword.evaluation.metrics.tokens import as_ids
 from nextword.results.records import Measure
 
 Ids = Sequence[int] | Int[np.ndarray, "T"]
@@ -96,7 +96,7 @@ class TokenRepetition(Metric):
     def _score(self, title: str, which: str, window: int, repeated: Float[np.ndarray, "N"]) -> Score:
         measure = Measure(
             title=title,
-            group=groups.REPETITION,
+            group=metric.REPETITION,
             unit="fraction of predicted tokens",
             goal="human",
             decimals=1,

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.evaluation.metrics.sample import Sample
 from nextword.results.records import Measure
 from nextword.settings.config import Seed
 
@@ -199,7 +199,7 @@ class TopicMatch(Metric):
         fitted = "the references" if config.corpus is None else Path(config.corpus).name
         return Measure(
             title="Topic divergence" if not config.root else "Topic distance",
-            group=groups.TOPICS,
+            group=metric.TOPICS,
             unit=f"{'square root of bits' if config.root else 'bits'} ({config.topics} topics, seed {config.seed})",
             goal="lower",
             decimals=3,

@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.sample import Sample
-from nextword.evaluation.metrics.parts.token_counts import CountedTokens
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.token_counts import CountedTokens
 from nextword.results.records import Measure
 
 REFERENCES = "references"
@@ -134,7 +134,7 @@ class UnigramKl(Metric):
         people = "all references" if self._with_references else "the test data (a text as a whole, not the references)"
         return Measure(
             title=f"KL({direction})",
-            group=groups.CLOSENESS,
+            group=metric.CLOSENESS,
             unit=f"nats ({self.config.smoothing:g} added to the counts of all {tokens})",
             goal="lower",
             decimals=3,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.evaluation.metrics.sample import Sample
 from nextword.results.records import Measure
 
 
@@ -94,4 +94,4 @@ class Uniq(Metric):
 
 
 def _measure(title: str, unit: str, meaning: str) -> Measure:
-    return Measure(title=title, group=groups.DIVERSITY, unit=unit, goal="human", decimals=0, meaning=meaning)
+    return Measure(title=title, group=metric.DIVERSITY, unit=unit, goal="human", decimals=0, meaning=meaning)

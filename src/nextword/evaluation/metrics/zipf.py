@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Int
 from pydantic import Field
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.evaluation.metrics.sample import Sample
 from nextword.results.records import Measure
 
 RANKS = 5000
@@ -76,7 +76,7 @@ class Zipf(Metric):
         value = zipf_coefficient(list(self._counts.values()), self.config.ranks)
         measure = Measure(
             title="Zipf coefficient",
-            group=groups.FREQUENCY,
+            group=metric.FREQUENCY,
             unit=f"slope (minus; log frequency on log rank, ranks up to {self.config.ranks})",
             goal="human",
             decimals=2,

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from nextword.evaluation.judges.parts.sentence_encoder import SentenceEncoder
-from nextword.evaluation.metrics import Setup
-from nextword.evaluation.metrics.parts.units import Words
-from nextword.evaluation.survey.aligned_samples import AlignedSamples, aligned
-from nextword.evaluation.survey.attention_checks import check_item
-from nextword.evaluation.survey.forms import blocks_of, dealt
+from nextword.evaluation.judges.sentence_encoder import SentenceEncoder
+from nextword.evaluation.metrics import Sample, Setup
+from nextword.evaluation.metrics.tokens import Words
+from nextword.evaluation.samples import read_samples
 from nextword.evaluation.survey.kinds import Kind, registry
-from nextword.evaluation.survey.kinds.kind import DraftItem
-from nextword.evaluation.survey.power import statement
-from nextword.results.records.survey_files import DIGEST, Form, KeyItem, Survey, SurveyItem, SurveyKey, SurveyUnit
+from nextword.evaluation.survey.kinds.kind import DraftGroup, DraftItem, DraftUnit
+from nextword.evaluation.survey.survey_settings import SurveyConfig
+from nextword.results.records.survey_files import (
+    DIGEST,
+    Form,
+    FormPage,
+    KeyFile,
+    KeyItem,
+    Passage,
+    Question,
+    Survey,
+    SurveyItem,
+    SurveyKey,
+    SurveyUnit,
+)
 from nextword.settings.config import validated
 
 LONGEST_SENTENCE = 384
@@ -178,3 +190,210 @@ def _encoder(config: Any) -> Any:
         return loaded[0].embed(texts)
 
     return encode
+
+
+# -- The same prompts in the samples files of several systems.
+
+
+@dataclass(frozen=True)
+class AlignedSamples:
+    """What several systems wrote after the same prompts."""
+
+    prompts: dict[str, dict[str, Sample]]
+    """By id of the prompt: system to sample; only prompts that every system has."""
+    files: list[KeyFile]
+    """What was read."""
+    lacking: int
+    """Prompts that some system lacks."""
+
+
+def aligned(systems: Mapping[str, Path], fields: Mapping[str, str] | None = None) -> AlignedSamples:
+    """Reads the files and puts texts after the same prompt together: by ``id``, or by place where samples have none.
+
+    Args:
+        systems: By name, the samples file.
+        fields: Names that the files use for fields of a sample.
+
+    Raises:
+        ValueError: A file cannot be read, a prompt differs between files, or no prompt is in all of them.
+    """
+    found: dict[str, dict[str, Sample]] = {}
+    files = []
+    for name, path in systems.items():
+        digest = hashlib.sha256()
+        for number, sample in enumerate(read_samples(path, Words(), fields, digest), 1):
+            texts = found.setdefault(str(number if sample.id is None else sample.id), {})
+            _expect_same_prompt(sample, next(iter(texts.values()), sample))
+            texts[name] = sample
+        files.append(KeyFile(system=name, file=path.name, sha256=digest.hexdigest()))
+    complete = {prompt: texts for prompt, texts in found.items() if len(texts) == len(systems)}
+    if not complete:
+        given = ", ".join(str(path) for path in systems.values())
+        raise ValueError(
+            f"samples files: must have prompts in common ({given} given); give texts after the same prompts"
+        )
+    return AlignedSamples(complete, files, len(found) - len(complete))
+
+
+def _expect_same_prompt(sample: Sample, other: Sample) -> None:
+    for field in ("prompt", "source", "auxiliary"):
+        one, two = getattr(sample, field), getattr(other, field)
+        if one is not None and two is not None and one != two:
+            raise ValueError(
+                f"{sample.place}: must have the {field} of {other.place} (another one given); give texts after the "
+                "same prompts, or an id to each"
+            )
+
+
+# -- Items with an answer that everyone who reads them knows.
+
+
+def check_item(
+    donor: DraftItem, questions: Sequence[Question], sentence: str, rng: np.random.Generator
+) -> tuple[DraftItem, dict[str, str]]:
+    """A text that asks for certain answers, among passages of a real item.
+
+    Args:
+        donor: The item whose passages and first text are taken.
+        questions: Of the survey.
+        sentence: What is put behind the text, with ``{answers}`` for the right answers.
+        rng: Draws them.
+
+    Returns:
+        The item, and the right answer to each question.
+    """
+    right = {question.name: question.choices[int(rng.integers(len(question.choices)))] for question in questions}
+    wanted = " and ".join(f'"{right[one.name].label}" for {one.name}' for one in questions)
+    unit = donor.groups[0].units[0]
+    *others, last = unit.texts
+    asking = f"{last.lines[-1]} {sentence.format(answers=wanted)}"
+    texts = [*others, Passage(title=last.title, lines=[*last.lines[:-1], asking])]
+    item = DraftItem(donor.prompt, donor.passages, [DraftGroup({}, [DraftUnit(texts, unit.near)])])
+    return item, {name: choice.value for name, choice in right.items()}
+
+
+# -- Items are dealt to judges: which ones, and in which order.
+
+
+def blocks_of(items: int, most: int) -> list[list[int]]:
+    """Places of items in as few blocks as there have to be, of nearly equal size.
+
+    >>> blocks_of(5, 2)
+    [[0, 1], [2, 3], [4]]
+    """
+    return [block.tolist() for block in np.array_split(np.arange(items), -(-items // most))]
+
+
+def dealt(
+    blocks: Sequence[Sequence[str]],
+    judges: int,
+    items: Mapping[str, SurveyItem],
+    systems: Mapping[str, Sequence[str]],
+    rng: np.random.Generator,
+    first: Sequence[str] = (),
+) -> list[Form]:
+    """A form for each judge of each block.
+
+    Each form has its items in an order of its own. The texts of an item stand in the rows of a Latin square over the
+    systems, one row after the other, so that each system stands in each place equally often.
+
+    Args:
+        blocks: Ids of the items that one judge gets, checks included.
+        judges: Of each block.
+        items: By id.
+        systems: By id of an item, its groups in the order of the systems.
+        rng: Draws the orders of items.
+        first: Ids of items that stand before the block in every form.
+    """
+    turn = count()
+    forms: list[Form] = []
+    for block in blocks:
+        for _ in range(judges):
+            pages = []
+            for item in [*first, *(block[place] for place in rng.permutation(len(block)))]:
+                groups = systems[item]
+                rows = balanced_orders(len(groups))
+                row = rows[next(turn) % len(rows)] if len(groups) > 1 else rows[0]
+                units = [unit.id for at in row for unit in items[item].units if unit.group == groups[at]]
+                pages.append(FormPage(item=item, order=units))
+            forms.append(Form(id=str(len(forms) + 1), pages=pages))
+    return forms
+
+
+# -- Latin squares: everything is shown equally often in each place, and after each other thing.
+
+
+def balanced_orders(size: int) -> list[list[int]]:
+    """Williams' design (1949): rows are orders of ``size`` things.
+
+    Each thing stands in each place equally often, and each follows each other equally often. An odd number of things
+    takes twice as many rows.
+
+    >>> balanced_orders(4)
+    [[0, 1, 3, 2], [1, 2, 0, 3], [2, 3, 1, 0], [3, 0, 2, 1]]
+    >>> len(balanced_orders(7)), balanced_orders(1)
+    (14, [[0]])
+    """
+    first = [0]
+    for step in range(1, size):
+        first.append((first[-1] + (step if step % 2 else -step)) % size)
+    rows = [[(thing + shift) % size for thing in first] for shift in range(size)]
+    return rows if size % 2 == 0 or size == 1 else rows + [row[::-1] for row in rows]
+
+
+# -- Which difference a planned survey can show, said before anyone is paid.
+
+LEVEL = 0.05
+"""Of the two-sided test."""
+
+
+def detectable_difference(config: SurveyConfig, items: int | None = None, judges: int | None = None) -> float:
+    """The smallest true difference between two systems that the wanted share of surveys finds.
+
+    One judge's difference on one item varies with the item, which all its judges share, and with the judge. With n
+    items of J judges its mean has the variance ``spread^2 (agreement / n + (1 - agreement) / (n J))``.
+
+    Args:
+        config: The survey, with its assumptions.
+        items: n, in place of the planned number.
+        judges: J, in place of the planned number.
+
+    >>> round(detectable_difference(SurveyConfig(items=100, judges=3)), 3)
+    0.205
+    """
+    from scipy.stats import norm
+
+    n, each = items or config.items, judges or config.judges
+    spread, shared = spread_of(config), config.power.agreement
+    error = spread * math.sqrt(shared / n + (1 - shared) / (n * each))
+    return float((norm.ppf(1 - LEVEL / 2) + norm.ppf(config.power.power)) * error)
+
+
+def spread_of(config: SurveyConfig) -> float:
+    """The spread that is assumed: the recipe's, or what is usual for the kind."""
+    return config.typical_spread if config.power.spread is None else config.power.spread
+
+
+def statement(config: SurveyConfig, unit: str) -> Iterator[str]:
+    """What can be shown, in sentences.
+
+    Args:
+        config: The survey.
+        unit: What a difference is measured in.
+    """
+    power = f"{config.power.power:.0%}".replace("%", " %")
+    yield (
+        f"{config.items} items with {config.judges} judges each can show a difference of "
+        f"{detectable_difference(config):.2g} ({unit}) in {power} of such surveys, at p < {LEVEL}."
+    )
+    others = [
+        (2 * config.items, config.judges),
+        (config.items, config.judges + 2),
+        (max(config.items // 2, 2), config.judges),
+    ]
+    told = (f"{items} x {judges}: {detectable_difference(config, items, judges):.2g}" for items, judges in others)
+    yield f"Other sizes (items x judges): {'; '.join(told)}."
+    yield (
+        f"Assumed: a spread of {spread_of(config):.2g} from answer to answer, of which judges share "
+        f"{config.power.agreement:.0%} (power.spread, power.agreement)."
+    ).replace("%", " %")

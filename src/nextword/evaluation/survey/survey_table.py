@@ -8,21 +8,22 @@ from pathlib import Path
 
 import numpy as np
 
-from nextword.evaluation.metrics.parts.intervals import RESAMPLES
-from nextword.evaluation.metrics.parts.paired_tests import holm, paired_tests
-from nextword.evaluation.metrics.parts.statistic import Statistic
-from nextword.evaluation.survey.counted_answers import Counted, CountedUnit, counted
-from nextword.evaluation.survey.judgements import Judgements, Scored
+from nextword.evaluation.metrics.statistics import RESAMPLES, Statistic, holm, paired_tests
 from nextword.evaluation.survey.kinds import registry
-from nextword.evaluation.survey.kinds.kind import ONE_TEXT
-from nextword.evaluation.survey.outputs.write_survey import KEY, SURVEY
-from nextword.evaluation.survey.read_answers import read_answers
-from nextword.evaluation.survey.statistics.correlation import correlations
-from nextword.evaluation.survey.statistics.judge_agreement import alpha, coded, percent_agreement
-from nextword.evaluation.survey.statistics.two_level_bootstrap import Crossing, TwoLevels, two_level_intervals
+from nextword.evaluation.survey.kinds.kind import ONE_TEXT, Judgements, Scored
+from nextword.evaluation.survey.outputs import KEY, SURVEY
+from nextword.evaluation.survey.read_answers import Counted, CountedUnit, counted, read_answers
+from nextword.evaluation.survey.statistics import (
+    Crossing,
+    TwoLevels,
+    alpha,
+    coded,
+    correlations,
+    percent_agreement,
+    two_level_intervals,
+)
 from nextword.results.records import Environment, EvaluationResults, MetricValue, PairRecord, SampleFile, SystemRecord
-from nextword.results.records.survey_files import Question, Survey, SurveyKey
-from nextword.results.records.survey_results import Agreement, SurveyResults, WinTieLose
+from nextword.results.records.survey_files import Agreement, Question, Survey, SurveyKey, SurveyResults, WinTieLose
 
 Score = Callable[[Question, Judgements], list[Scored]]
 Levels = dict[str, dict[str, TwoLevels]]

@@ -5,44 +5,50 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from pydantic import Field, JsonValue
 from transformers import AutoConfig, AutoTokenizer, set_seed
 
+from nextword.evaluation.metrics.metric import parse_metric
+from nextword.evaluation.metrics.unigram_kl import TEST
 from nextword.experiments.comparison.comparison_settings import RANDOM, TRAINED, CompareConfig
-from nextword.experiments.comparison.corpus_counts import (
-    COUNTS,
-    TEST_COUNTS,
-    needed_counts,
-    needed_test_counts,
-)
 from nextword.experiments.comparison.method import Method
 from nextword.experiments.comparison.preflight import build_method, check_methods, needed_encoder
 from nextword.experiments.comparison.progress import StageReporter
-from nextword.experiments.tasks.parts.added_tokens import add_tokens
-from nextword.experiments.tasks.parts.architecture import Architecture, architecture_of
-from nextword.experiments.tasks.parts.head_counts import HeadSpec, with_counts
-from nextword.experiments.training.loss_curve import DivergedError
+from nextword.experiments.tasks.head_counts import (
+    HeadSpec,
+    expect_tokenizer,
+    training_counts,
+    wants_counts,
+    with_counts,
+)
+from nextword.experiments.tasks.task import Architecture, architecture_of
+from nextword.experiments.tasks.tokenizers import add_tokens
+from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
 from nextword.experiments.training.one_training import train
-from nextword.experiments.training.outcome import TrainingOutcome
 from nextword.experiments.training.resume import weights_problem
 from nextword.experiments.training.settings import merged
 from nextword.experiments.training.sharding import whole_model
+from nextword.functional.frequency import TokenCounts, tokenizer_fingerprint
+from nextword.inference.scoring.text_tokens import token_ids
 from nextword.model.attach import attach
 from nextword.results.records import MetricValue, Record
 from nextword.runtime.pretrained import GgufError, from_pretrained, load_tokenizer, model_location
-from nextword.runtime.weights.held_weights import MadeOnDisk
+from nextword.runtime.weights import MadeOnDisk
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from nextword.experiments.tasks import Task
+    from nextword.experiments.tasks import Task, Texts
+
 
 logger = logging.getLogger(__name__)
 
@@ -294,3 +300,70 @@ def _sha256(folder: Path) -> str:
             while block := file.read(2**20):
                 digest.update(block)
     return digest.hexdigest()
+
+
+# -- How often each token occurs in a task's training data, for heads and measures that go by it, and in its test
+# data.
+
+COUNTS = "counts.npz"
+"""File of the start's folder."""
+TEST_COUNTS = "test-counts.npz"
+"""The same of the test data."""
+AGAINST = "against"
+"""Setting of a metric that names what texts are compared with; ``test`` stands for the test data."""
+
+
+def needed_counts(
+    methods: Iterable[Method], task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: StageReporter
+) -> Path | None:
+    """The counts file of the training data, made where it is missing; ``None`` where nobody needs it.
+
+    Raises:
+        ValueError: A head names counts that were made with another tokenizer.
+    """
+    methods = list(methods)
+    _expect_tokenizer(methods, tokenizer)
+    heads = [head for method in methods for head in (method.head, method.trained_head)]
+    if task.writes is None and not any(map(wants_counts, heads)):
+        return None
+    if not path.exists():
+        with stages("start", "counts"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            training_counts(task.data, tokenizer).save(path)
+    return path
+
+
+def asks_for_test_data(metric: str | Mapping[str, Any]) -> bool:
+    """Whether a metric compares with the test data of the task."""
+    return getattr(parse_metric(metric), AGAINST, None) == TEST
+
+
+def needed_test_counts(
+    task: Task, tokenizer: PreTrainedTokenizerBase, path: Path, stages: StageReporter
+) -> Path | None:
+    """The counts file of the test data, made where it is missing; ``None`` where no metric asks for it."""
+    text = task.data.test_text()
+    if task.writes is None or text is None or not any(map(asks_for_test_data, task.writes.texts.metrics)):
+        return None
+    if not path.exists():
+        with stages("start", "counts of the test data"):
+            counts = np.bincount(token_ids(tokenizer, text), minlength=len(tokenizer))
+            TokenCounts(counts, tokenizer=tokenizer_fingerprint(tokenizer), source="the test text").save(path)
+    return path
+
+
+def expect_test_data(task: Task, texts: Texts) -> None:
+    """Raises ValueError where a metric compares with test data as one text, and the task has none."""
+    asking = [metric for metric in texts.metrics if asks_for_test_data(metric)]
+    if asking and task.data.test_text() is None:
+        name = parse_metric(asking[0]).metric
+        raise ValueError(
+            f"{name}.{AGAINST}: task '{task.name}' has no test text to compare with as a whole; take the references "
+            f"('{name}'), or name a file"
+        )
+
+
+def _expect_tokenizer(methods: Iterable[Method], tokenizer: PreTrainedTokenizerBase) -> None:
+    for method in methods:
+        for head in (method.head, method.trained_head):
+            expect_tokenizer(head, tokenizer, f"method '{method.title}': head")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from nextword.experiments.comparison.method import Method
-from nextword.experiments.training.settings import FineTuning
+from nextword.experiments.training.method_settings import table_of_spec
+from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged, overlaid
 from nextword.settings.config import Seed, Settings, validated
+from nextword.settings.overrides import overridden, parsed
+from nextword.settings.registry import did_you_mean
 
 if TYPE_CHECKING:
     from nextword.experiments.tasks import Task
@@ -123,3 +127,122 @@ def plain(config: BaseModel) -> dict[str, Any]:
 
 def _repeated(values: Iterable[Any]) -> list[Any]:
     return [value for value, count in Counter(values).items() if count > 1]
+
+
+# -- Which settings each training of a method has: those of the task or of fine-tuning, and over them what is given.
+
+
+def common_settings(config: CompareConfig) -> TrainingSettings:
+    """The training settings that all methods have in common.
+
+    Raises:
+        ValueError: A setting that there is not.
+    """
+    return _settings(config, config.fine_tuning, config.training, "training")
+
+
+def stage_settings(method: Method, config: CompareConfig) -> list[TrainingSettings]:
+    """Training settings of each stage of a method; none of one that is not trained.
+
+    Args:
+        method: The method.
+        config: The comparison.
+
+    Raises:
+        ValueError: A setting that there is not.
+    """
+    fine_tuning = config.fine_tuning if config.is_fine_tuned(method) else None
+    wheres = [f"method '{method.title}': training", f"method '{method.title}': then.training"]
+    stages = zip(given_settings(method, config), wheres, strict=False)
+    return [_settings(config, fine_tuning, given, where) for given, where in stages]
+
+
+def given_settings(method: Method, config: CompareConfig) -> list[dict[str, Any]]:
+    """What is asked for of each stage of a method, without defaults.
+
+    Raises:
+        ValueError: A setting of all second stages that there is not.
+    """
+    if not method.trained:
+        return []
+    first = overlaid(config.training, method.training)
+    if method.then is None:
+        return [first]
+    second = overlaid(first, config.second_training)
+    _settings(config, config.fine_tuning, second, "second_training")
+    return [first, overlaid(second, method.then.training)]
+
+
+def _settings(
+    config: CompareConfig, fine_tuning: FineTuning | None, given: dict[str, Any], where: str
+) -> TrainingSettings:
+    return merged(defaults(config, fine_tuning, given), given, where)
+
+
+def defaults(config: CompareConfig, fine_tuning: FineTuning | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What holds where ``given`` does not say otherwise."""
+    from nextword.experiments.tasks import registry
+
+    of_task = registry.get(config.task).training_defaults
+    chosen = of_task if fine_tuning is None else fine_tuning.over(of_task, given)
+    return {**{name: field.default for name, field in TrainingSettings.model_fields.items()}, **chosen}
+
+
+# -- A recipe is a TOML file; ``key.path=value`` on the command line changes it.
+
+
+def built_in() -> dict[str, str]:
+    """The recipes that come with the library: name and first line."""
+    folder = resources.files("nextword.experiments") / "recipes"
+    texts = {
+        entry.name.removesuffix(".toml"): entry.read_text("utf-8")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".toml")
+    }
+    return {name: text.splitlines()[0].lstrip("# ") for name, text in sorted(texts.items())}
+
+
+def read(recipe: str) -> dict[str, Any]:
+    """The content of a recipe file, or of a built-in recipe where there is no such file.
+
+    Raises:
+        ValueError: Neither, or no TOML.
+    """
+    path = Path(recipe).expanduser()
+    if path.is_file():
+        return parsed(path.read_bytes(), str(path))
+    if recipe in built_in():
+        return parsed((resources.files("nextword.experiments") / "recipes" / f"{recipe}.toml").read_bytes(), recipe)
+    names = ", ".join(built_in())
+    raise ValueError(f"{recipe}: no such file or built-in recipe.{did_you_mean(recipe, built_in())} Built in: {names}.")
+
+
+def configured(recipe: dict[str, Any], overrides: Iterable[str] = ()) -> CompareConfig:
+    """A recipe with its overrides, checked.
+
+    >>> configured({"task": "lm", "methods": ["softmax"]}, ["training.steps=20", "seeds=[0, 1]"]).seeds
+    [0, 1]
+
+    Raises:
+        ValueError: An override that cannot be read, an unknown key (with the nearest known one), or a wrong value.
+    """
+    if isinstance(recipe.get("task"), str):
+        recipe = {**recipe, "task": {"name": recipe["task"]}}  # a table can take overrides of the task's settings
+    changed = overridden(recipe, overrides, table_of_spec)
+    _expect_task_settings_in_task(changed)
+    return validated(CompareConfig, changed)
+
+
+def _expect_task_settings_in_task(recipe: dict[str, Any]) -> None:
+    """Raises ValueError where a setting of the task stands outside of its table."""
+    unknown = [key for key in recipe if key not in CompareConfig.model_fields]
+    table = recipe.get("task")
+    if not unknown or not isinstance(table, dict):
+        return
+    from nextword.experiments.tasks import registry
+
+    name = table.get("name")
+    settings = registry.get(name).Config.model_fields if name in registry.names() else {}
+    for key in unknown:
+        if key in settings:
+            raise ValueError(f"{key}: is a setting of the task; give task.{key}={recipe[key]} in its place")

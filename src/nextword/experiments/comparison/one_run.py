@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import set_seed
 
-from nextword.conditioning.parts.auxiliary_encoder import fingerprint
-from nextword.conditioning.parts.auxiliary_tokenizer import ENCODER_TOKENIZER
+from nextword.conditioning.auxiliary_encoder import fingerprint
+from nextword.conditioning.auxiliary_tokenizer import ENCODER_TOKENIZER
 from nextword.experiments.comparison.common_start import CommonStart
-from nextword.experiments.comparison.comparison_settings import CompareConfig, plain
+from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
 from nextword.experiments.comparison.progress import StageReporter
-from nextword.experiments.comparison.stage_settings import stage_settings
-from nextword.experiments.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable
+from nextword.experiments.training.collator import EncodedTexts, distinct_texts, encode_texts, is_encodable
+from nextword.experiments.training.loss_curve import TrainingOutcome
 from nextword.experiments.training.one_training import train
-from nextword.experiments.training.outcome import TrainingOutcome
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import whole_model
 from nextword.experiments.training.trainable import with_applicable_rates

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from nextword.conditioning.parts.auxiliary_encoder import expect_encoder
-from nextword.experiments.comparison.comparison_settings import CompareConfig
+from nextword.conditioning.auxiliary_encoder import expect_encoder
+from nextword.experiments.comparison.comparison_settings import (
+    CompareConfig,
+    common_settings,
+    given_settings,
+    stage_settings,
+)
 from nextword.experiments.comparison.method import TEST_TIME_OBJECTIVE, Method
-from nextword.experiments.comparison.stage_settings import common_settings, given_settings, stage_settings
-from nextword.experiments.tasks.parts.head_counts import with_counts
+from nextword.experiments.tasks.head_counts import with_counts
 from nextword.experiments.training.learning_rates import GROUPS, harsh_rates
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.trainable import trained_group_names

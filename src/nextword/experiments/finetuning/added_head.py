@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from nextword.heads import head_spec
-from nextword.inference.scoring.calibration.calibrate import calibrate_on_texts
-from nextword.inference.scoring.calibration.calibration_results import CalibrationResults
-from nextword.inference.scoring.calibration.chosen_settings import calibration_of
+from nextword.inference.scoring.calibrate import calibrate_on_texts, calibration_of
+from nextword.inference.scoring.calibration_results import CalibrationResults
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.minibatches import Progress
-from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.inference.scoring.opened_model import OpenedModel, Progress
 from nextword.model.attach import attach
 from nextword.model.card import CardFacts
 from nextword.model.saving import save_model_folder

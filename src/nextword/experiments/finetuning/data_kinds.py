@@ -4,21 +4,195 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from nextword.experiments.finetuning.prompted_pairs import PromptedPairs
 from nextword.experiments.finetuning.train_config import TrainConfig
-from nextword.experiments.tasks import Task
+from nextword.experiments.tasks import Data, Measures, Task
 from nextword.experiments.tasks.expand import Expand
 from nextword.experiments.tasks.lm import LanguageModelling
+from nextword.experiments.tasks.pair_samples import PairSamples, PairsConfig
 from nextword.experiments.tasks.seq2seq import SequenceToSequence
+from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
+from nextword.experiments.tasks.task import expect_positions
+from nextword.experiments.tasks.tokenizers import named_or_trained
+from nextword.experiments.tasks.window_likelihood import likelihood_values
+from nextword.functional.padding import IGNORED_LABEL
+from nextword.inference.scoring.opened_model import Progress
+from nextword.inference.scoring.target_likelihood import TokenPair, likelihood_sum, target_log_probs
+from nextword.inference.scoring.text_tokens import start_id
+from nextword.model.training_modes import measuring
+from nextword.results.records import Evaluation
 from nextword.runtime.corpora import is_json_lines, json_lines, part_files
+from nextword.runtime.corpora.articles import STORIES
+from nextword.runtime.corpora.gap_sentences import Pair
 from nextword.runtime.corpora.part_names import JSON_LINES
 from nextword.settings.config import validated
 from nextword.settings.registry import did_you_mean
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+
+# -- Pairs for decoder-only models: the source as a prompt, which is not predicted, and the target after it.
+#
+#     {"source": "The river Aare rises in the Alps and flows through Bern.", "target": "The Aare flows through Bern."}
+#
+# A row is a start token, the source, the separator, the target and an end token.
+
+
+class PromptedPairsConfig(PairsConfig):
+    """What can be set; ``data`` must be."""
+
+    separator: str = "\n"
+    """Text between a source and its target, part of the prompt."""
+    start: Gpt2StartConfig = Gpt2StartConfig()
+    """The small model, where it is made here."""
+
+
+class PromptEncoder:
+    """Turns pairs into a prompt and a target.
+
+    Args:
+        tokenizer: The model's.
+        config: Lengths and separator.
+
+    Raises:
+        ValueError: The tokenizer has no end-of-sequence token, or cannot say which characters a token covers.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, config: PromptedPairsConfig) -> None:
+        name = f"tokenizer '{tokenizer.name_or_path}'"
+        if not tokenizer.is_fast:
+            raise ValueError(
+                f"{name} has no offsets (it is a slow one), so bytes cannot be counted. Use its fast version."
+            )
+        if tokenizer.eos_token_id is None:
+            raise ValueError(f"{name} has no end-of-sequence token, so a model could not end what it writes; set one")
+        self._tokenizer: Any = tokenizer
+        self._config = config
+        self._start, self._end = start_id(tokenizer), int(tokenizer.eos_token_id)
+        self._separator = self._ids([config.separator])[0]
+
+    @property
+    def positions(self) -> int:
+        """Tokens of the longest row."""
+        return 1 + self._config.max_source_tokens + len(self._separator) + self._config.max_target_tokens
+
+    def __call__(self, pairs: Sequence[Pair]) -> list[TokenPair]:
+        """Both sides of each pair."""
+        if not pairs:
+            return []
+        targets = [pair.target for pair in pairs]
+        encoded = self._tokenizer(targets, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        return [
+            self._pair(source, target, ids, offsets)
+            for source, target, ids, offsets in zip(
+                self._ids([pair.source for pair in pairs]), targets, encoded["input_ids"], encoded["offset_mapping"],
+                strict=True,
+            )
+        ]  # fmt: skip
+
+    def _pair(self, source: list[int], target: str, ids: list[int], offsets: list[tuple[int, int]]) -> TokenPair:
+        room = self._config.max_target_tokens - 1
+        # what a tokenizer drops at the end counts as covered: it was not cut off
+        covered = target if len(ids) <= room else target[: max(end for _, end in offsets[:room])]
+        context = [self._start, *source[: self._config.max_source_tokens], *self._separator]
+        return TokenPair(context, [*ids[:room], self._end], len(covered.encode()))
+
+    def _ids(self, texts: Sequence[str]) -> list[list[int]]:
+        ids: list[list[int]] = self._tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
+        return ids
+
+
+class PromptedPairs(Task):
+    """Targets written after their sources."""
+
+    name = "prompted-pairs"
+    version = 1
+    Config = PromptedPairsConfig
+    training_defaults: ClassVar[dict[str, Any]] = {}
+    data: PromptedRows
+
+    def __init__(self, config: PromptedPairsConfig) -> None:
+        self.config = config
+        pairs = PairSamples(Path(config.data), config.reading(STORIES), config.sizes)
+        self.data = data = PromptedRows(pairs, self._encoder)
+        self.start = SmallStart(
+            lambda: named_or_trained(config.tokenizer, data.whole_text, config.vocabulary, config.cache),
+            architecture=lambda tokenizer: config.start.architecture(tokenizer, self._encoder(tokenizer).positions),
+            rows=lambda tokenizer, seed: data.training(tokenizer),
+            training=config.start.training(),
+        )
+        self.measures = TargetLikelihood(pairs, self._encoder, config.batch_size)
+
+    def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """The model's positions must hold a row."""
+        longest = self._encoder(tokenizer).positions
+        expect_positions(model_config, {"max_source_tokens + separator + task.max_target_tokens": longest})
+
+    def _encoder(self, tokenizer: PreTrainedTokenizerBase) -> PromptEncoder:
+        return PromptEncoder(tokenizer, self.config)
+
+
+class PromptedRows(Data):
+    """Prompt and target as one row; labels are those of the target.
+
+    Args:
+        pairs: The pairs.
+        encoder: Makes what turns them into ids, by tokenizer.
+    """
+
+    def __init__(self, pairs: PairSamples, encoder: Callable[[PreTrainedTokenizerBase], PromptEncoder]) -> None:
+        self.pairs, self._encoder = pairs, encoder
+
+    def whole_text(self) -> str:
+        """Everything that models are trained on."""
+        return "\n".join(pair.text for pair in self.pairs.train)
+
+    def describe(self) -> dict[str, int | float | str]:
+        """Sizes, split, checksum, and how many test pairs have a side that training has too."""
+        return self.pairs.describe()
+
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """The training pairs."""
+        return self._rows(self.pairs.train, tokenizer)
+
+    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """The validation pairs."""
+        return self._rows(self.pairs.validation, tokenizer)
+
+    def _rows(self, pairs: Sequence[Pair], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        from datasets import Dataset
+
+        encoded = self._encoder(tokenizer)(pairs)
+        return Dataset.from_dict(
+            {
+                "input_ids": [[*one.context, *one.target] for one in encoded],
+                "labels": [[IGNORED_LABEL] * len(one.context) + one.target for one in encoded],
+            }
+        )
+
+
+class TargetLikelihood(Measures):
+    """Likelihood of the test targets after their sources."""
+
+    def __init__(
+        self, pairs: PairSamples, encoder: Callable[[PreTrainedTokenizerBase], PromptEncoder], batch_size: int
+    ) -> None:
+        self._pairs, self._encoder, self._batch_size = pairs, encoder, batch_size
+
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+        """Over all test pairs; each is one block of the interval."""
+        encoded = self._encoder(tokenizer)(self._pairs.test)
+        with measuring(model):
+            log_probs = target_log_probs(model, encoded, self._batch_size, progress=progress)
+        total = likelihood_sum(encoded, (float((-row).sum()) for row in log_probs))
+        return Evaluation(metrics=likelihood_values(total, "target token", "targets"))
+
 
 TEXT, PAIRS, AUXILIARY = KINDS = ("text", "pairs", "auxiliary")
 """Running text; a source and a target; a text, and what an encoder reads beside it."""

@@ -25,7 +25,7 @@ from nextword.experiments.training.resume import IDENTITY, TrainingIdentity, dro
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.results.records import LOCK_FILES, write_atomically
 from nextword.results.records.claim import differences, read_claim
-from nextword.results.records.training_results import TrainingResults
+from nextword.results.records.comparison_results import TrainingResults
 from nextword.settings.setting_names import named
 from nextword.settings.version import __version__
 

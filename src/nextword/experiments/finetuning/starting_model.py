@@ -14,21 +14,21 @@ from nextword.experiments.finetuning.data_kinds import told_as_data
 from nextword.experiments.finetuning.run_folder import RunFolder
 from nextword.experiments.finetuning.train_config import SMALL_T5, TrainConfig
 from nextword.experiments.tasks import Task
-from nextword.experiments.tasks.parts.architecture import architecture_of
-from nextword.experiments.tasks.parts.head_counts import (
+from nextword.experiments.tasks.head_counts import (
     HeadSpec,
     expect_tokenizer,
     training_counts,
     wants_counts,
     with_counts,
 )
-from nextword.experiments.tasks.parts.small_start import SmallStart
+from nextword.experiments.tasks.small_start import SmallStart
+from nextword.experiments.tasks.task import architecture_of
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.heads import parse_head
 from nextword.model.attach import attach_to_train, load
 from nextword.model.configuration import NextWordConfig
 from nextword.runtime.pretrained import GgufError, from_pretrained, load_tokenizer, model_location
-from nextword.runtime.weights.held_weights import MadeOnDisk, convert, saved_precision
+from nextword.runtime.weights import MadeOnDisk, convert, saved_precision
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase

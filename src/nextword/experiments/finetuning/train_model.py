@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from nextword.checking.checker import check
 from nextword.experiments.finetuning.data_kinds import data_task, told_as_data
-from nextword.experiments.finetuning.overfitting import warning
-from nextword.experiments.finetuning.repeated_data import DataUse
 from nextword.experiments.finetuning.run_folder import RunFolder
 from nextword.experiments.finetuning.starting_model import (
     has_encoder,
@@ -18,20 +21,19 @@ from nextword.experiments.finetuning.starting_model import (
     starting_tokenizer,
 )
 from nextword.experiments.finetuning.train_config import TrainConfig, configured
-from nextword.experiments.finetuning.trained_model import measured_on_test_part, results_of, save_trained
 from nextword.experiments.finetuning.training_progress import (
     SilentTrainingWatcher,
     StepTeller,
     TrainingWatcher,
     stage_told,
+    warning,
 )
 from nextword.experiments.tasks import Task
-from nextword.experiments.tasks.parts.small_start import SmallStart
+from nextword.experiments.tasks.small_start import SmallStart
 from nextword.experiments.training import one_training
-from nextword.experiments.training.encoded_texts import EncodedTexts, distinct_texts, encode_texts, is_encodable
+from nextword.experiments.training.collator import EncodedTexts, distinct_texts, encode_texts, is_encodable
 from nextword.experiments.training.learning_rates import NEW, expect_trained, harsh_rates
-from nextword.experiments.training.loss_curve import DivergedError
-from nextword.experiments.training.outcome import TrainingOutcome
+from nextword.experiments.training.loss_curve import DivergedError, TrainingOutcome
 from nextword.experiments.training.settings import FineTuning, TrainingSettings, merged
 from nextword.experiments.training.sharding import whole_model
 from nextword.experiments.training.trainable import (
@@ -41,14 +43,21 @@ from nextword.experiments.training.trainable import (
     with_applicable_rates,
 )
 from nextword.experiments.training.trainer_arguments import expect_available
-from nextword.results.records import disk_full_explained, locked
-from nextword.results.records.training_results import TrainingResults
+from nextword.functional.padding import IGNORED_LABEL
+from nextword.heads import head_spec
+from nextword.model.card import CardData, CardFacts, CardResult, hub_name
+from nextword.model.saving import save_model_folder
+from nextword.results.records import Environment, disk_full_explained, locked
+from nextword.results.records.comparison_results import CheckedProperty, TrainingResults
+from nextword.results.report.measures import measure
 from nextword.runtime import processes
 from nextword.runtime.devices import best_device
+from nextword.runtime.pretrained import load_tokenizer
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
 
 LENGTH: dict[str, Any] = {"epochs": 3, "batch_size": 8}
 """How long a saved model is trained, the rest is ``FineTuning``; a small one made here has settings of its size."""
@@ -245,3 +254,165 @@ def _told_what_is_kept(folder: RunFolder) -> Iterator[None]:
 def _kept(folder: RunFolder) -> str:
     checkpoints = folder.checkpoints()
     return f" ({checkpoints[-1]} is kept)" if checkpoints else ""
+
+
+# -- The trained model: what it measures, what the checker says of it, and the folder that it is saved in.
+
+CHECKED_LENGTHS = (1, 6)
+"""Tokens of the random texts that a trained model is checked on; ``nextword check`` takes longer ones too."""
+
+
+def measured_on_test_part(
+    model: Any, tokenizer: PreTrainedTokenizerBase, task: Task, progress: Callable[[float], None]
+) -> Any:
+    """All that the data's task measures of a model."""
+    with told_as_data(), torch.no_grad():
+        return task.measures.evaluate(model.eval(), tokenizer, progress).finite()
+
+
+def checked(model: Any) -> list[CheckedProperty]:
+    """What the checker says of each property."""
+    return [
+        CheckedProperty.model_validate(
+            {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()}
+        )
+        for row in check(model, lengths=CHECKED_LENGTHS).rows
+    ]
+
+
+def results_of(
+    config: TrainConfig,
+    task: Task,
+    settings: TrainingSettings,
+    model: Any,
+    outcome: TrainingOutcome,
+    evaluation: Any,
+    command: str,
+) -> TrainingResults:
+    """The record of a finished training."""
+    return TrainingResults(
+        command=command,
+        settings=config.model_dump(mode="json"),
+        head=head_spec(model.next_word_head.config),
+        objective=config.objective_spec,
+        conditioner=config.conditioner_spec,
+        data={"task": task.name, **task.data.describe(), **task.data.counts()},
+        training=settings.model_dump(mode="json"),
+        evaluation=evaluation,
+        checks=checked(model),
+        cost=outcome.cost,
+        curve=outcome.curve,
+        validation_curve=outcome.validation_curve,
+        best_step=outcome.best_step,
+        facts=model.next_word_head.facts(),
+        environment=Environment.collect(),
+    )
+
+
+def save_trained(
+    model: Any, tokenizer: PreTrainedTokenizerBase, task: Task, config: TrainConfig, results: TrainingResults, out: Path
+) -> None:
+    """Saves the model with its tokenizers and its card."""
+    encoder = task.data.encoder() if model.conditioner is not None else None
+    auxiliary = None if encoder is None else load_tokenizer(encoder, "encoder")
+    save_model_folder(model.cpu(), tokenizer, out, _card(config, results), auxiliary)
+
+
+def _card(config: TrainConfig, results: TrainingResults) -> CardFacts:
+    path = str(config.data["path"])
+    data = CardData(name=str(results.data.get("source", Path(path).name)), hub_name=hub_name(path))
+    numbers = results.evaluation.metrics
+    failed = [one for one in results.checks if one.verdict == "FAILED"]
+    passed = sum(one.verdict == "passed" for one in results.checks)
+    verdict = f"{passed} properties hold on random texts, {len(failed)} do not"
+    return CardFacts(
+        base_model=None if config.is_small else config.model,
+        data=(data,),
+        command=results.command,
+        settings=results.training,
+        results=tuple(
+            CardResult(metric=name, data=data, measured=value, title=measure(name).title)
+            for name, value in numbers.items()
+        ),
+        checks=(verdict, *(str(one.explanation) for one in failed)),
+    )
+
+
+# -- How often a training reads its data, and what follows where that is many times.
+
+MANY_TIMES = 4.0
+"""Repeating a text up to about four times is nearly as good as new text (Muennighoff et al. 2023, Scaling
+Data-Constrained Language Models); after that a model learns it by heart."""
+
+VALIDATIONS = 10
+"""Validation losses of a training that reads its data many times, where nothing else is asked for."""
+
+
+@dataclass(frozen=True)
+class DataUse:
+    """How much a training reads.
+
+    Attributes:
+        rows: Rows of the training data.
+        steps: Optimiser steps.
+        times: How often each row is read.
+    """
+
+    rows: int
+    steps: int
+    times: float
+
+    @classmethod
+    def of(cls, rows: int, settings: TrainingSettings) -> DataUse:
+        """What these settings make of so many rows.
+
+        >>> DataUse.of(80, TrainingSettings(steps=100, batch_size=8)).times
+        10.0
+        >>> DataUse.of(80, TrainingSettings(epochs=3, batch_size=8)).steps
+        30
+        """
+        at_once = settings.batch_size * settings.gradient_accumulation_steps
+        if settings.steps is None:
+            assert settings.epochs is not None
+            return cls(rows, math.ceil(settings.epochs * math.ceil(rows / at_once)), settings.epochs)
+        return cls(rows, settings.steps, settings.steps * at_once / rows)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether it is read so often that a model learns it by heart."""
+        return self.times > MANY_TIMES
+
+    def watched(self, settings: TrainingSettings, given: Mapping[str, Any]) -> TrainingSettings:
+        """The settings; where data are read many times, with validation losses, and the best weights are kept.
+
+        Args:
+            settings: All of them.
+            given: Those that somebody asked for; they stay.
+        """
+        if not self.is_repeated or "evaluate_every" in given:
+            return settings
+        keep_best = given.get("keep_best", settings.checkpoint_every is not None)
+        every = max(1, self.steps // VALIDATIONS)
+        return settings.model_copy(update={"evaluate_every": every, "keep_best": keep_best})
+
+    def sentence(self, data: Iterable[Mapping[str, Any]], parameters: int, settings: TrainingSettings) -> str:
+        """What is said before a training begins.
+
+        Args:
+            data: The rows; tokens are counted where they are read many times.
+            parameters: Parameters that are trained.
+            settings: As they are used.
+        """
+        if not self.is_repeated:
+            return f"The training data is read {self.times:.1f} times."
+        tokens = sum(label != IGNORED_LABEL for row in data for label in row["labels"])
+        fewer = (
+            f"training.epochs={MANY_TIMES:.0f}"
+            if settings.steps is None
+            else f"training.steps={max(1, math.floor(self.steps * MANY_TIMES / self.times))}"
+        )
+        kept = " The weights of the lowest validation loss are kept." if settings.keep_best else ""
+        return (
+            f"The training data is read {self.times:.1f} times: {tokens:,} tokens to predict, {parameters:,} "
+            f"parameters to train. What is read so often is learned by heart.{kept} To read it less: {fewer}."
+        )

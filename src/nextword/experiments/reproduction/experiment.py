@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from nextword.experiments.reproduction.paper import Table
 from nextword.settings.config import Settings, validated
 from nextword.settings.overrides import parsed
 from nextword.settings.registry import did_you_mean
@@ -18,6 +20,7 @@ from nextword.settings.registry import did_you_mean
 if TYPE_CHECKING:
     from nextword.experiments.comparison.comparison_settings import CompareConfig
     from nextword.experiments.reproduction.data_sets import DataFolder
+
 
 Scale = Literal["small", "paper"]
 FILE = resources.files("nextword.experiments.reproduction") / "experiments.toml"
@@ -94,7 +97,7 @@ def overrides_of(one: AtScale, data: DataFolder) -> list[str]:
 
 def recipe_of(one: AtScale) -> dict[str, Any]:
     """Its recipe with its own methods behind the recipe's, before any override."""
-    from nextword.experiments.comparison.recipe import read
+    from nextword.experiments.comparison.comparison_settings import read
 
     recipe = read(one.recipe)
     return {**recipe, "methods": [*recipe["methods"], *one.methods]}
@@ -114,7 +117,7 @@ def comparison_of(
     Raises:
         ValueError: Data is missing, or an override is wrong.
     """
-    from nextword.experiments.comparison.recipe import configured
+    from nextword.experiments.comparison.comparison_settings import configured
 
     begin = [] if start is None else [f"start.model={json.dumps(str(start))}"]
     config = configured(recipe_of(one), [*overrides_of(one, data), *begin, *(changes or [])])
@@ -125,8 +128,7 @@ def comparison_of(
 
 def settings_of(config: CompareConfig) -> dict[str, Any]:
     """All settings of a comparison with all defaults: ``{"task": {...}, "training": {...}, ...}``."""
-    from nextword.experiments.comparison.comparison_settings import plain
-    from nextword.experiments.comparison.stage_settings import common_settings
+    from nextword.experiments.comparison.comparison_settings import common_settings, plain
     from nextword.experiments.tasks import registry
 
     task, content = registry.get(config.task), plain(config)
@@ -147,3 +149,45 @@ def setting(settings: Mapping[str, Any], path: str) -> Any:
             return None
         value = value[key]
     return value
+
+
+# -- What a table takes at small scale, in a word or two.
+
+WITHOUT_TRAINING = {"settings": "no training", "human": "people's judgements"}
+"""Kinds of tables for which nothing is trained."""
+
+
+@dataclass(frozen=True)
+class Minutes:
+    """Of one thread, as experiments.toml has them.
+
+    Attributes:
+        runs: Training, measuring and writing.
+        starts: Making the starts, each once, also where several experiments share it.
+    """
+
+    runs: float
+    starts: float
+
+
+def minutes_of(table: Table) -> Minutes | None:
+    """What a table's experiments take at small scale; ``None``: not measured for one of them, or there are none."""
+    small = {name: one for name in table.experiments if (one := find_experiment(name).small) is not None}
+    if not small or any(one.minutes is None for one in small.values()):
+        return None
+    starts = {one.start or name for name, one in small.items()}
+    made = [one.start_minutes for name in starts if (one := find_experiment(name).small) is not None]
+    return Minutes(sum(one.minutes or 0 for one in small.values()), sum(one or 0 for one in made))
+
+
+def effort(table: Table) -> str:
+    """Minutes of one thread, one run after another; "trained" where they were not measured; or why there are none."""
+    if table.kind in WITHOUT_TRAINING:
+        return WITHOUT_TRAINING[table.kind]
+    minutes = minutes_of(table)
+    if minutes is not None:
+        return f"about {minutes.runs + minutes.starts:.0f} min"
+    if not table.experiments:
+        return "a drawing"
+    done_here = any(find_experiment(name).small is not None for name in table.experiments)
+    return "trained" if done_here else "scale paper only"

@@ -8,19 +8,28 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nextword.evaluation.metrics.metric import parse_metric
 from nextword.experiments.comparison.all_methods import compare, make_start
-from nextword.experiments.comparison.comparison_settings import build_task
+from nextword.experiments.comparison.comparison_settings import build_task, configured, read
 from nextword.experiments.comparison.engines.engine import Engine
 from nextword.experiments.comparison.progress import ComparisonWatcher, RelayingWatcher
 from nextword.experiments.reproduction.data_sets import DataFolder
-from nextword.experiments.reproduction.experiment import AtScale, Scale, comparison_of, find_experiment, settings_of
-from nextword.experiments.reproduction.judge_choice import with_judges
+from nextword.experiments.reproduction.experiment import (
+    AtScale,
+    Experiment,
+    Scale,
+    comparison_of,
+    find_experiment,
+    settings_of,
+)
 from nextword.experiments.reproduction.table_record import ExperimentResults
 from nextword.results.records import FailedRun, Record, Results
 from nextword.results.records.reproduced_table import RanExperiment
+from nextword.settings.config import validated
 
 if TYPE_CHECKING:
     from nextword.experiments.comparison.comparison_settings import CompareConfig
+
 
 START = "start"
 """What a comparison calls the stages of making its start."""
@@ -175,3 +184,49 @@ def _times(folder: Path) -> Times:
 def failures(experiments: Mapping[str, ExperimentResults]) -> list[FailedRun]:
     """Runs that failed, of all experiments."""
     return [run for one in experiments.values() if one.results is not None for run in one.results.failures]
+
+
+# -- Judges that a user has: measured of the texts of every experiment whose recipe at the paper's scale asks for
+# them.
+
+
+def with_judges(config: CompareConfig, experiment: Experiment, judges: Sequence[str]) -> CompareConfig:
+    """The comparison, which also measures its texts with those judges that the paper has for it.
+
+    Args:
+        config: The comparison.
+        experiment: What it is.
+        judges: Specs of metrics: ``"factcc:model=FOLDER"``.
+
+    Raises:
+        ValueError: No such metric, or a setting that it does not have.
+    """
+    wanted = [judge for judge in judges if parse_metric(judge).metric in _papers_metrics(experiment)]
+    if not wanted:
+        return config
+    settings = config.task_settings
+    generation: Any = settings.get("generation") or {}
+    own = {parse_metric(judge).metric for judge in wanted}
+    others = [one for one in _metrics(config) if parse_metric(one).metric not in own]
+    changed = {**settings, "generation": {**generation, "metrics": [*others, *wanted]}}
+    return config.model_copy(update={"task_settings": changed})
+
+
+def _papers_metrics(experiment: Experiment) -> set[str]:
+    """What the recipe at the paper's scale measures of texts."""
+    if experiment.paper is None:
+        return set()
+    paper = configured(read(experiment.paper.recipe), experiment.paper.overrides)
+    return {parse_metric(one).metric for one in _metrics(paper)}
+
+
+def _metrics(config: CompareConfig) -> list[str | dict[str, Any]]:
+    """The metrics of texts of a comparison; none where its task writes none."""
+    from nextword.experiments.tasks import registry
+
+    fields = registry.get(config.task).Config.model_fields
+    if "generation" not in fields:
+        return []
+    kind: Any = fields["generation"].annotation
+    settings: Any = config.task_settings.get("generation") or {}
+    return list(getattr(validated(kind, settings, "task.generation"), "metrics", []))

@@ -10,8 +10,7 @@ from pathlib import Path
 from nextword.experiments.comparison.engines.engine import Engine
 from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher
 from nextword.experiments.reproduction.data_sets import DataFolder
-from nextword.experiments.reproduction.effort import WITHOUT_TRAINING
-from nextword.experiments.reproduction.experiment import Scale
+from nextword.experiments.reproduction.experiment import WITHOUT_TRAINING, Scale
 from nextword.experiments.reproduction.experiment_folder import ExperimentFolders, failures
 from nextword.experiments.reproduction.paper import Table, find_table, load_paper, names
 from nextword.experiments.reproduction.table_record import ExperimentResults, table_record

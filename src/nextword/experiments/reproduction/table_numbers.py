@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nextword.evaluation.metrics import metric_of
-from nextword.evaluation.metrics.parts.intervals import over_seeds
-from nextword.evaluation.pairwise_wins import ranking
+from nextword.evaluation.metrics.statistics import over_seeds
+from nextword.evaluation.system_statistics import ranking
 from nextword.experiments.reproduction.experiment import setting
 from nextword.experiments.reproduction.paper import Address
 from nextword.results.records import EvaluationResults, MetricValue, Results, RunRecord, SampleFile

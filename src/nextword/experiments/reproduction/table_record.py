@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nextword.evaluation.metrics.statistics import over_seeds
 from nextword.experiments.reproduction.experiment import Scale, find_experiment
-from nextword.experiments.reproduction.paper import Address, Column, Row, Table, find_table, load_paper
+from nextword.experiments.reproduction.paper import (
+    Address,
+    Claim,
+    Column,
+    Comparison,
+    Row,
+    Table,
+    find_table,
+    load_paper,
+)
 from nextword.experiments.reproduction.table_numbers import (
     HUMAN,
     NO_SEED,
@@ -20,9 +31,11 @@ from nextword.experiments.reproduction.table_numbers import (
     is_of_settings,
     setting_value,
 )
-from nextword.experiments.reproduction.verdict import Cells, judged_claims
 from nextword.results.records import Environment, Results
 from nextword.results.records.reproduced_table import (
+    JudgedClaim,
+    JudgedComparison,
+    Outcome,
     RanExperiment,
     ReproducedCell,
     ReproducedColumn,
@@ -183,3 +196,194 @@ def _cell(table: Table, row: Row, column: Column, ours: CellValue | str) -> Repr
     return cell.model_copy(
         update={"value": ours.value, "low": ours.low, "high": ours.high, "by_seed": dict(ours.by_seed)}
     )
+
+
+# -- What becomes of a claim: the difference of two cells in each seed, and on which side of zero its interval lies.
+#
+# One rule for all: ``_outcome`` for a comparison, ``_outcome_of`` for the claim that is made of them.
+
+Cells = Mapping[tuple[str, str], CellValue | str]
+"""By title of the row and name of the column: our number, or why there is none."""
+
+
+def judged_claims(table: Table, cells: Cells, people: Cells, scale: Scale) -> list[JudgedClaim]:
+    """Every claim of a table against our numbers.
+
+    Args:
+        table: The table.
+        cells: Our numbers.
+        people: People's value of a cell where theirs is the goal, under the same keys.
+        scale: At which ours were measured.
+    """
+    return [_tested(claim, table, cells, people, scale) for claim in table.claims]
+
+
+def _tested(claim: Claim, table: Table, cells: Cells, people: Cells, scale: Scale) -> JudgedClaim:
+    comparisons = [_compared(one, table, cells, people) for one in claim.comparisons]
+    outcome, reason = _judged(claim, claim.not_testable.get(scale), comparisons)
+    return JudgedClaim(
+        text=claim.text,
+        place=claim.place,
+        headline=claim.headline,
+        outcome=outcome,
+        reason=reason,
+        comparisons=comparisons,
+        needed=claim.at_least,
+        note=claim.note,
+    )
+
+
+def _judged(claim: Claim, obstacle: str | None, comparisons: Sequence[JudgedComparison]) -> tuple[Outcome, str]:
+    """What becomes of a claim, and the numbers that say so."""
+    tested = [one for one in comparisons if one.outcome != "not testable"]
+    if not tested:
+        untested = "; ".join(map(_line, comparisons)) or "it is not about numbers of this table"
+        return "not testable", obstacle or untested
+    rest = len(comparisons) - len(tested)
+    needed = len(tested) if claim.at_least is None else claim.at_least
+    outcome = _outcome_of([one.outcome for one in tested], needed, rest if claim.at_least is not None else 0)
+    lines = [*map(_line, tested), *([f"{rest} of {len(comparisons)} comparisons have no numbers here"] if rest else [])]
+    return outcome, "; ".join(lines)
+
+
+def _outcome_of(outcomes: Sequence[Outcome], needed: int, unknown: int) -> Outcome:
+    """What so many comparisons make of a claim of which ``needed`` must hold; ``unknown`` ones have no numbers."""
+    held, open_ones = outcomes.count("held"), outcomes.count("undecided") + unknown
+    return "held" if held >= needed else "undecided" if held + open_ones >= needed else "not held"
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A cell of a comparison with its weight in the difference."""
+
+    row: str
+    column: str
+    weight: float
+
+
+def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> JudgedComparison:
+    first, column = table.row(one.row), table.column(one.column)
+    better = one.better or column.better
+    terms = _terms(one)
+    printed = _seed_differences(one, terms, *_printed(table, terms, better))
+    untested = JudgedComparison(
+        first=first.title if one.over is None else f"{first.title} over {one.over}",
+        second=_other(one),
+        column=column.name if one.than_column is None else f"{column.name} against {one.than_column}",
+        printed=next(iter(printed.values()), None),
+        outcome="not testable",
+    )
+    goals = people if better == "human" else None
+    differences = _seed_differences(one, terms, cells, goals)
+    if not differences:
+        return untested
+    exact = set(differences) == {NO_SEED}
+    mean, interval = over_seeds(list(differences.values()))
+    low, high = interval or (None, None)
+    return untested.model_copy(
+        update={
+            "outcome": _outcome((mean, mean) if exact else interval, better),
+            "difference": mean,
+            "low": low,
+            "high": high,
+            "seeds": 0 if exact else len(differences),
+        }
+    )
+
+
+def _terms(one: Comparison) -> list[_Term]:
+    """The cells that are compared: the first less the other; of gains, each less the row that it is over."""
+    other = one.than_column or one.column
+    gains = [] if one.over is None else [_Term(one.over, one.column, -1.0)]
+    if not isinstance(one.than, str):
+        return [_Term(one.row, one.column, 1.0), *gains]
+    base = one.than_over or one.over
+    gains += [] if base is None else [_Term(base, other, one.times)]
+    return [_Term(one.row, one.column, 1.0), _Term(one.than, other, -one.times), *gains]
+
+
+def _other(one: Comparison) -> str:
+    base = one.than_over or one.over
+    other = str(one.than) if base is None or not isinstance(one.than, str) else f"{one.than} over {base}"
+    return other if one.times == 1 else f"{one.times:g} × {other}"
+
+
+def _printed(table: Table, terms: Sequence[_Term], better: str | None) -> tuple[Cells, Cells | None]:
+    """The paper's numbers of these cells, and people's where theirs are the goal."""
+    human = next((row.title for row in table.rows if row.method == HUMAN), "")
+
+    def number(row: str, column: str) -> CellValue | str:
+        value = table.printed(table.row(row), table.column(column)) if row else None
+        return CellValue({NO_SEED: value}) if isinstance(value, float) else "it is not printed"
+
+    cells = {(one.row, one.column): number(one.row, one.column) for one in terms}
+    goals = {(one.row, one.column): number(human, one.column) for one in terms}
+    return cells, goals if better == "human" else None
+
+
+def _seed_differences(one: Comparison, terms: Sequence[_Term], cells: Cells, goals: Cells | None) -> dict[str, float]:
+    """The weighted sum of the cells, seed by seed; what has no seed stands beside every one. None: a cell is missing.
+
+    With goals a cell counts by how near it is to its own.
+    """
+    values = [_weighed(term, cells, goals) for term in terms]
+    if any(not value for value in values):
+        return {}
+    constant = 0.0 if isinstance(one.than, str) else -one.times * one.than
+    trained = [value for value in values if set(value) != {NO_SEED}]
+    seeds = [seed for seed in trained[0] if all(seed in value for value in trained)] if trained else [NO_SEED]
+    return {seed: _sum([*(value.get(seed, value.get(NO_SEED, 0.0)) for value in values), constant]) for seed in seeds}
+
+
+def _sum(parts: Sequence[float]) -> float:
+    """Their sum; rounding decides nothing: 0.3 less 0.1 is 0.2."""
+    total = math.fsum(parts)
+    return 0.0 if abs(total) <= 1e-9 * max(map(abs, parts)) else total
+
+
+def _weighed(term: _Term, cells: Cells, goals: Cells | None) -> dict[str, float]:
+    """A cell's numbers times its weight, by seed; none where it has no number or people have none."""
+    cell, near = cells[term.row, term.column], _nearness(goals, (term.row, term.column))
+    if near is None or not isinstance(cell, CellValue):
+        return {}
+    return {seed: term.weight * near(value) for seed, value in cell.by_seed.items()}
+
+
+def _nearness(goals: Cells | None, place: tuple[str, str]) -> Callable[[float], float] | None:
+    """What grows where a value is better, but for the sign of "lower"; ``None``: people's value is missing."""
+    if goals is None:
+        return lambda value: value
+    goal = goals.get(place)
+    if not isinstance(goal, CellValue):
+        return None
+    human = next(iter(goal.by_seed.values()))
+    return lambda value: -abs(value - human)
+
+
+def _outcome(interval: tuple[float, float] | None, better: str | None) -> Outcome:
+    """The rule for every comparison: on which side of zero the interval lies.
+
+    What no training gave, such as sizes and duels, has an interval of no width. A tie decides nothing.
+    """
+    if interval is None:
+        return "undecided"
+    low, high = interval if better != "lower" else (-interval[1], -interval[0])
+    return "held" if low > 0 else "not held" if high < 0 else "undecided"
+
+
+def _line(one: JudgedComparison) -> str:
+    pair = f"{one.first} − {one.second}, {one.column}"
+    printed = "" if one.printed is None else f"; paper {_signed(one.printed)}"
+    if one.difference is None:
+        return f"{pair}: no number here{printed}"
+    if not one.seeds:  # no training gave it
+        return f"{pair}: {_signed(one.difference)}{printed}"
+    if one.low is None or one.high is None:
+        return f"{pair}: {_signed(one.difference)} (one seed so far{printed})"
+    if one.difference == one.low == one.high == 0:
+        return f"{pair}: equal with all {one.seeds} seeds{printed}"
+    return f"{pair}: {_signed(one.difference)} ({_signed(one.low)} to {_signed(one.high)}, {one.seeds} seeds{printed})"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3g}"

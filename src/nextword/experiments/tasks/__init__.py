@@ -10,8 +10,8 @@ import importlib
 import pkgutil
 
 from nextword.experiments.tasks.task import Data, Measures, Pretraining, Start, Task, Writes, registry
-from nextword.inference.generation.writing_settings import Texts
-from nextword.inference.scoring.minibatches import Progress
+from nextword.inference.generation.strategies import Texts
+from nextword.inference.scoring.opened_model import Progress
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

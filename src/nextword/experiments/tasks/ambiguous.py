@@ -19,22 +19,24 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from nextword.experiments.tasks.parts.ambiguous.haystack import Haystack
-from nextword.experiments.tasks.parts.ambiguous.lexicon import embedded, from_analogies
-from nextword.experiments.tasks.parts.ambiguous.listed_words import probe_examples, probe_metrics, probes, usable
-from nextword.experiments.tasks.parts.ambiguous.prompt_data import AmbiguousPrompts
-from nextword.experiments.tasks.parts.ambiguous.relations_start import AmbiguousStartConfig, RelationsStart
-from nextword.experiments.tasks.parts.ambiguous.two_answers import (
+from nextword.experiments.tasks.ambiguous_measures import (
     accuracy,
     encode,
     example_predictions,
     expect_positions,
     mean_nll,
+    probe_examples,
+    probe_metrics,
+    probes,
     rank_and_spectrum,
+    usable,
 )
+from nextword.experiments.tasks.ambiguous_prompts import AmbiguousPrompts, Haystack
+from nextword.experiments.tasks.ambiguous_start import AmbiguousStartConfig, RelationsStart
+from nextword.experiments.tasks.ambiguous_words import embedded, from_analogies
 from nextword.experiments.tasks.task import Measures, Task, registry
-from nextword.inference.scoring.calibration.chosen_settings import tuned
-from nextword.inference.scoring.minibatches import Progress, progress_within
+from nextword.inference.scoring.calibrate import tuned
+from nextword.inference.scoring.opened_model import Progress, progress_within
 from nextword.inference.scoring.word_probes import WordProbe
 from nextword.model.training_modes import measuring
 from nextword.results.records import Evaluation, MetricValue

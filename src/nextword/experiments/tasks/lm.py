@@ -16,21 +16,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from nextword.experiments.tasks.parts.architecture import expect_positions
-from nextword.experiments.tasks.parts.blocks import block_rows
-from nextword.experiments.tasks.parts.bpe import named_or_trained
-from nextword.experiments.tasks.parts.gpt2_start import Gpt2StartConfig
-from nextword.experiments.tasks.parts.prompted_texts import PromptedTexts
-from nextword.experiments.tasks.parts.small_start import SmallStart
-from nextword.experiments.tasks.parts.window_likelihood import WindowConfig, WindowLikelihood
-from nextword.experiments.tasks.task import Data, Task, registry
+from nextword.experiments.tasks.prompted_texts import PromptedTexts
+from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
+from nextword.experiments.tasks.task import Data, Task, expect_positions, registry
+from nextword.experiments.tasks.tokenizers import named_or_trained
+from nextword.experiments.tasks.window_likelihood import WindowConfig, WindowLikelihood, block_rows
 from nextword.inference.generation.prompts import Prompt, block_prompts
-from nextword.inference.generation.writing_settings import MAY_CHANGE, ContinuationConfig
+from nextword.inference.generation.strategies import MAY_CHANGE, ContinuationConfig
 from nextword.inference.scoring.long_text import TokenStream
-from nextword.inference.scoring.prompt_encoding import start_id
-from nextword.inference.scoring.text_tokens import ids_and_bytes, token_ids
-from nextword.runtime.corpora.text_counts import text_counts
-from nextword.runtime.corpora.texts import TextParts, read_parts
+from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id, token_ids
+from nextword.runtime.corpora.texts import TextParts, read_parts, text_counts
 from nextword.settings.config import Settings
 
 if TYPE_CHECKING:

@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from nextword.experiments.tasks.parts.likelihood_values import likelihood_values
-from nextword.experiments.tasks.parts.pair_samples import PairSamples
-from nextword.experiments.tasks.parts.seq2seq.copying_measures import copying_metrics, example_predictions
-from nextword.experiments.tasks.parts.seq2seq.pair_likelihood import PairLikelihood
-from nextword.experiments.tasks.parts.seq2seq.pair_rows import StartPairs
-from nextword.experiments.tasks.parts.seq2seq.pair_task import PairTask, PairTaskConfig
-from nextword.experiments.tasks.parts.seq2seq.t5_start import T5StartConfig
+from nextword.experiments.tasks.pair_measures import PairLikelihood, copying_metrics, example_predictions
+from nextword.experiments.tasks.pair_samples import PairSamples
+from nextword.experiments.tasks.pair_task import PairTask, PairTaskConfig, StartPairs
+from nextword.experiments.tasks.small_start import T5StartConfig
 from nextword.experiments.tasks.task import registry
+from nextword.experiments.tasks.window_likelihood import likelihood_values
+from nextword.inference.generation.samples_files import Writer
 from nextword.inference.generation.strategies import Decoding
-from nextword.inference.generation.writer import Writer
-from nextword.inference.scoring.minibatches import Progress, progress_within
+from nextword.inference.scoring.opened_model import Progress, progress_within
 from nextword.model.training_modes import measuring
 from nextword.results.records import Evaluation
 from nextword.runtime.corpora.pairs import gap_texts, leaks, read_pairs

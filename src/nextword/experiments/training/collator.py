@@ -2,15 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import TrainerCallback
 
-from nextword.conditioning.parts.auxiliary_tokenizer import FILL
-from nextword.experiments.training.encoded_texts import EncodedTexts
+from nextword.conditioning.auxiliary_encoder import fingerprint
+from nextword.conditioning.auxiliary_tokenizer import FILL
 from nextword.functional.padding import IGNORED_LABEL, padded, stacked
+
+# -- Auxiliary texts that a frozen encoder reads once before training, and not in every step.
+
+logger = logging.getLogger(__name__)
+
+COLUMN = "aux_input_ids"
+"""Column of the texts' ids."""
+LIMIT = 2**30
+"""Bytes of states that are kept in memory."""
+ROWS = 32
+"""Texts that are encoded together."""
+
+Key = tuple[int, ...]
+
+
+class EncodedTexts:
+    """The encoder's states of texts, by the texts' ids.
+
+    Args:
+        states: Of each text, one state for each of its tokens.
+        encoder: Fingerprint of the encoder.
+    """
+
+    def __init__(self, states: dict[Key, Float[Tensor, "_ E"]], encoder: str) -> None:
+        self._states = states
+        self.encoder = encoder
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def of(self, ids: Sequence[Int[Tensor, "_"]]) -> list[Float[Tensor, "_ E"]] | None:
+        """The states of each text, or None where one of them was not encoded."""
+        states = [self._states.get(tuple(row.tolist())) for row in ids]
+        return [row for row in states if row is not None] if all(row is not None for row in states) else None
+
+
+def is_encodable(model: Any) -> bool:
+    """Whether the model has an encoder of auxiliary texts that training leaves as it is."""
+    encoder = getattr(model, "auxiliary_encoder", None)
+    return encoder is not None and not any(parameter.requires_grad for parameter in encoder.parameters())
+
+
+def distinct_texts(datasets: Iterable[Any]) -> list[Key]:
+    """The texts of data sets, each once, sorted by length and then by ids: whatever order the rows have."""
+    texts = {tuple(row) for dataset in datasets if COLUMN in dataset.column_names for row in _column(dataset)}
+    return sorted(texts, key=lambda text: (len(text), text))
+
+
+def _column(dataset: Any) -> Iterable[Sequence[int]]:
+    if hasattr(dataset, "select_columns"):
+        return (row[COLUMN] for row in dataset.select_columns(COLUMN).with_format(None))
+    return (dataset[place][COLUMN] for place in range(len(dataset)))
+
+
+@torch.no_grad()
+def encode_texts(model: Any, texts: Sequence[Key], progress: Callable[[float], None]) -> EncodedTexts | None:
+    """Encodes texts with a model's frozen encoder, always in the same batches, so that the digits are always the same.
+
+    Args:
+        model: A model with a conditioner, on the device that encodes.
+        texts: What ``distinct_texts`` gives.
+        progress: Called with the finished share.
+
+    Returns:
+        None where the states would take more than ``LIMIT``; the encoder then reads the texts of every batch.
+    """
+    width = model.auxiliary_encoder.config.hidden_size
+    needed = 4 * width * sum(map(len, texts))
+    if needed > LIMIT:
+        logger.info("states of %d texts would take %.1f GiB; each batch is encoded anew", len(texts), needed / 2**30)
+        return None
+    model.eval()
+    states: dict[Key, Tensor] = {}
+    for begin in range(0, len(texts), ROWS):
+        some = texts[begin : begin + ROWS]
+        ids, mask = padded(some, FILL["aux_input_ids"])
+        encoded = model.encode(ids.to(model.device), mask.to(model.device)).float().cpu()
+        states |= {text: row[: len(text)].clone() for text, row in zip(some, encoded, strict=True)}
+        progress(min(1.0, (begin + ROWS) / len(texts)))
+    return EncodedTexts(states, fingerprint(model.auxiliary_encoder))
 
 
 @dataclass(frozen=True)
@@ -30,14 +114,14 @@ class Auxiliary:
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Arguments of ``forward``: (B,A) ids or (B,A,E) states with their mask, and (B,S) the source."""
-        rows = _column(examples, "aux_input_ids")
+        rows = _batch_column(examples, "aux_input_ids")
         ids, mask = padded(rows, FILL["aux_input_ids"])
         states = self.encoded.of(rows) if self.encoded is not None else None
         batch: dict[str, Any] = {"aux_attention_mask": mask}
         batch |= {"aux_input_ids": ids} if states is None else {"aux_states": stacked(states, 0)}
         if self.source:
             for name in ("source_ids", "source_places"):
-                batch[name] = stacked(_column(examples, name), FILL[name])
+                batch[name] = stacked(_batch_column(examples, name), FILL[name])
         return batch
 
     @property
@@ -74,8 +158,8 @@ class RightPadding:
         Raises:
             ValueError: Aligned labels of another length than the input ids.
         """
-        ids, mask = padded(_column(examples, "input_ids"), self.pad_id)
-        labels = stacked(_column(examples, "labels"), IGNORED_LABEL)
+        ids, mask = padded(_batch_column(examples, "input_ids"), self.pad_id)
+        labels = stacked(_batch_column(examples, "labels"), IGNORED_LABEL)
         batch: dict[str, Any] = {"input_ids": ids, "labels": labels, "attention_mask": mask}
         if self.aligned and any(len(example["input_ids"]) != len(example["labels"]) for example in examples):
             lengths = [(len(example["input_ids"]), len(example["labels"])) for example in examples]
@@ -87,5 +171,44 @@ class RightPadding:
         return batch
 
 
-def _column(examples: Sequence[dict[str, Any]], name: str) -> list[torch.Tensor]:
+def _batch_column(examples: Sequence[dict[str, Any]], name: str) -> list[torch.Tensor]:
     return [torch.as_tensor(example[name], dtype=torch.long) for example in examples]
+
+
+# -- Data sets that show other rows in each epoch.
+
+
+class EpochSetter(TrainerCallback):
+    """Calls ``set_epoch`` of the training data before each epoch is read.
+
+    accelerate does so too, except in the rest of an epoch that a resumed training begins in the middle of: the rows
+    would then be those of the first epoch. Worker processes are started when the epoch is read, so they know it.
+
+    Args:
+        dataset: Training data with ``set_epoch(epoch)``.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Tells the number of the epoch, from 0."""
+        self._dataset.set_epoch(int(state.epoch))
+
+
+class FixedDataset:
+    """Data whose ``set_epoch`` nobody sees: accelerate would otherwise tell validation data how often it was read.
+
+    Args:
+        dataset: Data with ``column_names``, ``__len__`` and ``__getitem__``.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self.column_names: list[str] = dataset.column_names
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, place: int) -> Any:
+        return self._dataset[place]

@@ -8,8 +8,7 @@ from typing import Any
 from pydantic import Field, JsonValue, model_validator
 
 from nextword.settings.config import Settings
-from nextword.settings.spec_syntax import split_outside
-from nextword.settings.specs import Grammar
+from nextword.settings.specs import Grammar, split_outside
 
 SHORT_FORM = ("head", "objective", "conditioner")
 """What a method as text says, in this order."""
@@ -91,9 +90,9 @@ def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
 
 
 def _grammar(kind: str) -> Grammar[Any]:
-    from nextword.conditioning.parts.conditioner_spec import grammar as conditioner
-    from nextword.heads.parts.head_spec import grammar as head
-    from nextword.objectives.parts.objective_spec import grammar as objective
+    from nextword.conditioning.parsing import grammar as conditioner
+    from nextword.heads.parsing import grammar as head
+    from nextword.objectives.parsing import grammar as objective
 
     grammars: dict[str, Grammar[Any]] = {"head": head, "objective": objective, "conditioner": conditioner}
     return grammars[kind]

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import PrinterCallback, TrainerCallback
 
-from nextword.experiments.tasks.parts.architecture import architecture_of
-from nextword.experiments.training.collator import Auxiliary, RightPadding
+from nextword.experiments.tasks.task import architecture_of
+from nextword.experiments.training.collator import Auxiliary, EncodedTexts, EpochSetter, FixedDataset, RightPadding
 from nextword.experiments.training.cost import PeakMemory, StepClock
-from nextword.experiments.training.encoded_texts import EncodedTexts
-from nextword.experiments.training.epochs import EpochSetter, FixedDataset
 from nextword.experiments.training.learning_rates import GroupedTrainer, expect_trained
 from nextword.experiments.training.loss_curve import (
     BestCheckpoint,
@@ -24,18 +22,17 @@ from nextword.experiments.training.loss_curve import (
     EarlyStopping,
     LastStepLogger,
     RunningLoss,
+    TrainingOutcome,
 )
-from nextword.experiments.training.outcome import TrainingOutcome
 from nextword.experiments.training.resume import BEGINNING, TrainingIdentity, claim_folder, last_complete_checkpoint
-from nextword.experiments.training.segments.alike_trainer import AlikeTrainer
-from nextword.experiments.training.segments.consecutive_trainer import ConsecutiveTrainer
+from nextword.experiments.training.segments import AlikeTrainer, ConsecutiveTrainer
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.sharding import save_whole, shard, share_vocabulary
 from nextword.experiments.training.trainable import expect_room, trainable, trained_modules
 from nextword.experiments.training.trainer_arguments import expect_available, trainer_arguments
 from nextword.results.records import Cost, CurvePoint
 from nextword.runtime import processes
-from nextword.runtime.weights.held_weights import convert
+from nextword.runtime.weights import convert
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -18,7 +18,7 @@ from nextword.experiments.training.resume import WHOLE
 from nextword.model.attach import load
 from nextword.runtime import processes
 from nextword.runtime.devices import VOCABULARY
-from nextword.runtime.weights.held_weights import copy_on_disk
+from nextword.runtime.weights import copy_on_disk
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -11,8 +11,8 @@ import torch
 from transformers import TrainingArguments
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
-from nextword.experiments.training.adapters import expect_peft
 from nextword.experiments.training.settings import TrainingSettings
+from nextword.experiments.training.trainable import expect_peft
 from nextword.runtime import processes
 from nextword.settings.registry import did_you_mean
 

@@ -1,10 +1,18 @@
 """How frequent tokens are, and classes of tokens made from that: counting a corpus, MefMax."""
 
+from nextword.functional.frequency.classes import (
+    DIVISIONS,
+    FrequencyClasses,
+    MefMaxCurve,
+    divide,
+    equal_frequency,
+    equal_tokens,
+    evenness,
+    mefmax,
+    mefmax_curve,
+)
 from nextword.functional.frequency.counting import count_tokens
 from nextword.functional.frequency.counts import TokenCounts, tokenizer_fingerprint
-from nextword.functional.frequency.divisions import DIVISIONS, divide, equal_frequency, equal_tokens
-from nextword.functional.frequency.frequency_classes import FrequencyClasses
-from nextword.functional.frequency.mefmax import MefMaxCurve, evenness, mefmax, mefmax_curve
 
 __all__ = [
     "DIVISIONS",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import signal
 import threading
@@ -21,16 +22,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Int
 
-from nextword.functional.frequency import partial_count as partial
-from nextword.functional.frequency.counts import TokenCounts, tokenizer_fingerprint
-from nextword.functional.frequency.partial_count import Tally
+from nextword.functional.frequency.counts import (
+    UNREADABLE,
+    TokenCounts,
+    read_arrays,
+    tokenizer_fingerprint,
+    write_arrays,
+)
 from nextword.runtime.corpora import Batch, Corpus, gathered, is_streamed, keeps_a_buffer, open_corpus, readable
-from nextword.runtime.corpora.files.output_files import expect_inputs_kept
+from nextword.runtime.corpora.output_files import expect_inputs_kept
+from nextword.runtime.files import expect_writable
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
     from transformers import PreTrainedTokenizerBase
+
 
 AT_ONCE = 1 << 20
 """Characters that are encoded together: a row may be a whole corpus, whose tokens take much more room than its text."""
@@ -93,7 +100,7 @@ def count_tokens(
         )
     with (
         _prepared(threads=processes in (None, 1)),
-        contextlib.nullcontext() if out is None else partial.alone(Path(out)),
+        contextlib.nullcontext() if out is None else alone(Path(out)),
     ):
         corpus = open_corpus(data, "data", text_column=text_column, split=split, streaming=processes is None)
         counter = _counter(corpus, tokenizer)
@@ -117,7 +124,7 @@ def count_tokens(
         counted = TokenCounts(tally.counts, fingerprint, corpus.source)
         if out is not None:
             counted.save(out)
-            partial.partial_path(Path(out)).unlink(missing_ok=True)
+            partial_path(Path(out)).unlink(missing_ok=True)
     return counted
 
 
@@ -135,7 +142,7 @@ def _expect_state(corpus: Corpus, out: str | Path | None) -> None:
 
 
 def _begun(out: str | Path | None, settings: Mapping[str, Any], size: int) -> Tally:
-    begun = None if out is None else partial.load(Path(out), settings)
+    begun = None if out is None else load(Path(out), settings)
     return begun or Tally(np.zeros(size, dtype=np.int64), 0, None)
 
 
@@ -147,13 +154,13 @@ def _followed(
     try:
         for tally in steps:
             if out is not None and time.monotonic() - saved_at >= SAVE_SECONDS:
-                partial.save(tally, out, settings)
+                save(tally, out, settings)
                 saved_at = time.monotonic()
             if progress is not None:
                 progress(tally.items)
     except BaseException as problem:
         if out is not None and tally is not None:
-            partial.save(tally, out, settings)
+            save(tally, out, settings)
         elif isinstance(problem, KeyboardInterrupt):
             raise KeyboardInterrupt("nothing was counted yet") from None
         raise
@@ -316,3 +323,88 @@ class _IdCounter(_Counter):
 
 def _joined(rows: Any) -> Int[np.ndarray, "T"]:
     return np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)
+
+
+# -- A count that is not finished, as a file from which it goes on.
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """What is counted so far.
+
+    Attributes:
+        counts: Of each token id.
+        items: Texts that were read.
+        state: Where to go on: the number of a row, or a stream's own state.
+    """
+
+    counts: Int[np.ndarray, "V"]
+    items: int
+    state: Any
+
+    def plus(self, row: Mapping[str, Any], state: Any) -> Tally:
+        """A new tally, so that an interruption finds the old one or the new one, never a half."""
+        counts = self.counts.copy()
+        counts[row["ids"]] += np.asarray(row["counts"], dtype=np.int64)
+        return Tally(counts, self.items + int(row["items"]), state)
+
+
+def partial_path(out: Path) -> Path:
+    """Where the unfinished counts of ``out`` are kept."""
+    return out.with_name(f"{out.name}.partial")
+
+
+@contextlib.contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Keeps other processes of this machine from counting into ``out`` inside the ``with`` block.
+
+    Raises:
+        ValueError: Another one is at it, or nothing can be written there.
+    """
+    from filelock import FileLock, Timeout
+
+    path = out.with_name(f"{out.name}.lock")
+    expect_writable(path)
+    try:
+        with FileLock(path).acquire(timeout=0):
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+    except Timeout:
+        raise ValueError(
+            f"{out}: must be written by one process at a time (another one counts into it); wait until it is done, or "
+            "name another file to write"
+        ) from None
+
+
+def save(tally: Tally, out: Path, settings: Mapping[str, Any]) -> None:
+    """Writes the tally beside ``out``."""
+    about = json.dumps({"items": tally.items, "state": tally.state, "settings": settings})
+    write_arrays(partial_path(out), {"counts": tally.counts, "about": np.array(about)})
+
+
+def load(out: Path, settings: Mapping[str, Any]) -> Tally | None:
+    """The tally beside ``out``; None where there is none.
+
+    Raises:
+        ValueError: It was begun with other settings, or is broken.
+    """
+    path = partial_path(out)
+    if not path.exists():
+        return None
+    try:
+        arrays = read_arrays(path)
+        if isinstance(arrays, np.ndarray):
+            raise ValueError("it is a .npy file")
+        about = json.loads(str(arrays["about"]))
+        begun, tally = about["settings"], Tally(arrays["counts"], about["items"], about["state"])
+    except UNREADABLE as fault:
+        raise ValueError(f"cannot read the unfinished counts in '{path}' ({fault}); delete the file") from None
+    for name in [*settings, *(begun.keys() - settings.keys())]:
+        if begun.get(name) != settings.get(name):
+            raise ValueError(
+                f"'{path}' was begun with another {name} ({begun.get(name)} there, {settings.get(name)} now). Go on "
+                f"with that one, delete the file, or name another file to write."
+            )
+    return tally

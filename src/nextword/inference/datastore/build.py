@@ -4,24 +4,41 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from nextword.conditioning.parts.auxiliary_encoder import comparable_fingerprint
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from nextword.conditioning.auxiliary_encoder import comparable_fingerprint
 from nextword.functional.frequency.counts import tokenizer_fingerprint
-from nextword.inference.datastore.documents import Documents, DocumentWindow, in_shards
-from nextword.inference.datastore.shard_task import ShardTask, expect_decoder, states_of
+from nextword.functional.padding import padded
+from nextword.inference.scoring.long_text import windows_after
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, open_model
-from nextword.inference.scoring.prompt_encoding import start_id
-from nextword.retrieval.shard import write_array
-from nextword.retrieval.store_manifest import BEGUN, MANIFEST, PROBE, StoreManifest, StoreOrigin
-from nextword.runtime.corpora import open_corpus
-from nextword.runtime.disk import disk_full_explained
-from nextword.runtime.lock import locked
+from nextword.inference.scoring.text_tokens import start_id, token_ids
+from nextword.model.training_modes import measuring
+from nextword.retrieval.stored_keys import (
+    BEGUN,
+    MANIFEST,
+    PROBE,
+    ShardFacts,
+    StoreManifest,
+    StoreOrigin,
+    finished,
+    write_array,
+    write_shard,
+)
+from nextword.runtime.corpora import Corpus, open_corpus, readable
+from nextword.runtime.files import disk_full_explained, locked
 from nextword.runtime.workers import ThisProcess, Workers, workers
 from nextword.settings.version import __version__
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 
 Progress = Callable[[int], None]
 """Told how many keys are computed."""
@@ -188,3 +205,155 @@ def _write_probe(folder: Path, opened: OpenedModel, first: DocumentWindow) -> li
     alone = DocumentWindow(0, 0, [*ids, ids[-1]], len(ids))
     write_array(folder / PROBE, states_of(opened, [alone], 1)[0])
     return ids
+
+
+# -- Documents of a data set as windows of tokens, gathered into what a shard holds.
+
+
+@dataclass(frozen=True)
+class DocumentWindow:
+    """What a model sees of a document at once, and which of the tokens after are stored.
+
+    Attributes:
+        document: Number of the document.
+        place: Place in the document of the first token that is stored.
+        ids: Inputs, and the token after the last of them.
+        stored: How many of the last tokens are stored.
+    """
+
+    document: int
+    place: int
+    ids: list[int]
+    stored: int
+
+
+@dataclass
+class Documents:
+    """The documents of a corpus: each row of a table, each file of plain text.
+
+    Attributes:
+        corpus: Where they are from.
+        count: How many were read so far.
+        empty: How many of them have no token.
+    """
+
+    corpus: Corpus
+    count: int = field(default=0, init=False)
+    empty: int = field(default=0, init=False)
+
+    def texts(self) -> Iterator[str]:
+        """The text of each document."""
+        if self.corpus.lines is None:
+            raise ValueError(f"data: must have text ('{self.corpus.source}' has token ids); give the text itself")
+        pieces: list[str] = []
+        file: Any = None
+        with readable(self.corpus.source):
+            for batch in self.corpus.rows.iter(batch_size=1):
+                of = batch["path"][0] if self.corpus.batch_size == 1 else None
+                if pieces and (of is None or of != file):
+                    yield "".join(pieces)
+                    pieces = []
+                file = of
+                pieces.append("".join(self.corpus.lines(batch)))
+        if pieces:
+            yield "".join(pieces)
+
+    def windows(
+        self, tokenizer: PreTrainedTokenizerBase, start: int, size: int, stride: int
+    ) -> Iterator[DocumentWindow]:
+        """Each token of each document in one window, after the start token or those before it."""
+        for number, text in enumerate(self.texts()):
+            ids = [start, *token_ids(tokenizer, text)]
+            self.count, self.empty = self.count + 1, self.empty + (len(ids) == 1)
+            for window in windows_after(1, len(ids), size, stride) if len(ids) > 1 else []:
+                targets = window.targets
+                yield DocumentWindow(number, targets.start - 1, ids[window.begin : targets.stop], len(targets))
+
+
+def in_shards(windows: Iterator[DocumentWindow], keys: int) -> Iterator[list[DocumentWindow]]:
+    """Windows that together store at least so many tokens; the last ones what is left."""
+    gathered: list[DocumentWindow] = []
+    stored = 0
+    for window in windows:
+        gathered.append(window)
+        stored += window.stored
+        if stored >= keys:
+            yield gathered
+            gathered, stored = [], 0
+    if gathered:
+        yield gathered
+
+
+# -- One shard: the states of some windows, computed and written by whoever is free.
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """Writes a shard, unless it is there.
+
+    Attributes:
+        folder: Of the store.
+        number: Of the shard.
+        windows: What it holds.
+        precision: Of the keys.
+        batch_size: Windows that go through the model together.
+        told: Told after each batch how many keys of this shard are computed.
+    """
+
+    folder: Path
+    number: int
+    windows: list[DocumentWindow]
+    precision: str
+    batch_size: int
+    told: Callable[[int], None] | None = None
+
+    def __call__(self, opened: OpenedModel) -> ShardFacts:
+        """What the shard says of itself."""
+        there = finished(self.folder, self.number)
+        if there is not None:
+            return there
+        keys = np.concatenate(states_of(opened, self.windows, self.batch_size, self.told))
+        tokens = np.array([token for window in self.windows for token in window.ids[-window.stored :]])
+        places = np.array(
+            [(one.document, one.place + step) for one in self.windows for step in range(one.stored)], dtype=np.int64
+        )
+        return write_shard(self.folder, self.number, keys, tokens, places, self.precision)
+
+
+def expect_decoder(opened: OpenedModel) -> None:
+    """Raises ValueError where a model's states follow more than the text."""
+    if opened.has_encoder or opened.model.conditioner is not None:
+        raise ValueError(
+            f"model: must be decoder-only and without a conditioner ('{opened.name}' given); states that follow a "
+            "source cannot be looked up by another text"
+        )
+
+
+def states_of(
+    opened: OpenedModel,
+    windows: list[DocumentWindow],
+    batch_size: int,
+    told: Callable[[int], None] | None = None,
+) -> list[Float[np.ndarray, "_ D"]]:
+    """What the output layer reads before each stored token, window by window."""
+    found: list[np.ndarray] = [np.empty(0)] * len(windows)
+    done = 0
+    order = sorted(range(len(windows)), key=lambda at: len(windows[at].ids))  # of like lengths: little padding
+    with measuring(opened.model):
+        for begin in range(0, len(order), batch_size):
+            chosen = order[begin : begin + batch_size]
+            states = _states(opened, [windows[at].ids[:-1] for at in chosen])
+            for row, at in zip(states, chosen, strict=True):
+                length = len(windows[at].ids) - 1
+                found[at] = row[length - windows[at].stored : length].float().cpu().numpy()
+                done += windows[at].stored
+            if told is not None:
+                told(done)
+    return found
+
+
+def _states(opened: OpenedModel, rows: list[list[int]]) -> Float[Tensor, "B T D"]:
+    model = opened.model
+    ids, mask = (tensor.to(model.device) for tensor in padded(rows))
+    states: Tensor = model.context({"input_ids": ids, "attention_mask": mask, "use_cache": False}).states
+    return states.view(*ids.shape, -1)

@@ -12,12 +12,10 @@ import numpy as np
 import torch
 
 from nextword.heads.knn import KnnHead
-from nextword.inference.datastore.documents import DocumentWindow
-from nextword.inference.datastore.shard_task import expect_decoder, states_of
+from nextword.inference.datastore.build import DocumentWindow, expect_decoder, states_of
+from nextword.inference.scoring.long_text import windows_after
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
-from nextword.inference.scoring.prompt_encoding import start_id
-from nextword.inference.scoring.text_tokens import token_ids
-from nextword.inference.scoring.windows import windows_after
+from nextword.inference.scoring.text_tokens import start_id, token_ids
 from nextword.retrieval import RecentKeys
 
 

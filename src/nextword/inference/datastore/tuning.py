@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from nextword.heads.calibration import CopyCalibration
 from nextword.heads.knn import KnnConfig
-from nextword.heads.parts.copy_calibration import CopyCalibration
-from nextword.inference.scoring.calibration.calibrate import asking
-from nextword.inference.scoring.calibration.chosen_settings import read
+from nextword.inference.scoring.calibrate import asking, read
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel

@@ -5,34 +5,44 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword.conditioning import conditioner_spec
-from nextword.conditioning.parts.auxiliary_encoder import fingerprint
-from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
+from nextword.conditioning.auxiliary_encoder import fingerprint
+from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
 from nextword.heads import head_spec
 from nextword.inference.datastore import expect_growing
-from nextword.inference.generation.batched_generation import BatchedGeneration, GeneratedText, rows_of
-from nextword.inference.generation.encoded_prompts import encode_prompts, expect_room
-from nextword.inference.generation.generation_passes import ASSISTANT, GenerationPass, generation_passes, pass_path
-from nextword.inference.generation.generation_settings import GenerationSettings
-from nextword.inference.generation.partial_samples import PartialSamples, unfinished
-from nextword.inference.generation.prompt_files import TextPrompt
-from nextword.inference.generation.sample_lines import SampleLines, reference_columns
-from nextword.inference.generation.source_columns import SourceColumns, source_columns
-from nextword.inference.scoring.example_encoding import EncodedExample
-from nextword.inference.scoring.minibatches import Progress
-from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
+from nextword.inference.generation.batched_generation import (
+    BatchedGeneration,
+    GeneratedText,
+    SourceColumns,
+    rows_of,
+    source_columns,
+)
+from nextword.inference.generation.generation_passes import (
+    ASSISTANT,
+    GenerationPass,
+    GenerationSettings,
+    generation_passes,
+    pass_path,
+)
+from nextword.inference.generation.prompts import TextPrompt, encode_prompts, expect_room
+from nextword.inference.generation.samples_files import DIGITS
+from nextword.inference.scoring.example_encoding import EncodedExample, auxiliary_inputs, encode_example
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
+from nextword.inference.scoring.target_likelihood import target_log_probs
 from nextword.model.drafting.drafting import Drafting, drafters
-from nextword.results.records import locked
+from nextword.model.training_modes import measuring
+from nextword.results.records import disk_full_explained, locked, write_atomically
 from nextword.settings.config import validated
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
 
 UNTOLD = ("transformers_version", "_from_model_config")
 """Entries of a generation configuration that decide nothing."""
@@ -242,3 +252,196 @@ def write_samples_files(
 def _report(progress: Progress | None, share: float) -> None:
     if progress is not None:
         progress(share)
+
+
+# -- What a written text is as a line of a samples file (docs/generate.md).
+
+
+@dataclass(frozen=True)
+class SampleLines:
+    """Makes lines.
+
+    Attributes:
+        opened: The model.
+        references: By the prompt's id, columns about its references; see ``reference_columns``.
+    """
+
+    opened: OpenedModel
+    references: Mapping[str | int, Mapping[str, Any]]
+
+    def line(self, text: GeneratedText, one: GenerationPass) -> dict[str, Any]:
+        """The columns of one text. Of several after one prompt, each but the first has its number in the ``id``."""
+        row, example = text.row, text.row.prompt.example
+        beside = {"source": example.source, "auxiliary": example.auxiliary}
+        return {
+            "id": f"{example.id}#{row.sample}" if row.sample else example.id,
+            "prompt": example.prompt if example.source is None else example.source,
+            **{name: value for name, value in beside.items() if value is not None},
+            "prompt_token_ids": row.prompt.context[row.prompt.specials :],
+            "text": text.text,
+            "token_ids": text.token_ids,
+            "decoding": one.title,
+            "seed": one.seed,
+            "sample": row.sample,
+            **({} if text.sources is None else text.sources.columns()),
+            **self.references.get(example.id, {}),
+        }
+
+
+def reference_columns(
+    opened: OpenedModel, prompts: Sequence[TextPrompt], scored: bool, batch_size: int
+) -> dict[str | int, dict[str, Any]]:
+    """By the prompt's id: the references as they came, and in tokens of the model; empty where there are none.
+
+    Args:
+        opened: The model.
+        prompts: With their references.
+        scored: Whether the log-probability of each token of the first reference is to stand beside it.
+        batch_size: References scored at a time.
+
+    Raises:
+        ValueError: References are to be scored and some prompt has none, or some prompts have some and others none.
+    """
+    missing = [prompt.id for prompt in prompts if not prompt.references]
+    if len(missing) == len(prompts) and not scored:
+        return {}
+    if missing:
+        raise ValueError(
+            f"prompt {missing[0]}: has no reference, and others or {named('score_references')} need one; give one"
+        )
+    ids = opened.tokenizer
+    columns: dict[str | int, dict[str, Any]] = {
+        prompt.id: {
+            "references": list(prompt.references),
+            "reference_token_ids": [ids(one, add_special_tokens=False)["input_ids"] for one in prompt.references],
+        }
+        for prompt in prompts
+    }
+    if not scored:
+        return columns
+    examples = [encode_example(opened, prompt.example(prompt.references[0])) for prompt in prompts]
+    with measuring(opened.model):
+        values = target_log_probs(opened.model, examples, batch_size, auxiliary_inputs(opened))
+    for prompt, example, row in zip(prompts, examples, values, strict=True):
+        columns[prompt.id] |= {
+            "target_token_ids": example.target,
+            "target_bytes": example.target_bytes,
+            "log_probs": [round(value, DIGITS) for value in row.tolist()],
+        }
+    return columns
+
+
+# -- A samples file that is written line by line and goes on after it was interrupted, whenever that was.
+#
+# Beside ``NAME.jsonl`` stands ``NAME.jsonl.partial`` while it is written. Its first line says what is written into
+# it, each further one is a finished text. A line that was cut off is dropped, and its text is written again. When all
+# are there, the samples file is made of them, in the order of the prompts, and takes its place as a whole.
+
+RUN = "run"
+"""Key of the first line of a samples file, which says how all its texts were written."""
+
+
+class PartialSamples:
+    """The file of one pass.
+
+    Args:
+        path: Where the samples file is to be.
+        run: What makes its texts what they are: model, prompts, decoding, seed, lengths.
+
+    Raises:
+        ValueError: The file, or its unfinished part, is of another run, with the differences named, or is none of ours.
+    """
+
+    def __init__(self, path: Path, run: Mapping[str, Any]) -> None:
+        self.path, self.run = path, json.loads(json.dumps(run))
+        self.partial = path.with_name(f"{path.name}.partial")
+        self.is_finished = path.exists()
+        if self.is_finished:
+            _expect_same(path, _first_run(path), self.run)
+            return
+        self._lines: dict[int, dict[str, Any]] = {}
+        if self.partial.exists():
+            self._read()
+
+    def _read(self) -> None:
+        content = self.partial.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        head, *lines = whole.splitlines() or [b"{}"]
+        if not whole:  # killed before the first line was whole
+            self.partial.unlink()
+            return
+        _expect_same(self.partial, json.loads(head), self.run)
+        if len(whole) < len(content):
+            with self.partial.open("r+b") as file:
+                file.truncate(len(whole))
+        self._lines = dict(map(json.loads, lines))
+
+    @property
+    def done(self) -> frozenset[int]:
+        """Numbers of the texts that are written."""
+        return frozenset(self._lines)
+
+    def token_ids(self, number: int) -> list[int]:
+        """Of a text that is written."""
+        ids: list[int] = self._lines[number]["token_ids"]
+        return ids
+
+    def append(self, lines: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
+        """Writes finished texts, numbered by their place in the samples file; those that are there stay as they are."""
+        new = {number: dict(line) for number, line in lines if number not in self._lines}
+        written = "".join(f"{_json([number, line])}\n" for number, line in new.items())
+        with disk_full_explained(self.path):
+            self.partial.parent.mkdir(parents=True, exist_ok=True)
+            head = "" if self.partial.exists() else f"{_json(self.run)}\n"
+            with self.partial.open("a", encoding="utf-8", newline="") as file:
+                file.write(head + written)
+        self._lines |= new
+
+    def finish(self) -> None:
+        """Puts the samples file in its place."""
+        first, *others = [self._lines[number] for number in sorted(self._lines)]
+        lines = [{**first, RUN: self.run}, *others]
+        write_atomically(self.path, "".join(f"{_json(line)}\n" for line in lines))
+        self.partial.unlink(missing_ok=True)
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Which entries of a run differ, a phrase each.
+
+    >>> differences({"seed": 0, "model": "a"}, {"seed": 1, "model": "a"})
+    ['seed: 0 there, 1 asked for']
+    """
+    return [
+        f"{name}: {_shown(before, name)} there, {_shown(now, name)} asked for"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _shown(run: Mapping[str, Any], name: str) -> str:
+    return _json(run[name]) if name in run else "nothing"
+
+
+def _expect_same(path: Path, before: Any, now: Mapping[str, Any]) -> None:
+    if not isinstance(before, dict) or not before:
+        raise ValueError(f"{path} is there and was not written by nextword generate; choose another {named('out')}")
+    changed = differences(before, now)
+    if changed:
+        raise ValueError(f"{path} is of another run ({'; '.join(changed)}); choose another {named('out')} or delete it")
+
+
+def _first_run(path: Path) -> Any:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return json.loads(file.readline()).get(RUN)
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def unfinished(batches: Sequence[Sequence[Any]], done: frozenset[int]) -> list[Sequence[Any]]:
+    """The batches with a row that is not written yet, whole: what is drawn for a batch together comes out the same."""
+    return [batch for batch in batches if any(row.number not in done for row in batch)]

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
-from nextword.inference.generation.writing_settings import ContinuationConfig
+from nextword.evaluation.metrics.sample import Sample
+from nextword.evaluation.metrics.tokens import Words
+from nextword.evaluation.samples import plain_text_of, read_samples
+from nextword.inference.generation.strategies import ContinuationConfig
+from nextword.inference.scoring.example_encoding import EncodedExample, Example
+from nextword.inference.scoring.long_text import looks_beyond_windows
+from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.scoring.target_likelihood import TokenPair
+from nextword.inference.scoring.text_tokens import encode_prompt
+from nextword.runtime.corpora import numbered_lines
+from nextword.runtime.pretrained import encoder_config
+from nextword.settings.config import expect_whole_characters
+from nextword.settings.setting_names import either, named
 
 
 @dataclass(frozen=True)
@@ -58,3 +72,204 @@ def block_prompts(ids: Sequence[int], text_bytes: Int[np.ndarray, "N"], config: 
             f"task.generation: the test text has {len(ids)} tokens, no block of prefix + continuation = {config.block}"
         )
     return prompts
+
+
+# -- Prompts as text: from the command line, from plain text, from JSON lines, from what an earlier run wrote.
+
+FIELDS = ("prompt", "source", "auxiliary")
+"""What a model may read; a line of JSON has at least one of them."""
+
+
+@dataclass(frozen=True)
+class TextPrompt:
+    """What a model reads before it writes.
+
+    Attributes:
+        prompt: The text that is continued.
+        source: What an encoder-decoder model reads.
+        auxiliary: What the encoder of a conditioned model reads.
+        references: What people wrote in its place, handed through to the samples.
+        id: Tells it from others.
+
+    Raises:
+        ValueError: One of the texts has half a character (a surrogate without the other).
+    """
+
+    prompt: str = ""
+    source: str | None = None
+    auxiliary: str | None = None
+    references: tuple[str, ...] = ()
+    id: str | int = 0
+
+    def __post_init__(self) -> None:
+        for text in (self.prompt, self.source, self.auxiliary):
+            expect_whole_characters(text or "", f"prompt {self.id}")
+
+    def example(self, text: str) -> Example:
+        """The prompt with a text after it."""
+        return Example(text, self.prompt, self.source, self.auxiliary, self.id)
+
+
+def read_prompts(path: Path, whole: bool = False, fields: Mapping[str, str] | None = None) -> list[TextPrompt]:
+    """The prompts of a file.
+
+    JSON lines have the fields of a samples file, ``prompt``, ``source``, ``references`` (or ``reference``) and ``id``,
+    and ``auxiliary``. So a samples file of an earlier run is one too; of several texts after one prompt, the prompt is
+    taken once. Of plain text each line is a prompt, an empty one too.
+
+    Args:
+        path: A ``.jsonl`` file, or plain text.
+        whole: Whether plain text is one prompt, its last line end left out.
+        fields: Names that the file uses for fields, for instance ``{"prompt": "question"}``.
+
+    Raises:
+        ValueError: The file cannot be read, is empty or no text, or a line has nothing that a model could read; the
+            message names file and line.
+    """
+    if plain_text_of(path, "lines") is not None and whole:
+        text = "".join(line for _, line in numbered_lines(path))
+        if not text.strip():
+            raise ValueError(f"{path} is empty: it needs the text of a prompt")
+        return [TextPrompt(text.removesuffix("\n").removesuffix("\r"))]
+    is_text = plain_text_of(path, "lines") is not None
+    prompts = []
+    for number, sample in enumerate(read_samples(path, Words(), fields, plain_text="lines")):
+        if is_text:
+            prompts.append(TextPrompt(sample.text or "", id=number))
+        elif not (sample.model_extra or {}).get("sample"):
+            prompts.append(_of_sample(sample, number))
+    if is_text and not any(one.prompt.strip() for one in prompts):
+        raise ValueError(f"{path} is empty: it needs a prompt a line")
+    return prompts
+
+
+def piped_prompts(text: str, whole: bool = False, fields: Mapping[str, str] | None = None) -> list[TextPrompt]:
+    """The prompts of a text that came from elsewhere than a file; arguments and errors as in ``read_prompts``."""
+    expect_whole_characters(text, "standard input")
+    with tempfile.TemporaryDirectory() as folder, _named(file := Path(folder) / "text", "standard input"):
+        file.write_text(text, encoding="utf-8", newline="")
+        return read_prompts(file, whole, fields)
+
+
+@contextlib.contextmanager
+def _named(file: Path, name: str) -> Iterator[None]:
+    """Errors about the file call it by another name."""
+    try:
+        yield
+    except ValueError as fault:
+        raise ValueError(str(fault).replace(str(file), name)) from None
+
+
+def _of_sample(sample: Sample, number: int) -> TextPrompt:
+    read = {field: getattr(sample, field) for field in FIELDS}
+    if all(value is None for value in read.values()):
+        keys = ", ".join(sample.model_dump(exclude_unset=True))
+        raise ValueError(
+            f"{sample.place}: must have one of {', '.join(FIELDS)} ({keys} given); name the right key with "
+            f"{either('--field prompt=KEY', 'fields')}"
+        )
+    if read["source"] is not None and read["prompt"] == read["source"]:
+        read["prompt"] = None  # samples of encoder-decoder models show the source as the prompt
+    return TextPrompt(
+        prompt=read["prompt"] or "",
+        source=read["source"],
+        auxiliary=read["auxiliary"],
+        references=tuple(sample.references or ()),
+        id=number if sample.id is None else sample.id,
+    )
+
+
+# -- Prompts as token ids, checked against what the model reads and how much of it.
+
+
+def encode_prompts(opened: OpenedModel, prompts: Sequence[TextPrompt], chat: bool = False) -> list[EncodedExample]:
+    """The prompts in tokens of a model, with nothing written yet.
+
+    A decoder-only model reads a start token and the prompt. An encoder-decoder model reads the source, or the prompt
+    where there is no source.
+
+    Args:
+        opened: The model.
+        prompts: What it is to read.
+        chat: Whether a prompt is what a user says, put into the chat template of the tokenizer.
+
+    Raises:
+        ValueError: Something is missing that the model reads, or the tokenizer has no chat template.
+    """
+    return [_encode(opened, _as_read(opened, prompt), chat) for prompt in prompts]
+
+
+def _as_read(opened: OpenedModel, prompt: TextPrompt) -> TextPrompt:
+    """The prompt with its text where the model reads it."""
+    if opened.has_encoder and prompt.source is None:
+        return replace(prompt, source=prompt.prompt, prompt="")
+    if opened.has_encoder and prompt.prompt:
+        raise ValueError(
+            f"prompt {prompt.id}: an encoder-decoder model reads a source and no prompt beside it (both given); give "
+            "only one"
+        )
+    if opened.auxiliary_tokenizer is not None and prompt.auxiliary is None:
+        raise ValueError(
+            f"prompt {prompt.id}: the model follows an auxiliary text, and there is none; give it in a JSON line, as "
+            '{"prompt": "...", "auxiliary": "..."}'
+        )
+    return prompt
+
+
+def _encode(opened: OpenedModel, prompt: TextPrompt, chat: bool) -> EncodedExample:
+    tokenizer: Any = opened.tokenizer
+    specials = 0
+    if chat:
+        context = _chat_ids(tokenizer, prompt.source if prompt.source is not None else prompt.prompt)
+    elif opened.has_encoder:
+        context = list(tokenizer(prompt.source)["input_ids"])
+    else:
+        context, specials = encode_prompt(tokenizer, prompt.prompt), 1
+    if not context:
+        raise ValueError(f"prompt {prompt.id}: the source has no tokens; give a text")
+    return EncodedExample(context, [], 0, prompt.example(""), [], specials)
+
+
+def _chat_ids(tokenizer: Any, said: str) -> list[int]:
+    if not tokenizer.chat_template:
+        raise ValueError(f"{named('chat')}: tokenizer '{tokenizer.name_or_path}' has no chat template; leave it out")
+    turn = [{"role": "user", "content": said}]
+    made = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=True)
+    return list(made["input_ids"])
+
+
+def expect_room(opened: OpenedModel, encoded: Sequence[EncodedExample], new: int) -> None:
+    """Raises ValueError where a prompt and the new tokens, or a source, are more than the model has positions for."""
+    if not opened.has_encoder:
+        for one in encoded:
+            _expect_length(one, new, opened)
+        return
+    config = opened.model.config
+    limit = getattr(encoder_config(config), "max_position_embeddings", None)
+    for one in encoded:
+        if limit is not None and len(one.context) > limit:
+            raise ValueError(
+                f"prompt {one.example.id}: its {len(one.context)} tokens are more than the {limit} that the encoder "
+                "has positions for; shorten it"
+            )
+    # The decoder begins with one token of its own.
+    limit = getattr(config.get_text_config(decoder=True), "max_position_embeddings", None)
+    if limit is not None and new + 1 > limit:
+        raise ValueError(
+            f"{named('max_new_tokens')}: must be at most {limit - 1}, the decoder has {limit} positions ({new} given)"
+        )
+
+
+def _expect_length(one: EncodedExample, new: int, opened: OpenedModel) -> None:
+    length, limit = len(one.context), opened.longest
+    # The last new token is written, not read.
+    if limit is None or length + new - 1 <= limit:
+        return
+    room = limit - length + 1
+    advice = f"set {named('max_new_tokens')} to at most {room}, or shorten it" if room > 0 else "shorten it"
+    if looks_beyond_windows(opened.model):
+        advice += ", or let nextword.inference.scoring.long_text.remember read its beginning"
+    raise ValueError(
+        f"prompt {one.example.id}: its {length} tokens and {new} new ones are more than the {limit} that the model has "
+        f"positions for; {advice}"
+    )

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from nextword.functional.inverse_sampling import drawn_at
+from nextword.functional.probability import drawn_at
 
 KEY_BITS, SEED_BITS = 128, 63
 """Bits of a key, and of a seed of torch."""

@@ -58,7 +58,7 @@ class Trace(TraceRecord):
         Args:
             path: A file to write it to; then nothing is returned, which a notebook would print in full.
         """
-        from nextword.results.report.inspection.inspection_page import trace_page
+        from nextword.results.report.inspection_page import trace_page
 
         page: str = trace_page(self)
         if path is None:

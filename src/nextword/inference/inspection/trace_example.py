@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from nextword.conditioning import conditioner_spec
+from nextword.distribution import NextToken
 from nextword.heads import head_spec
-from nextword.inference.inspection.continuation import written_example
-from nextword.inference.inspection.long_example import facts_in_windows, window_of
-from nextword.inference.inspection.store_excerpts import store_excerpts
-from nextword.inference.inspection.text_pieces import pieces_of_spans
 from nextword.inference.inspection.trace import Trace
-from nextword.inference.scoring.example_encoding import EncodedExample, Example, auxiliary_inputs, encode_example
+from nextword.inference.scoring.example_encoding import (
+    EncodedExample,
+    Example,
+    auxiliary_inputs,
+    encode_context,
+    encode_example,
+)
+from nextword.inference.scoring.long_text import (
+    looks_beyond_windows,
+    remembered_windows,
+    windows_after,
+    windows_from_start,
+)
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
-from nextword.inference.scoring.token_facts import TokenFacts, TopPlaces
-from nextword.model.drafting.drafting import JudgedDraft
+from nextword.inference.scoring.target_likelihood import distribution_at_targets
+from nextword.inference.scoring.text_tokens import start_id
+from nextword.inference.scoring.token_facts import TokenFacts, TopPlaces, joined_facts, token_facts
+from nextword.model.drafting.drafting import JudgedDraft, drafting_of
 from nextword.model.training_modes import measuring
 from nextword.objectives import objective_spec
 from nextword.results.records.token_trace import (
@@ -35,6 +49,7 @@ from nextword.settings.version import __version__
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
 
 DECIMALS = 4
 """Of nats and shares: a ten-thousandth of a nat is a ten-thousandth of a probability."""
@@ -236,3 +251,219 @@ def _rounded(numbers: np.ndarray) -> Any:
 def _labels(tokenizer: Any, texts: Mapping[Role, TracedText], beside: Sequence[Sequence[int]]) -> dict[int, str]:
     rows = [*(text.ids for text in texts.values()), *beside]
     return {token: token_label(tokenizer, token) for token in sorted({token for row in rows for token in row})}
+
+
+# -- A text that the model writes itself after a prompt or a source, as tokens that can be asked about.
+
+
+def written_example(
+    opened: OpenedModel, example: Example, inputs: Mapping[str, Any], generation: Mapping[str, Any]
+) -> tuple[EncodedExample, list[str], list[JudgedDraft]]:
+    """What the model writes, the piece of text of each token, and the drafts on the way.
+
+    Args:
+        opened: The model.
+        example: What it reads; its text is not looked at.
+        inputs: Further inputs of the model, such as its auxiliary text.
+        generation: Arguments of ``generate``.
+
+    Raises:
+        ValueError: The model writes nothing, or several texts are asked for.
+    """
+    if generation.get("num_return_sequences", 1) != 1:
+        raise ValueError("trace: num_return_sequences must be 1, one text; call trace once for each")
+    context, spans = encode_context(opened, example).listed
+    ids = torch.tensor([context], device=opened.model.device)
+    drafting = drafting_of(generation["draft"]) if generation.get("draft") is not None else None
+    drafts = {} if drafting is None else {"draft": drafting}
+    made = opened.model.generate(ids, attention_mask=torch.ones_like(ids), **inputs, **{**generation, **drafts})
+    written = getattr(made, "sequences", made)[0].tolist()
+    target = written[1 if opened.has_encoder else len(context) :]
+    if not target:
+        raise ValueError("trace: the model wrote nothing; give a text, or max_new_tokens of 1 or more")
+    pieces = pieces_of_ids(opened.tokenizer, target, () if opened.has_encoder else context)
+    bytes_written = len("".join(pieces).encode())
+    encoded = EncodedExample(context, target, bytes_written, example, [], 1, spans)
+    return encoded, pieces, [] if drafting is None else drafting.judged
+
+
+# -- Facts about a text that is longer than its model can see, in windows that overlap by half.
+
+
+def window_of(opened: OpenedModel, encoded: EncodedExample) -> int | None:
+    """Tokens that the model sees at once of an example that is too long for it; None where it sees all of it.
+
+    Raises:
+        ValueError: The target of an encoder-decoder model, which is read as a whole, is too long.
+    """
+    limit = opened.longest
+    if limit is None:
+        return None
+    read = len(encoded.target) + (0 if opened.has_encoder else len(encoded.context) - 1)
+    if read <= limit:
+        return None
+    if opened.has_encoder:
+        raise ValueError(
+            f"text: must have at most {limit:,} tokens, which is what the decoder of '{opened.name}' sees ({read:,} "
+            "given); trace a part of it"
+        )
+    return limit
+
+
+def facts_in_windows(
+    opened: OpenedModel,
+    encoded: EncodedExample,
+    inputs: Mapping[str, Any],
+    window: int | None,
+    **numbers: int,
+) -> tuple[TokenFacts, dict[str, str]]:
+    """What a model says about every target token, and of which text the places of each component are.
+
+    Each token is predicted once. Every window but the first predicts as many tokens as half of it holds, so that these
+    have at least the other half before them, as ``nextword.inference.scoring.long_text`` has it.
+
+    Args:
+        opened: The model, as in evaluation and without gradient.
+        encoded: Context and target.
+        inputs: Further inputs of the model.
+        window: Tokens that it sees at once; None: all.
+        **numbers: ``candidates`` and ``places``, as of ``token_facts``.
+    """
+    found: list[TokenFacts] = []
+    texts: dict[str, Any] = {}
+    for begin, distribution, targets in _in_windows(opened.model, encoded, inputs, window):
+        texts = distribution.places_in()
+        facts = token_facts(distribution, targets, **numbers)
+        # counted from the beginning of the text and not of the window; those of other texts are where they were
+        places = {name: of.moved(begin) if texts[name] == "text" else of for name, of in facts.places.items()}
+        found.append(replace(facts, places=places))
+    return joined_facts(found), texts
+
+
+def _in_windows(
+    model: Any, encoded: EncodedExample, inputs: Mapping[str, Any], window: int | None
+) -> Iterator[tuple[int, NextToken, Tensor]]:
+    """Where each window begins, its distribution at the targets, and these."""
+    stream, first = [*encoded.context, *encoded.target], len(encoded.context)
+    if window is None:
+        yield 0, *distribution_at_targets(model, [encoded], inputs)
+    elif looks_beyond_windows(model):
+        spans = windows_from_start(first, len(stream), window, max(1, window // 2))
+        for some in remembered_windows(model, torch.tensor(stream), spans, 1, first=first):
+            if len(some.targets):
+                yield some.begin, some.distribution, some.targets
+    else:
+        for span in windows_after(first, len(stream), window, max(1, window // 2)):
+            a, b, c = span.begin, span.targets.start, span.targets.stop
+            part = replace(encoded, context=stream[a:b], target=stream[b:c])
+            yield a, *distribution_at_targets(model, [part], inputs)
+
+
+# -- What stands around tokens that were retrieved from a store, as a text that places can point into.
+
+AROUND = 24
+"""Tokens before and after a retrieved one that are shown."""
+
+
+def store_excerpts(opened: OpenedModel, facts: TokenFacts) -> tuple[TracedText | None, TokenFacts]:
+    """Excerpts of the stores around all retrieved tokens, and the facts with places counted in them.
+
+    Excerpts that touch are one. Each begins with the token that stands before a document, whose piece says which
+    document it is and which of its tokens comes first; and of which store, where there are several.
+
+    Args:
+        opened: The model.
+        facts: With places in documents of a store, or in none.
+
+    Returns:
+        The excerpts, None where nothing was retrieved; the facts.
+    """
+    stored = {name: of for name, of in facts.places.items() if of.documents is not None}
+    read, start = opened.model.next_word_head.stored_texts(), start_id(opened.tokenizer)
+    text, moved = TracedText(ids=[], pieces=[]), {}
+    for name, of in stored.items():
+        index: dict[tuple[int, int], int] = {}
+        for document, first, last in _stretches(sorted(set(_places(of)))):
+            ids, begin = read[name].stretch(document, first, last)
+            where = f"[{name}: " if len(stored) > 1 else "["
+            where += f"document {document}, from token {begin + 1}] "
+            text.pieces.extend(["\n" + where if text.pieces else where, *pieces_of_ids(opened.tokenizer, ids)])
+            index |= {(document, begin + at): len(text.ids) + 1 + at for at in range(len(ids))}
+            text.ids.extend([start, *ids])
+        moved[name] = _moved(of, index)
+    return (text, replace(facts, places=facts.places | moved)) if text.ids else (None, facts)
+
+
+def _places(of: TopPlaces) -> Iterator[tuple[int, int]]:
+    assert of.documents is not None
+    there = of.at >= 0
+    return zip(of.documents[there].tolist(), of.at[there].tolist(), strict=True)
+
+
+def _stretches(places: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Document, first and last token of each excerpt, from places in order."""
+    if not places:
+        return
+    document, first, last = places[0][0], places[0][1] - AROUND, places[0][1] + AROUND
+    for of, at in places[1:]:
+        if of == document and at - AROUND <= last:
+            last = at + AROUND
+            continue
+        yield document, first, last
+        document, first, last = of, at - AROUND, at + AROUND
+    yield document, first, last
+
+
+def _moved(of: TopPlaces, index: dict[tuple[int, int], int]) -> TopPlaces:
+    assert of.documents is not None
+    pairs = zip(of.documents.ravel().tolist(), of.at.ravel().tolist(), strict=True)
+    at = np.array([index.get(pair, -1) for pair in pairs], dtype=np.int64).reshape(of.at.shape)
+    return TopPlaces(at, of.share)
+
+
+# -- Which part of a text each of its tokens stands for: pieces that make the text when they are joined.
+
+
+def pieces_of_spans(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
+    """The piece of each token, from where its characters begin and end; (-1, -1) is a special token.
+
+    A piece begins where the one before it ends: a space that a tokenizer leaves out of its spans, or drops, is the next
+    token's, and at the end of the text the last one's. Of several tokens that are parts of one character the first has
+    the character, and the others are empty. So are special tokens.
+
+    >>> pieces_of_spans("the king 🙂 ", [(-1, -1), (0, 3), (4, 8), (9, 10), (9, 10), (-1, -1)])
+    ['', 'the', ' king', ' 🙂 ', '', '']
+    """
+    pieces, done = [], 0
+    for _, end in spans:
+        pieces.append(text[done:end] if end > done else "")
+        done = max(done, end)
+    of_text = [at for at, piece in enumerate(pieces) if piece]
+    if done < len(text) and pieces:
+        pieces[of_text[-1] if of_text else -1] += text[done:]
+    return pieces
+
+
+def pieces_of_ids(tokenizer: Any, ids: Sequence[int], before: Sequence[int] = ()) -> list[str]:
+    """The piece of each token where the tokens came first, and their text from them.
+
+    Args:
+        tokenizer: Makes text of tokens.
+        ids: The tokens.
+        before: Tokens that stand before them, which decide whether a space is written.
+    """
+
+    def decoded(count: int) -> str:
+        some = [*before, *ids[:count]]
+        text: str = tokenizer.decode(some, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    whole, pieces = decoded(len(ids)), [""] * len(ids)
+    done, first = len(decoded(0)), 0
+    for at in range(len(ids)):
+        text = decoded(at + 1)
+        # a character is whole when all of its bytes are there; it belongs to the first of them
+        if at + 1 < len(ids) and not whole.startswith(text):
+            continue
+        pieces[first], done, first = text[done:], max(done, len(text)), at + 1
+    return pieces

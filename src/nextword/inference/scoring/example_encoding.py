@@ -10,10 +10,9 @@ import numpy as np
 from jaxtyping import Int
 
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.prompt_encoding import start_id
 from nextword.inference.scoring.target_likelihood import Inputs, TokenPair
-from nextword.inference.scoring.text_tokens import Span, ids_and_spans
-from nextword.settings.whole_characters import expect_whole_characters
+from nextword.inference.scoring.text_tokens import Span, ids_and_spans, start_id
+from nextword.settings.config import expect_whole_characters
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nextword.evaluation.metrics.likelihood import LikelihoodSum
 from nextword.functional.padding import IGNORED_LABEL, padded, stacked
-from nextword.inference.scoring.minibatches import Progress, batches
+from nextword.inference.scoring.opened_model import Progress, batches
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nextword.functional.frequency.counts import tokenizer_fingerprint
-from nextword.heads.parts.recalling_head import recalling
-from nextword.inference.scoring.calibration.calibrate import calibrate_on_texts
+from nextword.heads.ngram import recalling
+from nextword.inference.scoring.calibrate import calibrate_on_texts
 from nextword.inference.scoring.example_encoding import Example, example_tokens
 from nextword.inference.scoring.measurement.all_models import score_models
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.model_passes import Watch
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.measurement.scored_texts import limited
-from nextword.inference.scoring.minibatches import Progress
-from nextword.inference.scoring.opened_model import OpenedModel
+from nextword.inference.scoring.opened_model import OpenedModel, Progress
 from nextword.inference.scoring.text_tokens import whole_ids
 from nextword.retrieval.ngram import (
     Document,

@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from nextword.distribution import NextToken
-from nextword.functional.chunked.budget import row_chunks
-from nextword.functional.top_k import top_k
+from nextword.functional.chunked_loss import row_chunks
+from nextword.functional.probability import top_k
 
 _CACHED = 2 * 2**20
 """Bytes of log-probabilities that a CPU looks at together: so many stay in its cache from one question to the next."""

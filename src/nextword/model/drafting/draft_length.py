@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 
-from nextword.model.drafting.acceptance import Acceptance
 from nextword.model.drafting.drafter import Draft
-from nextword.model.drafting.pass_cost import PassCost
-from nextword.model.drafting.payoff import Payoff
 
 LONGEST = 10
 """Most words of a draft; a pass over more costs noticeably more than one over a single word."""
@@ -120,3 +117,156 @@ class LearnedLength(DraftLength):
         self._guessing += _SHARE * (guessing - self._guessing) if self._guessing else guessing
         if cost.plain:
             self.payoff.count_pass(texts, guessing + seconds, cost.plain)
+
+
+# -- How often the words of a draft turned out right, by what spoke for them.
+
+_DEEPEST = 8
+"""Words that agree, beyond which more of them change nothing."""
+_WEIGHT = 2.0
+"""How many trials the rougher estimate counts as."""
+_NEVER_TRIED = 0.5
+_FORGOTTEN = 512
+"""Trials of one kind, at which the older half of their weight is dropped: texts change."""
+
+
+class Acceptance:
+    """Chances of drafted words, counted on the run.
+
+    A word's chance is estimated from words of equal evidence behind which equally many words agreed; where these are
+    few, from all behind which equally many agreed. Words never tried count as right half of the time, so they get
+    tried.
+    """
+
+    def __init__(self) -> None:
+        self._tried: Counter[Hashable] = Counter()
+        self._right: Counter[Hashable] = Counter()
+
+    def chance(self, draft: Draft, word: int) -> float:
+        """Of the word at this place of a draft, where all before it are right."""
+        found = _NEVER_TRIED
+        for kind in reversed(list(_kinds(draft, word))):
+            found = (self._right[kind] + _WEIGHT * found) / (self._tried[kind] + _WEIGHT)
+        return found
+
+    def expected(self, draft: Draft, count: int) -> list[float]:
+        """For 0 to ``count`` words of a draft, how many of them will be accepted on average."""
+        sums, running = [0.0], 1.0
+        for word in range(min(count, len(draft.words))):
+            running *= self.chance(draft, word)
+            sums.append(sums[-1] + running)
+        return sums + sums[-1:] * (count + 1 - len(sums))
+
+    def count(self, draft: Draft, judged: int, accepted: int) -> None:
+        """Notes that the first ``judged`` words were looked at, and that the first ``accepted`` were right."""
+        for word in range(judged):
+            for kind in _kinds(draft, word):
+                self._tried[kind] += 1
+                self._right[kind] += word < accepted
+                if self._tried[kind] >= _FORGOTTEN:
+                    self._tried[kind] //= 2
+                    self._right[kind] //= 2
+
+
+def _kinds(draft: Draft, word: int) -> Iterator[Hashable]:
+    """What a word is counted as, the finest first."""
+    agreed = min(draft.agreed + word, _DEEPEST)
+    yield draft.evidence, agreed
+    yield agreed
+
+
+# -- What a pass over several words costs beside a pass over one, measured on the run.
+
+_OUTLIER = 3.0
+"""Times the mean, more than which a pass does not count: the machine did something else."""
+_UNMEASURED = 0.02
+"""Part of a pass over one word that each further word is taken to cost, before that is measured."""
+
+
+_DOUBT = 0.01
+"""Of the way to that cost which a width goes with each pass of another width."""
+
+
+class PassCost:
+    """Seconds of passes by their width, the words that they read in each text."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[int, float] = {}
+
+    @property
+    def plain(self) -> float | None:
+        """Seconds of a pass over one word; None: there was none yet."""
+        return self._seconds.get(1)
+
+    def count(self, width: int, seconds: float) -> None:
+        """Notes one pass."""
+        self._doubt(width)
+        mean = self._seconds.get(width)
+        if mean is None:
+            self._seconds[width] = seconds
+        else:
+            self._seconds[width] = mean + _SHARE * (min(seconds, _OUTLIER * mean) - mean)
+
+    def _doubt(self, measured: int) -> None:
+        """Lets dear widths come nearer to what they cost unmeasured, or one slow pass would rule them out for ever."""
+        for width, seconds in self._seconds.items():
+            usual = self._seconds.get(1, seconds) * (1 + _UNMEASURED * (width - 1))
+            if width != measured and seconds > usual:
+                self._seconds[width] = seconds + _DOUBT * (usual - seconds)
+
+    def ratio(self, width: int) -> float:
+        """What a pass of this width costs in passes over one word, at least 1.
+
+        A width that was not measured lies on the line between its measured neighbours.
+        """
+        if width == 1 or 1 not in self._seconds:
+            return 1 + _UNMEASURED * (width - 1)
+        below = max(one for one in self._seconds if one <= width)
+        above = min((one for one in self._seconds if one > width), default=None)
+        if below == width or above is None:
+            slope = _UNMEASURED * self._seconds[1]
+        else:
+            slope = (self._seconds[above] - self._seconds[below]) / (above - below)
+        return max(1.0, (self._seconds[below] + slope * (width - below)) / self._seconds[1])
+
+
+# -- Whether guessing pays, judged by the time that it took and the words that it gave.
+
+_TRIED = 16
+"""Passes after a guess, before which nothing is concluded."""
+_KEPT = 1 - 1 / 32
+"""Of what is known, what one more pass leaves: texts change."""
+
+
+class Payoff:
+    """Seconds of the passes that a guess came before, the guess included, beside what their words cost without.
+
+    A pass over one word without a guess costs so many seconds; a pass with a guess pays where its words would have
+    taken longer that way. Drafts may be accepted and still not pay: a guess takes its time, and so does a wider pass.
+    """
+
+    def __init__(self) -> None:
+        self._passes = 0
+        self._spent = self._worth = self._word = 0.0
+
+    @property
+    def pays(self) -> bool:
+        """Whether to go on guessing."""
+        return self._passes < _TRIED or self._worth >= self._spent
+
+    def count_pass(self, texts: int, seconds: float, plain: float) -> None:
+        """Notes a pass, with one word for each text.
+
+        Args:
+            texts: How many.
+            seconds: Of guess and pass.
+            plain: Seconds of a pass over one word of each.
+        """
+        self._passes += 1
+        self._word = plain / texts
+        self._spent = _KEPT * self._spent + seconds
+        self._worth = _KEPT * self._worth + plain
+
+    def count_accepted(self, words: int) -> None:
+        """Notes words that the last pass gave besides."""
+        self._worth += words * self._word

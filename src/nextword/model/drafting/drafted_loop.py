@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from transformers import StaticCache
+from transformers.cache_utils import Cache
+from transformers.generation import logits_process
+from transformers.generation.configuration_utils import GenerationMode
 from transformers.generation.utils import GenerateDecoderOnlyOutput, GenerateEncoderDecoderOutput
+from transformers.utils.generic import ModelOutput
 
-from nextword.functional.stored_entries import TextRead
-from nextword.model.drafting.drafter import Decided, Draft
+from nextword.functional.entries import TextRead
+from nextword.model.drafting.drafter import Decided, Draft, KnownText
 from nextword.model.drafting.drafting import Drafting, Verdict
-from nextword.model.drafting.refusals import expect_draftable
-from nextword.model.drafting.single_rows import each_row, joined
 from nextword.model.drafting.step_inputs import StepInputs, can_write_together
 from nextword.model.drafting.word_choice import RandomNumbers, WordChoice
-from nextword.model.drafting.written_rows import WrittenRows
+from nextword.model.head_cache.kv_cache import kv_length
 
 
 @dataclass(frozen=True)
@@ -223,3 +227,161 @@ class DraftedRun:
 def _behind(draft: Draft | None, accepted: int) -> tuple[TextRead, int] | None:
     """Where a draft was found, the place behind its accepted words."""
     return None if draft is None or draft.found is None else (draft.found[0], draft.found[1] + accepted)
+
+
+# -- The texts of a batch while they are written, each with its own number of words.
+
+
+class WrittenRows:
+    """The texts as ``generate`` returns them, and as plain numbers for who guesses.
+
+    Args:
+        prompts: What is there (B, T), padding included.
+        padding: Places of padding before each text.
+        sources: What the head reads beside each text; None: nothing.
+        longest: Most places of a text.
+        pad: Stands behind finished texts.
+    """
+
+    def __init__(
+        self, prompts: Int[Tensor, "B T"], padding: Sequence[int], sources: Tensor | None, longest: int, pad: int
+    ) -> None:
+        self.prompts = prompts
+        self._begin = prompts.shape[1]
+        self._ids = prompts.new_full((len(prompts), max(longest, self._begin + 1)), pad)
+        self._ids[:, : self._begin] = prompts
+        self._ends = [self._begin] * len(prompts)
+        self._longest = longest
+        beside = [[]] * len(prompts) if sources is None else sources.tolist()
+        self.texts = [
+            KnownText(words[before:], source)
+            for words, before, source in zip(prompts.tolist(), padding, beside, strict=True)
+        ]
+        self.finished = [False] * len(prompts)
+
+    @property
+    def unfinished(self) -> list[int]:
+        """The rows that go on."""
+        return [row for row, done in enumerate(self.finished) if not done]
+
+    @property
+    def written(self) -> list[int]:
+        """New words of each row."""
+        return [end - self._begin for end in self._ends]
+
+    @property
+    def room(self) -> int:
+        """Words that fit behind every unfinished row."""
+        return self._longest - max(self._ends[row] for row in self.unfinished)
+
+    @property
+    def last(self) -> Int[Tensor, "B 1"]:
+        """The last word of each row."""
+        return self._ids[torch.arange(len(self._ids)), torch.tensor(self._ends) - 1][:, None]
+
+    def context(self, row: int) -> Int[Tensor, "1 T"]:
+        """What is there of a row."""
+        return self._ids[row : row + 1, : self._ends[row]]
+
+    def add(self, row: int, word: int, stops: Any) -> None:
+        """Writes a word, and notes whether the text ends with it."""
+        self._ids[row, self._ends[row]] = word
+        self._ends[row] += 1
+        self.texts[row].words.append(word)
+        self.finished[row] = bool(stops(self.context(row), None).all())
+
+    def sequences(self) -> Int[Tensor, "B longest"]:
+        """All rows, padding behind those that ended earlier."""
+        return self._ids[:, : max(self._ends)].clone()
+
+
+# -- One text of a batch after the other, where the texts cannot go on from different lengths.
+
+
+def each_row(ids: Tensor, arguments: dict[str, Any]) -> Iterator[tuple[Tensor, dict[str, Any]]]:
+    """The words and arguments of each text by itself, with a cache of its own."""
+    for row in range(len(ids)):
+        yield ids[row : row + 1], {name: _of_row(given, row, len(ids)) for name, given in arguments.items()}
+
+
+def _of_row(given: Any, row: int, rows: int) -> Any:
+    if isinstance(given, Tensor):
+        return given[row : row + 1] if given.ndim and len(given) == rows else given
+    if isinstance(given, ModelOutput):
+        return type(given)(**{name: _of_row(value, row, rows) for name, value in given.items()})
+    if isinstance(given, tuple):
+        return tuple(_of_row(value, row, rows) for value in given)
+    if isinstance(given, Cache):
+        own = copy.deepcopy(given)
+        if kv_length(own):
+            own.batch_select_indices(torch.tensor([row]))
+        return own
+    return given
+
+
+def joined(rows: Sequence[Tensor], pad: int) -> Tensor:
+    """Texts (1, T) of different lengths as one tensor, with padding behind them."""
+    longest = max(row.shape[1] for row in rows)
+    whole = rows[0].new_full((len(rows), longest), pad)
+    for number, row in enumerate(rows):
+        whole[number, : row.shape[1]] = row[0]
+    return whole
+
+
+# -- What cannot be combined with a draft, and why.
+
+_WORD_BY_WORD = (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE)
+_EXTRAS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
+_EVERY_STEP = (logits_process.UnbatchedClassifierFreeGuidanceLogitsProcessor,)
+"""Processors that run along with every step of their own, and cannot be asked about words that are taken back."""
+_BY_ROW = (
+    logits_process.PrefixConstrainedLogitsProcessor,
+    logits_process.EncoderNoRepeatNGramLogitsProcessor,
+    logits_process.EncoderRepetitionPenaltyLogitsProcessor,
+)
+"""Processors that go by a text's number in the batch; with drafts each text is shown to them alone."""
+
+
+def expect_draftable(
+    model: Any, texts: int, config: Any, processors: Iterable[Any], streamer: Any, arguments: dict[str, Any]
+) -> None:
+    """Raises ValueError where words cannot be drafted.
+
+    Args:
+        model: Ours.
+        texts: How many are written at once.
+        config: The configuration of this call of ``generate``.
+        processors: What changes scores.
+        streamer: Who is handed each word.
+        arguments: The model's.
+    """
+    cache = arguments.get(model._cache_argument)
+    mode = config.get_generation_mode()
+    if mode not in _WORD_BY_WORD:
+        raise ValueError(
+            f"draft: must go with greedy search or sampling ({mode.value.replace('_', ' ')} given), where one word "
+            "follows the other; beams are reordered and assistants draft by themselves, so leave out one of the two"
+        )
+    if cache is None or not config.use_cache or isinstance(cache, StaticCache) or not hasattr(cache, "crop"):
+        given = "none" if cache is None else type(cache).__name__
+        raise ValueError(
+            f"draft: needs a cache that can be cropped ({given} given); leave out use_cache and cache_implementation"
+        )
+    if model._is_stateful:
+        raise ValueError(
+            f"draft: {type(model.backbone).__name__} keeps a state that read all words before, and rejected ones "
+            "cannot be taken out of it; leave out the draft"
+        )
+    extra = next((name for name in _EXTRAS if getattr(config, name, False)), None)
+    if extra is not None:
+        raise ValueError(f"draft: {extra} is not kept of drafted words; leave out one of the two")
+    if arguments.get("inputs_embeds") is not None:
+        raise ValueError("draft: needs the words of the prompt (inputs_embeds given); give input_ids")
+    for processor in processors:
+        if isinstance(processor, _EVERY_STEP) or (texts > 1 and isinstance(processor, _BY_ROW)):
+            one = "" if isinstance(processor, _EVERY_STEP) else ", or write one text at a time"
+            raise ValueError(
+                f"draft: {type(processor).__name__} must see every step of all texts together; leave it out{one}"
+            )
+    if streamer is not None and texts > 1:
+        raise ValueError(f"draft: a streamer takes one text at a time ({texts} given); leave out the streamer")

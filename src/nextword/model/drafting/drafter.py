@@ -12,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from nextword.distribution import NextToken
-from nextword.functional.stored_entries import TextRead
+from nextword.functional.entries import TextRead
 from nextword.settings.registry import Registry
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from nextword.functional.stored_entries import TextRead
-from nextword.model.drafting import places_drafter, prompt_drafter
+from nextword.functional.entries import TextRead
+from nextword.model.drafting import lookup_drafters
 from nextword.model.drafting.draft_length import DraftLength, LearnedLength
 from nextword.model.drafting.drafter import Draft, Drafter, drafters
 
-__all__ = ["Drafting", "JudgedDraft", "Verdict", "drafters", "drafting_of", "places_drafter", "prompt_drafter"]
+__all__ = ["Drafting", "JudgedDraft", "Verdict", "drafters", "drafting_of", "lookup_drafters"]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from nextword.functional.row_alignment import aligned_at_end, known_at_end
+from nextword.functional.padding import aligned_at_end, known_at_end
 from nextword.model.head_cache.kv_cache import align, can_align
 
 _PER_WORD = ("token_type_ids", "mm_token_type_ids")

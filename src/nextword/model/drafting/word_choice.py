@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformers import LogitsProcessorList
+from transformers import LogitsProcessor, LogitsProcessorList
 
 from nextword.distribution import NextToken
-from nextword.functional.chunked.budget import row_chunks
-from nextword.functional.inverse_sampling import drawn_at
+from nextword.functional.chunked_loss import row_chunks
+from nextword.functional.probability import drawn_at
 from nextword.heads.head import Draw, Head
-from nextword.model.redraw import RedrawProcessor
 
 
 class RandomNumbers:
@@ -141,3 +140,31 @@ class WordChoice:
             return None
         numbers = [self._numbers.at(self._first + row, step) for row, step in at]
         return torch.tensor(numbers, dtype=torch.float64, device=self.device)
+
+
+# -- What happens where a head's choice leaves no token that generation allows.
+
+
+class RedrawProcessor(LogitsProcessor):
+    """Applies generation's own processors, and lets the head choose again where they ruled out everything.
+
+    A class of one token that must not be repeated would otherwise leave a row of ``-inf``, which nothing can be drawn
+    from.
+
+    Args:
+        draw: The head's choice, which made the scores.
+        inner: The processors that rule tokens out.
+    """
+
+    def __init__(self, draw: Draw, inner: Any) -> None:
+        self.draw, self.inner = draw, inner
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Processed scores (B, V) with something finite in every row, where that is possible."""
+        processed = self.inner(input_ids, scores)
+        while bool((nothing := processed.amax(-1) == -torch.inf).any()):
+            redrawn = self.draw.redraw(nothing)
+            if redrawn is None:
+                break
+            processed = torch.where(nothing[:, None], self.inner(input_ids, redrawn.to(scores)), processed)
+        return processed

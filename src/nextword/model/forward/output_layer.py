@@ -9,26 +9,22 @@ else is refused rather than computed wrongly.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextvars import ContextVar, Token
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.utils.import_utils import is_torchdynamo_compiling
 
-from nextword.functional.chunked.budget import row_chunks
-from nextword.functional.chunked.deferred import defer_gradient
-from nextword.functional.chunked.recompute import concatenate_chunks
-from nextword.functional.chunked.weight_gradient import SinglePass
-from nextword.functional.products.dense import dense_products
-from nextword.functional.products.grouped_rows import grouped_product
-from nextword.functional.products.picked_rows import picked_product
-from nextword.functional.score_columns import ALL_COLUMNS
-from nextword.functional.shared_columns import ColumnRange
-from nextword.model.forward.finite_weights import weights_at_fault
-from nextword.model.forward.output_tap import run_with_output_tap
-from nextword.model.forward.score_adjustments import KNOWN_ADJUSTMENTS
+from nextword.functional.chunked_loss import row_chunks
+from nextword.functional.columns import ALL_COLUMNS, ColumnRange
+from nextword.functional.inplace import concatenate_chunks
+from nextword.functional.products import dense_products, grouped_product, picked_product
+from nextword.functional.weight_gradient import SinglePass, defer_gradient
 from nextword.model.training_modes import as_in_evaluation
 from nextword.runtime.devices import (
     class_of,
@@ -38,6 +34,7 @@ from nextword.runtime.devices import (
     is_offloaded,
     is_sharded,
     vocabulary_mesh,
+    weight_of,
 )
 
 
@@ -309,3 +306,214 @@ def _ratio(states: Tensor, hidden: Tensor) -> float:
     # measured in half precision the factor has few digits, so one that is known is taken exactly
     exact = [number for number in (1.0, hidden.shape[-1] ** -0.5) if abs(ratio / number - 1) < 1e-2]
     return exact[0] if exact else ratio
+
+
+# -- What backbones do to their scores after the output layer: a cap, a scale, a bias.
+
+
+class Adjustment(ABC):
+    """Something done to the scores after the output layer."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
+        """This adjustment as ``backbone`` makes it, None where it makes none."""
+
+    @abstractmethod
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
+        """The adjusted scores.
+
+        Args:
+            scores: Of every token, or of few.
+            ids: Which tokens these are; None for every token in order.
+        """
+
+
+class _ByNumber(Adjustment):
+    """An adjustment whose one number stands in the model's configuration."""
+
+    keys: ClassVar[tuple[str, ...]]
+
+    def __init__(self, number: float) -> None:
+        self.number = number
+
+    @classmethod
+    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
+        """Present where the configuration has the number."""
+        config = backbone.config
+        # T5 and its like keep one configuration for both sides, and copy all of it when asked for the decoder's
+        if not config.is_encoder_decoder or config.sub_configs:
+            config = config.get_text_config(decoder=True)
+        numbers = (getattr(config, key, None) for key in cls.keys)
+        number = next((number for number in numbers if number is not None), None)
+        return None if number is None else cls(number)
+
+
+class SoftCap(_ByNumber):
+    """``cap * tanh(z / cap)`` (Gemma 2 and its relatives, RecurrentGemma, xLSTM)."""
+
+    name, keys = "soft_cap", ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
+        """Scores within plus or minus the cap."""
+        return torch.tanh(scores / self.number) * self.number
+
+
+class Multiply(_ByNumber):
+    """``z * scale`` (Cohere)."""
+
+    name, keys = "multiply", ("logit_scale",)
+
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
+        """Scaled scores."""
+        return scores * self.number
+
+
+class Divide(_ByNumber):
+    """``z / scale`` (Granite)."""
+
+    name, keys = "divide", ("logits_scaling",)
+
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
+        """Scaled scores."""
+        return scores / self.number
+
+
+class AddBias(Adjustment):
+    """``z + bias`` with a bias kept outside the output layer (BART, Marian)."""
+
+    name = "bias"
+
+    def __init__(self, bias: Tensor) -> None:
+        self.bias = bias
+
+    @classmethod
+    def of(cls, backbone: PreTrainedModel) -> Adjustment | None:
+        """Present where the model has a ``final_logits_bias``."""
+        bias = getattr(backbone, "final_logits_bias", None)
+        return None if bias is None else cls(bias.flatten())
+
+    def __call__(self, scores: Float[Tensor, "*rows V"], ids: Int[Tensor, "*#rows V"] | None = None) -> Tensor:
+        """Scores with the bias."""
+        bias = self.bias.to(scores.device)
+        return scores + (bias if ids is None else bias[ids])
+
+
+KNOWN_ADJUSTMENTS: tuple[type[Adjustment], ...] = (SoftCap, Multiply, Divide, AddBias)
+
+
+# -- Running an unmodified backbone up to its output layer, and no further.
+#
+# A pre-hook on the backbone's output layer sees the states that layer would read. It hands the layer an empty slice
+# of them instead, so the backbone finishes its forward pass without a single score, and the head makes the scores
+# later, in row chunks, by calling the same layer (so tied weights, LoRA or quantisation on it keep working).
+#
+# The hook finds the running call in a context variable rather than in a closure: a deep copy of a model copies hooks
+# by reference, and a closure would lead back to the original.
+
+
+class OutputTap:
+    """One running call of a backbone, until its output layer is reached.
+
+    Args:
+        feed: What the output layer gets to read instead of its states.
+    """
+
+    def __init__(self, feed: Callable[[Tensor], Tensor]) -> None:
+        self.feed = feed
+        self.states: Tensor | None = None
+        """What the output layer would have read."""
+
+
+class _CurrentTap:
+    """The tap of the running call: per thread and task in eager mode, a plain attribute while a graph is traced."""
+
+    def __init__(self) -> None:
+        self._variable: ContextVar[OutputTap | None] = ContextVar("nextword_tap", default=None)
+        self._traced: OutputTap | None = None
+
+    def get(self) -> OutputTap | None:
+        return self._traced if is_torchdynamo_compiling() else self._variable.get()
+
+    def set(self, tap: OutputTap) -> Token[OutputTap | None] | None:
+        if is_torchdynamo_compiling():
+            self._traced = tap
+            return None
+        return self._variable.set(tap)
+
+    def reset(self, token: Token[OutputTap | None] | None) -> None:
+        if token is None:
+            self._traced = None
+        else:
+            self._variable.reset(token)
+
+
+_current = _CurrentTap()
+
+
+def _before_output_layer(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    tap = _current.get()
+    if tap is None or tap.states is not None:
+        return None
+    tap.states = args[0]
+    return (tap.feed(args[0]), *args[1:])
+
+
+def fewest_states(layer: nn.Module) -> Callable[[Tensor], Tensor]:
+    """What takes the fewest positions that a layer can be called with: none.
+
+    One, where the layer's weight is of integers (a product of nothing with a 4-bit weight of bitsandbytes ends the
+    process) or shared by processes (DTensor divides by the number of positions).
+    """
+    fewest = 0 if weight_of(layer).is_floating_point() and vocabulary_mesh(layer) is None else 1
+    return lambda states: states[:, :fewest]
+
+
+def run_with_output_tap(
+    backbone: PreTrainedModel, inputs: dict[str, Any], feed: Callable[[Tensor], Tensor] | None = None
+) -> tuple[Any, Tensor]:
+    """Runs the backbone and catches what its output layer reads.
+
+    Args:
+        backbone: Any transformers language model.
+        inputs: Keyword arguments of its forward.
+        feed: What the output layer gets to read instead; None for as little as it can be called with.
+
+    Returns:
+        The backbone's outputs (its logits are those of ``feed``) and the states (B, T, D).
+    """
+    layer = backbone.get_output_embeddings()
+    if not getattr(layer, "_nextword_tapped", False):
+        layer.register_forward_pre_hook(_before_output_layer, prepend=True)
+        layer._nextword_tapped = True
+    tap = OutputTap(fewest_states(layer) if feed is None else feed)
+    token = _current.set(tap)
+    try:
+        outputs = backbone(**inputs, return_dict=True)
+    finally:
+        _current.reset(token)
+    assert tap.states is not None, "the backbone did not call its output layer"
+    return outputs, tap.states
+
+
+# -- Weights that are no numbers, which is what is left of a model that diverged.
+
+_SHOWN = 3
+
+
+def weights_at_fault(model: nn.Module) -> str | None:
+    """What to say where a model answers nan: its weights that are not finite; None where all are.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> weights_at_fault(layer)
+    >>> _ = layer.bias.data.fill_(float("nan"))
+    >>> weights_at_fault(layer)
+    'the weights bias are no finite numbers; take a checkpoint from before the model diverged'
+    """
+    names = [name for name, weight in model.named_parameters() if not torch.isfinite(weight).all()]
+    if not names:
+        return None
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return f"the weights {shown} are no finite numbers; take a checkpoint from before the model diverged"

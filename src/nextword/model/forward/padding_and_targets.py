@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from transformers.utils.import_utils import is_torchdynamo_compiling
 
 from nextword.functional.padding import IGNORED_LABEL
-from nextword.model.forward.pass_inputs import PassInputs
-from nextword.model.forward.past import Past
+from nextword.model.forward.inputs import PassInputs, Past
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 
 import torch
+from jaxtyping import Shaped
 from torch import Tensor
+from transformers.utils.import_utils import is_torchdynamo_compiling
 
-from nextword.heads.context import Memory
-from nextword.heads.pass_memory import DOCUMENT, IDS, VALID, PassMemory
+from nextword.functional.padding import aligned_at_end, known_at_end
+from nextword.heads.context import DOCUMENT, IDS, VALID, Memory, PassMemory
 
 
 class History(PassMemory):
@@ -119,3 +121,345 @@ def unknown(like: Tensor, places: int) -> Tensor:
     """Places (B, ``places``, ...) of a stream of which nothing is known: token -1, not valid, zeros."""
     shape = (like.shape[0], places, *like.shape[2:])
     return torch.full(shape, -1 if like.dtype == torch.long else 0, dtype=like.dtype, device=like.device)
+
+
+# -- A history whose streams grow with the text, for dynamic KV caches and for a single pass.
+
+_CROPPABLE = 64
+"""Places beyond its width that a window keeps, so that rejected candidates can be taken back; streams that forget their
+oldest places likewise."""
+
+
+class GrowingHistory(History):
+    """Grows by itself, and every move is possible. Where ``looked_back`` is set it forgets what lies before.
+
+    Args:
+        unseen: Places that were in the KV cache before this history was attached; nothing is known of them.
+    """
+
+    def __init__(self, unseen: int = 0) -> None:
+        self._streams: dict[str, GrowingTensor] = {}
+        self._windows: dict[str, GrowingTensor] = {}
+        self._source: dict[str, Tensor] = {}
+        self._unseen = unseen
+        self._begin = 0
+        """Where the first place that is kept stands in the KV cache; less than 0 where it came before the cache."""
+
+    @property
+    def length(self) -> int:
+        """Places of the text so far that the KV cache has counted."""
+        return self._begin + (self._kept if self._streams else self._unseen)
+
+    @property
+    def _kept(self) -> int:
+        return self._streams[IDS].places.shape[1] if self._streams else 0
+
+    def write(self, new: Mapping[str, Tensor]) -> int:
+        """Adds the new places behind all others; returns where the first of them is read."""
+        self._expect_reach()
+        if not self._streams and not self._unseen:
+            self._streams = {name: GrowingTensor(stream) for name, stream in new.items()}
+            return 0
+        if not self._streams:
+            self._streams = {name: GrowingTensor(unknown(stream, self._unseen)) for name, stream in new.items()}
+        kept, count = self._kept, new[IDS].shape[1]
+        at_most = None if self.looked_back is None else self.looked_back + max(_CROPPABLE, count)
+        for name, stream in new.items():
+            self._streams[name].append(stream, at_most)
+        first = self._kept - count
+        self._begin += kept - first
+        return first
+
+    def _expect_reach(self) -> None:
+        """Raises ValueError where places that are to be read again were forgotten."""
+        if self._begin > 0 and (self.looked_back is None or self._kept < self.looked_back):
+            raise ValueError(
+                f"the cache was cropped by more than {_CROPPABLE} places, or is to be looked back over further than "
+                "before, and the head has forgotten what lies there (long); run the model on the text again"
+            )
+
+    def read(self) -> dict[str, Tensor]:
+        """All places of every stream that are kept; what was returned before keeps its values."""
+        return {name: stream.places for name, stream in self._streams.items()}
+
+    def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
+        """As in the contract; some places more than those are kept, for a crop."""
+        if name not in self._windows:
+            self._windows[name] = GrowingTensor(new.new_zeros(new.shape[0], places, *new.shape[2:]))
+        window = self._windows[name]
+        if window.places.shape[1] < places:
+            raise ValueError(
+                f"the cache was cropped by more than {_CROPPABLE} places, and the head kept no more of the states that "
+                f"it reads (+mi). For assisted generation set num_assistant_tokens to at most {_CROPPABLE} and "
+                "num_assistant_tokens_schedule to 'constant'; otherwise crop less, or run the model on the text again"
+            )
+        window.append(new, at_most=places + max(_CROPPABLE, new.shape[1]))
+        return window.places[:, -(places + new.shape[1]) :]
+
+    def of_source(self, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+        """As in the contract."""
+        if not self._source:
+            self._source = dict(make())
+        return self._source
+
+    @property
+    def knows_source(self) -> bool:
+        """Whether something is kept of a source."""
+        return bool(self._source)
+
+    def reserve(self, places: int) -> None:
+        """Nothing to do: the streams grow by themselves."""
+
+    def reset(self) -> None:
+        """Forgets everything."""
+        self._streams, self._windows, self._source = {}, {}, {}
+        self._unseen, self._begin, self.virtual = 0, 0, 0
+
+    def crop(self, change: int) -> None:
+        """Forgets the last ``-change`` places."""
+        if change >= 0:
+            return
+        if not self._streams:
+            self._unseen = max(0, self._unseen + change)
+        elif self._kept + change <= 0:
+            self._begin = max(0, self.length + change)
+            self._streams, self._windows, self._unseen = {}, {}, 0
+        for stream in self._tensors:
+            stream.crop(change)
+
+    def align(self, dropped: Tensor, length: int) -> None:
+        """As in the contract. Places that a sequence never had are padding."""
+        if not self._streams:
+            self._unseen = length
+            return
+        kept = length - self._begin
+        valid = known_at_end(self._streams[VALID].places, dropped, kept)
+        for stream in self._streams.values():
+            stream.align(dropped, kept)
+        self._streams[VALID] = GrowingTensor(valid)
+        most = int(dropped.max())
+        for window in self._windows.values():  # of the last places alone, so each keeps what all sequences have
+            window.align(dropped, window.places.shape[1] - most)
+
+    def reorder(self, index: Tensor) -> None:
+        """Sequence i becomes what sequence ``index[i]`` was."""
+        for stream in self._tensors:
+            stream.select(index)
+        self._source = {name: stream.index_select(0, index.to(stream.device)) for name, stream in self._source.items()}
+
+    def repeat(self, repeats: int) -> None:
+        """Every sequence ``repeats`` times, copies side by side."""
+        for stream in self._tensors:
+            stream.repeat(repeats)
+        self._source = {name: stream.repeat_interleave(repeats, 0) for name, stream in self._source.items()}
+
+    @property
+    def _tensors(self) -> list[GrowingTensor]:
+        return [*self._streams.values(), *self._windows.values()]
+
+
+# -- A tensor that grows along its second dimension in every step, without being copied in every step.
+
+_ROOM, _SHARE = 64, 4
+"""Places of room behind a grown stream: at least so many, and one for every so many places that it holds."""
+
+
+class GrowingTensor:
+    """Places (B, S, ...) with room for more behind them: a new place is written there and no earlier one is copied.
+
+    Whoever was given ``places`` before keeps seeing the same values: what was handed out is never written again.
+    So a stream that was cut back grows into a new block, and while gradients are recorded nothing is written in place.
+
+    Args:
+        places: What the stream holds at first; it is not copied before it grows.
+
+    >>> stream = GrowingTensor(torch.zeros(1, 2))
+    >>> stream.append(torch.ones(1, 1))
+    >>> stream.places
+    tensor([[0., 0., 1.]])
+    """
+
+    def __init__(self, places: Shaped[Tensor, "B S ..."]) -> None:
+        self._hold(places)
+
+    def _hold(self, places: Tensor) -> None:
+        self.places = self._block = places
+        self._end = places.shape[1]
+
+    def __getstate__(self) -> Tensor:
+        # without the room, which a copy or a file need not have
+        return self.places.clone()
+
+    def __setstate__(self, places: Tensor) -> None:
+        self._hold(places)
+
+    def append(self, new: Tensor, at_most: int | None = None) -> None:
+        """Adds places.
+
+        Args:
+            new: The new places (B, T, ...).
+            at_most: How many of the last places to keep, more than T; None: all.
+        """
+        start = 0 if at_most is None else max(0, self.places.shape[1] + new.shape[1] - at_most)
+        if not self._takes(new):
+            self._hold(torch.cat([self.places[:, start:], new], 1))
+            return
+        foreign = self._block.is_inference() != torch.is_inference_mode_enabled()  # one must not write into the other
+        if foreign or self._end + new.shape[1] > self._block.shape[1]:
+            self._move(self.places[:, start:], new.shape[1])
+            start = 0
+        begin = self._end - self.places.shape[1] + start
+        self._block[:, self._end : self._end + new.shape[1]] = new
+        self._end += new.shape[1]
+        self.places = self._block[:, begin : self._end]
+
+    def _takes(self, new: Tensor) -> bool:
+        """Whether it can be written into a block; a graph, recorded or traced, must be given a new tensor."""
+        same = self.places.dtype == new.dtype and len(self.places) == len(new)
+        return same and not torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+    def _move(self, kept: Tensor, more: int) -> None:
+        """Into a new block, with the places that are kept at its beginning."""
+        held = kept.shape[1]
+        size = held + more + max(_ROOM, held // _SHARE)
+        self._block = kept.new_empty(len(kept), size, *kept.shape[2:])
+        self._block[:, :held] = kept
+        self.places, self._end = self._block[:, :held], held
+
+    def detach(self) -> None:
+        """Lets go of the graph in which the places were made."""
+        if self.places.requires_grad:
+            self._hold(self.places.detach())
+
+    def crop(self, change: int) -> None:
+        """Forgets the last ``-change`` places, a negative number of them."""
+        self._hold(self.places[:, :change])
+
+    def select(self, index: Tensor) -> None:
+        """Sequence i becomes what sequence ``index[i]`` was."""
+        index, held = index.to(self.places.device), self.places.shape[1]
+        if torch.is_grad_enabled():
+            self._hold(self.places.index_select(0, index))
+            return
+        block = self.places.new_empty(len(index), held + max(_ROOM, held // _SHARE), *self.places.shape[2:])
+        self.places = torch.index_select(self.places, 0, index, out=block[:, :held])
+        self._block, self._end = block, held
+
+    def align(self, dropped: Tensor, length: int) -> None:
+        """The last ``length`` places of each sequence without its ``dropped`` last ones."""
+        self._hold(aligned_at_end(self.places, dropped, length))
+
+    def repeat(self, repeats: int) -> None:
+        """Every sequence ``repeats`` times, copies side by side."""
+        self._hold(self.places.repeat_interleave(repeats, 0))
+
+
+# -- A history of fixed size, for static KV caches: the same addresses in every step, so that a step can be compiled.
+
+
+class StaticHistory(History):
+    """Writes in place, counts in a tensor, and never asks the device for a number.
+
+    Its number of sequences is fixed by the first pass, and it cannot be cropped: so it says what transformers' static
+    cache says of itself.
+
+    Args:
+        max_length: Most places of text that it can hold.
+    """
+
+    def __init__(self, max_length: int) -> None:
+        self._streams: dict[str, Tensor] = {}
+        self._windows: dict[str, Tensor] = {}
+        self._source: dict[str, Tensor] = {}
+        self._max_length = max_length
+        self._length = torch.zeros((), dtype=torch.long)
+        self._knows_source = False
+
+    @property
+    def length(self) -> Tensor:
+        """Places of the text so far, as a tensor that is never read on the host."""
+        return self._length
+
+    def reserve(self, places: int) -> None:
+        """Makes sure that so many places fit. Not for compiled code: the addresses change where it must grow."""
+        missing = places - self._max_length
+        if missing > 0:
+            self._max_length = places
+            grown = {name: torch.cat([held, unknown(held, missing)], 1) for name, held in self._streams.items()}
+            self._streams = _fixed(grown)
+
+    def write(self, new: Mapping[str, Tensor]) -> Tensor:
+        """Writes the new places behind the last."""
+        if not self._streams:
+            self._length = self._length.to(new[IDS].device)
+            _fixed({"length": self._length})
+            self._streams = _fixed({name: unknown(stream, self._max_length) for name, stream in new.items()})
+        first = self._length.clone()
+        places = first + torch.arange(new[IDS].shape[1], device=first.device)
+        for name, stream in new.items():
+            self._streams[name].index_copy_(1, places, stream.detach().to(self._streams[name].dtype))
+        self._length.add_(len(places))
+        return first
+
+    def read(self) -> dict[str, Tensor]:
+        """All streams in full length; later passes write into them."""
+        return dict(self._streams)
+
+    def preceded(self, name: str, new: Tensor, places: int) -> Tensor:
+        """As in the contract; the window has a fixed address and holds nothing beyond it."""
+        if name not in self._windows:
+            self._windows |= _fixed({name: new.new_zeros(new.shape[0], places, *new.shape[2:])})
+        window = self._windows[name]
+        joined = torch.cat([window.to(new.dtype), new], 1)
+        window.copy_(joined[:, -places:].detach())
+        return joined
+
+    def of_source(self, make: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+        """As in the contract, at fixed addresses."""
+        if not self._knows_source:
+            for name, made in make().items():
+                if name not in self._source or self._source[name].shape != made.shape:
+                    self._source |= _fixed({name: torch.empty_like(made)})
+                self._source[name].copy_(made.detach())
+            self._knows_source = True
+        return self._source
+
+    @property
+    def knows_source(self) -> bool:
+        """Whether what lies at the fixed addresses is of this text."""
+        return self._knows_source
+
+    def reset(self) -> None:
+        """Forgets everything, in place."""
+        for stream in (*self._streams.values(), *self._windows.values()):
+            stream.fill_(-1 if stream.dtype == torch.long else 0)
+        self._length.zero_()
+        self._knows_source = False
+
+    def crop(self, change: int) -> None:
+        """Not possible, as for the keys and values; transformers asks the cache first (``is_croppable``)."""
+        if change < 0:
+            raise ValueError("a static cache cannot be cropped; use the dynamic cache for assisted decoding")
+
+    def reorder(self, index: Tensor) -> None:
+        """Sequence i becomes what sequence ``index[i]`` was, in place."""
+        self._replace(lambda stream: stream.index_select(0, index.to(stream.device)))
+
+    def repeat(self, repeats: int) -> None:
+        """Not possible in place, unless there is nothing to do."""
+        self._replace(lambda stream: stream.repeat_interleave(repeats, 0))
+
+    def _replace(self, change: Callable[[Tensor], Tensor]) -> None:
+        for stream in (*self._streams.values(), *self._windows.values(), *self._source.values()):
+            changed = change(stream)
+            if changed.shape != stream.shape:
+                raise ValueError("a static cache cannot change its number of sequences; use the dynamic cache")
+            stream.copy_(changed)
+
+
+def _fixed(buffers: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The same buffers, on whose addresses a compiled step may rely."""
+    if not is_torchdynamo_compiling():
+        for buffer in buffers.values():
+            torch._dynamo.mark_static_address(buffer)
+    return buffers

@@ -22,7 +22,6 @@ from nextword.results.records.comparison_results import (
     WrittenExample,
     WrittenText,
 )
-from nextword.results.records.environment import Environment
 from nextword.results.records.evaluation_results import (
     Duel,
     EvaluationResults,
@@ -32,7 +31,7 @@ from nextword.results.records.evaluation_results import (
     SystemRecord,
     Wins,
 )
-from nextword.results.records.measured_values import Goal, Measure, MetricValue
+from nextword.results.records.measured_values import Environment, Goal, Measure, MetricValue
 from nextword.results.records.score_results import (
     BreakdownMeaning,
     GroupScore,
@@ -40,9 +39,17 @@ from nextword.results.records.score_results import (
     ScoreDifference,
     ScoreResults,
 )
-from nextword.runtime.disk import DiskFullError, disk_full_explained, full_disk
-from nextword.runtime.files import SCHEMA_VERSION, Record, kind_of, write_atomically
-from nextword.runtime.lock import LOCK_FILES, locked
+from nextword.runtime.files import (
+    LOCK_FILES,
+    SCHEMA_VERSION,
+    DiskFullError,
+    Record,
+    disk_full_explained,
+    full_disk,
+    kind_of,
+    locked,
+    write_atomically,
+)
 
 __all__ = [
     "LOCK_FILES",

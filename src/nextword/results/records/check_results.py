@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from nextword.results.records.environment import Environment
+from nextword.results.records.measured_values import Environment
 from nextword.runtime.files import SCHEMA_VERSION, Record, VersionedRecord
 
 

@@ -6,8 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from nextword.results.records.environment import Environment
-from nextword.results.records.measured_values import Measure, MetricValue
+from nextword.results.records.measured_values import Environment, Measure, MetricValue
 from nextword.runtime.files import SCHEMA_VERSION, Record, VersionedRecord, non_finite
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from nextword.runtime.files import Record
+from nextword.settings import plugins
+from nextword.settings.version import __version__
 
 Goal = Literal["higher", "lower", "human"]
 """Which way is good; "human": as close as possible to what the human texts measure."""
@@ -43,7 +52,7 @@ class Measure(Record):
     title: str
     """Its heading, for example "Self-BLEU-3"."""
     group: str
-    """Heading over the measures that belong together, one of ``nextword.evaluation.metrics.parts.groups``."""
+    """Heading over the measures that belong together, one of ``nextword.evaluation.metrics.metric``."""
     unit: str
     """What one of it is, with every choice that a paper leaves open, for example "fraction of 4-grams"."""
     goal: Goal | None
@@ -52,3 +61,94 @@ class Measure(Record):
     """Digits after the point (of a percentage, where the unit is a fraction); None: four significant digits."""
     meaning: str
     """One sentence for a reader who does not know it."""
+
+
+# -- Where and when something was measured.
+
+
+class Environment(Record):
+    """Where and when a comparison ran."""
+
+    nextword: str
+    """Version of this library."""
+    python: str
+    """Version of Python."""
+    torch: str
+    """Version of PyTorch."""
+    transformers: str
+    """Version of transformers."""
+    platform: str
+    """Operating system and machine."""
+    processor: str
+    """Name of the CPU, and of the GPU where one is used."""
+    threads: int
+    """CPU threads PyTorch may use."""
+    commit: str | None
+    """Commit of the nextword checkout, ending in "-dirty" where it had changes; None for an installed package."""
+    date: str
+    """When the record was made, ISO 8601, UTC."""
+    plugins: dict[str, str] = Field(default={})
+    """Of what brought parts beside the library's own: version by package, checksum by module of ``--import``."""
+
+    @classmethod
+    def collect(cls) -> Self:
+        """The environment of this process; imports neither torch nor transformers."""
+        return cls(
+            nextword=__version__,
+            python=platform.python_version(),
+            torch=_version("torch"),
+            transformers=_version("transformers"),
+            platform=platform.platform(),
+            processor=_processor(),
+            threads=_threads(),
+            commit=_commit(),
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            plugins=plugins.loaded(),
+        )
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _processor() -> str:
+    name = _cpu_name() or platform.processor() or platform.machine() or "unknown"
+    torch = sys.modules.get("torch")  # asked only where the process already uses it
+    if torch is not None and torch.cuda.is_available():
+        name = f"{name}, {torch.cuda.get_device_name()}"
+    return name
+
+
+def _cpu_name() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
+
+
+def _threads() -> int:
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return int(torch.get_num_threads())
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdigit() and int(given) > 0 else os.cpu_count() or 1
+
+
+def _commit() -> str | None:
+    """Commit of the repository this very file is tracked in; a virtual environment inside another project is not it."""
+    here = Path(__file__)
+    if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
+        return None
+    return _git(here.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None

@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from nextword.results.records.environment import Environment
-from nextword.results.records.measured_values import Goal
+from nextword.results.records.measured_values import Environment, Goal
 from nextword.runtime.files import SCHEMA_VERSION, Record, VersionedRecord
 
 Outcome = Literal["held", "not held", "undecided", "not testable"]

@@ -7,8 +7,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from nextword.results.records.environment import Environment
-from nextword.results.records.measured_values import MetricValue
+from nextword.results.records.measured_values import Environment, MetricValue
 from nextword.runtime.files import SCHEMA_VERSION, Record, VersionedRecord
 
 

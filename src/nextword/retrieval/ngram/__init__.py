@@ -13,12 +13,10 @@
 """
 
 from nextword.retrieval.ngram.building import Document, build_text_memory
-from nextword.retrieval.ngram.held_out import expect_held_out
-from nextword.retrieval.ngram.levels import Found, find_levels
+from nextword.retrieval.ngram.levels import Found, MatchWeights, find_levels, fit_match_weights, head_alone
 from nextword.retrieval.ngram.manifest import TextManifest
-from nextword.retrieval.ngram.match_weights import MatchWeights, fit_match_weights, head_alone
 from nextword.retrieval.ngram.recall import Origin, TextMemory, recalled
-from nextword.retrieval.ngram.text_index import StoredPlace, TextIndex
+from nextword.retrieval.ngram.text_index import StoredPlace, TextIndex, expect_held_out
 
 __all__ = [
     "Document",

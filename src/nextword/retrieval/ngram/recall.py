@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Float, Int
 
 from nextword.distribution import Interpolated, NextToken, Retrieved
-from nextword.retrieval.ngram.levels import Found, find_levels, ranks_of
-from nextword.retrieval.ngram.match_weights import MatchWeights
+from nextword.retrieval.ngram.levels import Found, MatchWeights, find_levels, ranks_of
 from nextword.retrieval.ngram.text_index import LastTokens, StoredPlace, TextIndex
 
 if TYPE_CHECKING:

@@ -1,8 +1,5 @@
 """Where text comes from: files, folders, tables and data sets of the hub. No model, nothing else of ours."""
 
-from nextword.runtime.corpora.files.jsonl import JsonLine, json_lines
-from nextword.runtime.corpora.files.packed import Digest, file_place, file_text, gathered, numbered_lines
-from nextword.runtime.corpora.files.row_files import readable, table_rows
 from nextword.runtime.corpora.open import (
     Batch,
     Corpus,
@@ -16,6 +13,7 @@ from nextword.runtime.corpora.open import (
     published,
     split_named,
 )
+from nextword.runtime.corpora.packed import Digest, file_place, file_text, gathered, numbered_lines
 from nextword.runtime.corpora.part_names import (
     PARTS,
     file_names,
@@ -25,6 +23,7 @@ from nextword.runtime.corpora.part_names import (
     part_of,
     table_ending,
 )
+from nextword.runtime.corpora.row_files import JsonLine, json_lines, readable, table_rows
 
 __all__ = [
     "PARTS",

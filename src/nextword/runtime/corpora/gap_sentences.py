@@ -14,7 +14,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from nextword.runtime.corpora.word_runs import words
+from nextword.runtime.corpora.words import words
 from nextword.settings.config import Settings
 
 MASK = "<mask>"

@@ -12,9 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nextword.runtime.corpora.files.generated_rows import rows_of_packed_text, rows_of_tables
-from nextword.runtime.corpora.files.packed import is_packed
-from nextword.runtime.corpora.files.row_files import as_one_error, is_stored, readable, stored_table, table_rows
+from nextword.runtime.corpora.packed import is_packed
 from nextword.runtime.corpora.part_names import (
     PARTS,
     is_text,
@@ -23,6 +21,15 @@ from nextword.runtime.corpora.part_names import (
     table_ending,
     text_files,
     words_for,
+)
+from nextword.runtime.corpora.row_files import (
+    as_one_error,
+    is_stored,
+    readable,
+    rows_of_packed_text,
+    rows_of_tables,
+    stored_table,
+    table_rows,
 )
 
 if TYPE_CHECKING:

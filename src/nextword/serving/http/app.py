@@ -15,18 +15,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from nextword.inference.datastore import remember_recent
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.model.batching.batchable import expect_batchable
-from nextword.results.report.playground.playground_page import playground_page
-from nextword.serving.http.admission import Admission, error_body
-from nextword.serving.http.answer_facts import AnswerFacts, twin
-from nextword.serving.http.answer_request import RequestPart, TokenIds, read_request
+from nextword.model.batching import expect_batchable
+from nextword.results.report.inspection_page import playground_page
+from nextword.serving.http.admission import Admission, Meters, ServeSettings, error_body
 from nextword.serving.http.batches import SharedBatches
-from nextword.serving.http.chat_request import ChatRequest
-from nextword.serving.http.completion_request import CompletionRequest
 from nextword.serving.http.completions import Completions
-from nextword.serving.http.meters import Meters
-from nextword.serving.http.pages import InspectedPages
-from nextword.serving.http.serve_settings import ServeSettings
+from nextword.serving.http.pages import AnswerFacts, InspectedPages, twin
+from nextword.serving.http.requests import ChatRequest, CompletionRequest, RequestPart, TokenIds, read_request
 from nextword.serving.http.single_texts import SingleTexts
 
 

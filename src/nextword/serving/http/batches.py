@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from transformers import ContinuousBatchingConfig
 
-from nextword.model.forward.vocabulary_check import expect_known_ids
+from nextword.model.forward.argument_checks import expect_known_ids
 from nextword.runtime.devices import weight_of
-from nextword.serving.http.answer_request import Sampling
-from nextword.serving.http.serve_settings import ServeSettings
+from nextword.serving.http.admission import ServeSettings
+from nextword.serving.http.requests import Sampling
 
 _PAGE = 256
 """Tokens of a page of the cache."""

@@ -18,13 +18,12 @@ from typing import Any, NamedTuple
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from nextword.inference.generation.row_sampling import text_keys
-from nextword.serving.http.answer_facts import PLACES, AnswerFacts
-from nextword.serving.http.answer_request import AnswerRequest
+from nextword.serving.http.admission import Meters
 from nextword.serving.http.batches import SharedBatches
-from nextword.serving.http.meters import Meters
+from nextword.serving.http.pages import PLACES, AnswerFacts
+from nextword.serving.http.requests import AnswerRequest
 from nextword.serving.http.single_texts import SingleTexts
-from nextword.serving.http.told_tokens import TokenNames, shown_tokens, sources_of
-from nextword.serving.http.written_answer import WrittenAnswer
+from nextword.serving.http.written_answer import TokenNames, WrittenAnswer, shown_tokens, sources_of
 
 _MOST = 2048
 """Answers to one request."""

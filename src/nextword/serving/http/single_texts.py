@@ -21,7 +21,7 @@ from nextword.inference.generation.row_sampling import RowwiseLoop, uniform_numb
 from nextword.model.drafting.drafted_loop import DraftedLoop
 from nextword.model.drafting.drafting import Drafting
 from nextword.model.training_modes import measuring
-from nextword.serving.http.answer_request import Sampling
+from nextword.serving.http.requests import Sampling
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from nextword.model.drafting.drafter import Decided, KnownText
-from nextword.model.drafting.places_drafter import PlacesDrafter
+from nextword.model.drafting.lookup_drafters import PlacesDrafter
 
 
 class PlacesProposer:

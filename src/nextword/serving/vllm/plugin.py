@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from nextword.heads import head_spec
+from nextword.heads.head import Head
 
 ARCHITECTURE = "NextWordForCausalLM"
 """What stands under ``architectures`` in the configuration of a saved decoder-only model."""
@@ -25,10 +31,85 @@ class SettingsCheck:
     @staticmethod
     def verify_and_update_config(vllm_config: Any) -> None:
         """Raises ValueError where the model cannot be served in this way."""
-        from nextword.serving.vllm.servable import expect_servable
-
         expect_servable(vllm_config.model_config.hf_config, vllm_config)
 
     @staticmethod
     def verify_and_update_model_config(model_config: Any) -> None:
         """Nothing to change."""
+
+
+# -- What vLLM cannot serve, said before any weights are read.
+
+logger = logging.getLogger(__name__)
+
+_DRAFTS = ("ngram", "custom_class")
+"""Ways to draft that need no other model: a lookup in the text, and a class such as ``PlacesProposer``."""
+
+
+def backbone_architecture(config: Any) -> str:
+    """The name of the backbone's class in vLLM, which is that of transformers.
+
+    Args:
+        config: A ``NextWordConfig``.
+
+    Raises:
+        ValueError: vLLM has no such model of its own.
+    """
+    from vllm import ModelRegistry
+
+    kind = config.text_config.model_type
+    name = config.backbone_class or MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(kind)
+    if name not in ModelRegistry.get_supported_archs():
+        raise ValueError(f"vLLM has no model of its own for the backbone '{kind}'; serve it with 'nextword serve'")
+    return str(name)
+
+
+def expect_servable(config: Any, vllm_config: Any) -> None:
+    """Raises ValueError where requests would not get what ``generate`` gives to each alone.
+
+    Args:
+        config: A ``NextWordConfig``.
+        vllm_config: All settings of vLLM.
+    """
+    backbone_architecture(config)
+    if config.conditioner is not None:
+        raise ValueError("a conditioned model: vLLM brings no auxiliary text to it; use generate")
+    parallel = vllm_config.parallel_config
+    for name in ("tensor_parallel_size", "pipeline_parallel_size"):
+        if (size := getattr(parallel, name)) > 1:
+            raise ValueError(
+                f"{name}: must be 1 ({size} given), because a head reads the whole output embedding; start several "
+                "servers, or data_parallel_size"
+            )
+    drafts = vllm_config.speculative_config
+    if drafts is not None and drafts.method not in _DRAFTS:
+        raise ValueError(
+            f"speculative_config: method must be one of {', '.join(_DRAFTS)} ({drafts.method} given); others draft "
+            "with models of their own, which is not tested with a head"
+        )
+    if vllm_config.quant_config is not None or vllm_config.model_config.quantization is not None:
+        raise ValueError("quantization: must not be given; a head reads the output embedding as it is")
+
+
+def expect_head_fits(head: Head, vllm_config: Any) -> None:
+    """Raises ValueError where a head does not go with settings of vLLM; warns where it decodes otherwise than there."""
+    spec = head_spec(head.config)
+    if head.draw(head.config, sample=True) is not None:
+        logger.warning(
+            "head '%s': generate chooses a class before each token (decoupled decoding). vLLM takes the token from the "
+            "whole distribution, as generate does with decoupled=False; class_top_k and class_top_p have no effect",
+            spec,
+        )
+    drafts = vllm_config.speculative_config
+    if drafts is not None and str(drafts.model).endswith(".PlacesProposer") and not head.reads_words:
+        raise ValueError(f"speculative_config: PlacesProposer needs a head that copies ('{spec}' given); use ngram")
+    if not head.remembers:
+        return
+    if vllm_config.model_config.enable_prompt_embeds:
+        raise ValueError(f"enable_prompt_embeds: must be off with head '{spec}', which reads the words of the prompt")
+    graphs = vllm_config.compilation_config.cudagraph_mode
+    if graphs is not None and graphs.has_full_cudagraphs():
+        raise ValueError(
+            f"cudagraph_mode: must be PIECEWISE or NONE with head '{spec}', whose sizes change in every pass; start "
+            'with --compilation-config \'{"cudagraph_mode": "PIECEWISE"}\''
+        )

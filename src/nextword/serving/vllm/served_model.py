@@ -12,12 +12,10 @@ from torch import Tensor, nn
 
 from nextword.distribution import NextToken
 from nextword.heads import Dimensions, build_head, parse_head
+from nextword.model.forward.head_inputs import OutputParts, PackedInputs, PackedTokens, packed_inputs
 from nextword.model.forward.output_layer import OutputLayer
-from nextword.model.forward.packed_inputs import OutputParts, PackedInputs, PackedTokens, packed_inputs
 from nextword.model.head_cache.slots import PassSlots, SlotMemory
-from nextword.serving.vllm.backbone_layers import LowerLayers
-from nextword.serving.vllm.passes import KVCacheLayer, split_row_numbers, with_row_numbers
-from nextword.serving.vllm.servable import backbone_architecture, expect_head_fits, expect_servable
+from nextword.serving.vllm.plugin import backbone_architecture, expect_head_fits, expect_servable
 
 _BACKBONE, _HEAD = "backbone", "next_word_head"
 """What the names of saved weights begin with."""
@@ -174,3 +172,132 @@ def _side_by_side(count: int, device: torch.device) -> PassSlots:
     """The slots of rows that nobody remembers: each is a text of one place."""
     one = torch.ones(count, dtype=torch.long, device=device)
     return PassSlots(torch.arange(count + 1, device=device), one, one[:, None] - 1, count)
+
+
+# -- Hidden states below the last, for heads that read several (``+mi``).
+
+
+class LowerLayers:
+    """The inputs of a backbone's last layers, kept as they come by in each pass.
+
+    vLLM's own way to them is that of its drafting models. Backbones without it are watched, which needs
+    ``enforce_eager``.
+
+    Args:
+        backbone: A model of vLLM.
+        count: How many.
+        eager: Whether vLLM runs the backbone as it stands, without compiling it.
+
+    Raises:
+        ValueError: The backbone offers no way.
+    """
+
+    def __init__(self, backbone: Any, count: int, eager: bool) -> None:
+        from vllm.model_executor.models.interfaces import supports_eagle3
+
+        self._seen: dict[int, Tensor] = {}
+        self._count = count
+        if not count:
+            return
+        layers = _layers(backbone)
+        self._last = len(layers)
+        wanted = [self._last - 1 - place for place in range(count)]
+        if supports_eagle3(backbone):
+            backbone.set_aux_hidden_state_layers(tuple(sorted(wanted)))
+        elif eager:
+            for number in wanted:
+                layers[number].register_forward_pre_hook(self._keeper(number), with_kwargs=True)
+        else:
+            raise ValueError(
+                f"+mi: vLLM gives no lower hidden states of {type(backbone).__name__} once it is compiled; start with "
+                "--enforce-eager"
+            )
+
+    def _keeper(self, number: int) -> Any:
+        def keep(module: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+            """A layer's input, its residual added where it is handed on apart."""
+            tensors = [value for value in (*given, *named.values()) if isinstance(value, Tensor) and value.dim() == 2]
+            self._seen[number] = sum(tensors[1:], tensors[0])
+
+        return keep
+
+    def split(self, given: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """The last states (N, D), and the lower ones as the head reads them, the highest first."""
+        if isinstance(given, tuple):
+            states, lower = given
+            return states, tuple(reversed(lower))
+        return given, tuple(self._seen[self._last - 1 - place] for place in range(self._count))
+
+
+def _layers(backbone: nn.Module) -> nn.ModuleList:
+    """The decoder layers: the longest list of modules."""
+    lists = [module for module in backbone.modules() if isinstance(module, nn.ModuleList)]
+    return max(lists, key=len)
+
+
+# -- Where the tokens of a pass lie in the KV cache, from what vLLM tells its attention layers.
+#
+# Rows: vLLM asks for logits of some rows of the states that a pass gave, in any choice (sampled tokens, chunks of a
+# prompt). Which rows these are it does not say. So each row carries its number, in columns behind the state.
+
+_DIGITS, _BASE = 3, 256
+"""Digits of a row's number. bfloat16 holds whole numbers up to 256 exactly."""
+
+
+def with_row_numbers(states: Float[Tensor, "N D"]) -> Float[Tensor, "N D+3"]:
+    """States that carry the number of their row."""
+    rows = torch.arange(len(states), device=states.device)
+    digits = torch.stack([(rows // _BASE**place) % _BASE for place in range(_DIGITS)], dim=1)
+    return torch.cat([states, digits.to(states.dtype)], dim=1)
+
+
+def split_row_numbers(carried: Float[Tensor, "M D+3"]) -> tuple[Float[Tensor, "M D"], Int[Tensor, "M"]]:
+    """The states, and the numbers that they carry."""
+    states, digits = carried[:, :-_DIGITS], carried[:, -_DIGITS:].long()
+    powers = torch.tensor([_BASE**place for place in range(_DIGITS)], device=digits.device)
+    return states, (digits * powers).sum(1)
+
+
+class KVCacheLayer:
+    """The attention layer whose part of the KV cache a head's memory follows: one that keeps whole texts.
+
+    Args:
+        vllm_config: All settings of vLLM, after the backbone was built with them.
+
+    Raises:
+        ValueError: Every layer keeps a window only, or the backbone has other layers than attention.
+    """
+
+    def __init__(self, vllm_config: Any) -> None:
+        from vllm.config import get_layers_from_vllm_config
+        from vllm.model_executor.layers.attention import Attention
+
+        self._cache = vllm_config.cache_config
+        layers = get_layers_from_vllm_config(vllm_config, Attention)
+        whole = [name for name, layer in layers.items() if layer.sliding_window is None]
+        if not whole:
+            raise ValueError("the backbone has no attention layer that keeps the whole text, so a head cannot read it")
+        self._name = whole[-1]
+
+    @property
+    def slots(self) -> int:
+        """How many places the KV cache has."""
+        return int(self._cache.num_gpu_blocks * self._cache.block_size)
+
+    def current(self) -> PassSlots | None:
+        """Of the pass that is under way; None while vLLM only measures its memory."""
+        from vllm.forward_context import get_forward_context
+
+        metadata = get_forward_context().attn_metadata
+        if not isinstance(metadata, dict):
+            return None
+        own = metadata[self._name]
+        requests = len(own.seq_lens)
+        return PassSlots.of_blocks(
+            starts=own.query_start_loc[: requests + 1],
+            lengths=own.seq_lens,
+            table=own.block_table[:requests],
+            block_size=self._cache.block_size,
+            count=own.num_actual_tokens,
+            longest=own.max_seq_len,
+        )

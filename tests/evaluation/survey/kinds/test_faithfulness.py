@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nextword.evaluation.survey import survey_results
-from nextword.evaluation.survey.outputs.write_survey import write_survey
+from nextword.evaluation.survey.outputs import write_survey
 from tests.helpers.answered_surveys import answered, made
 
 KNOWN = [

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from nextword.experiments.reproduction.planning.judge_models import Findings, judge_models
-from nextword.inference.generation.writing_settings import Texts
+from nextword.inference.generation.strategies import Texts
 
 
 def found(*metrics):

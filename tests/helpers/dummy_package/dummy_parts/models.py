@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import nextword as nw
-from nextword.conditioning.parts.pooling import PooledConditioner, PooledConfig
+from nextword.conditioning.pooling import PooledConditioner, PooledConfig
 from nextword.distribution import Scores
 from nextword.heads import Head, HeadConfig
 from nextword.heads import registry as heads
-from nextword.heads.parts.input_states import MultiInputConfig
+from nextword.heads.input_states import MultiInputConfig
 from nextword.objectives import Loss, Objective, ObjectiveConfig
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, registry
-from nextword.evaluation.metrics.parts import groups
-from nextword.evaluation.metrics.parts.sample import Sample
+from nextword.evaluation.metrics.sample import Sample
 from nextword.results.records import Measure
 
 
@@ -31,6 +31,6 @@ class Shouting(Metric):
 
     def result(self) -> dict[str, Score]:
         measure = Measure(
-            title="Shouting", group=groups.DIVERSITY, unit="fraction of letters", goal="human", decimals=1, meaning="-"
+            title="Shouting", group=metric.DIVERSITY, unit="fraction of letters", goal="human", decimals=1, meaning="-"
         )
         return {"shouting": Score.mean(measure, np.array(self.shares))}

@@ -12,15 +12,15 @@ import torch
 from torch.nn.functional import log_softmax
 
 import nextword as nw
-from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
-from nextword.evaluation.metrics.parts.paired_tests import holm
+from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
+from nextword.evaluation.metrics.statistics import holm
 from nextword.functional.frequency import TokenCounts, tokenizer_fingerprint
 from nextword.inference.scoring.example_encoding import Example
+from nextword.inference.scoring.long_text import windows
 from nextword.inference.scoring.measurement.all_models import score_models
 from nextword.inference.scoring.measurement.data_files import GivenTexts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.opened_model import OpenedModel
-from nextword.inference.scoring.windows import windows
 from nextword.results.records import ScoreResults
 from tests.helpers.conditioned_models import encoder
 from tests.helpers.families import END, START

@@ -15,7 +15,7 @@ import pytest
 
 import nextword as nw
 from nextword.inference.scoring.example_encoding import Example
-from nextword.inference.scoring.measurement import interval_units, text_chunks, unfinished_score
+from nextword.inference.scoring.measurement import unfinished_score
 from nextword.inference.scoring.measurement.all_models import score_models
 from nextword.inference.scoring.measurement.data_files import ChangedError, GivenTexts, read_texts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
@@ -137,7 +137,7 @@ def test_a_command_killed_with_its_processes_goes_on(models: dict[str, str], tmp
     program = (
         "from nextword.inference.scoring.measurement import text_chunks, unfinished_score\n"
         "if __name__ == '__main__':\n"
-        "    text_chunks.CHUNK_BYTES, unfinished_score.SAVE_SECONDS = 600, 0.0\n"
+        "    unfinished_score.CHUNK_BYTES, unfinished_score.SAVE_SECONDS = 600, 0.0\n"
         "    from nextword.cli import app\n"
         "    app()\n"
     )

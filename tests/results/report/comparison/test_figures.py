@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from nextword.results.records import Results
+from nextword.results.report import svg
 from nextword.results.report.comparison import figures
 from nextword.results.report.comparison.methods import Method, methods
-from nextword.results.report.parts import svg
-from nextword.results.report.parts.svg import FORMATS, NARROW
+from nextword.results.report.svg import FORMATS, NARROW
 
 Sample = Callable[..., Results]
 

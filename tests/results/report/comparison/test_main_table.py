@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from nextword.results.records import EvaluationResults, Measure, Results, SystemRecord
+from nextword.results.report.columns import REFERENCES, text_columns
 from nextword.results.report.comparison.main_table import TextTable, sheets
 from nextword.results.report.comparison.methods import methods
-from nextword.results.report.evaluation.evaluation_table import grouped
-from nextword.results.report.parts.columns import REFERENCES, text_columns
+from nextword.results.report.evaluation_table import grouped
 from tests.helpers.made_up_results import make_sample
 from tests.helpers.written_results import HUMAN, KEYS, MEASURES, PAPER, comparison, evaluation, file, human_file, system
 

@@ -136,7 +136,7 @@ def test_groups_span_all_columns(sample: Sample) -> None:
 
 @pytest.mark.parametrize(("count", "text"), [(999, "999"), (1234, "1.23 k"), (12_345, "12.3 k"), (1.2e9, "1.20 G")])
 def test_counts(count: float, text: str) -> None:
-    from nextword.results.report.parts.formats import count as formatted
+    from nextword.results.report.formats import count as formatted
 
     assert formatted(count) == text
 

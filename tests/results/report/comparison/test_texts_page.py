@@ -7,9 +7,9 @@ import pytest
 
 from nextword.results.records import PairRecord, Results, Span, WrittenExample, WrittenText
 from nextword.results.report import write_report
+from nextword.results.report.columns import REFERENCES
 from nextword.results.report.comparison.methods import methods
 from nextword.results.report.comparison.texts_page import heads
-from nextword.results.report.parts.columns import REFERENCES
 from tests.helpers.made_up_results import make_sample
 from tests.helpers.report_pages import drawn, headings, read, shown, tables
 from tests.helpers.written_results import (

@@ -9,11 +9,22 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from nextword.evaluation.judges.parts.sentences import sentences_of
+from nextword.evaluation.judges.sentences import sentences_of
 from nextword.evaluation.metrics import Sample
-from nextword.evaluation.survey.judgements import Judgements, Scored, numbers
-from nextword.evaluation.survey.kinds.kind import ONE_TEXT, DraftGroup, DraftItem, DraftUnit, Kind, registry
-from nextword.evaluation.survey.similar_sentences import Encode, most_similar, shown_document
+from nextword.evaluation.survey.kinds.kind import (
+    ONE_TEXT,
+    DraftGroup,
+    DraftItem,
+    DraftUnit,
+    Encode,
+    Judgements,
+    Kind,
+    Scored,
+    most_similar,
+    numbers,
+    registry,
+    shown_document,
+)
 from nextword.evaluation.survey.survey_settings import SurveyConfig
 from nextword.results.records import Measure
 from nextword.results.records.survey_files import Choice, Marking, Passage, Question

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from nextword.evaluation.metrics import Sample
-from nextword.evaluation.survey.judgements import Judgements, Scored
-from nextword.evaluation.survey.similar_sentences import Encode
 from nextword.evaluation.survey.survey_settings import SurveyConfig
+from nextword.results.records import Measure
 from nextword.results.records.survey_files import Marking, Passage, Question
 from nextword.settings.registry import Registry
 from nextword.settings.setting_names import named
@@ -111,3 +111,94 @@ class Kind(ABC):
 
 registry = Registry[type[Kind]]("survey kind", Kind)
 """Kinds by name."""
+
+
+# -- Answers that count, and the numbers that they give each system.
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """Answers to one question that count, one row each."""
+
+    values: list[str]
+    writers: list[dict[str, str]]
+    """By side, the system."""
+    items: Int[np.ndarray, "N"]
+    judges: Int[np.ndarray, "N"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the answers say of one system: a number for each row that is about it."""
+
+    values: Float[np.ndarray, "N"]
+    items: Int[np.ndarray, "N"]
+    judges: Int[np.ndarray, "N"]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One measure that the answers to a question give."""
+
+    key: str
+    measure: Measure
+    systems: dict[str, Scores]
+    tested: bool = True
+    """Whether systems are compared in it."""
+
+
+def numbers(answers: Judgements, side: str, number: Callable[[str], float]) -> dict[str, Scores]:
+    """For each system that is on a side: the numbers of its answers."""
+    systems = sorted({writers[side] for writers in answers.writers})
+    found = {}
+    for system in systems:
+        rows = np.array([writers[side] == system for writers in answers.writers])
+        values = np.array([number(value) for value in answers.values])[rows]
+        found[system] = Scores(values, answers.items[rows], answers.judges[rows])
+    return found
+
+
+# -- Which sentences of a document a judge needs to see for a sentence of a summary.
+
+Encode = Callable[[Sequence[str]], Float[np.ndarray, "N D"]]
+"""Sentence vectors of texts."""
+
+GAP = "[...]"
+"""Stands for sentences that are left out."""
+
+
+def most_similar(sentences: Sequence[str], document: Sequence[str], count: int, encode: Encode) -> list[list[int]]:
+    """For each sentence, the places of the most similar ones of the document, in the document's order.
+
+    Similarity is the cosine of sentence vectors. A document of no more than ``count`` sentences is taken whole, and
+    nothing is encoded.
+
+    Args:
+        sentences: Of a summary.
+        document: Its sentences.
+        count: How many are wanted.
+        encode: Gives a vector for each text, (N, D).
+    """
+    if len(document) <= count:
+        return [list(range(len(document))) for _ in sentences]
+    vectors = np.asarray(encode([*sentences, *document]), dtype=np.float64)
+    vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    cosines = vectors[: len(sentences)] @ vectors[len(sentences) :].T
+    return [sorted(np.argsort(-row, kind="stable")[:count].tolist()) for row in cosines]
+
+
+def shown_document(document: Sequence[str], kept: Collection[int]) -> tuple[list[str], dict[int, int]]:
+    """The lines that are shown, with a mark for each gap, and where each kept sentence stands among them.
+
+    >>> shown_document(["a", "b", "c", "d"], {0, 2})
+    (['a', '[...]', 'c', '[...]'], {0: 0, 2: 2})
+    """
+    lines: list[str] = []
+    places = {}
+    for place, sentence in enumerate(document):
+        if place in kept:
+            places[place] = len(lines)
+            lines.append(sentence)
+        elif not lines or lines[-1] != GAP:
+            lines.append(GAP)
+    return lines, places

@@ -9,9 +9,17 @@ import numpy as np
 from pydantic import Field
 
 from nextword.evaluation.metrics import Sample
-from nextword.evaluation.survey.judgements import Judgements, Scored, Scores
-from nextword.evaluation.survey.kinds.kind import DraftGroup, DraftItem, DraftUnit, Kind, registry
-from nextword.evaluation.survey.similar_sentences import Encode
+from nextword.evaluation.survey.kinds.kind import (
+    DraftGroup,
+    DraftItem,
+    DraftUnit,
+    Encode,
+    Judgements,
+    Kind,
+    Scored,
+    Scores,
+    registry,
+)
 from nextword.evaluation.survey.survey_settings import SurveyConfig
 from nextword.results.records import Measure
 from nextword.results.records.survey_files import Choice, Passage, Question

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+import torch
 
 from nextword.experiments.comparison.comparison_settings import CompareConfig
-from nextword.experiments.comparison.one_run import Run, Setting
-from nextword.results.records import FailedRun, RunRecord
+from nextword.experiments.comparison.folder import ComparisonFolder
+from nextword.experiments.comparison.grid_search import is_searched, searched, settled
+from nextword.experiments.comparison.one_run import Run, Setting, carry_out
+from nextword.experiments.training.loss_curve import DivergedError
+from nextword.results.records import FailedRun, RunRecord, full_disk, write_atomically
 from nextword.settings.registry import Registry
+from nextword.settings.setting_names import named
 
 Outcome = RunRecord | FailedRun
 """What became of a run."""
@@ -59,3 +68,158 @@ class Engine(ABC):
 
 
 registry = Registry[type[Engine]]("engine", Engine, also="nextword.experiments.comparison.engines")
+
+
+# -- One run after another in this process: what a comparison does where no other engine is asked for.
+
+
+@registry.register("sequential")
+class Sequential(Engine):
+    """Every run has the whole machine."""
+
+    def expect(self, config: CompareConfig) -> None:
+        """Nothing to share out."""
+        if self.resources != Resources():
+            raise ValueError(
+                f"{named('cpus')}, {named('gpus')}: must stand with {named('engine', 'ray')}; without it each run has "
+                "the whole machine"
+            )
+
+    def outcomes(self, runs: Sequence[Run], setting: Setting) -> Generator[tuple[Run, Outcome], None, None]:
+        """In their order."""
+        for run in runs:
+            yield run, attempted(run, setting)
+
+
+# -- One run that may fail.
+
+
+def attempted(run: Run, setting: Setting) -> Outcome:
+    """Carries out a run after the search of its method; the record of why it failed, where it did.
+
+    Raises:
+        OSError: What would meet every other run too.
+    """
+    try:
+        return carry_out(searched(run, setting), setting)
+    except Exception as problem:
+        return failed(run, setting, problem)
+
+
+def failed(run: Run, setting: Setting, problem: Exception) -> Outcome:
+    """The record of a run that ended with ``problem``, with what its search has chosen.
+
+    Raises:
+        OSError: As ``attempted``.
+    """
+    return failure(Run(settled(run.method, setting.folder), run.seed), setting, problem)
+
+
+# -- What becomes of a run that fails: a record that says why, while the others go on.
+
+LONGEST_REASON = 300
+"""Characters of an error that a record shows; the file with the traceback has all of it."""
+
+
+def failure(run: Run, setting: Setting, problem: Exception) -> FailedRun:
+    """The record of a run that ended with ``problem``.
+
+    What diverged is deleted, so that the next attempt does not go on from weights that are as good as lost. Any other
+    training keeps its checkpoints.
+
+    Raises:
+        OSError: ``problem`` is one, or a full disk: it would meet every other run too.
+    """
+    if isinstance(problem, OSError) or full_disk(problem) is not None:
+        raise problem
+    method, place = run.method, setting.folder
+    if isinstance(problem, DivergedError):
+        for stage in place.stages(method, run.seed):
+            if place.trained_outcome(stage) is None:
+                place.drop_model(stage)
+    file = None if isinstance(problem, ValueError) else place.run(method, run.seed) / "failure.txt"
+    if file is not None:
+        write_atomically(file, "".join(traceback.format_exception(problem)))
+    _release(problem)
+    return FailedRun(
+        **run.recorded(),
+        reason=_reason(problem),
+        traceback=place.relative(file) if file is not None else None,
+    )
+
+
+def _reason(problem: Exception) -> str:
+    text = " ".join(str(problem).split())
+    text = text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
+    return text if isinstance(problem, ValueError) and text else f"{type(problem).__name__}: {text}".removesuffix(": ")
+
+
+def _release(problem: BaseException) -> None:
+    """Frees what the run held: its model is alive as long as the frames of the traceback are."""
+    for one in _chain(problem):
+        traceback.clear_frames(one.__traceback__)
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def _chain(problem: BaseException | None) -> Iterator[BaseException]:
+    while problem is not None:
+        yield problem
+        problem = problem.__cause__ or problem.__context__
+
+
+# -- Which runs may be at work at the same time: those that do not need the same training while it is made.
+#
+# Methods may share a training: ``cache (trained as softmax)`` is measured on the model of ``softmax``, and a second
+# stage goes on from a first. All seeds of a method share its search.
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a run reads and writes that other runs may need too.
+
+    Attributes:
+        places: Folders of its trainings; of all that its search may try until that is done, and the search's file.
+        searching: Whether its search is not done. It deletes trainings that lost.
+    """
+
+    places: frozenset[Path]
+    searching: bool
+
+
+def needs(run: Run, config: CompareConfig, folder: ComparisonFolder) -> Needs:
+    """What a run needs as things are now."""
+    method = run.method
+    if is_searched(method, folder):
+        return Needs(frozenset(folder.stages(settled(method, folder), run.seed)), searching=False)
+    seeds = {run.seed, config.seeds[0] if method.search_seed is None else method.search_seed}
+    stages = {stage for one in method.candidates for seed in seeds for stage in folder.stages(one, seed)}
+    return Needs(frozenset(stages | {folder.search(method)}), searching=True)
+
+
+def startable(waiting: Sequence[Run], running: Iterable[Run], setting: Setting) -> list[Run]:
+    """The waiting runs that may begin now.
+
+    A run waits for those at work, and for those that wait before it, as long as they share a training that is not
+    finished, or a search.
+
+    Args:
+        waiting: Runs that have not begun, in their order.
+        running: Runs at work.
+        setting: Of all of them.
+    """
+    before = [needs(run, setting.config, setting.folder) for run in running]
+    free = []
+    for run in waiting:
+        own = needs(run, setting.config, setting.folder)
+        if not any(_clash(own, other, setting.folder) for other in before):
+            free.append(run)
+        before.append(own)
+    return free
+
+
+def _clash(one: Needs, other: Needs, folder: ComparisonFolder) -> bool:
+    shared = one.places & other.places
+    if one.searching or other.searching:
+        return bool(shared)
+    return any(folder.trained_outcome(stage) is None for stage in shared)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
-from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task
+from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task, configured
 from nextword.experiments.comparison.measured_texts import expect_measurable
 from nextword.experiments.comparison.preflight import check_settings
-from nextword.experiments.comparison.recipe import configured
-from nextword.experiments.reproduction.data_sets import names_of
+from nextword.experiments.reproduction.data_sets import known_data_sets, names_of
 from nextword.experiments.reproduction.experiment import AtScale, find_experiment, recipe_of
+from nextword.experiments.reproduction.experiment_folder import ExperimentFolders
 from nextword.experiments.reproduction.paper import find_table
-from nextword.experiments.reproduction.planning.experiment_work import START, ExperimentWork, experiment_work
+from nextword.experiments.reproduction.planning.experiment_work import START, ExperimentWork, experiment_work, raw_paths
 from nextword.experiments.reproduction.planning.judge_models import Findings, find_model, is_here, judge_models
-from nextword.experiments.reproduction.planning.made_up_data import made_up_task
-from nextword.experiments.reproduction.planning.memory import models_on_disk
-from nextword.experiments.reproduction.planning.start_models import raw_paths
-from nextword.experiments.reproduction.planning.training_time import StepCost
+from nextword.experiments.reproduction.planning.training_time import StepCost, existing_folder, models_on_disk
 from nextword.experiments.reproduction.planning.work import PlannedTraining, RowLength
-from nextword.experiments.reproduction.reproduce_tables import Request
+from nextword.experiments.reproduction.reproduce_tables import Request, needed_experiments
+from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
     from nextword.experiments.tasks import Task
@@ -230,3 +231,100 @@ def _start_name(work: ExperimentWork) -> str:
 def _total(numbers: Sequence[int | None]) -> int | None:
     """Their sum; ``None`` where one is not known."""
     return None if any(one is None for one in numbers) else sum(one or 0 for one in numbers)
+
+
+# -- The plan of ``nextword reproduce``: all experiments of some tables, whether there is room, and what is wrong.
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All experiments.
+
+    Attributes:
+        experiments: Each once, in the order in which they run.
+        without: Tables for which nothing is run at this scale.
+        speed: Where times come from.
+        disk: Bytes that are still to be written.
+        free: Bytes that there is room for.
+        problems: What is wrong with no single experiment.
+    """
+
+    experiments: list[ExperimentPlan]
+    without: list[str]
+    speed: str
+    disk: int
+    free: int
+    problems: list[str]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is known that would fail."""
+        return not self.problems and not any(one.problems for one in self.experiments)
+
+
+def plan(request: Request, clock: Clock) -> Plan:
+    """Plans everything that a request asks for; writes nothing, and trains no more than the clock tries.
+
+    Args:
+        request: What is to be reproduced.
+        clock: Who says what training steps take; asked when all is checked.
+
+    Raises:
+        ValueError: A change that fits no experiment's settings.
+    """
+    folders = ExperimentFolders(request.out, request.scale, request.data, request.changes)
+    names = needed_experiments(request.tables, folders)
+    experiments = [timed(one, clock) for one in [experiment_plan(name, request) for name in names]]
+    needed = sum(max(0, (one.disk or 0) - _written(folders.folder(one.name))) for one in experiments)
+    free = shutil.disk_usage(existing_folder(request.out)).free
+    lack = (
+        f"{request.out}: must have room for {needed / 1e9:.1f} GB of models ({free / 1e9:.1f} GB free); make room or "
+        f"choose another {named('out')}"
+    )
+    return Plan(
+        experiments=experiments,
+        without=[table for table in request.tables if not set(find_table(table).experiments) & set(names)],
+        speed=clock.told,
+        disk=needed,
+        free=free,
+        problems=[lack] if needed > free else [],
+    )
+
+
+def _written(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
+
+
+# -- Text in place of data sets that are missing, so that trainings on them can be planned and models built.
+
+LINES = 1000
+"""Of each made-up text."""
+
+
+def made_up_task(config: CompareConfig, data: Mapping[str, Any]) -> Task | None:
+    """The task with made-up texts; ``None``: its data is no plain text, or it wants more than these say.
+
+    Args:
+        config: The comparison.
+        data: Settings that are paths of data, as experiments name them.
+    """
+    files = {name: known_data_sets()[name].has for name in (one.partition("/")[0] for one in names_of(data.values()))}
+    if any(not file.endswith(".txt") for has in files.values() for file in has):
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        for name, has in files.items():
+            (Path(folder) / name).mkdir()
+            for file in has:
+                text = "".join(f"a line of {file} with number {line}\n" for line in range(LINES))
+                (Path(folder) / name / file).write_text(text)
+        settings = dict(config.task_settings)
+        for key, wanted in data.items():
+            settings[key.removeprefix("task.")] = _inside(folder, wanted)
+        try:
+            return build_task(config.model_copy(update={"task_settings": settings}))
+        except ValueError:
+            return None
+
+
+def _inside(folder: str, wanted: Any) -> Any:
+    return [_inside(folder, one) for one in wanted] if isinstance(wanted, list) else f"{folder}/{wanted}"

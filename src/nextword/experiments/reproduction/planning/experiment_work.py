@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import JsonValue
+
 from nextword.experiments.comparison.common_start import PLAIN_HEAD
-from nextword.experiments.comparison.comparison_settings import CompareConfig, plain
+from nextword.experiments.comparison.comparison_settings import CompareConfig, plain, stage_settings
 from nextword.experiments.comparison.method import Method
-from nextword.experiments.comparison.stage_settings import stage_settings
 from nextword.experiments.reproduction.planning.meta_models import ModelSize, method_size, zipf_counts
-from nextword.experiments.reproduction.planning.published_models import model_config
-from nextword.experiments.reproduction.planning.start_models import start_config, start_training
 from nextword.experiments.reproduction.planning.work import (
     PlannedTraining,
     RowLength,
@@ -24,13 +26,20 @@ from nextword.experiments.reproduction.planning.work import (
     training_rows,
 )
 from nextword.experiments.tasks import registry
-from nextword.runtime.pretrained import MINILM, encoder_location
-from nextword.settings.config import validated
+from nextword.experiments.tasks.small_start import SmallStart
+from nextword.experiments.tasks.task import architecture_of
+from nextword.experiments.tasks.tokenizers import END, PAD, UNKNOWN, for_transformers
+from nextword.experiments.training.settings import TrainingSettings, merged
+from nextword.runtime.corpora.gap_sentences import MASK
+from nextword.runtime.pretrained import MINILM, GgufError, encoder_location, from_pretrained
+from nextword.settings.config import Settings, validated
+from nextword.settings.overrides import parsed
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
     from nextword.experiments.tasks import Task
+
 
 START = Method(head=PLAIN_HEAD, label="the start")
 """Whose training the task's own start is."""
@@ -116,3 +125,144 @@ def _encoder(config: CompareConfig, settings: Mapping[str, Any]) -> PretrainedCo
     if all(method.conditioner is None for method in config.methods):
         return None
     return model_config(encoder_location(settings.get("encoder") or MINILM, "task.encoder"), "task.encoder")
+
+
+# -- What the methods of an experiment begin from: its configuration, and its own training where it has one.
+
+
+def start_config(config: CompareConfig, task: Task | None) -> PretrainedConfig | None:
+    """The configuration of the start; ``None``: only the task can say it, and its data is missing.
+
+    No tokenizer is trained for it: where settings give the size of one, a stand-in of that size does.
+
+    Raises:
+        ValueError: A model of which nothing is known here, or of another architecture than the task's.
+    """
+    wanted = registry.get(config.task).architecture
+    if config.start.model is not None:
+        known = model_config(config.start.model, "start.model")
+        if architecture_of(known) != wanted:
+            raise ValueError(
+                f"start.model: must be {wanted.name} for task '{config.task}' ({config.start.model} given, "
+                f"{architecture_of(known).name})"
+            )
+        return known
+    if task is None:
+        return None
+    if isinstance(task.start, SmallStart):
+        return task.start.architecture(_tokenizer(task))
+    return task.start.pretraining(task.start.tokenizer(), config.start.seed).model_config
+
+
+def _tokenizer(task: Task) -> Any:
+    size, named = getattr(task.config, "vocabulary", None), getattr(task.config, "tokenizer", None)
+    if size is None or named is not None:
+        return task.start.tokenizer()
+    tokenizer = stand_in_tokenizer(size)
+    tokenizer.add_tokens(list(getattr(task.start, "tokens", ())))
+    return tokenizer
+
+
+def start_training(
+    config: CompareConfig, task: Task | None, settings: Mapping[str, Any], length: RowLength | None
+) -> tuple[TrainingSettings, RowLength] | None:
+    """How the task's own start is trained, and on rows of which length; ``None``: it is not, or nobody knows.
+
+    Raises:
+        ValueError: A setting of ``start.training`` that there is not.
+    """
+    if config.start.model is not None or task is None:
+        return None
+    if isinstance(task.start, SmallStart):
+        defaults = task.start.training
+    else:
+        defaults = task.start.pretraining(task.start.tokenizer(), config.start.seed).settings
+    if {**defaults, **config.start.training}.get("steps") == 0:
+        return None
+    block = settings.get("start", {}).get("block")
+    rows = length if block is None else RowLength(block, "exactly")
+    return None if rows is None else (merged(defaults, config.start.training, "start.training"), rows)
+
+
+def raw_paths(data: Mapping[str, Any]) -> list[str]:
+    """Data as experiments name it, as overrides: for a plan without that data."""
+    return [f"{key}={json.dumps(wanted)}" for key, wanted in data.items()]
+
+
+# -- Configurations of published models: of a folder, of what was downloaded, or by their sizes, without a network.
+
+FILE = resources.files("nextword.experiments.reproduction.planning") / "published_models.toml"
+
+
+class PublishedModel(Settings):
+    """What must be known of a model to build it without weights."""
+
+    type: str
+    """Name of the architecture in transformers."""
+    settings: dict[str, JsonValue]
+    """Its sizes, under transformers' names."""
+
+    def config(self) -> PretrainedConfig:
+        """The configuration."""
+        from transformers import AutoConfig
+
+        config: PretrainedConfig = AutoConfig.for_model(self.type, **self.settings)
+        return config
+
+
+@cache
+def published_models() -> dict[str, PublishedModel]:
+    """All of them, by the last part of their name on the hub."""
+    tables = parsed(FILE.read_bytes(), FILE.name)
+    return {name: validated(PublishedModel, table, name) for name, table in tables.items()}
+
+
+def model_config(name: str, where: str) -> PretrainedConfig:
+    """The configuration of a folder, of a published model, or of a model of the hub that was downloaded.
+
+    >>> model_config("openai-community/gpt2", "start.model").n_layer
+    12
+
+    Args:
+        name: Folder, GGUF file or hub name.
+        where: The setting that names it, for the message.
+
+    Raises:
+        ValueError: There is no such folder, or nothing here says how large the model is.
+    """
+    from transformers import AutoConfig
+
+    known = published_models().get(name.rpartition("/")[2])
+    folder = Path(name).expanduser()
+    try:
+        if known is not None and not folder.exists():
+            return known.config()
+        config: PretrainedConfig = from_pretrained(
+            AutoConfig, folder if folder.exists() else name, local_files_only=True
+        )
+        return config
+    except GgufError as problem:
+        raise ValueError(f"{where}: {problem}") from None
+    except (OSError, ValueError) as problem:
+        first = next(iter(str(problem).splitlines()), type(problem).__name__)
+        raise ValueError(
+            f"{where}: must be a folder with a model, a downloaded model or one of {', '.join(published_models())} "
+            f"('{name}' given); download it where there is a network, or give the path of a folder ({first})"
+        ) from None
+
+
+# -- A tokenizer of a given size that read no text: a model's configuration asks for its size and its marks only.
+
+
+def stand_in_tokenizer(vocabulary: int) -> PreTrainedTokenizerBase:
+    """As many tokens as a tokenizer that is trained on a text may have.
+
+    >>> len(stand_in_tokenizer(300))
+    300
+    """
+    from tokenizers import Tokenizer, models
+
+    marks = [END, PAD, MASK, UNKNOWN]
+    words = [*marks, *(f"<{number}>" for number in range(vocabulary - len(marks)))]
+    tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token=UNKNOWN))
+    return for_transformers(tokenizer, UNKNOWN, MASK)

@@ -18,12 +18,11 @@ from nextword.experiments.comparison.common_start import given_start
 from nextword.experiments.comparison.comparison_settings import plain
 from nextword.experiments.comparison.preflight import build_method, needed_encoder
 from nextword.experiments.reproduction.planning.experiment_work import START, ExperimentWork
-from nextword.experiments.reproduction.planning.memory import training_memory
 from nextword.experiments.reproduction.planning.meta_models import zipf_counts
-from nextword.experiments.reproduction.planning.training_time import StepCost
+from nextword.experiments.reproduction.planning.training_time import StepCost, training_memory
 from nextword.experiments.reproduction.planning.work import PlannedTraining, RowLength, steps_of
+from nextword.experiments.training.collator import distinct_texts, encode_texts, is_encodable
 from nextword.experiments.training.cost import MIB
-from nextword.experiments.training.encoded_texts import distinct_texts, encode_texts, is_encodable
 from nextword.experiments.training.one_training import train
 from nextword.experiments.training.trainable import SMALLER, free_to_train
 from nextword.heads import parse_head
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from nextword.experiments.tasks import Task
-    from nextword.experiments.tasks.parts.architecture import Architecture
+    from nextword.experiments.tasks.task import Architecture
 
 UNTIMED = 2
 """Steps of a try that are not timed: the first warms up, and the memory of the second is recorded on a CPU."""

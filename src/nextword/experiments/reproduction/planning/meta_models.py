@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from nextword.conditioning import parse_conditioner
-from nextword.conditioning.parts.auxiliary_encoder import new_encoder
+from nextword.conditioning.auxiliary_encoder import new_encoder
 from nextword.experiments.comparison.method import Method
-from nextword.experiments.tasks.parts.architecture import architecture_of
-from nextword.experiments.tasks.parts.head_counts import with_counts
+from nextword.experiments.tasks.head_counts import with_counts
+from nextword.experiments.tasks.task import architecture_of
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.experiments.training.trainable import trainable
 from nextword.functional.frequency import TokenCounts

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nextword.experiments.reproduction.planning.gpus import UTILISATION, find_gpu
-from nextword.experiments.reproduction.planning.memory import training_memory
-from nextword.experiments.reproduction.planning.work import products
+from pydantic import Field
+
+from nextword.experiments.reproduction.planning.meta_models import ModelSize
+from nextword.experiments.reproduction.planning.work import RowLength, products
+from nextword.experiments.training.settings import TrainingSettings
+from nextword.settings.config import Settings, validated
+from nextword.settings.overrides import parsed
+from nextword.settings.registry import did_you_mean
 from nextword.settings.setting_names import named
 
 if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
     from nextword.experiments.reproduction.planning.experiment_work import ExperimentWork
     from nextword.experiments.reproduction.planning.meta_models import ModelSize
     from nextword.experiments.reproduction.planning.work import PlannedTraining
@@ -92,3 +103,98 @@ def gpu_speed(text: str) -> Speed:
         )
     told = f"{name} at {share:.0%} of its published peak, {'as given' if colon else 'an assumption'}"
     return Speed(told, share * gpu.fp32 * 1e12, share * gpu.bf16 * 1e12, gpu.memory * 1e9)
+
+
+# -- GPUs by name, with what their makers publish.
+
+FILE = resources.files("nextword.experiments.reproduction.planning") / "gpus.toml"
+
+UTILISATION = 0.35
+"""Share of the peak that a training reaches where nobody says better: an assumption, common for dense models."""
+
+
+class Gpu(Settings):
+    """One kind of GPU."""
+
+    memory: float = Field(gt=0)
+    """GB."""
+    bf16: float = Field(gt=0)
+    """Peak of dense products in bfloat16, teraflops."""
+    fp32: float = Field(gt=0)
+    """The same in float32."""
+
+
+@cache
+def known_gpus() -> dict[str, Gpu]:
+    """All of them by name."""
+    return {name: validated(Gpu, table, name) for name, table in parsed(FILE.read_bytes(), FILE.name).items()}
+
+
+def find_gpu(name: str) -> Gpu:
+    """A GPU by its name.
+
+    >>> find_gpu("H100 80GB").memory
+    80.0
+
+    Raises:
+        ValueError: It is not known here.
+    """
+    if name not in known_gpus():
+        near, known = did_you_mean(name, known_gpus()), ", ".join(known_gpus())
+        raise ValueError(f"{named('gpu')}: must be one that is known here ('{name}' given).{near} Known: {known}.")
+    return known_gpus()[name]
+
+
+# -- Estimates of the memory and the disk that trainings take.
+
+NUMBER = 4
+"""Bytes of a weight, a gradient, and of each of Adam's two moments: all are float32."""
+
+CHUNK = 64 * 2**20
+"""Bytes of dense scores that training makes at a time, where the output embedding is small."""
+
+CHECKPOINTS = 2
+"""Checkpoints of a running training that exist at a time."""
+
+
+def training_memory(size: ModelSize, backbone: PretrainedConfig, settings: TrainingSettings, length: RowLength) -> int:
+    """Bytes of one training at its peak, an estimate.
+
+    Weights 4 N, gradients and Adam's moments 12 bytes for each trained number, half of it in bfloat16. Activations:
+    (34 D + 5 A T) bytes for each of L layers and each token in 16 bits, twice that in 32 (Korthikanti et al., 2022, for
+    a layer with four times D inside), of which checkpointing keeps the layers' inputs. Scores over the vocabulary are
+    made in chunks: of 64 MiB, of two thirds of the output embedding where that is more, or all where they are less.
+    """
+    decoder = backbone.get_text_config(decoder=True)
+    scores: int = NUMBER * decoder.vocab_size * settings.batch_size * length.tokens
+    chunk: int = max(CHUNK, 2 * NUMBER * decoder.vocab_size * decoder.hidden_size // 3)
+    held = NUMBER if settings.weights == "float32" else NUMBER // 2
+    fixed = held * size.parameters + 3 * held * size.trained + min(scores, chunk)
+    layers: int = decoder.num_hidden_layers + (getattr(backbone, "encoder_layers", None) or 0)
+    width: int = decoder.hidden_size
+    heads: int = decoder.num_attention_heads
+    tokens, bytes_each = settings.batch_size * length.tokens, 2 if settings.bf16 or settings.fp16 else held
+    layer: int = tokens * (34 * width + 5 * heads * length.tokens) * bytes_each // 2
+    if settings.activation_checkpointing:
+        return fixed + layers * tokens * width * bytes_each + layer
+    return fixed + layers * layer
+
+
+def models_on_disk(sizes: Iterable[ModelSize], start: ModelSize, keep: bool) -> int:
+    """Bytes of the start and all trained models, and the checkpoints of the largest training.
+
+    Args:
+        sizes: Of every trained model, one for each seed.
+        start: The start.
+        keep: Whether trained models stay; otherwise two at a time.
+    """
+    models = sorted((NUMBER * size.parameters for size in sizes), reverse=True)
+    largest = max([*sizes, start], key=lambda size: size.parameters + 2 * size.trained)
+    checkpoint = NUMBER * (largest.parameters + 2 * largest.trained)
+    return NUMBER * start.parameters + sum(models if keep else models[:2]) + CHECKPOINTS * checkpoint
+
+
+def existing_folder(path: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    path = path.expanduser().absolute()
+    return next(folder for folder in (path, *path.parents) if folder.is_dir())

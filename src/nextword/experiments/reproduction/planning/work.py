@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from nextword.experiments.comparison.comparison_settings import CompareConfig
+from nextword.experiments.comparison.comparison_settings import CompareConfig, stage_settings
 from nextword.experiments.comparison.method import Method
-from nextword.experiments.comparison.stage_settings import stage_settings
 from nextword.experiments.training.settings import TrainingSettings
 
 if TYPE_CHECKING:

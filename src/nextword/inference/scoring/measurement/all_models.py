@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from nextword.conditioning.parts.auxiliary_tokenizer import AuxiliaryTokenizer
-from nextword.inference.scoring.breakdowns.breakdown import Breakdown
+import numpy as np
+
+from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
+from nextword.evaluation.metrics.statistics import (
+    Interval,
+    PairedTest,
+    Statistic,
+    bootstrap_intervals,
+    holm,
+    paired_tests,
+)
+from nextword.inference.scoring.breakdowns import Breakdown
 from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.data_files import ChangedError, GivenTexts
-from nextword.inference.scoring.measurement.interval_units import Units
-from nextword.inference.scoring.measurement.model_passes import ModelPasses, Watch
-from nextword.inference.scoring.measurement.model_tasks import Cut, Describe, ModelFacts
-from nextword.inference.scoring.measurement.model_values import group_scores, values
-from nextword.inference.scoring.measurement.paired_differences import differences, same_tokens
+from nextword.inference.scoring.measurement.model_passes import Cut, Describe, ModelFacts, ModelPasses, Watch
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
-from nextword.inference.scoring.measurement.text_chunks import CHUNK_BYTES, chunks
-from nextword.inference.scoring.measurement.unfinished_score import NAME, ModelState, Unfinished
-from nextword.inference.scoring.measurement.unit_sums import UnitSums
+from nextword.inference.scoring.measurement.unfinished_score import CHUNK_BYTES, NAME, ModelState, Unfinished, chunks
+from nextword.inference.scoring.measurement.unit_sums import TOKENS, Units, UnitSums
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel
 from nextword.results.records import Environment, locked
-from nextword.results.records.score_results import BreakdownMeaning, ModelScore, ScoreResults
+from nextword.results.records.measured_values import MetricValue
+from nextword.results.records.score_results import (
+    BreakdownMeaning,
+    GroupScore,
+    ModelScore,
+    ScoreDifference,
+    ScoreResults,
+)
 from nextword.runtime.files import replacing
 from nextword.runtime.workers import Workers, workers
 from nextword.settings.config import validated
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
 
 WRITING_SECONDS = 60.0
 """How long another score may take to write into the same folder."""
@@ -242,3 +257,136 @@ def _model_score(facts: ModelFacts, sums: UnitSums) -> ModelScore:
         undefined=undefined,
         breakdowns=group_scores(sums),
     )
+
+
+# -- The values of one model, of all tokens and by group, with their intervals.
+
+UNITS = {
+    "perplexity": "per token (of the model's tokenizer)",
+    "nll": "nats per token (of the model's tokenizer)",
+    "bits_per_byte": "bits per byte (UTF-8)",
+}
+LARGEST = math.log(np.finfo(np.float64).max)
+"""Nats per token beyond which a perplexity is too large for a number."""
+
+
+def values(sums: UnitSums) -> tuple[dict[str, MetricValue], dict[str, str]]:
+    """Perplexity, nats per token and bits per byte with intervals, and why one of them is no number."""
+    statistics = {"perplexity": sums.perplexity(), "nll": sums.nll(), "bits_per_byte": sums.bits_per_byte()}
+    number, total = sums.impossible_tokens, int(sums.tokens.sum())
+    if number:
+        have = "token has" if number == 1 else "tokens have"
+        return {}, dict.fromkeys(statistics, f"infinite, because {number:,} of {total:,} {have} probability 0")
+    undefined = {}
+    if statistics["nll"].value > LARGEST:
+        del statistics["perplexity"]
+        undefined["perplexity"] = f"exp({statistics['nll'].value:,.0f}) is too large for a number"
+    counts = {"perplexity": total, "nll": total, "bits_per_byte": int(sums.text_bytes.sum())}
+    with np.errstate(over="ignore"):
+        intervals = bootstrap_intervals(list(statistics.values()))
+    found = {
+        key: _value(statistic.value, UNITS[key], counts[key], interval)
+        for (key, statistic), interval in zip(statistics.items(), intervals, strict=True)
+    }
+    return found, undefined
+
+
+def group_scores(sums: UnitSums) -> dict[str, list[GroupScore]]:
+    """The groups of every breakdown, those that have tokens."""
+    whole = math.fsum(sums.nats)
+    statistics = {(key, name): one for key in sums.groups for name, one in sums.of_groups(key).items()}
+    finite = {place: one for place, one in statistics.items() if np.isfinite(one.parts).all()}
+    intervals = dict(zip(finite, bootstrap_intervals(list(finite.values())), strict=True))
+    found: dict[str, list[GroupScore]] = {key: [] for key in sums.groups}
+    for (key, name), statistic in statistics.items():
+        nats, count = statistic.parts.sum(axis=0)
+        impossible = int(sums.impossible[key][sums.names[key].index(name)])
+        low, high = intervals.get((key, name)) or (None, None)
+        possible = not impossible
+        found[key].append(
+            GroupScore(
+                group=name,
+                tokens=int(count),
+                nats=float(nats) if possible else None,
+                share_of_nats=float(nats) / whole if 0 < whole < math.inf else None,
+                nll=float(nats / count) if possible else None,
+                low=low,
+                high=high,
+                impossible=impossible,
+            )
+        )
+    return found
+
+
+def _value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
+    low, high = interval or (None, None)
+    return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
+
+
+# -- Every two models on the same texts: paired differences with intervals and tests.
+
+Place = tuple[str, str] | None
+"""Key of a breakdown and a group of it; None: all tokens."""
+
+
+def same_tokens(sums: Mapping[str, UnitSums]) -> bool:
+    """Whether all models have the same tokens, so that numbers per token can be compared."""
+    return len({one.digests[TOKENS] for one in sums.values()}) == 1
+
+
+def differences(sums: Mapping[str, UnitSums]) -> list[ScoreDifference]:
+    """Every two models, the later less the earlier: all tokens first, then by group.
+
+    Models with the same tokens are compared by nats per token, also by group where both have the same groups. Others
+    are compared by bits per byte. A model that gives a token probability 0 is compared in the other groups only.
+    """
+    pairs = [(later, earlier) for earlier, later in combinations(sums, 2)]
+    found = [one for first, second in pairs for one in _of_pair(first, second, sums[first], sums[second])]
+    overall = [one for one in found if one.group is None]
+    return [*_corrected(overall), *_corrected([one for one in found if one.group is not None])]
+
+
+def _of_pair(first: str, second: str, a: UnitSums, b: UnitSums) -> Iterator[ScoreDifference]:
+    alike = a.digests[TOKENS] == b.digests[TOKENS]
+    measure: Literal["nll", "bits_per_byte"] = "nll" if alike else "bits_per_byte"
+    statistics: dict[Place, tuple[Statistic, Statistic]] = {None: (getattr(a, measure)(), getattr(b, measure)())}
+    for key in a.groups if alike else ():
+        if key in b.groups and a.digests[key] == b.digests[key]:
+            of_b = b.of_groups(key)
+            statistics |= {(key, name): (one, of_b[name]) for name, one in a.of_groups(key).items()}
+    statistics = {
+        place: pair for place, pair in statistics.items() if all(np.isfinite(one.parts).all() for one in pair)
+    }
+    tests = paired_tests([one for one, _ in statistics.values()], [other for _, other in statistics.values()])
+    for (place, (one, other)), test in zip(statistics.items(), tests, strict=True):
+        yield _difference(first, second, measure, place, one.value - other.value, test)
+
+
+def _difference(
+    first: str,
+    second: str,
+    measure: Literal["nll", "bits_per_byte"],
+    place: Place,
+    difference: float,
+    test: PairedTest | None,
+) -> ScoreDifference:
+    breakdown, group = place or (None, None)
+    low, high = (test.interval if test is not None else None) or (None, None)
+    return ScoreDifference(
+        first=first,
+        second=second,
+        measure=measure,
+        breakdown=breakdown,
+        group=group,
+        difference=difference,
+        low=low,
+        high=high,
+        p_permutation=None if test is None else test.p_permutation,
+        p_holm=None,
+    )
+
+
+def _corrected(found: list[ScoreDifference]) -> list[ScoreDifference]:
+    tested = [one for one in found if one.p_permutation is not None]
+    corrected = iter(holm([one.p_permutation for one in tested if one.p_permutation is not None]))
+    return [one if one.p_permutation is None else one.model_copy(update={"p_holm": next(corrected)}) for one in found]

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from nextword.inference.scoring.example_encoding import Example, example_tokens
+from nextword.inference.scoring.long_text import Window, windows_after, windows_from_start
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
 from nextword.inference.scoring.opened_model import OpenedModel
 from nextword.inference.scoring.target_likelihood import TokenPair
-from nextword.inference.scoring.windows import Window, windows_after, windows_from_start
 
 LONGEST_DEFAULT = 4096
 """Window by default where a model can see more: a longer one takes memory that nobody asked for."""

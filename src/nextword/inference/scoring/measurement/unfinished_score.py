@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from nextword.functional.frequency.arrays import UNREADABLE, read_arrays, write_arrays
+from nextword.functional.frequency.counts import UNREADABLE, read_arrays, write_arrays
+from nextword.inference.scoring.example_encoding import Example
 from nextword.inference.scoring.measurement.unit_sums import UnitSums
 from nextword.settings.setting_names import named
 
@@ -139,3 +140,45 @@ def _state(place: int, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray
     mine = {name.partition("/")[2]: one for name, one in arrays.items() if name.startswith(f"{place}/")}
     sums = None if about["sums"] is None else UnitSums.restored(mine, about["sums"])
     return ModelState(about["model"], about["counted"], mine["counts"], about["scored"], sums)
+
+
+# -- Texts in chunks: what a worker is given at a time, and what is kept or lost when a score is killed.
+
+CHUNK_BYTES = 1 << 18
+"""A chunk ends with the text that fills it. The same for any number of processes: windows of one chunk share batches,
+and how long a batch is padded moves the last bits of its numbers."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Texts that follow one another.
+
+    Attributes:
+        number: Of the chunk, from 0.
+        first: Number of the first text, from 0.
+        examples: The texts.
+        bytes: UTF-8 bytes of them.
+    """
+
+    number: int
+    first: int
+    examples: tuple[Example, ...]
+    bytes: int
+
+
+def chunks(examples: Iterable[Example]) -> Iterator[Chunk]:
+    """The texts in chunks, in order.
+
+    >>> [(one.first, len(one.examples)) for one in chunks([Example("a" * CHUNK_BYTES), Example("b"), Example("c")])]
+    [(0, 1), (1, 2)]
+    """
+    number = first = size = 0
+    waiting: list[Example] = []
+    for example in examples:
+        waiting.append(example)
+        size += len(example.text.encode("utf-8", "surrogatepass"))
+        if size >= CHUNK_BYTES:
+            yield Chunk(number, first, tuple(waiting), size)
+            number, first, size, waiting = number + 1, first + len(waiting), 0, []
+    if waiting:
+        yield Chunk(number, first, tuple(waiting), size)

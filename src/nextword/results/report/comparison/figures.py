@@ -9,11 +9,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from nextword.results.records import MetricValue
+from nextword.results.report import formats, svg
 from nextword.results.report.comparison.methods import Method
-from nextword.results.report.parts import formats, svg
-from nextword.results.report.parts.measures import PROMPTED, Measure, measures
-from nextword.results.report.parts.palette import INK, PAPER, SOFT
-from nextword.results.report.parts.svg import WIDE, Format
+from nextword.results.report.measures import PROMPTED, Measure, measures
+from nextword.results.report.svg import WIDE, Format
+from nextword.results.report.template import INK, PAPER, SOFT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nextword.results.records import Results, RunRecord
-from nextword.results.report.parts.palette import METHODS as COLOURS
-from nextword.results.report.parts.palette import variable
+from nextword.results.report.template import METHODS as COLOURS
+from nextword.results.report.template import variable
 
 Dash = tuple[float, tuple[float, ...]]
 """Offset and lengths of the strokes and gaps of a line, as matplotlib takes them; no lengths: a solid line."""
@@ -70,3 +70,20 @@ def _method(label: str, runs: list[RunRecord], place: int) -> Method:
     style = Style(COLOURS[place % len(COLOURS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)])
     first = ordered[0]
     return Method(label, first.head, first.objective, first.conditioner, tuple(notes), tuple(ordered), style)
+
+
+# -- What a comparison has no number for, and why.
+
+
+def failures(results: Results) -> list[tuple[str, str]]:
+    """Runs that failed, then values that are not finite: which run, and what happened."""
+    failed = [
+        (f"{run.method}, seed {run.seed}", f"{run.reason} ({run.traceback})" if run.traceback else run.reason)
+        for run in results.failures
+    ]
+    undefined = [
+        (f"{run.method}, seed {run.seed}", f"{name} is {fault}")
+        for run in results.runs
+        for name, fault in run.evaluation.undefined.items()
+    ]
+    return failed + undefined

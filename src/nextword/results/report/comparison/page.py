@@ -12,21 +12,24 @@ from typing import Any
 
 from markupsafe import Markup
 
-from nextword.results.records import EvaluationResults, Results, write_atomically
-from nextword.results.report.comparison import figures, text_figures
-from nextword.results.report.comparison.examples import examples
-from nextword.results.report.comparison.failures import failures
-from nextword.results.report.comparison.finding import finding
-from nextword.results.report.comparison.method_tables import Table, cost_table, main_table, subset_table
-from nextword.results.report.comparison.methods import Method, methods
-from nextword.results.report.comparison.searches import searches
-from nextword.results.report.comparison.sweep import Sweep, sweep
+from nextword.results.records import (
+    EvaluationResults,
+    ExamplePrediction,
+    GridSearch,
+    Results,
+    TopWord,
+    write_atomically,
+)
+from nextword.results.report import formats
+from nextword.results.report.columns import of_metrics
+from nextword.results.report.comparison import figures, texts_page
+from nextword.results.report.comparison.main_table import Sweep, sweep
+from nextword.results.report.comparison.method_tables import Table, cost_table, finding, main_table, subset_table
+from nextword.results.report.comparison.methods import Method, failures, methods
 from nextword.results.report.comparison.texts_page import glossary, heads, legend, readings, ways
-from nextword.results.report.evaluation.evaluation_page import render_evaluation
-from nextword.results.report.parts import formats
-from nextword.results.report.parts.glossary import of_metrics
-from nextword.results.report.parts.svg import FORMATS, Format
-from nextword.results.report.parts.template import style, template
+from nextword.results.report.evaluation_page import render_evaluation
+from nextword.results.report.svg import FORMATS, Format
+from nextword.results.report.template import style, template
 
 INSIDE = "inspect.html"
 """Name of the page beside a report that looks at one of its prompts, as the quickstart writes it."""
@@ -198,9 +201,9 @@ def _figure(anchor: str, title: str, text: str, draw: Callable[[Format], str | N
 
 def _text_figures(found: Sequence[Method], results: Results) -> list[Figure | None]:
     ends = "Thin lines reach from the lowest to the highest seed" if len(results.seeds) > 1 else INTERVALS
-    unit = formats.listing(text_figures.units_of_groups(results))
+    unit = formats.listing(texts_page.units_of_groups(results))
     text = f"How frequent the tokens of the texts are, in {unit}. The dotted line is people's share. {ends}."
-    groups = _figure("groups", "Frequency groups", text, partial(text_figures.frequency_groups, results, found))
+    groups = _figure("groups", "Frequency groups", text, partial(texts_page.frequency_groups, results, found))
     classes = sweep(results, found)
     return [groups, _sweep_figure(classes, ends) if classes is not None else None]
 
@@ -214,7 +217,7 @@ def _sweep_figure(classes: Sweep, ends: str) -> Figure | None:
         f"and people where a value near theirs is the goal.{chosen}{written} {ends}. The axes do not start at zero."
         f"{left_out if classes.left_out else ''}"
     )
-    return _figure("classes", "Number of classes", text, partial(text_figures.class_sweep, classes))
+    return _figure("classes", "Number of classes", text, partial(texts_page.class_sweep, classes))
 
 
 def _tuned(found: Sequence[Method]) -> list[Tuned]:
@@ -245,3 +248,128 @@ def _settings(results: Results, found: Sequence[Method]) -> list[tuple[str, str]
 
 def _several_seeds(table: Table) -> bool:
     return any(len(row.method.runs) > 1 for row in table.rows)
+
+
+# -- Example predictions, arranged for reading: prompt by prompt, the methods side by side.
+
+
+@dataclass(frozen=True)
+class Part:
+    """One source's share of a word's probability."""
+
+    source: str
+    place: int
+    """Index of the source in the legend."""
+    percent: float
+    """Length of its bar, in percent of the longest possible."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Word:
+    """One predicted word."""
+
+    text: str
+    expected: bool
+    probability: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one method says."""
+
+    method: Method
+    words: tuple[Word, ...]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt with all answers."""
+
+    text: str
+    expected: tuple[str, ...]
+    settings: tuple[tuple[str, tuple[Answer, ...]], ...]
+    """The answers of every method that has the setting, setting by setting."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """All prompts, and the legend of sources."""
+
+    sources: tuple[str, ...]
+    prompts: tuple[Prompt, ...]
+
+
+def examples(methods: Sequence[Method]) -> Examples:
+    """The examples of each method's first seed; empty where the task recorded none."""
+    said = [(method, example) for method in methods for example in method.runs[0].evaluation.examples]
+    sources = tuple(dict.fromkeys(s for _, example in said for word in example.top for s in word.sources))
+    prompts: dict[tuple[str, tuple[str, ...]], list[tuple[Method, ExamplePrediction]]] = {}
+    for method, example in said:
+        prompts.setdefault((example.prompt, tuple(example.expected)), []).append((method, example))
+    return Examples(sources, tuple(_prompt(*key, answers, sources) for key, answers in prompts.items()))
+
+
+def _prompt(
+    text: str,
+    expected: tuple[str, ...],
+    said: Sequence[tuple[Method, ExamplePrediction]],
+    sources: tuple[str, ...],
+) -> Prompt:
+    # All bars of a prompt are on one scale, or else a confident method would look like a hesitant one.
+    longest = max((word.probability for _, example in said for word in example.top), default=0.0) or 1.0
+    wanted = {word.strip() for word in expected}
+    answers: dict[str, list[Answer]] = {}
+    for method, example in said:
+        words = tuple(_word(word, wanted, longest, sources) for word in example.top)
+        answers.setdefault(example.setting, []).append(Answer(method, words))
+    settings = tuple((formats.setting(name), tuple(found)) for name, found in answers.items())
+    return Prompt(text, expected, settings)
+
+
+def _word(word: TopWord, wanted: set[str], longest: float, sources: tuple[str, ...]) -> Word:
+    parts = tuple(
+        Part(source, sources.index(source), 100 * share / longest, formats.probability(share))
+        for source, share in word.sources.items()
+        if share > 0
+    )
+    return Word(word.word, word.word.strip() in wanted, formats.probability(word.probability), parts)
+
+
+# -- What the methods' searches tried, with the validation loss of each combination and which was chosen.
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One combination of settings."""
+
+    settings: str
+    nats: str
+    """The validation loss, or why there is none."""
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Search:
+    """The search of one method."""
+
+    method: str
+    seed: int
+    tried: tuple[Tried, ...]
+
+
+def searches(results: Results) -> list[Search]:
+    """Those of all methods that have one."""
+    return [Search(method, one.seed, _tried(one)) for method, one in results.searches.items()]
+
+
+def _tried(search: GridSearch) -> tuple[Tried, ...]:
+    return tuple(
+        Tried(
+            settings=", ".join(f"{path} = {formats.plain(value)}" for path, value in one.settings.items()),
+            nats=one.reason or "–" if one.nats is None else f"{one.nats:.4f}",
+            chosen=one.settings == search.chosen,
+        )
+        for one in search.tried
+    )

@@ -1,0 +1,275 @@
+"""Mixture: distributions blended by gate weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from nextword.distribution.next_token import NextToken
+from nextword.distribution.scores import in_one_product
+from nextword.functional.entries import Entries, TextRead, in_store
+from nextword.functional.probability import log_add_exp, log_add_exp_, logsumexp_finite, shift_rows_
+from nextword.functional.weight_gradient import SinglePass
+
+
+class Mixture(NextToken):
+    """``P(w) = sum_k weight_k P_k(w)``: mixture of softmaxes, linear interpolation with a cache.
+
+    Args:
+        parts: The K blended distributions, over the same positions and vocabulary.
+        log_weights: Log of each part's weight at each position; each row sums to one in probability.
+    """
+
+    def __init__(self, parts: Sequence[NextToken], log_weights: Float[Tensor, "N K"]) -> None:
+        if log_weights.shape[-1] != len(parts):
+            raise ValueError(
+                f"mixture: must have a weight for each part ({len(parts)} parts, {log_weights.shape[-1]} weights given)"
+            )
+        self.parts = tuple(parts)
+        self.log_weights = log_weights
+        self.device = log_weights.device
+        self.vocab_size = self.parts[0].vocab_size
+        self.columns = self.parts[0].columns
+        for part in self.parts:  # a loop, which torch.compile follows
+            if part.columns.processes > 1:
+                self.columns = part.columns
+
+    def __len__(self) -> int:
+        return len(self.log_weights)
+
+    def softmaxes(self) -> int:
+        """Those of all parts, which are made as one."""
+        return sum(part.softmaxes() for part in self.parts)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Mixture:
+        """With ``change`` made to the parts and their weights."""
+        return Mixture([part.map(change) for part in self.parts], change(self.log_weights))
+
+    def shared(self) -> list[Tensor]:
+        """What the parts share, each tensor once."""
+        return list({id(tensor): tensor for part in self.parts for tensor in part.shared()}.values())
+
+    def computed(self) -> Mixture:
+        """With its parts computed, their products made as one."""
+        return Mixture([part.computed() for part in in_one_product(self.parts)], self.log_weights)
+
+    def places_in(self) -> dict[str, TextRead]:
+        """Those of all parts."""
+        return {name: text for part in self.parts for name, text in part.places_in().items()}
+
+    def _stands(self) -> dict[str, Tensor]:
+        return {name: stands for part in self.parts for name, stands in part._stands().items()}
+
+    def _log_probs(self) -> Float[Tensor, "N V"]:
+        total: Tensor | None = None
+        for part, log_weight in zip(in_one_product(self.parts), self.log_weights.unbind(-1), strict=True):
+            weighted = shift_rows_(part._log_probs(), log_weight)
+            total = weighted if total is None else log_add_exp_(total, weighted)
+        assert total is not None
+        return total
+
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+        parts = in_one_product(self.parts, single_pass)
+        log_probs = torch.stack([part._log_prob(ids, single_pass) for part in parts], -1)
+        return logsumexp_finite(log_probs + self.log_weights[:, None, :])
+
+    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
+        return self._weighted([part._log_sources(ids) for part in in_one_product(self.parts)])
+
+    def _log_places(self) -> dict[str, Tensor]:
+        return self._weighted([part._log_places() for part in self.parts])
+
+    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        return self._weighted([part._log_token_places(ids) for part in self.parts])
+
+    def _weighted(self, of_parts: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        shares: dict[str, Tensor] = {}
+        for of_part, log_weight in zip(of_parts, self.log_weights.unbind(-1), strict=True):
+            for name, share in of_part.items():
+                weighted = share + log_weight[:, None]
+                shares[name] = log_add_exp(shares[name], weighted) if name in shares else weighted
+        return shares
+
+
+# -- Interpolated: a gate between a distribution and attention over stored tokens.
+
+
+class Interpolated(NextToken):
+    """``P(w) = g P_base(w) + (1 - g) sum_{s: w_s = w} a_s`` (pointer generator, pointer sentinel).
+
+    Attention is normalised over the visible entries here, so whatever scores come in, the row sums to one; where no
+    entry is visible the gate is 1.
+
+    Args:
+        base: The generating distribution.
+        attention: Stored tokens with their attention scores (any constant may be added to a row).
+        log_gate: ``log g`` at each position.
+        log_rest: ``log (1 - g)`` at each position, beside ``log_gate`` because neither can be had from the other
+            without losing digits (from a logit x they are ``logsigmoid(x)`` and ``logsigmoid(-x)``).
+        name: Name of the attention in ``sources``.
+    """
+
+    def __init__(
+        self,
+        base: NextToken,
+        attention: Entries,
+        log_gate: Float[Tensor, "N"],
+        log_rest: Float[Tensor, "N"],
+        name: str = "pointer",
+    ) -> None:
+        self.base = base
+        self.device = base.device
+        self.vocab_size = base.vocab_size
+        self.columns = base.columns
+        # without a share of the probability nothing is seen: the log of zero has no gradient
+        attention = replace(attention, visible=attention.visible & (log_rest > -torch.inf)[:, None])
+        self.attention, _ = attention.relative()
+        seen = attention.any_visible()
+        self.log_gate = torch.where(seen, log_gate, 0.0)
+        self.log_rest = torch.where(seen, log_rest, -torch.inf)
+        self.name = name
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def softmaxes(self) -> int:
+        """Those of the generating distribution."""
+        return self.base.softmaxes()
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Interpolated:
+        """With ``change`` made to the base, the attention and the gate."""
+        changed = self._over(self.base.map(change))
+        changed.attention = self.attention.map(change)
+        changed.log_gate, changed.log_rest = change(self.log_gate), change(self.log_rest)
+        return changed
+
+    def _over(self, base: NextToken) -> Interpolated:
+        """The same with another base; what was made of the attention is not made again."""
+        changed = copy(self)
+        changed.base, changed.device = base, base.device
+        return changed
+
+    def shared(self) -> list[Tensor]:
+        """That of the generating distribution."""
+        return self.base.shared()
+
+    def computed(self) -> Interpolated:
+        """With the generating distribution computed."""
+        return self._over(self.base.computed())
+
+    def places_in(self) -> dict[str, TextRead]:
+        """Those of the base, and that of the attention."""
+        return self.base.places_in() | {self.name: self.attention.text}
+
+    def _stands(self) -> dict[str, Tensor]:
+        return self.base._stands() | in_store({self.name: self.attention})
+
+    def _attended(self) -> Entries:
+        """The entries with their share of the probability as their mass."""
+        total = torch.where(self.attention.any_visible(), self.attention.log_mass(), 0.0)
+        return self.attention.lowered(total - self.log_rest)
+
+    def _log_probs(self) -> Float[Tensor, "N V"]:
+        generated = shift_rows_(self.base._log_probs(), self.log_gate)
+        return self._attended().add_to_(generated)
+
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+        generated = self.base._log_prob(ids, single_pass) + self.log_gate[:, None]
+        attended = self._attended().log_mass_of(ids, self.vocab_size)
+        return log_add_exp(generated, attended.to(generated.dtype))
+
+    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
+        generated = self.base._log_sources(ids)
+        shares = {source: share + self.log_gate[:, None] for source, share in generated.items()}
+        return shares | {self.name: self._attended().log_mass_of(ids, self.vocab_size)}
+
+    def _log_places(self) -> dict[str, Tensor]:
+        generated = {name: shares + self.log_gate[:, None] for name, shares in self.base._log_places().items()}
+        return generated | {self.name: self._attended().by_place()}
+
+    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        of_base = self.base._log_token_places(ids)
+        generated = {name: shares + self.log_gate[:, None] for name, shares in of_base.items()}
+        return generated | {self.name: self._attended().holding(ids).by_place()}
+
+
+# -- OnMemory: a distribution over what is stored only.
+
+
+class OnMemory(NextToken):
+    """``P(w)`` proportional to the mass of the visible entries that hold ``w``; zero for every other token.
+
+    At a position that sees no entry there is nothing to distribute over; ``fallback`` speaks there, so that every row
+    is a distribution.
+
+    Args:
+        entries: What is stored, with the log-mass of each entry.
+        fallback: The distribution where nothing is stored, over the same positions.
+        name: Name of the stored part in ``sources``.
+    """
+
+    def __init__(self, entries: Entries, fallback: NextToken, name: str = "cache") -> None:
+        self.entries, _ = entries.relative()
+        self.fallback = fallback
+        self.device = fallback.device
+        self.vocab_size = fallback.vocab_size
+        self.name = name
+
+    def __len__(self) -> int:
+        return len(self.fallback)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> OnMemory:
+        """With ``change`` made to what is stored and to the fallback."""
+        return OnMemory(self.entries.map(change), self.fallback.map(change), self.name)
+
+    def shared(self) -> list[Tensor]:
+        """That of the fallback."""
+        return self.fallback.shared()
+
+    def computed(self) -> OnMemory:
+        """With the fallback computed."""
+        return OnMemory(self.entries, self.fallback.computed(), self.name)
+
+    def places_in(self) -> dict[str, TextRead]:
+        """Those of the fallback, and that of what is stored."""
+        return self.fallback.places_in() | {self.name: self.entries.text}
+
+    def _stands(self) -> dict[str, Tensor]:
+        return self.fallback._stands() | in_store({self.name: self.entries})
+
+    def _choose(self, stored: Float[Tensor, "N K"], otherwise: Float[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        seen = self.entries.any_visible()
+        # the inner where keeps -inf - -inf, and its NaN gradient, out of rows that are replaced anyway
+        total = torch.where(seen, self.entries.log_mass(), 0.0)
+        return torch.where(seen[:, None], stored - total[:, None], otherwise.to(stored.dtype))
+
+    def _log_probs(self) -> Float[Tensor, "N V"]:
+        return self._choose(self.entries.scatter(self.vocab_size), self.fallback._log_probs())
+
+    def _log_prob(self, ids: Int[Tensor, "N K"], single_pass: SinglePass | None = None) -> Float[Tensor, "N K"]:
+        stored = self.entries.log_mass_of(ids, self.vocab_size)
+        return self._choose(stored, self.fallback._log_prob(ids, single_pass))
+
+    def _log_sources(self, ids: Int[Tensor, "N K"]) -> dict[str, Tensor]:
+        seen = self.entries.any_visible()[:, None]
+        shares = {
+            source: share.masked_fill(seen, -torch.inf) for source, share in self.fallback._log_sources(ids).items()
+        }
+        return shares | {self.name: self._log_prob(ids).masked_fill(~seen, -torch.inf)}
+
+    def _log_places(self) -> dict[str, Tensor]:
+        return self._by_place(self.entries, self.fallback._log_places())
+
+    def _log_token_places(self, ids: Int[Tensor, "N"]) -> dict[str, Tensor]:
+        return self._by_place(self.entries.holding(ids), self.fallback._log_token_places(ids))
+
+    def _by_place(self, entries: Entries, otherwise: dict[str, Tensor]) -> dict[str, Tensor]:
+        seen = self.entries.any_visible()
+        total = torch.where(seen, self.entries.log_mass(), 0.0)
+        fallback = {name: shares.masked_fill(seen[:, None], -torch.inf) for name, shares in otherwise.items()}
+        return fallback | {self.name: entries.by_place() - total[:, None]}

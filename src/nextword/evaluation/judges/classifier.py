@@ -1,0 +1,242 @@
+"""A sequence classifier, asked about evidence and claim; every metric that asks one is built on this."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from nextword.evaluation.judges.checkpoints import (
+    Encoded,
+    as_tensors,
+    by_length,
+    find_checkpoint,
+    load_part,
+    pad_id_of,
+    padded,
+    token_limit,
+)
+from nextword.evaluation.judges.feature_cache import FeatureCache, key_of
+from nextword.evaluation.metrics import Setup, Table
+from nextword.settings.registry import did_you_mean
+from nextword.settings.setting_names import either
+
+Evidence = str | Table
+Question = tuple[Evidence, str]
+"""What is known, and what is claimed."""
+
+
+class Form(ABC):
+    """How a question is written down for a model."""
+
+    name: str
+    """For the cache: other forms have other answers."""
+
+    @abstractmethod
+    def tokenizer(self, name: str, **arguments: Any) -> Any:
+        """The tokenizer of the checkpoint."""
+
+    @abstractmethod
+    def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
+        """The tokens of one question, at most ``limit``.
+
+        Raises:
+            ValueError: The question cannot be cut to this length.
+        """
+
+
+class TextPair(Form):
+    """Evidence first, claim second.
+
+    What is too long is cut from the end of the evidence; a claim that leaves no room for any is cut as well.
+    """
+
+    name = "pair"
+
+    def tokenizer(self, name: str, **arguments: Any) -> Any:
+        """The tokenizer that the checkpoint names."""
+        import transformers
+
+        return transformers.AutoTokenizer.from_pretrained(name, **arguments)
+
+    def encode(self, question: Question, tokenizer: Any, limit: int, config: Any) -> Encoded:
+        """The pair in the model's own form, for example [CLS] evidence [SEP] claim [SEP]."""
+        evidence, claim = question
+        # What looks like a special token in a text is text: a stray </s> would end the sequence for BART.
+        claim_length = len(tokenizer("", claim, split_special_tokens=True)["input_ids"])
+        cut = "only_first" if claim_length < limit else "longest_first"
+        return dict(tokenizer(evidence, claim, truncation=cut, max_length=limit, split_special_tokens=True))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a classifier says to questions."""
+
+    probabilities: Float[np.ndarray, "N"]
+    """Of the output that means "consistent"."""
+    chosen: Bool[np.ndarray, "N"]
+    """Whether that output is the most probable one."""
+
+
+class Classifier:
+    """A sequence classifier by folder or hub name, with a cache.
+
+    Args:
+        name: Folder or hub name.
+        label: The output that means "consistent", by name or number; None to find it by its name.
+        max_length: Tokens of a question at most; the model's own limit where that is lower.
+        form: How questions are written down.
+        setup: Device, batch size, cache.
+        metric: Name of the metric, which is the place of these settings.
+
+    Raises:
+        ValueError: There is no such model, or it is no classifier, or the output cannot be told.
+    """
+
+    def __init__(
+        self,
+        name: str | None,
+        label: str | int | None,
+        max_length: int,
+        form: Form,
+        setup: Setup,
+        metric: str,
+        default_label: int | None = None,
+    ) -> None:
+        self._metric, self._form, self._setup, self._max_length = metric, form, setup, max_length
+        self._found = find_checkpoint(name, f"{metric}.model", f"Give one, for example {_with_model(metric)}.")
+        import transformers
+
+        self._config = load_part(transformers.AutoConfig.from_pretrained, self._found, f"{metric}.model")
+        # Only id2label is read: label2id of published checkpoints does not always agree with it.
+        names: Mapping[int, str] = {int(number): str(name) for number, name in self._config.id2label.items()}
+        if len(names) < 2:
+            raise ValueError(f"{metric}.model: '{name}' has one output and chooses no label; it is no classifier")
+        self._consistent = consistent_label(names, label, default_label, f"{metric}.label")
+        self.label = names[self._consistent]
+        """Name of the output that means "consistent"."""
+
+    @property
+    def name(self) -> str:
+        """The model in short."""
+        return Path(self._found.name).name
+
+    def ask(self, questions: Sequence[Question]) -> Answers:
+        """The answers, in order; equal questions are asked once."""
+        settings = {
+            "model": self._found.fingerprint,
+            "max_length": self._max_length,
+            "form": self._form.name,
+        }
+        cache = FeatureCache(self._setup.cache, self._metric, settings, self._setup.progress)
+        rows = cache.rows(
+            [key_of(_as_text(evidence), claim) for evidence, claim in questions],
+            lambda missing: self._read(missing, [questions[place] for place in missing]),
+        )
+        chosen: Bool[np.ndarray, "N"] = rows.argmax(axis=1) == self._consistent
+        return Answers(probabilities=rows[:, self._consistent].astype(np.float64), chosen=chosen)
+
+    def _read(
+        self, places: list[int], questions: list[Question]
+    ) -> Iterator[tuple[list[int], Float[np.ndarray, "B K"]]]:
+        import torch
+
+        tokenizer, model = self._load()
+        limit = token_limit(model, tokenizer, self._max_length)
+        encoded = [self._encode(question, tokenizer, limit) for question in questions]
+        # A decoder that classifies looks for its last token by the padding id; without one it reads single texts.
+        single = self._config.pad_token_id is None
+        for batch in by_length([len(text["input_ids"]) for text in encoded], 1 if single else self._setup.batch_size):
+            fields = as_tensors(padded([encoded[one] for one in batch], pad_id_of(tokenizer)), self._setup.device)
+            with torch.inference_mode():
+                logits = model(**fields).logits
+            yield [places[one] for one in batch], logits.float().softmax(dim=-1).cpu().numpy()
+
+    def _encode(self, question: Question, tokenizer: Any, limit: int) -> Encoded:
+        try:
+            return self._form.encode(question, tokenizer, limit, self._config)
+        except ValueError as fault:
+            raise ValueError(f"{self._metric}: cannot be asked about {question[1][:80]!r}: {fault}") from None
+
+    def _load(self) -> tuple[Any, Any]:
+        import torch
+        import transformers
+
+        setting = f"{self._metric}.model"
+        tokenizer = load_part(self._form.tokenizer, self._found, setting)
+        model, info = load_part(
+            transformers.AutoModelForSequenceClassification.from_pretrained,
+            self._found,
+            setting,
+            dtype=torch.float32,
+            output_loading_info=True,
+        )
+        if info["missing_keys"]:
+            raise ValueError(
+                f"{setting}: '{self._found.name}' lacks weights that {type(model).__name__} needs "
+                f"({', '.join(sorted(info['missing_keys'])[:4])}); it was not trained as a classifier"
+            )
+        return tokenizer, model.to(self._setup.device).eval()
+
+
+def _with_model(metric: str) -> str:
+    """How a user names the checkpoint of a metric."""
+    folder = f"models/{metric}"
+    return either(f"--set {metric}.model={folder}", f"metrics=[{{'metric': '{metric}', 'model': '{folder}'}}]")
+
+
+def _as_text(evidence: Evidence) -> str:
+    return evidence if isinstance(evidence, str) else evidence.model_dump_json()
+
+
+# -- Which output of a classifier means that a text is right.
+
+CONSISTENT = frozenset(
+    {
+        *("entailment", "entailed", "entail", "entails"),
+        *("correct", "consistent", "factual", "faithful"),
+        *("supported", "supports", "support", "verified"),
+    }
+)
+"""Names that checkpoints give to the output for "what is claimed follows from the evidence", in lower case."""
+
+
+def consistent_label(names: Mapping[int, str], asked: str | int | None, default: int | None, setting: str) -> int:
+    """The number of the output that means "consistent" or "entailed".
+
+    Args:
+        names: Names of the outputs, as the checkpoint's ``id2label`` has them.
+        asked: The user's choice by name, in any case, or number; None to go by ``CONSISTENT``.
+        default: The number where the outputs have no names (LABEL_0, LABEL_1, ...); None if that is an error.
+        setting: The setting to name the output with, for messages.
+
+    Raises:
+        ValueError: No output, or more than one, fits.
+
+    >>> consistent_label({0: "CONTRADICTION", 1: "NEUTRAL", 2: "ENTAILMENT"}, None, None, "nli.label")
+    2
+    """
+    shown = ", ".join(f"{number} = {name}" for number, name in sorted(names.items()))
+    by_name = {name.lower(): number for number, name in names.items()}
+    if asked is not None:
+        number = by_name.get(str(asked).lower(), int(asked) if str(asked).isdigit() else -1)
+        if number not in names:
+            near = did_you_mean(str(asked), by_name)
+            raise ValueError(f"{setting}: the model has no output '{asked}'.{near} It has: {shown}.")
+        return number
+    fitting = [number for name, number in by_name.items() if name in CONSISTENT]
+    if len(fitting) == 1:
+        return fitting[0]
+    nameless = all(name == f"label_{number}" for name, number in by_name.items())
+    if nameless and default in names and default is not None:
+        return default
+    found = "several outputs" if fitting else "no output"
+    raise ValueError(
+        f"{setting}: {found} of the model can be told by name to mean that a text is consistent. Its outputs are "
+        f"{shown}; name one of them."
+    )

@@ -1,0 +1,345 @@
+"""A number made of sums over samples, which is what a bootstrap or a permutation can draw anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+Combine = Callable[[Float[np.ndarray, "... K"]], Float[np.ndarray, "..."]]
+Transform = Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]]
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """``combine(sum_i parts[i])``: each sample adds K numbers, and the value is a function of their sums.
+
+    Sums are divided once, at the end; no mean of means arises where a ratio of sums is meant.
+
+    >>> Statistic.mean(np.array([1.0, 2.0, np.nan])).value
+    1.5
+    >>> Statistic.ratio(np.array([1.0, 3.0]), np.array([2.0, 6.0])).value
+    0.5
+    """
+
+    parts: Float[np.ndarray, "N K"]
+    """What each sample adds."""
+    combine: Combine
+    """From sums, (..., K), to values, (...); a value may be NaN where it is not defined."""
+
+    @classmethod
+    def mean(cls, values: Float[np.ndarray, "N"]) -> Statistic:
+        """The mean over samples; a NaN stands for a sample without a value, which does not count."""
+        values = np.asarray(values, dtype=np.float64)
+        known = ~np.isnan(values)
+        return cls.ratio(np.where(known, values, 0.0), known.astype(np.float64))
+
+    @classmethod
+    def ratio(
+        cls,
+        sums: Float[np.ndarray, "N"],
+        counts: Float[np.ndarray, "N"],
+        transform: Transform = np.asarray,
+    ) -> Statistic:
+        """``transform(sum of sums / sum of counts)``; NaN where the counts add up to 0."""
+        parts = np.stack([np.asarray(sums, np.float64), np.asarray(counts, np.float64)], axis=1)
+        return cls(parts, partial(_ratio, transform=transform))  # no closure: it is sent between processes
+
+    @property
+    def value(self) -> float:
+        """The value over all samples."""
+        return float(self.combine(self.parts.sum(axis=0)))
+
+
+def _ratio(totals: Float[np.ndarray, "... K"], transform: Transform) -> Float[np.ndarray, "..."]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(transform(np.where(totals[..., 1] > 0, totals[..., 0] / totals[..., 1], np.nan)))
+
+
+# -- 95 % intervals: Wilson for shares, bootstrap for what is made of sums over samples, t over seeds.
+
+CONFIDENCE = 0.95
+RESAMPLES = 2000
+DRAWN_AT_ONCE = 4_000_000
+"""Counts of draws held in memory at once."""
+
+MOST_DRAWS = 1_000_000
+"""Draws of a bootstrap or permutation test: each reads every sample, and keeps a number for each measure."""
+
+KNOWN_DRAWS = 0.99
+"""Share of draws that must have a value: with few samples, some draws are of those without one only."""
+
+Interval = tuple[float, float] | None
+
+
+def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Wilson score interval of a share (Wilson, 1927); inside [0, 1] and of sensible width even at 0 or n successes.
+
+    The ``n`` observations count as independent: prompts that share words make the true interval somewhat wider.
+
+    >>> low, high = wilson(8, 10)
+    >>> round(low, 4), round(high, 4)
+    (0.4902, 0.9433)
+    """
+    from scipy.stats import binomtest
+
+    if not 0 <= successes <= n or n == 0:
+        raise ValueError(f"wilson: must have 0 <= successes <= n and n > 0 ({successes} of {n} given)")
+    interval = binomtest(successes, n).proportion_ci(confidence_level=confidence, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def bootstrap_values(
+    statistics: Sequence[Statistic], resamples: int = RESAMPLES, seed: int = 0
+) -> Float[np.ndarray, "S R"]:
+    """Each statistic on ``resamples`` draws of the N samples with replacement (Efron & Tibshirani, 1993, ch. 13).
+
+    All statistics see the same draws, so that the difference of two rows is a paired bootstrap (Koehn, 2004).
+
+    Args:
+        statistics: Of one number N of samples each, in the same order.
+        resamples: R.
+        seed: Of the draws.
+
+    Returns:
+        Their values; NaN where a draw has none.
+
+    Raises:
+        ValueError: They have different numbers of samples, or fewer than two, or too many draws are asked for.
+    """
+    expect_draws(resamples, "resamples")
+    sizes = {len(statistic.parts) for statistic in statistics}
+    if len(sizes) != 1:
+        raise ValueError(f"bootstrap: all statistics must have one number of samples ({sorted(sizes)} given)")
+    (n,) = sizes
+    if n < 2:
+        raise ValueError(f"bootstrap: must have at least 2 samples ({n} given)")
+    rng = np.random.default_rng(seed)
+    stacked = np.concatenate([statistic.parts for statistic in statistics], axis=1)
+    ends = np.cumsum([statistic.parts.shape[1] for statistic in statistics])
+    at_once = max(1, DRAWN_AT_ONCE // n)
+    blocks = []
+    for start in range(0, resamples, at_once):
+        # Drawing n samples with replacement = multinomial counts: one product instead of n gathered values.
+        draws = rng.multinomial(n, np.full(n, 1 / n), size=min(at_once, resamples - start)).astype(np.float64)
+        sums = np.split(draws @ stacked, ends[:-1], axis=1)
+        blocks.append([s.combine(total) for s, total in zip(statistics, sums, strict=True)])
+    values: Float[np.ndarray, "S R"] = np.concatenate([np.stack(block) for block in blocks], axis=1)
+    return values
+
+
+def expect_draws(number: int, name: str) -> None:
+    """Raises ValueError where so many draws would not end, or not fit into memory.
+
+    Args:
+        number: Of draws.
+        name: What they are called.
+    """
+    if not 1 <= number <= MOST_DRAWS:
+        size = f": their values would take {8 * number / 1e9:,.0f} GB for each measure" if number > MOST_DRAWS else ""
+        raise ValueError(f"{name}: must be from 1 to {MOST_DRAWS:,} draws ({number:,} given){size}")
+
+
+def percentiles(values: Float[np.ndarray, "R"], confidence: float = CONFIDENCE) -> Interval:
+    """The middle ``confidence`` of drawn values; None where more than one draw in a hundred has no value.
+
+    >>> percentiles(np.arange(101.0), 0.5)
+    (25.0, 75.0)
+    """
+    known = values[np.isfinite(values)]
+    if len(known) < KNOWN_DRAWS * len(values):
+        return None
+    low, high = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def bootstrap_intervals(statistics: Sequence[Statistic], resamples: int = RESAMPLES, seed: int = 0) -> list[Interval]:
+    """Percentile bootstrap interval of each statistic; None with fewer than two samples."""
+    if not statistics or len(statistics[0].parts) < 2:
+        return [None for _ in statistics]
+    return [percentiles(values) for values in bootstrap_values(statistics, resamples, seed)]
+
+
+def bootstrap_ratio(
+    sums: Float[np.ndarray, "N"],
+    counts: Float[np.ndarray, "N"],
+    transform: Callable[[Float[np.ndarray, "..."]], Float[np.ndarray, "..."]] = lambda ratio: ratio,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> Interval:
+    """Percentile bootstrap over blocks of ``transform(sum(sums) / sum(counts))``.
+
+    Returns:
+        Lower and upper end; ``None`` with fewer than two blocks, where nothing can be said, and where some draw counts
+        nothing.
+
+    >>> low, high = bootstrap_ratio(np.array([1.0, 3.0, 2.0, 2.0]), np.ones(4))
+    >>> bool(1.0 <= low < 2.0 < high <= 3.0)
+    True
+    """
+    if sums.shape != counts.shape or sums.ndim != 1:
+        raise ValueError(
+            f"bootstrap: sums and counts must be two lists of one length ({sums.shape}, {counts.shape} given)"
+        )
+    if len(sums) < 2:
+        return None
+    values = bootstrap_values([Statistic.ratio(sums, counts, transform)], resamples, seed)
+    return percentiles(values[0], confidence)
+
+
+def over_seeds(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, Interval]:
+    """Mean over seeds, and Student's t interval of it; None with one seed.
+
+    The interval speaks of training again with another seed, not of other test data.
+
+    >>> mean, (low, high) = over_seeds([1.0, 2.0, 3.0])
+    >>> round(low, 3), mean, round(high, 3)
+    (-0.484, 2.0, 4.484)
+    """
+    from scipy.stats import t
+
+    if not values:
+        raise ValueError("over seeds: no value")
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return mean, None
+    half = float(t.ppf((1 + confidence) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    return mean, (mean - half, mean + half)
+
+
+def over_models(values: Sequence[float], draws: int) -> tuple[float, Interval]:
+    """As ``over_seeds``, of values of texts of which each model wrote several, with seeds of their own.
+
+    The texts of a model are alike, so a model counts once, with its mean. Where there is but one, its texts count, and
+    the interval speaks of drawing again.
+
+    >>> over_models([1.0, 3.0, 2.0, 4.0], draws=2) == over_seeds([2.0, 3.0])
+    True
+    >>> over_models([1.0, 3.0], draws=2) == over_seeds([1.0, 3.0])
+    True
+
+    Args:
+        values: Those of one model after those of another.
+        draws: Values of each model.
+    """
+    by_model = np.reshape(values, (-1, draws))
+    return over_seeds(by_model.mean(axis=1).tolist() if len(by_model) > 1 else by_model[0].tolist())
+
+
+# -- Is one system better than another on the same prompts? Paired bootstrap and paired permutation test.
+#
+# Both ask about these prompts and prompts like them, not about training again: for that there are seeds.
+
+PERMUTATIONS = 10_000
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """Value of one system less value of another, on the same samples."""
+
+    difference: float
+    """First less second."""
+    interval: Interval
+    """95 % bootstrap interval of the difference."""
+    p_bootstrap: float
+    """Two-sided: twice the smaller share of draws on one side of 0 (Koehn, 2004; Efron & Tibshirani, 1993, ch. 16)."""
+    p_permutation: float
+    """Two-sided: share of all ways to swap the systems sample by sample with a difference at least as large."""
+
+
+def paired_tests(
+    first: Sequence[Statistic],
+    second: Sequence[Statistic],
+    resamples: int = RESAMPLES,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> list[PairedTest | None]:
+    """Tests of several statistics of two systems; all use the same draws.
+
+    Args:
+        first: Statistics of one system, each over the same N samples.
+        second: The same statistics of the other system, over the same samples in the same order.
+        resamples: Bootstrap draws.
+        permutations: Swaps drawn; where all 2^N are not more than that, all are taken and the test is exact.
+        seed: Of the draws.
+
+    Returns:
+        One test each; None with fewer than two samples, or where a draw leaves a statistic without a value.
+
+    Raises:
+        ValueError: The systems do not have the same samples, or too many draws are asked for.
+    """
+    expect_draws(permutations, "permutations")
+    if not first:
+        return []
+    for a, b in zip(first, second, strict=True):
+        if a.parts.shape != b.parts.shape:
+            raise ValueError(f"paired test: {len(a.parts)} samples against {len(b.parts)}; give the same prompts")
+    if len(first[0].parts) < 2:
+        return [None for _ in first]
+    drawn = bootstrap_values([*first, *second], resamples, seed)
+    swapped = _swapped_differences(first, second, permutations, seed)
+    tests = zip(first, second, drawn[: len(first)] - drawn[len(first) :], swapped, strict=True)
+    return [_test(a.value - b.value, bootstrap, permuted) for a, b, bootstrap, permuted in tests]
+
+
+def _test(difference: float, bootstrap: Float[np.ndarray, "R"], permuted: Float[np.ndarray, "P"]) -> PairedTest | None:
+    interval = percentiles(bootstrap)
+    if interval is None or not (np.isfinite(difference) and np.isfinite(permuted).all()):
+        return None
+    bootstrap = bootstrap[np.isfinite(bootstrap)]
+    # One is added to both counts: the observed data are one of the draws, so no p-value is 0 (Davison & Hinkley, 1997).
+    sides = min((bootstrap <= 0).sum(), (bootstrap >= 0).sum())
+    p_bootstrap = min(1.0, 2 * (float(sides) + 1) / (len(bootstrap) + 1))
+    # Rounding must not make a mere relabelling look smaller than what was observed.
+    as_large = np.abs(permuted) >= abs(difference) * (1 - 1e-12) - 1e-15
+    return PairedTest(difference, interval, p_bootstrap, float(as_large.mean()))
+
+
+def _swapped_differences(
+    first: Sequence[Statistic], second: Sequence[Statistic], permutations: int, seed: int
+) -> Float[np.ndarray, "S P"]:
+    """Differences with the systems swapped on random samples (or in every possible way); the first swap is none."""
+    a = np.concatenate([statistic.parts for statistic in first], axis=1)
+    b = np.concatenate([statistic.parts for statistic in second], axis=1)
+    ends = np.cumsum([statistic.parts.shape[1] for statistic in first])[:-1]
+    blocks = []
+    for swaps in _swaps(len(a), permutations, seed):
+        moved = swaps.astype(np.float64) @ (b - a)
+        sums_a = np.split(a.sum(axis=0) + moved, ends, axis=1)
+        sums_b = np.split(b.sum(axis=0) - moved, ends, axis=1)
+        blocks.append([s.combine(x) - s.combine(y) for s, x, y in zip(first, sums_a, sums_b, strict=True)])
+    values: Float[np.ndarray, "S P"] = np.concatenate([np.stack(block) for block in blocks], axis=1)
+    return values
+
+
+def _swaps(n: int, permutations: int, seed: int) -> Iterator[Bool[np.ndarray, "P N"]]:
+    if n < 63 and 2**n <= permutations:
+        yield (np.arange(2**n)[:, None] >> np.arange(n)) % 2 == 1
+        return
+    rng = np.random.default_rng(seed)
+    at_once = max(1, DRAWN_AT_ONCE // n)
+    for start in range(0, permutations, at_once):
+        swaps = rng.random((min(at_once, permutations - start), n)) < 0.5
+        if start == 0:
+            swaps[0] = False  # what was observed is one of the ways
+        yield swaps
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for their number (Holm, 1979): comparing each with 0.05 errs in the whole family in 5 %.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p_values, kind="stable")
+    corrected = np.empty(len(p_values))
+    running = 0.0
+    for place, index in enumerate(order):
+        running = max(running, min(1.0, (len(p_values) - place) * p_values[index]))
+        corrected[index] = running
+    return [float(p) for p in corrected]

@@ -1,0 +1,218 @@
+"""Texts as the functions of metrics take them: as they stand, or as token ids."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from jaxtyping import Int
+
+from nextword.evaluation.metrics.ngrams import TokenTexts
+from nextword.functional.frequency.counts import TokenCounts
+from nextword.runtime.corpora.words import MARK, find
+
+# -- What the tokens of a text are: the unit in which n-grams and repetitions are counted.
+
+WORD = rf"\w+(?:{MARK}+\w*)*"
+"""A word: letters, digits and underscores, with the combining marks on them."""
+
+_PIECE = re.compile(rf"{WORD}|[^\w\s]{MARK}*")
+
+
+class Unit(ABC):
+    """Turns a text into token ids. One unit serves all systems of an evaluation, so that equal ids are equal tokens."""
+
+    name: str
+    """What is counted, for a report, for example "words" or "tokens of gpt2"."""
+    size: int | None = None
+    """V, where the vocabulary is known beforehand."""
+    takes_ids: bool = True
+    """Whether ids that samples bring along are tokens of this unit."""
+    special: frozenset[int] = frozenset()
+    """Ids that are no text: padding, beginning and end of sequence."""
+
+    @abstractmethod
+    def ids(self, text: str) -> Int[np.ndarray, "T"]:
+        """The token ids of ``text``, without special tokens."""
+
+    def expect_counts_of_it(self, counts: TokenCounts, where: str) -> None:
+        """Raises ValueError where the counts are known to be those of another unit."""
+        return
+
+    def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
+        """Places of different ids in an order that does not depend on which text was read first: by id."""
+        return np.argsort(ids, kind="stable")
+
+
+class Words(Unit):
+    """Words and punctuation marks, in any script, numbered as they appear; upper and lower case differ.
+
+    >>> unit = Words()
+    >>> unit.ids("It is, it is.").tolist()
+    [0, 1, 2, 3, 1, 4]
+    """
+
+    name = "words"
+    takes_ids = False
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def ids(self, text: str) -> Int[np.ndarray, "T"]:
+        """The numbers of the words of ``text``."""
+        numbers = self._numbers
+        return np.array([numbers.setdefault(word, len(numbers)) for word in split(text)], dtype=np.int64)
+
+    def order(self, ids: Int[np.ndarray, "K"]) -> Int[np.ndarray, "K"]:
+        """Places of the ids by alphabet, since words are numbered as they are read."""
+        words = dict(enumerate(self._numbers))
+        places = sorted(range(len(ids)), key=lambda place: (words.get(int(ids[place]), ""), int(ids[place])))
+        return np.array(places, dtype=np.int64)
+
+
+MIXED = (
+    "give all texts ids (token_ids, prompt_token_ids, reference_token_ids) or none, or name the tokenizer that both "
+    "come from"
+)
+"""What to do where some texts have ids and others have not."""
+
+
+class GivenIds(Unit):
+    """The token ids that the samples bring along; a text without ids is an error.
+
+    Args:
+        special: Ids that are no text.
+    """
+
+    name = "token ids of the samples"
+
+    def __init__(self, special: Iterable[int] = ()) -> None:
+        self.special = frozenset(special)
+
+    def ids(self, text: str) -> Int[np.ndarray, "T"]:
+        """There is no way from text to ids here.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(f"has a text without token ids, others have them: {MIXED}")
+
+
+def split(text: str) -> list[str]:
+    """Words and single punctuation marks; a combining mark belongs to the character before it.
+
+    >>> split("Don't stop: 정말 좋았다!"), split("नमस्ते दुनिया")
+    (['Don', "'", 't', 'stop', ':', '정말', '좋았다', '!'], ['नमस्ते', 'दुनिया'])
+    """
+    return find(_PIECE, text)
+
+
+def as_ids(tokens: Sequence[int]) -> Int[np.ndarray, "T"]:
+    """Token ids as an array."""
+    return np.asarray(tokens, dtype=np.int64)
+
+
+Text: TypeAlias = str | Sequence[int] | Int[np.ndarray, "T"]
+"""One text: as it stands, or as its token ids."""
+Texts: TypeAlias = Iterable[Text] | TokenTexts
+"""Several, all of them as they stand or all of them as token ids."""
+
+Tokenize: TypeAlias = Literal["words", "spaces", "characters"] | Callable[[str], Sequence[Any]]
+"""How texts are cut into tokens: "words" (words and punctuation marks, as ``nextword evaluate`` counts them), "spaces"
+(what spaces separate), "characters", or a function from a text to its tokens, such as ``tokenizer.tokenize``."""
+
+_CUTS: dict[str, Callable[[str], Sequence[Any]]] = {"words": split, "spaces": str.split, "characters": list}
+
+
+def token_texts(*groups: Texts, tokenize: Tokenize = "words", of: str = "texts") -> list[TokenTexts]:
+    """Groups of texts as token ids; equal tokens have equal ids, in whichever group they stand.
+
+    Args:
+        groups: Texts, or token ids, which are taken as they are. ``TokenTexts`` are handed through.
+        tokenize: How texts are cut.
+        of: What they are called in messages.
+
+    Raises:
+        ValueError: A single text in place of a list, a list without texts, texts beside token ids, or something else
+            than either.
+
+    >>> [group.tokens.tolist() for group in token_texts(["It is.", "is it"], ["It"])]
+    [[0, 1, 2, 1, 3], [0]]
+    >>> token_texts(["a b"], [[1, 2]])
+    Traceback (most recent call last):
+    ...
+    ValueError: texts: some are texts and some are token ids; give all as texts, or all as ids
+    """
+    cut = _cut(tokenize)
+    numbers: dict[Any, int] = {}
+    kinds = set()
+    found = []
+    for group in groups:
+        if isinstance(group, TokenTexts):
+            kinds.add("ids")
+            found.append(group)
+            continue
+        if isinstance(group, str):
+            raise ValueError(f"{of}: must be a list of texts (one text given, {_short(group)}); write [text]")
+        if not isinstance(group, Iterable):
+            raise ValueError(f"{of}: must be a list of texts ({type(group).__name__} given)")
+        texts = list(group)
+        if not texts:
+            raise ValueError(f"{of}: the list has no text in it")
+        kinds |= {"text" if isinstance(text, str) else "ids" for text in texts}
+        found.append(TokenTexts.of([_ids(text, cut, numbers, f"{of}, number {n}") for n, text in enumerate(texts, 1)]))
+    if len(kinds) > 1:
+        raise ValueError(f"{of}: some are texts and some are token ids; give all as texts, or all as ids")
+    return found
+
+
+def token_ids(text: Text, tokenize: Tokenize = "words") -> Int[np.ndarray, "T"]:
+    """One text as token ids.
+
+    Raises:
+        ValueError: It is neither a text nor token ids.
+
+    >>> token_ids("a b a").tolist(), token_ids([7, 7]).tolist()
+    ([0, 1, 0], [7, 7])
+    """
+    return _ids(text, _cut(tokenize), {}, "text")
+
+
+def expect_references(references: Iterable[Any], of: str) -> None:
+    """Raises ValueError where a text's references are not a list of texts, which would be read letter by letter.
+
+    Args:
+        references: For each text, what it is compared with.
+        of: What asks, for the message.
+    """
+    if isinstance(references, str) or any(isinstance(found, str) for found in references):
+        raise ValueError(
+            f"{of}: references are a list of texts for each text, such as [['one reference'], ['one', 'another']]; a "
+            "text stands there without a list around it"
+        )
+
+
+def _cut(tokenize: Tokenize) -> Callable[[str], Sequence[Any]]:
+    cut = _CUTS.get(tokenize) if isinstance(tokenize, str) else tokenize
+    if not callable(cut):
+        known = ", ".join(f"'{name}'" for name in _CUTS)
+        raise ValueError(f"tokenize: must be {known} or a function from a text to its tokens ({tokenize!r} given)")
+    return cut
+
+
+def _ids(text: Any, cut: Callable[[str], Sequence[Any]], numbers: dict[Any, int], place: str) -> Int[np.ndarray, "T"]:
+    if isinstance(text, str):
+        return np.array([numbers.setdefault(token, len(numbers)) for token in cut(text)], dtype=np.int64)
+    if isinstance(text, Iterable):
+        given = np.asarray(text if hasattr(text, "__array__") else list(text))
+        if given.ndim == 1 and (not len(given) or np.issubdtype(given.dtype, np.integer)):
+            return given.astype(np.int64)
+    raise ValueError(f"{place}: must be a text or a list of token ids, whole numbers ({_short(text)} given)")
+
+
+def _short(given: Any) -> str:
+    shown = repr(given)
+    return shown if len(shown) <= 40 else f"{shown[:40]}..."

@@ -1,0 +1,159 @@
+"""A survey on disk: what judges receive in one folder, the key outside of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from urllib.parse import quote
+from xml.sax.saxutils import quoteattr
+
+from nextword.evaluation.survey.make_survey import MadeSurvey
+from nextword.results.records import write_atomically
+from nextword.results.records.survey_files import Passage, Survey, SurveyItem, SurveyUnit
+from nextword.results.report.judge_page import judge_page, mturk_item, mturk_layout
+from nextword.settings.setting_names import named
+
+SURVEY, KEY = "survey.json", "key.json"
+FOR_JUDGES = "for-judges"
+"""Folder of everything that may be given away."""
+
+
+def write_survey(made: MadeSurvey, folder: Path) -> list[Path]:
+    """Writes the survey and returns the files.
+
+    Args:
+        made: The survey and its key.
+        folder: Made where missing.
+
+    Raises:
+        ValueError: The folder holds another survey.
+    """
+    held = folder / SURVEY
+    if held.exists() and f'"id": "{made.survey.id}"' not in held.read_text(encoding="utf-8"):
+        raise ValueError(f"{folder}: must be free (another survey is in it); give another {named('out')}")
+    given = folder / FOR_JUDGES
+    files = {
+        given / "page.html": judge_page(made.survey),
+        given / "mturk" / "items.csv": mturk_csv(made.survey),
+        given / "mturk" / "layout.html": mturk_layout(made.survey),
+        given / "label-studio" / "tasks.json": label_studio_tasks(made.survey),
+        given / "label-studio" / "config.xml": label_studio_config(made.survey),
+        given / "prolific" / "links.csv": prolific_links(made.survey, made.page_url),
+    }
+    for path, text in files.items():
+        write_atomically(path, text)
+    made.survey.save(held)
+    made.key.save(folder / KEY)
+    return [held, folder / KEY, *files]
+
+
+# -- Label Studio: a task for each unit, and the configuration that asks the questions about it.
+
+MARKS = "marks"
+"""Name of the control with which words are marked."""
+TEXT = "text"
+"""Name of the text that is judged."""
+NEAR = "near"
+"""Name of the sentences of a document that are nearest to it."""
+
+
+def label_studio_tasks(survey: Survey) -> str:
+    """Tasks to import: JSON, one a unit, with what is read as ``context`` and what is judged as ``text``.
+
+    Where sentences of a document belong to a unit, they stand in ``near``.
+    """
+    near = _has_near(survey)
+    tasks = [
+        {
+            "data": {
+                "survey": survey.id,
+                "item": item.id,
+                "unit": unit.id,
+                "digest": survey.digests[item.id],
+                "context": _written(item.passages),
+                TEXT: _written(unit.texts),
+            }
+            | ({NEAR: _near(item, unit)} if near else {})
+        }
+        for item in survey.items
+        for unit in item.units
+    ]
+    return json.dumps(tasks, ensure_ascii=False, indent=1) + "\n"
+
+
+def label_studio_config(survey: Survey) -> str:
+    """The labelling interface: XML. Texts are shown as text, whatever markup they hold."""
+    instructions = " ".join(f"{survey.consent}\n\n{survey.instructions}".split())
+    parts = [
+        f"  <Header value={quoteattr(survey.title)} />",
+        f'  <Header size="5" value={quoteattr(instructions)} />',
+        '  <Text name="context" value="$context" />',
+    ]
+    if _has_near(survey):
+        parts.append('  <Header size="4" value="Nearest to the text below:" />')
+        parts.append(f'  <Text name="{NEAR}" value="${NEAR}" />')
+    if survey.marking is not None:
+        label = quoteattr(survey.marking.text)
+        parts.append(f'  <Labels name="{MARKS}" toName="{TEXT}"><Label value={label} /></Labels>')
+    parts.append(f'  <Text name="{TEXT}" value="${TEXT}" />')
+    for question in survey.questions:
+        parts.append(f'  <Header size="4" value={quoteattr(question.text)} />')
+        parts.append(f'  <Choices name="{question.name}" toName="{TEXT}" choice="single-radio" required="true">')
+        parts += [
+            f"    <Choice alias={quoteattr(choice.value)} value={quoteattr(choice.label)} />"
+            for choice in question.choices
+        ]
+        parts.append("  </Choices>")
+    return "\n".join(["<View>", *parts, "</View>", ""])
+
+
+def _has_near(survey: Survey) -> bool:
+    return any(unit.near for item in survey.items for unit in item.units)
+
+
+def _near(item: SurveyItem, unit: SurveyUnit) -> str:
+    """A line for each sentence, in the order of the document."""
+    return "\n".join(item.passages[0].lines[place] for place in sorted(unit.near))
+
+
+def _written(passages: list[Passage]) -> str:
+    """Passages as one text; one without a heading as it is, so that places in it are places in the passage."""
+    return "\n\n".join("\n".join([*([f"{one.title}:"] if one.title else []), *one.lines]) for one in passages)
+
+
+# -- Mechanical Turk: a CSV with an item a line, for the layout of ``report/survey/judge_page.py``.
+
+
+def mturk_csv(survey: Survey) -> str:
+    """Columns ``survey``, ``item_id`` and ``item``; each line is a task for as many workers as an item has judges."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["survey", "item_id", "item"])
+    writer.writerows([survey.id, item.id, mturk_item(item)] for item in survey.items)
+    return text.getvalue()
+
+
+# -- Prolific: a link for each form, with the places of a study that lead there.
+
+PARAMETERS = "PROLIFIC_PID={{%PROLIFIC_PID%}}&STUDY_ID={{%STUDY_ID%}}&SESSION_ID={{%SESSION_ID%}}"
+"""Prolific puts the participant's number in; the page takes it as the judge's name."""
+
+
+def prolific_links(survey: Survey, page_url: str) -> str:
+    """A CSV with ``form``, ``link`` and ``places``: one person for each form.
+
+    Args:
+        survey: Whose forms are filled in.
+        page_url: Where page.html lies.
+
+    >>> PARAMETERS.startswith("PROLIFIC_PID={{%PROLIFIC_PID%}}")
+    True
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["form", "link", "places"])
+    joint = "&" if "?" in page_url else "?"
+    writer.writerows([form.id, f"{page_url}{joint}form={quote(form.id)}&{PARAMETERS}", 1] for form in survey.forms)
+    return text.getvalue()

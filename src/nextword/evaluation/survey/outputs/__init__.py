@@ -1,1 +1,0 @@
-"""The same items for every platform: a page, Mechanical Turk, Label Studio, Prolific."""

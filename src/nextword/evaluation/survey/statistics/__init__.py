@@ -1,1 +1,0 @@
-"""What answers of people need beyond the statistics of metrics: two levels of chance, agreement, ranks."""

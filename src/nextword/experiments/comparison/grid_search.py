@@ -1,0 +1,179 @@
+"""Trains a method with every combination of its search, and takes the one of the lowest validation loss for all seeds.
+
+Nothing of the test part is looked at. The file ``search/<method>.json`` is written after each combination, so that a
+search that was interrupted goes on. The winner's training is that of the method's own run with the same seed.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nextword.experiments.comparison.comparison_settings import plain
+from nextword.experiments.comparison.folder import ComparisonFolder
+from nextword.experiments.comparison.method import Method
+from nextword.experiments.comparison.one_run import Run, Setting, train_stages
+from nextword.experiments.tasks.task import architecture_of
+from nextword.experiments.training.loss_curve import DivergedError
+from nextword.experiments.training.one_training import batch_collator
+from nextword.functional.padding import IGNORED_LABEL
+from nextword.inference.scoring.opened_model import Progress, batches
+from nextword.model.attach import load
+from nextword.model.training_modes import measuring
+from nextword.results.records import GridSearch, Record, TriedSettings
+from nextword.runtime.devices import best_device
+
+logger = logging.getLogger(__name__)
+
+
+class StoredSearch(Record):
+    """A search, and what it is the search of."""
+
+    method: dict[str, Any]
+    """The method with all its settings."""
+    search: GridSearch
+    """What was tried so far."""
+
+
+def searched(run: Run, setting: Setting) -> Run:
+    """The run with the settings that its method's search chooses; the search is made, or gone on with, where needed.
+
+    Raises:
+        ValueError: None of the trainings gave a validation loss.
+    """
+    if not run.method.search:
+        return run
+    search = _whole_search(run.method, setting)
+    if search.chosen is None:
+        reasons = "; ".join(dict.fromkeys(str(one.reason) for one in search.tried))
+        raise ValueError(f"search: none of its {len(search.tried)} trainings can be used ({reasons})")
+    return Run(run.method.with_settings(search.chosen), run.seed)
+
+
+def finished_searches(setting: Setting) -> dict[str, GridSearch]:
+    """All searches of a comparison by method, as far as they are."""
+    stored = {method.title: _stored(method, setting.folder) for method in setting.config.methods if method.search}
+    return {title: search for title, search in stored.items() if search is not None}
+
+
+def _whole_search(method: Method, setting: Setting) -> GridSearch:
+    folder = setting.folder
+    seed = setting.config.seeds[0] if method.search_seed is None else method.search_seed
+    search = _stored(method, folder) or _new_search(method, seed, setting)
+    runs = [Run(candidate, search.seed) for candidate in method.candidates]
+    for number in range(len(search.tried), len(runs)):
+        one = _tried(method.combinations[number], runs[number], setting)
+        search = _with_best([*search.tried, one], search.seed)
+        StoredSearch(method=plain(method), search=search).save(folder.search(method))
+        _drop_losers(method, search, setting)
+    return search
+
+
+def _new_search(method: Method, seed: int, setting: Setting) -> GridSearch:
+    for one in setting.config.seeds:
+        setting.folder.forget(method, one)  # of an earlier search with another grid
+    return GridSearch(seed=seed, tried=[], chosen=None)
+
+
+def _tried(settings: dict[str, Any], run: Run, setting: Setting) -> TriedSettings:
+    """What the validation rows say of a training; one that cannot be used is recorded, not repeated."""
+    place = setting.folder.trained(run.method, run.seed)
+    try:
+        if setting.folder.trained_outcome(place) is None:
+            train_stages(run, setting)
+    except DivergedError as problem:
+        return TriedSettings(settings=settings, reason=str(problem))
+    with setting.stages(run.name, "validation") as advanced:
+        nats = validation_nats(place / "model", setting.validation, setting.settings.batch_size, advanced)
+    if not math.isfinite(nats):
+        return TriedSettings(settings=settings, reason="the validation loss is no finite number")
+    return TriedSettings(settings=settings, nats=nats)
+
+
+def _with_best(tried: list[TriedSettings], seed: int) -> GridSearch:
+    best = min((one for one in tried if one.nats is not None), key=lambda one: one.nats or 0.0, default=None)
+    return GridSearch(seed=seed, tried=tried, chosen=None if best is None else best.settings)
+
+
+def _drop_losers(method: Method, search: GridSearch, setting: Setting) -> None:
+    """Deletes the models of combinations that were not chosen, but for those that others need."""
+    folder, candidates = setting.folder, method.candidates
+    count = len(search.tried)
+    tried = {stage for one in candidates[:count] for stage in folder.stages(one, search.seed)}
+    needed = {stage for one in candidates[count:] for stage in folder.stages(one, search.seed)}
+    needed |= {
+        stage
+        for one in setting.config.methods
+        for seed in {*setting.config.seeds, search.seed}
+        for stage in folder.stages(settled(one, folder), seed)
+    }
+    for stage in sorted(tried - needed):
+        folder.drop_model(stage)
+
+
+def settled(method: Method, folder: ComparisonFolder) -> Method:
+    """The method with the settings that its search chose so far; itself where nothing is chosen."""
+    search = _stored(method, folder) if method.search else None
+    return method if search is None or search.chosen is None else method.with_settings(search.chosen)
+
+
+def is_searched(method: Method, folder: ComparisonFolder) -> bool:
+    """Whether a method's search has tried everything; true where nothing is searched."""
+    if not method.search:
+        return True
+    search = _stored(method, folder)
+    return search is not None and len(search.tried) == len(method.combinations)
+
+
+def _stored(method: Method, folder: ComparisonFolder) -> GridSearch | None:
+    path = folder.search(method)
+    if not path.exists():
+        return None
+    try:
+        stored = StoredSearch.load(path)
+    except ValueError as problem:
+        logger.warning("%s; the search is made again", problem)
+        return None
+    return stored.search if stored.method == plain(method) else None
+
+
+# -- Nats per token of validation rows: what a search compares its trainings by, whatever they were trained for.
+
+LIKELIHOOD = "mle"
+"""Objective whose loss is the negative log-likelihood under the head's whole distribution."""
+
+
+def validation_nats(folder: Path, rows: Any, batch_size: int, progress: Progress | None = None) -> float:
+    """Mean negative log-likelihood of the targets of ``rows`` under a saved model.
+
+    The model is asked for the likelihood, not for the loss that it was trained for, so that models of different
+    weights of a loss (HistAlign's alpha) compare.
+
+    Args:
+        folder: Of the model.
+        rows: As those of ``nextword.experiments.tasks.Data.validation``; as they are in the first epoch.
+        batch_size: Rows at a time.
+        progress: Told the share that is done.
+
+    Returns:
+        Nats per token, over all tokens alike; NaN or infinite where the model is broken.
+    """
+    model: Any = load(folder, objective=LIKELIHOOD)
+    model.to(best_device())
+    collator, aligned = batch_collator(model), not architecture_of(model.config).has_encoder
+    sums: list[float] = []
+    tokens = 0
+    with measuring(model), torch.no_grad():
+        for part in batches(range(len(rows)), batch_size, progress):
+            batch = collator([rows[place] for place in part])
+            labels = batch["labels"][:, 1:] if aligned else batch["labels"]  # nothing predicts the first token of a row
+            tokens += int((labels != IGNORED_LABEL).sum())
+            batch = {name: one.to(model.device) if hasattr(one, "to") else one for name, one in batch.items()}
+            sums.append(float(model(**batch, num_items_in_batch=1).loss))
+    if not tokens:
+        raise ValueError("search: there are no validation rows to choose by; give the task some, or leave search out")
+    return math.fsum(sums) / tokens if all(map(math.isfinite, sums)) else math.nan

@@ -1,0 +1,307 @@
+"""Measurements on ambiguous prompts: Acc@k, likelihood of the two words, rank, example predictions."""
+
+from __future__ import annotations
+
+import math
+import random
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from nextword.evaluation.metrics.accuracy import hits_at_k
+from nextword.evaluation.metrics.rank import float32_tolerance, numerical_rank, relative_spectrum, singular_values
+from nextword.evaluation.metrics.statistics import bootstrap_ratio, wilson
+from nextword.experiments.tasks.ambiguous_words import AmbiguousPrompt, Lexicon, PairSplit, data_text
+from nextword.experiments.tasks.prompted_texts import top_words
+from nextword.inference.scoring.opened_model import OpenedModel, Progress, batches
+from nextword.inference.scoring.text_tokens import encode_answer, encode_prompt
+from nextword.inference.scoring.word_probes import ProbeAnswer, WordProbe, answers, ask, first_tokens, read_probes
+from nextword.results.records import ExamplePrediction, MetricValue
+from nextword.runtime.pretrained import token_label
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+KS = (1, 2, 5, 10, 25)
+SPECTRUM_LENGTH = 200
+
+
+@dataclass(frozen=True)
+class EncodedPrompt:
+    """A prompt with its ids and the first token of each of its two words."""
+
+    prompt: AmbiguousPrompt
+    ids: list[int]
+    wanted: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class EncodedPrompts:
+    """The usable prompts, and how many were left out because two of their four words begin with the same token."""
+
+    rows: list[EncodedPrompt]
+    left_out: int
+    pad: int
+
+
+def encode(prompts: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBase) -> EncodedPrompts:
+    """Token ids of all prompts; those in which one token would stand for two words are left out and counted.
+
+    Raises:
+        ValueError: No prompt is usable, e.g. with a tokenizer of characters.
+    """
+    rows = []
+    for prompt in prompts:
+        firsts = [encode_answer(tokenizer, prompt.text, word)[0] for word in (*prompt.words, *prompt.competitors)]
+        if len(set(firsts)) == len(firsts):
+            rows.append(EncodedPrompt(prompt, encode_prompt(tokenizer, prompt.text), (firsts[0], firsts[1])))
+    if not rows:
+        raise ValueError(
+            f"ambiguous: with tokenizer '{tokenizer.name_or_path}' two of the four words of each of the {len(prompts)} "
+            f"prompts begin with the same token, so predictions cannot be told apart. Use one of words or word parts."
+        )
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    return EncodedPrompts(rows, len(prompts) - len(rows), int(pad if pad is not None else 0))
+
+
+def expect_positions(prompts: EncodedPrompts, model_config: Any) -> None:
+    """Raises ValueError where a prompt is longer than what the model reads."""
+    longest = max(len(row.ids) for row in prompts.rows)
+    positions = getattr(model_config, "max_position_embeddings", None) or longest
+    if longest > positions:
+        raise ValueError(
+            f"task.distractors, task.pairs: must be so few that prompts have at most the model's {positions} tokens "
+            f"({longest} given); give fewer, or a larger task.start.block"
+        )
+
+
+def accuracy(
+    model: Any, prompts: EncodedPrompts, mode: str, batch_size: int, progress: Progress
+) -> dict[str, MetricValue]:
+    """Acc@k for every k, over all prompts and by group; for the joint setting also the likelihood of the two words."""
+    ranked, nats = [], []
+    for part in batches(prompts.rows, batch_size, progress):
+        dist, _ = ask(model, [row.ids for row in part], prompts.pad, mode)
+        log_probs, ids = dist.top_k(max(KS))
+        # A word of probability 0 is no prediction, whatever id fills the slot.
+        ranked.append(torch.where(log_probs == -math.inf, -1, ids).cpu().numpy())
+        if mode == "joint":
+            wanted = torch.tensor([row.wanted for row in part], device=ids.device)
+            nats.append(-dist.log_prob(wanted).double().cpu().numpy())
+    prefix = "" if mode == "joint" else f"{mode}_"
+    metrics = _accuracies(np.concatenate(ranked), prompts, prefix)
+    if nats:
+        both = np.concatenate(nats)
+        if np.isfinite(both).all():
+            low, high = bootstrap_ratio(both.sum(axis=1), np.full(len(both), 2.0)) or (None, None)
+            unit = "nats per target (ln 2 is perfect)"
+            metrics["nll"] = MetricValue(value=float(both.mean()), unit=unit, n=both.size, low=low, high=high)
+    return metrics
+
+
+def _accuracies(ranked: np.ndarray, prompts: EncodedPrompts, prefix: str) -> dict[str, MetricValue]:
+    wanted = np.array([row.wanted for row in prompts.rows])
+    groups = np.array([row.prompt.group for row in prompts.rows])
+    metrics = {}
+    for k in KS:
+        hits = hits_at_k(ranked, wanted, k)
+        metrics[f"{prefix}acc@{k}"] = _share(hits, "fraction of prompts")
+        for group in sorted(set(groups)):
+            metrics[f"{prefix}{group}_acc@{k}"] = _share(hits[groups == group], f"fraction of prompts about {group}")
+    return metrics
+
+
+def _share(hits: np.ndarray, unit: str) -> MetricValue:
+    low, high = wilson(int(hits.sum()), len(hits))
+    return MetricValue(value=float(hits.mean()), unit=unit, n=len(hits), low=low, high=high)
+
+
+def rank_and_spectrum(
+    model: Any, prompts: EncodedPrompts, max_rows: int, batch_size: int, progress: Progress
+) -> tuple[dict[str, MetricValue], list[float] | None]:
+    """Numerical rank of the joint log-probabilities at every position of the prompts (at most ``max_rows`` rows).
+
+    Rows with a probability of 0 have no logarithm: then their number is reported in place of a rank.
+    """
+    stacked: list[np.ndarray] = []
+    rows = 0
+    for part in batches(prompts.rows, batch_size, progress):
+        dist, _ = ask(model, [row.ids for row in part], prompts.pad, "joint", everywhere=True)
+        stacked.append(dist.log_probs()[: max_rows - rows].float().cpu().numpy())
+        rows += len(stacked[-1])
+        if rows >= max_rows:
+            progress(1.0)
+            break
+    matrix = np.concatenate(stacked)
+    zero = int(np.isinf(matrix).any(axis=1).sum())
+    if zero:
+        unit = "rows with a word of probability 0; the log-probabilities have no rank"
+        return {"rank_undefined": MetricValue(value=float(zero), unit=unit, n=len(matrix))}, None
+    values = singular_values(matrix)
+    size = f"{matrix.shape[0]} x {matrix.shape[1]} matrix"
+    tolerances = {"rank@1e-3": (1e-3, "1e-3"), "rank@default": (float32_tolerance(*matrix.shape), "float32 default")}
+    metrics = {
+        name: MetricValue(
+            value=float(numerical_rank(values, tolerance)),
+            unit=f"singular values above {tolerance:.2g} ({text}) of the largest, {size}",
+            n=len(matrix),
+        )
+        for name, (tolerance, text) in tolerances.items()
+    }
+    return metrics, relative_spectrum(values, SPECTRUM_LENGTH)
+
+
+def example_predictions(
+    model: Any, prompts: EncodedPrompts, tokenizer: PreTrainedTokenizerBase, modes: Sequence[str], k: int = 3
+) -> list[ExamplePrediction]:
+    """The ``k`` first tokens for one prompt of each group in each setting, with the share of every source.
+
+    The right ones are the first tokens of the two words, which is what is measured.
+    """
+    chosen = {row.prompt.group: row for row in reversed(prompts.rows)}
+    predictions = []
+    for _, row in sorted(chosen.items(), reverse=True):
+        for mode in modes:
+            dist, _ = ask(model, [row.ids], prompts.pad, mode)
+            top = top_words(dist, 0, k, tokenizer)
+            expected = [token_label(tokenizer, token) for token in row.wanted]
+            predictions.append(ExamplePrediction(prompt=row.prompt.text, expected=expected, setting=mode, top=top))
+    return predictions
+
+
+def mean_nll(model: Any, prompts: EncodedPrompts, batch_size: int) -> float:
+    """Mean nats of the first tokens of both words, each of which is right half of the time; ln 2 is the best."""
+    total = 0.0
+    for part in batches(prompts.rows, batch_size):
+        dist, _ = ask(model, [row.ids for row in part], prompts.pad)
+        total -= float(dist.log_prob(torch.tensor([row.wanted for row in part], device=model.device)).double().sum())
+    return total / (2 * len(prompts.rows))
+
+
+def completion_accuracy(
+    model: Any, probes: Sequence[tuple[str, str, str]], tokenizer: PreTrainedTokenizerBase, batch_size: int
+) -> dict[str, MetricValue]:
+    """How often the first guess after a statement's beginning is a word that completes it, by relation.
+
+    A beginning counts once; any of its words is right: a state may have several well known cities.
+
+    Args:
+        model: An attached model.
+        probes: Relation, prompt, completing word.
+        tokenizer: The model's tokenizer.
+        batch_size: Prompts at a time.
+    """
+    completing: dict[tuple[str, str], set[int]] = {}
+    for relation, prompt, word in probes:
+        completing.setdefault((relation, prompt), set()).add(encode_answer(tokenizer, prompt, word)[0])
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    hits: dict[str, list[bool]] = {}
+    for part in batches(list(completing), batch_size):
+        dist, _ = ask(model, [encode_prompt(tokenizer, prompt) for _, prompt in part], int(pad or 0))
+        guesses = dist.top_k(1)[1][:, 0].tolist()
+        for (relation, prompt), guess in zip(part, guesses, strict=True):
+            hits.setdefault(relation, []).append(guess in completing[relation, prompt])
+    return {
+        f"knows_{name}": _share(np.array(right), "fraction of statements completed")
+        for name, right in sorted(hits.items())
+    }
+
+
+# -- Prompts that list several words, and what is measured of them: is one of the words to come next, or none?
+
+PAPERS = "papers"
+"""Names the probes of the papers, where a file could be given."""
+LISTS = 50
+"""Lists of words that each template of ours is filled with."""
+
+
+def probes(named: str | None, lexicon: Lexicon, splits: dict[str, PairSplit], seed: int) -> list[WordProbe]:
+    """The probes that a setting names: those of the papers, of a file, or lists of the lexicon's test words."""
+    if named is None:
+        return list(_of_lexicon(lexicon, splits, seed))
+    return read_probes(None if named == PAPERS else named)
+
+
+def usable(asked: Sequence[WordProbe], tokenizer: PreTrainedTokenizerBase) -> list[WordProbe]:
+    """The probes that have no unknown word, and whose listed words begin with different tokens.
+
+    Raises:
+        ValueError: There is none.
+    """
+    found = [probe for probe in asked if _is_usable(probe, tokenizer)]
+    if not found:
+        raise ValueError(
+            f"task.probes: must have words that tokenizer '{tokenizer.name_or_path}' knows and tells apart (none of "
+            f"{len(asked)} prompts has); give start.model a model that knows them, or leave the key out"
+        )
+    return found
+
+
+def _is_usable(probe: WordProbe, tokenizer: PreTrainedTokenizerBase) -> bool:
+    if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in encode_prompt(tokenizer, probe.prompt)[1:]:
+        return False
+    try:
+        return bool(first_tokens(tokenizer, probe))
+    except ValueError:
+        return False
+
+
+def probe_metrics(
+    model: Any, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], mode: str, batch_size: int
+) -> dict[str, MetricValue]:
+    """Of each set: mass and spread of the listed words where one is to come, their mass where none is."""
+    by_name: dict[str, list[ProbeAnswer]] = {}
+    for answer in answers(OpenedModel("", model, tokenizer), asked, mode=mode, batch_size=batch_size):
+        by_name.setdefault(answer.probe.name, []).append(answer)
+    prefix = "" if mode == "joint" else f"{mode}_"
+    metrics = {}
+    for name, said in by_name.items():
+        masses = [answer.mass for answer in said]
+        if not said[0].probe.copied:
+            metrics[f"{prefix}{name}_repeated_mass"] = _mean(masses, "probability of the listed words, none right")
+            continue
+        metrics[f"{prefix}{name}_copied_mass"] = _mean(masses, "probability of the listed words, all right")
+        spreads = [answer.spread for answer in said if answer.spread is not None]
+        if spreads:
+            metrics[f"{prefix}{name}_copied_spread"] = _mean(spreads, "entropy over that of equal shares")
+    return metrics
+
+
+def probe_examples(
+    model: Any, tokenizer: PreTrainedTokenizerBase, asked: Sequence[WordProbe], modes: Sequence[str]
+) -> list[ExamplePrediction]:
+    """The first tokens after one prompt of each set in each setting, as many as the prompt lists words."""
+    first: dict[str, WordProbe] = {}
+    for probe in asked:
+        first.setdefault(probe.name, probe)
+    examples = []
+    for probe in first.values():
+        right = [token_label(tokenizer, token) for token in first_tokens(tokenizer, probe)] if probe.copied else []
+        for mode in modes:
+            dist, _ = ask(model, [encode_prompt(tokenizer, probe.prompt)], 0, mode)
+            top = top_words(dist, 0, len(probe.words), tokenizer)
+            examples.append(ExamplePrediction(prompt=probe.prompt, expected=right, setting=mode, top=top))
+    return examples
+
+
+def _mean(values: Sequence[float], unit: str) -> MetricValue:
+    low, high = bootstrap_ratio(np.array(values), np.ones(len(values))) or (None, None)
+    return MetricValue(value=float(np.mean(values)), unit=unit, n=len(values), low=low, high=high)
+
+
+def _of_lexicon(lexicon: Lexicon, splits: dict[str, PairSplit], seed: int) -> Iterator[WordProbe]:
+    words: dict[str, set[str]] = {}
+    for relation in lexicon.relations:
+        words.setdefault(relation.group, set()).update(chain.from_iterable(splits[relation.name].test))
+    for entry in tomllib.loads(data_text("lists.toml"))["lists"]:
+        rng, available = random.Random(f"{seed}/{entry['text']}"), sorted(words.get(entry["group"], ()))
+        slots = entry["text"].count("{}")
+        for _ in range(LISTS if len(available) >= slots else 0):
+            listed = tuple(rng.sample(available, slots))
+            yield WordProbe(entry["name"], entry["text"].format(*listed), listed, entry["copied"])

@@ -1,0 +1,323 @@
+"""Ambiguous prompts as training rows, in three parts that share no pair of words."""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from nextword.experiments.tasks.ambiguous_words import (
+    AmbiguousPrompt,
+    Lexicon,
+    PairSplit,
+    Relation,
+    WordPair,
+    data_text,
+    prompts,
+    sample,
+    split_pairs,
+)
+from nextword.experiments.tasks.task import Data
+from nextword.functional.padding import IGNORED_LABEL
+from nextword.inference.scoring.text_tokens import encode_answer, encode_prompt
+from nextword.runtime.corpora import PARTS
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+
+class AmbiguousPrompts(Data):
+    """Two rows for each prompt, one for each word; only the word's own tokens are labels.
+
+    Args:
+        lexicon: Pairs of words by relation.
+        shares: Of the pairs of each relation, those that train and those that validate.
+        sizes: Prompts to train, validate and test on at most.
+        seed: Of the split and of the samples.
+        wording: Of the templates.
+        haystack: What prompts hold beside their two words.
+    """
+
+    def __init__(
+        self,
+        lexicon: Lexicon,
+        shares: tuple[float, float],
+        sizes: tuple[int, int, int],
+        seed: int,
+        wording: str,
+        haystack: Haystack,
+    ) -> None:
+        self.lexicon, self._sizes, self._seed = lexicon, sizes, seed
+        self._wording, self._haystack = wording, haystack
+        self.splits: dict[str, PairSplit] = {
+            relation.name: split_pairs(relation, shares, seed) for relation in lexicon.relations
+        }
+
+    @cached_property
+    def _available(self) -> dict[str, list[AmbiguousPrompt]]:
+        return {
+            part: [
+                prompt
+                for relation in self.lexicon.relations
+                for prompt in prompts(getattr(self.splits[relation.name], part), relation.group, self._wording)
+            ]
+            for part in PARTS
+        }
+
+    @cached_property
+    def prompts(self) -> dict[str, list[AmbiguousPrompt]]:
+        """The sampled prompts of each part."""
+        return {
+            part: self._haystack.hide(
+                sample(self._available[part], size, self._seed), self._pairs(part), self._seed, part == "train"
+            )
+            for part, size in zip(PARTS, self._sizes, strict=True)
+        }
+
+    def _pairs(self, part: str) -> dict[str, Sequence[WordPair]]:
+        """The pairs of a part by group."""
+        pairs: dict[str, list[WordPair]] = {}
+        for relation in self.lexicon.relations:
+            pairs.setdefault(relation.group, []).extend(getattr(self.splits[relation.name], part))
+        return dict(pairs)
+
+    def describe(self) -> dict[str, int | float | str]:
+        """Sizes and leak counts; ``leak_pairs`` and ``leak_prompts`` compare everything available, not a sample."""
+        trained_pairs = set(chain.from_iterable((*s.train, *s.validation) for s in self.splits.values()))
+        tested_pairs = set(chain.from_iterable(s.test for s in self.splits.values()))
+        trained_texts = {prompt.text for part in ("train", "validation") for prompt in self._available[part]}
+        tested_texts = {prompt.text for prompt in self._available["test"]}
+        sizes: dict[str, int | float | str] = {}
+        for relation in self.lexicon.relations:
+            for part in PARTS:
+                sizes[f"{relation.name}_{part}_pairs"] = len(getattr(self.splits[relation.name], part))
+        for part in PARTS:
+            sizes[f"{part}_prompts"] = len(self.prompts[part])
+            sizes[f"{part}_prompts_available"] = len(self._available[part])
+        return {
+            "source": self.lexicon.source,
+            "sha256": self.lexicon.sha256,
+            "pairs": sum(len(relation.pairs) for relation in self.lexicon.relations),
+            "split": "pairs of a relation dealt out once, those that share a word together; quadruples inside a part",
+            **sizes,
+            "leak_pairs": len(trained_pairs & tested_pairs),
+            "leak_prompts": len(trained_texts & tested_texts),
+            "words_in_training_and_test": len(
+                set(chain.from_iterable(trained_pairs)) & set(chain.from_iterable(tested_pairs))
+            ),
+        }
+
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """Rows of the training prompts."""
+        return _rows(self.prompts["train"], tokenizer)
+
+    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """Rows of the validation prompts."""
+        return _rows(self.prompts["validation"], tokenizer)
+
+
+def _rows(ambiguous: Sequence[AmbiguousPrompt], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    from datasets import Dataset
+
+    rows: dict[str, list[list[int]]] = {"input_ids": [], "labels": []}
+    for prompt in ambiguous:
+        ids = encode_prompt(tokenizer, prompt.text)
+        for word in prompt.words:
+            answer = encode_answer(tokenizer, prompt.text, word)
+            rows["input_ids"].append(ids + answer)
+            rows["labels"].append([IGNORED_LABEL] * len(ids) + answer)
+    return Dataset.from_dict(rows)
+
+
+# -- Prompts whose memory holds more than the two right words: other pairs of words, stories about others, wrong
+# answers.
+#
+#     "Anna could not choose between Rome and Norway. Snow fell on Oslo. [...] Ben could not choose between Paris and
+#     Italy. In the end Ben took a bus to"
+#     right: Paris, Italy; in memory too: Rome, Norway, Oslo
+#
+# A short template is solved by its places: the two words always follow the same ones. Here they follow what also
+# stands before the wrong words, and only the name tells them apart.
+
+QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
+    "people": (
+        ("{n} asked the {} and the {} to sing.", "For {n} the first to sing was the"),
+        ("Last night {n} met the {} and the {} at dinner.", "Then {n} walked home with the"),
+    ),
+    "places": (
+        ("{n} could not choose between {} and {}.", "In the end {n} took a bus to"),
+        ("{n} stayed one year in {} and one year in {}.", "Then {n} decided to buy a house in"),
+    ),
+}
+"""A statement about two words, and the question that goes with it, of the same person; in words of the stories."""
+
+
+@dataclass(frozen=True)
+class Haystack:
+    """What the memory of a prompt holds beside the right words.
+
+    Args:
+        pairs: Statements that name two words, each of another person; the question is about one of them.
+        distractors: Stories about other words, in any order among the statements.
+        noise: Share of the training prompts whose right words are others, which the prompt does not hold.
+    """
+
+    pairs: int = 1
+    distractors: int = 0
+    noise: float = 0.0
+
+    def hide(
+        self, prompts: Sequence[AmbiguousPrompt], pairs: dict[str, Sequence[WordPair]], seed: int, training: bool
+    ) -> list[AmbiguousPrompt]:
+        """The same prompts with all of this around their words; as they are where there is nothing to add.
+
+        Args:
+            prompts: Of one part of the data.
+            pairs: That part's pairs by group: what the other words are taken from.
+            seed: Of what is drawn; a prompt's surroundings depend on it and on the prompt alone.
+            training: Whether a share of the prompts is to get wrong answers.
+
+        Raises:
+            ValueError: There are too few other words.
+        """
+        hidden = []
+        for prompt in prompts:
+            draw = random.Random(f"{seed}/haystack/{prompt.text}")
+            others = _without(pairs[prompt.group], {*prompt.words, *prompt.competitors})
+            one = prompt if self.pairs == 1 and not self.distractors else self._surrounded(prompt, others, draw)
+            wrong = training and draw.random() < self.noise
+            hidden.append(replace(one, words=_absent(one.text, others, draw)) if wrong else one)
+        return hidden
+
+    def _surrounded(self, prompt: AmbiguousPrompt, others: Sequence[WordPair], draw: random.Random) -> AmbiguousPrompt:
+        words = sorted({word for pair in others for word in pair})
+        if self.distractors and len(others) < 2:
+            raise ValueError(
+                f"task.distractors: must be 0 where the smallest part of the data has too few other {prompt.group} for "
+                f"a story ({self.distractors} given); give 0, or a larger task.validation_share"
+            )
+        if len(words) < 2 * self.pairs:
+            raise ValueError(
+                f"task.pairs: must be at most {max(1, len(words) // 2)} for the {prompt.group} of the smallest part "
+                f"of the data ({self.pairs} given); give fewer, or a larger task.validation_share"
+            )
+        asked, *names = draw.sample(first_names(), self.pairs)
+        statement, question = draw.choice(QUESTIONS[prompt.group])
+        other_words = iter(draw.sample(words, 2 * len(names)))
+        sentences = [statement.format(*prompt.words, n=asked)]
+        sentences += [statement.format(next(other_words), next(other_words), n=name) for name in names]
+        relation = Relation("others", prompt.group, tuple(others))
+        sentences += [story(relation, draw.choice(others), draw, without=asked) for _ in range(self.distractors)]
+        draw.shuffle(sentences)
+        return replace(prompt, text=" ".join([*sentences, question.format(n=asked)]))
+
+
+def _without(pairs: Sequence[WordPair], words: set[str]) -> list[WordPair]:
+    return [pair for pair in pairs if not words & set(pair)]
+
+
+def _absent(text: str, pairs: Sequence[WordPair], draw: random.Random) -> tuple[str, str]:
+    """Two words that are not in the text."""
+    first, second = draw.sample(sorted({word for pair in pairs for word in pair if word not in text}), 2)
+    return first, second
+
+
+# -- Generated text from which a tiny model learns the words and their relations before any method is compared on
+# them.
+#
+# It stands in for the pretraining of a published model: every word of the lexicon occurs in statements of its
+# relation, in lists and in small stories, with the repetitions of natural text. No ambiguous template occurs in it.
+
+FACTS_PER_DOCUMENT = 3
+SHARES = {"facts": 0.6, "stories": 0.3, "lists": 0.1}
+"""Share of documents that state relations, tell a story, or read a list twice."""
+LIST_LENGTHS = (3, 4, 5, 6, 7)
+LIST_FRAME = "The list says {line}. I read it again: {line}."
+
+
+@cache
+def frames() -> dict[str, Any]:
+    """Sentence frames, by relation and by group."""
+    return tomllib.loads(data_text("frames.toml"))
+
+
+def documents(lexicon: Lexicon, count: int, seed: int) -> Iterator[str]:
+    """``count`` short documents; every pair is the subject of about the same number of them."""
+    rng = random.Random(seed)
+    all_frames = frames()
+    subjects = [(relation, pair) for relation in lexicon.relations for pair in relation.pairs]
+    for number in range(count):
+        if number % len(subjects) == 0:
+            rng.shuffle(subjects)
+        relation, pair = subjects[number % len(subjects)]
+        sort = rng.choices(list(SHARES), weights=list(SHARES.values()))[0]
+        if sort == "facts":
+            facts = all_frames[relation.name]["facts"]
+            about = [pair, *(rng.choice(relation.pairs) for _ in range(FACTS_PER_DOCUMENT - 1))]
+            yield " ".join(_fill(rng.choice(facts), relation, one, all_frames, rng) for one in about)
+        elif sort == "lists":
+            yield _twice(relation, pair, rng)
+        else:
+            story = rng.choice(all_frames["groups"][relation.group]["stories"])
+            yield _fill(story, relation, pair, all_frames, rng)
+
+
+def frame_words() -> list[str]:
+    """Texts with every word and name that a frame can put around the words of the lexicon."""
+    all_frames = frames()
+    blank = dict.fromkeys("abcdxyznm", "")
+    relations = [table for name, table in all_frames.items() if name not in ("names", "groups")]
+    sentences = [frame for table in relations for frame in table["facts"]]
+    sentences += [prompt for table in relations for prompt, _ in table["probes"]]
+    sentences += [frame for table in all_frames["groups"].values() for frame in table["stories"]]
+    lists = LIST_FRAME.format(line="the, the")
+    return [*all_frames["names"], *(sentence.format(**blank) for sentence in sentences), lists]
+
+
+def first_names() -> list[str]:
+    """The names that stories give to people."""
+    names: list[str] = frames()["names"]
+    return names
+
+
+def story(relation: Relation, pair: WordPair, rng: random.Random, without: str) -> str:
+    """A small story about ``pair`` in which nobody is called ``without``."""
+    all_frames = frames()
+    names = [name for name in all_frames["names"] if name != without]
+    frame = rng.choice(all_frames["groups"][relation.group]["stories"])
+    return _fill(frame, relation, pair, {**all_frames, "names": names}, rng)
+
+
+def probes(lexicon: Lexicon) -> list[tuple[str, str, str]]:
+    """Relation, prompt and completing word, for every pair: what a model that knows the relations gets right."""
+    all_frames = frames()
+    return [
+        (relation.name, prompt.format(a=first, b=second), answer.format(a=first, b=second))
+        for relation in lexicon.relations
+        for first, second in relation.pairs
+        for prompt, answer in all_frames[relation.name]["probes"]
+    ]
+
+
+def _twice(relation: Relation, pair: WordPair, rng: random.Random) -> str:
+    words = {word for one in relation.pairs for word in one} - {pair[0]}
+    listed = [pair[0], *rng.sample(sorted(words), rng.choice(LIST_LENGTHS) - 1)]
+    rng.shuffle(listed)
+    article = "the " if relation.group == "people" else ""
+    line = ", ".join(article + word for word in listed)
+    return LIST_FRAME.format(line=line)
+
+
+def _fill(frame: str, relation: Relation, pair: WordPair, all_frames: dict[str, Any], rng: random.Random) -> str:
+    other = rng.choice([one for one in relation.pairs if one != pair])
+    # The subject takes part in the free slots too, so that rare words are as frequent there as anywhere.
+    word = rng.choice(pair)
+    strangers = rng.sample([w for one in relation.pairs for w in one if w != word], 2)
+    x, y, z = rng.sample([word, *strangers], 3)
+    n, m = rng.sample(all_frames["names"], 2)
+    return frame.format(a=pair[0], b=pair[1], c=other[0], d=other[1], x=x, y=y, z=z, n=n, m=m)

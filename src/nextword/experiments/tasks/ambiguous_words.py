@@ -1,0 +1,254 @@
+"""Pairs of words in a relation (capital and country, city and state, man and woman): embedded or from a file."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from itertools import chain, combinations
+from pathlib import Path
+
+WordPair = tuple[str, str]
+
+PRONOUNS = frozenset({"he", "she", "his", "her"})
+"""No "the {}" goes with them; the published task drops every diagonal with one, so the pairs are dropped here."""
+
+SECTIONS = {
+    "capital-common-countries": "capital",
+    "capital-world": "capital",
+    "city-in-state": "city",
+    "family": "family",
+}
+"""Sections of the Google analogy file that are used, and the relation each belongs to (the first two overlap)."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """All pairs of one relation; ``group`` ("places" or "people") chooses the templates."""
+
+    name: str
+    group: str
+    pairs: tuple[WordPair, ...]
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Relations, where they come from, and the SHA-256 of that source."""
+
+    relations: tuple[Relation, ...]
+    source: str
+    sha256: str
+
+    def words(self) -> list[str]:
+        """Every word once, in order of appearance."""
+        return list(dict.fromkeys(word for r in self.relations for word in chain.from_iterable(r.pairs)))
+
+
+@dataclass(frozen=True)
+class PairSplit:
+    """The pairs of one relation, dealt out once; quadruples are formed inside a part only, so none can cross."""
+
+    train: tuple[WordPair, ...]
+    validation: tuple[WordPair, ...]
+    test: tuple[WordPair, ...]
+
+
+def data_text(name: str) -> str:
+    """Text of a file in the package's data folder."""
+    return (resources.files("nextword.experiments.tasks") / "ambiguous_data" / name).read_text(encoding="utf-8")
+
+
+def embedded() -> Lexicon:
+    """The lexicon that ships with the package.
+
+    >>> {relation.name: len(relation.pairs) for relation in embedded().relations}
+    {'capital': 70, 'city': 40, 'family': 42}
+    """
+    text = data_text("lexicon.toml")
+    relations = tuple(
+        Relation(name, table["group"], tuple((first, second) for first, second in table["pairs"]))
+        for name, table in tomllib.loads(text).items()
+    )
+    return Lexicon(relations, "embedded lexicon", hashlib.sha256(text.encode()).hexdigest())
+
+
+def from_analogies(path: Path) -> Lexicon:
+    """Pairs of the Google analogy file (``questions-words.txt``); each line ``a b c d`` says a : b = c : d.
+
+    Raises:
+        ValueError: The file is missing or not UTF-8, a line is malformed, or none of the known sections is there.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(
+            f"task.analogies: cannot read '{path}' ({error.strerror or error}). Give the path of questions-words.txt, "
+            f"or leave the key out for the embedded lexicon."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"task.analogies: '{path}' is not UTF-8 text (byte {error.start}).") from None
+    pairs: dict[str, dict[WordPair, None]] = {}
+    for relation, pair in _analogy_pairs(text, path):
+        if not PRONOUNS.intersection(pair):
+            pairs.setdefault(relation, {})[pair] = None
+    if not pairs:
+        raise ValueError(f"task.analogies: '{path}' has none of the sections {', '.join(SECTIONS)}.")
+    relations = tuple(
+        Relation(name, "people" if name == "family" else "places", tuple(members)) for name, members in pairs.items()
+    )
+    return Lexicon(relations, f"Google analogies ({path.name})", hashlib.sha256(text.encode()).hexdigest())
+
+
+def _analogy_pairs(text: str, path: Path) -> list[tuple[str, WordPair]]:
+    pairs: list[tuple[str, WordPair]] = []
+    section: str | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        words = line.split()
+        if not words:
+            continue
+        if words[0] == ":" or line.startswith(":"):
+            section = line.lstrip(":").strip()
+            continue
+        if section is None:
+            raise ValueError(f"{path}:{number}: a quadruple before any section; give a line ': section-name' first.")
+        if len(words) != 4:
+            given = f"{len(words)} given: '{line.strip()[:80]}'"
+            raise ValueError(f"{path}:{number}: must have four words 'a b c d' ({given}).")
+        if section in SECTIONS:
+            pairs += [(SECTIONS[section], (words[0], words[1])), (SECTIONS[section], (words[2], words[3]))]
+    return pairs
+
+
+def split_pairs(relation: Relation, shares: tuple[float, float], seed: int) -> PairSplit:
+    """Deals the pairs of a relation out: ``shares`` to training and validation, the rest to the test set.
+
+    Pairs that share a word (several cities of one state) stay together, so that no word of a test pair is trained on in
+    this relation; the parts are then only about as large as asked for.
+
+    Raises:
+        ValueError: A part would have fewer than two pairs, so that no quadruple can be formed in it.
+    """
+    families = _families(sorted(relation.pairs))
+    # One generator per relation: adding a relation leaves the split of the others as it was.
+    random.Random(f"{seed}/{relation.name}").shuffle(families)
+    missing = [share * len(relation.pairs) for share in (*shares, 1 - sum(shares))]
+    parts: list[list[WordPair]] = [[], [], []]
+    for family in sorted(families, key=len, reverse=True):
+        neediest = missing.index(max(missing))
+        parts[neediest] += family
+        missing[neediest] -= len(family)
+    for name, part in zip(("train", "validation", "test"), parts, strict=True):
+        if len(part) < 2:
+            raise ValueError(
+                f"relation '{relation.name}': {len(relation.pairs)} pairs with shares {shares} leave fewer than two "
+                f"pairs for '{name}', and an example needs two. Use more pairs or other shares."
+            )
+    train, validation, test = (tuple(part) for part in parts)
+    return PairSplit(train, validation, test)
+
+
+def _families(pairs: list[WordPair]) -> list[list[WordPair]]:
+    """Pairs in groups that are connected by shared words."""
+    families: list[tuple[set[str], list[WordPair]]] = []
+    for pair in pairs:
+        touched = [family for family in families if family[0] & set(pair)]
+        families = [family for family in families if not family[0] & set(pair)]
+        words = set(pair).union(*(words for words, _ in touched))
+        families.append((words, [one for _, members in touched for one in members] + [pair]))
+    return [members for _, members in families]
+
+
+# -- Ambiguous prompts: two words on the diagonal of an analogy, either of which may come next, and nothing else.
+#
+# For pairs a : b and c : d the words (a, d) lie on one diagonal of the parallelogram and (b, c) on the other. A
+# prompt that names the words of one diagonal is to be continued with one of *them*; a softmax over one hidden state
+# is drawn to the words of the other diagonal, whose embeddings add up to the same vector.
+
+TEMPLATES: dict[str, tuple[str, ...]] = {
+    "people": (
+        "Last night the {} and the {} came to dinner, and afterwards I walked home with the",
+        "A parcel had come for both the {} and the {}, but it was opened by the",
+        "We asked the {} and the {} to sing, and the first to begin was the",
+        "For a week nobody heard from the {} or the {}, until somebody met the",
+    ),
+    "places": (
+        "She could not choose between {} and {}, so in the end she took a bus to",
+        "After one year in {} and one year in {}, he decided to buy a house in",
+        "Her friends moved to {} and {}, and this summer she will stay with them in",
+        "The firm has offices in {} and {}, and the new director comes from",
+    ),
+}
+"""Our own wording. Each slot follows a word, so that a word has the same tokens in the prompt and as the answer."""
+
+PAPER_TEMPLATES: dict[str, tuple[str, ...]] = {
+    "people": (
+        "The {} and the {} are my favorites, and I especially love the",
+        "After debating whether to bow to the {} or the {}, the jester decided to bow to the",
+        *TEMPLATES["people"][:2],
+    ),
+    "places": (" {} and {} are my favorites, and I especially love", *TEMPLATES["places"][:3]),
+}
+"""Those that HistAlign prints (table 9, figure 1), filled up to four with ours. Where a slot begins the text, a space
+stands before it, so that this word too has the tokens of the answer; the paper counts either form as right."""
+
+WORDINGS = {"ours": TEMPLATES, "paper": PAPER_TEMPLATES}
+"""Templates by the name that the setting gives them."""
+
+
+def template_texts(wording: str = "ours") -> list[str]:
+    """All templates with empty slots."""
+    return [template.format("", "") for group in WORDINGS[wording].values() for template in group]
+
+
+@dataclass(frozen=True)
+class AmbiguousPrompt:
+    """One prompt, its two right answers in the order shown, and the other diagonal."""
+
+    text: str
+    group: str
+    words: tuple[str, str]
+    competitors: tuple[str, str]
+
+
+def diagonals(first: WordPair, second: WordPair) -> list[tuple[WordPair, WordPair]]:
+    """Both diagonals of an analogy, each with the other one; none where a word occurs twice (two cities of one state).
+
+    >>> diagonals(("Paris", "France"), ("Rome", "Italy"))
+    [(('Paris', 'Italy'), ('France', 'Rome')), (('France', 'Rome'), ('Paris', 'Italy'))]
+    >>> diagonals(("Dallas", "Texas"), ("Houston", "Texas"))
+    []
+    """
+    (a, b), (c, d) = first, second
+    if len({a, b, c, d}) < 4:
+        return []
+    return [((a, d), (b, c)), ((b, c), (a, d))]
+
+
+def prompts(pairs: Sequence[WordPair], group: str, wording: str = "ours") -> list[AmbiguousPrompt]:
+    """Every prompt of these pairs: each two pairs, both diagonals, every template, both orders."""
+    return [
+        AmbiguousPrompt(template.format(*shown), group, shown, other)
+        for first, second in combinations(pairs, 2)
+        for diagonal, other in diagonals(first, second)
+        for template in WORDINGS[wording][group]
+        for shown in (diagonal, (diagonal[1], diagonal[0]))
+    ]
+
+
+def sample(available: Iterable[AmbiguousPrompt], count: int, seed: int) -> list[AmbiguousPrompt]:
+    """At most ``count`` prompts, as evenly over the groups as there are prompts, always the same ones for a seed."""
+    groups: dict[str, list[AmbiguousPrompt]] = {}
+    for prompt in available:
+        groups.setdefault(prompt.group, []).append(prompt)
+    chosen: list[AmbiguousPrompt] = []
+    left = count
+    # The smallest group first: what it cannot fill goes to the others.
+    for done, (group, members) in enumerate(sorted(groups.items(), key=lambda item: (len(item[1]), item[0]))):
+        share = min(len(members), left // (len(groups) - done))
+        chosen += random.Random(f"{seed}/{group}").sample(members, share)
+        left -= share
+    random.Random(seed).shuffle(chosen)
+    return chosen

@@ -1,0 +1,441 @@
+"""Stories, and how a method goes on with them: the beginning of a story is a prompt, and a text may end.
+
+The data is stories, one JSON object a line:
+
+    {"story": "Dianne wished so many things. She wished he would stop calling. She wished for company. ..."}
+
+A model is trained on blocks of the stories, one after the other. Of each test story it reads the first 50 tokens and
+writes up to 256, beside what people wrote there.
+
+Source: Wan, Zhang and Bansal, "HistAlign: Improving Context Dependency in Language Generation by Aligning with History"
+(EMNLP 2023), sections 5.1 to 5.3 and appendix A.2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from nextword.evaluation.samples import plain_text_of
+from nextword.experiments.tasks.prompted_texts import PromptedTexts
+from nextword.experiments.tasks.small_start import Gpt2StartConfig, SmallStart
+from nextword.experiments.tasks.task import Data, Task, expect_positions, registry
+from nextword.experiments.tasks.tokenizers import named_or_trained
+from nextword.experiments.tasks.window_likelihood import WindowConfig, WindowLikelihood, block_rows
+from nextword.inference.generation.prompts import Prompt
+from nextword.inference.generation.strategies import MAY_CHANGE, Decoding, Texts, WritingConfig
+from nextword.inference.scoring.long_text import TokenStream
+from nextword.inference.scoring.text_tokens import ids_and_bytes, start_id, token_ids
+from nextword.runtime.corpora import PARTS, JsonLine, is_json_lines, json_lines, numbered_lines, part_files, part_of
+from nextword.settings.config import Seed
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+
+METRICS: tuple[str | dict[str, Any], ...] = ("diversity", "coherence", "rep", "seq-rep", "likelihood")
+"""Those of HistAlign's table 3 but for MAUVE, which needs a language model to be named, and repetition."""
+
+
+class StoryWritingConfig(WritingConfig):
+    """What is written after the beginnings of test stories, and how it is measured."""
+
+    prompts: int = Field(default=100, ge=0)
+    """Test stories, from the first, that give a prompt each; fewer where there are no more; 0: no texts."""
+    prefix: int = Field(default=50, ge=1)
+    """Tokens of a prompt: the first ones of its story; a story that is not longer gives none."""
+    continuation: int = Field(default=256, ge=1)
+    """Tokens of a text at most, of people's and of each method's; either may end before."""
+    decodings: list[Decoding] = Field(default=[Decoding(top_p=0.95)], min_length=1)
+    """Ways to write, a samples file each."""
+    metrics: list[str | dict[str, Any]] = Field(default=list(METRICS), min_length=1)
+    """Metrics of the texts, as for nextword evaluate; may change later."""
+
+    @property
+    def positions(self) -> int:
+        """Tokens of a start token, a prompt and its text."""
+        return 1 + self.prefix + self.continuation
+
+    def texts(self) -> Texts | None:
+        """What a comparison must know of it; ``None``: no texts."""
+        return self.texts_after("") if self.prompts else None
+
+
+class StoriesConfig(WindowConfig):
+    """What can be set; ``data`` must be."""
+
+    data: str
+    """A .jsonl file, a folder with train, validation and test .jsonl files or with WritingPrompts' .wp_target files, or
+    plain text with a story a line, or between blank lines."""
+    story_field: str = "story"
+    """Field of a JSON line that holds the story."""
+    split_field: str | None = None
+    """Field of a JSON line that says train, validation or test; None: one file is split by a hash of the story."""
+    validation_share: float = Field(default=0.05, gt=0, lt=0.5)
+    """Share of the stories that validates, where nothing says which do."""
+    test_share: float = Field(default=0.05, gt=0, lt=0.5)
+    """Share that tests, where nothing says which do; the rest trains."""
+    seed: Seed = 0
+    """Seed of the split by hash."""
+    tokenizer: str | None = None
+    """Path or hub name of a tokenizer; None: a byte-level BPE is trained on the training stories."""
+    vocabulary: int = Field(default=8000, ge=258)
+    """Tokens of the trained BPE."""
+    cache: str | None = None
+    """Folder in which trained tokenizers are kept; None: trained again in each run (seconds)."""
+    block: int = Field(default=512, ge=2)
+    """Tokens of one training row."""
+    window: int = Field(default=512, ge=2)
+    """Tokens a model sees at once in measurements; at most what its positions allow."""
+    stride: int = Field(default=256, ge=1)
+    """New tokens scored by each window after the first."""
+    generation: StoryWritingConfig = StoryWritingConfig()
+    """Texts that every method writes."""
+    start: Gpt2StartConfig = Gpt2StartConfig()
+    """The start model where no pretrained one is given."""
+
+
+@registry.register("continue")
+class StoryContinuation(Task):
+    """Stories that a method goes on with. See docs/tasks/continue.md."""
+
+    name = "continue"
+    version = 1
+    Config = StoriesConfig
+    may_change = MAY_CHANGE
+    # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
+    training_defaults: ClassVar[dict[str, Any]] = {
+        "steps": 200, "batch_size": 4, "learning_rate": 1e-3, "freeze_output_embeddings": False,
+    }  # fmt: skip
+    data: StoryBlocks
+    measures: WindowLikelihood
+
+    def __init__(self, config: StoriesConfig) -> None:
+        self.config = config
+        reading = StoryReading(
+            config.story_field, config.split_field, config.validation_share, config.test_share, config.seed
+        )
+        stories = read_stories(Path(config.data), reading)
+        self.data = StoryBlocks(stories, config)
+        self.start = SmallStart(
+            lambda: named_or_trained(
+                config.tokenizer, lambda: "\n".join(stories.train), config.vocabulary, config.cache
+            ),
+            architecture=lambda tokenizer: config.start.architecture(tokenizer, max(self._lengths().values())),
+            rows=lambda tokenizer, seed: self.data.training(tokenizer),
+            training=config.start.training(),
+        )
+        self.measures = WindowLikelihood(
+            lambda tokenizer, limit: story_stream(tokenizer, stories.test, limit),
+            lambda tokenizer, limit: story_stream(tokenizer, stories.validation, limit),
+            config,
+        )
+        texts = config.generation.texts()
+        if texts is not None:
+            longest, size = config.generation.continuation, config.generation.batch_size
+            self.writes = PromptedTexts(texts, self._prompts, size, config.batch_size, longest=longest)
+
+    def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """The model's positions must hold a window, a block and a text after its prompt; the test stories a window."""
+        expect_positions(model_config, self._lengths())
+        self.measures.test_windows(tokenizer)
+        if self.writes is not None:
+            self._prompts(tokenizer)
+
+    def _lengths(self) -> dict[str, int]:
+        """Tokens that the model must be able to see at once, by setting."""
+        lengths = {"window": self.config.window, "block": self.config.block}
+        generation = self.config.generation
+        written = {"generation: 1 + prefix + continuation": generation.positions} if generation.prompts else {}
+        return lengths | written
+
+    def _prompts(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[Prompt]]:
+        generation = self.config.generation
+        sizes = (generation.prompts, generation.prefix, generation.continuation)
+        return {"": story_prompts(tokenizer, self.data.stories.test, *sizes)}
+
+
+class StoryBlocks(Data):
+    """Stories one after the other; rows are contiguous blocks of them."""
+
+    def __init__(self, stories: StoryParts, config: StoriesConfig) -> None:
+        self.stories, self._config = stories, config
+
+    def describe(self) -> dict[str, int | float | str]:
+        """Stories of each part, the split, the checksum, and how many test stories are training stories too."""
+        stories = self.stories
+        known = set(stories.train)
+        return {
+            "source": stories.source,
+            "sha256": stories.sha256,
+            "split": stories.split,
+            "train_stories": len(stories.train),
+            "validation_stories": len(stories.validation),
+            "test_stories": len(stories.test),
+            "empty_stories_left_out": stories.empty,
+            "leak_stories": sum(story in known for story in stories.test),
+        }
+
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """Blocks of the training stories."""
+        return self._blocks(tokenizer, self.stories.train, "the training stories")
+
+    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """Blocks of the validation stories."""
+        return self._blocks(tokenizer, self.stories.validation, "the validation stories")
+
+    def test_text(self) -> str:
+        """All test stories, one after the other."""
+        return "\n".join(self.stories.test)
+
+    def _blocks(self, tokenizer: PreTrainedTokenizerBase, stories: list[str], name: str) -> Dataset:
+        return block_rows(story_ids(tokenizer, stories), self._config.block, name, "task.block")
+
+
+# -- Stories in three parts: JSON lines, plain text, or the files that WritingPrompts comes in.
+
+TARGETS = ".wp_target"
+"""Ending of WritingPrompts' files (Fan et al., 2018), with a story a line."""
+LINE_END = "<newline>"
+"""What stands for a line end in them."""
+
+WANTED = (
+    f"a .jsonl file, a folder with train.jsonl, validation.jsonl and test.jsonl, one with train{TARGETS}, "
+    f"valid{TARGETS} and test{TARGETS}, or plain text with a story a line or between blank lines"
+)
+
+
+@dataclass(frozen=True)
+class StoryReading:
+    """How stories are found in files.
+
+    Attributes:
+        field: Field of a JSON line that holds the story.
+        split_field: Field that names its part; None: the part goes by a hash.
+        validation_share: Share of the stories that validates, where nothing says which do.
+        test_share: Share that tests, where nothing says which do.
+        seed: Of the hash.
+    """
+
+    field: str
+    split_field: str | None
+    validation_share: float
+    test_share: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class StoryParts:
+    """The stories of each part, where they are from, how they were told apart, and how many had no words."""
+
+    train: list[str]
+    validation: list[str]
+    test: list[str]
+    source: str
+    split: str
+    empty: int
+
+    @property
+    def sha256(self) -> str:
+        """Checksum over all stories in order."""
+        parts = ("\0".join(stories) for stories in (self.train, self.validation, self.test))
+        return hashlib.sha256("\0\0".join(parts).encode()).hexdigest()
+
+
+def read_stories(path: Path, reading: StoryReading, where: str = "task.data") -> StoryParts:
+    """Reads a folder with a file for each part, or one file.
+
+    Stories of which nothing says the part are dealt out by a hash of their text. Where parts are named and none is for
+    validation, a share of the training stories is taken, by the same hash.
+
+    Args:
+        path: The folder or file.
+        reading: How.
+        where: Name of the setting that holds the path, for messages.
+
+    Raises:
+        ValueError: Nothing there, a part is missing or has no stories, or a line is wrong (says which and why).
+    """
+    if not path.exists():
+        raise ValueError(f"{where}: '{path}' does not exist. Give {WANTED}.")
+    files = _files_by_part(path, where)
+    named = [
+        (part or _part_named(line, reading), story)
+        for part, one in files
+        for line, story in _stories(one, reading, where)
+    ]
+    parts: dict[str, list[str]] = {part: [] for part in PARTS}
+    told = any(part is not None for part, _ in named)
+    for part, story in named:
+        if story.strip():
+            parts[part or _dealt(story, reading, reading.test_share)].append(story)
+    split = "parts named in the data" if told else f"by a hash of the story, {_shares(reading)}"
+    if told and not parts["validation"]:
+        dealt = [(_dealt(story, reading, test_share=0.0), story) for story in parts["train"]]
+        for part in ("train", "validation"):
+            parts[part] = [story for name, story in dealt if name == part]
+        split += f", {100 * reading.validation_share:g} % of the training stories for validation by a hash"
+    _expect_stories(parts, path, where, split)
+    return StoryParts(**parts, source=path.name, split=split, empty=len(named) - sum(map(len, parts.values())))
+
+
+def _files_by_part(path: Path, where: str) -> list[tuple[str | None, Path]]:
+    if path.is_file():
+        return [(None, path)]
+    found: list[tuple[str | None, Path]] = [(part, file) for part in PARTS for file in _files_of(path, part, where)]
+    if not found:
+        raise ValueError(f"{where}: '{path}' has no files of stories. Give {WANTED}.")
+    return found
+
+
+def _files_of(folder: Path, part: str, where: str) -> list[Path]:
+    targets = [folder / f"{word}{TARGETS}" for word in PARTS[part]]
+    return [file for file in targets if file.is_file()] or part_files(folder, part, where)
+
+
+def _stories(file: Path, reading: StoryReading, where: str) -> Iterator[tuple[JsonLine | None, str]]:
+    """Each story, with its JSON line where it has one."""
+    if file.name.endswith(TARGETS):
+        for _, line in numbered_lines(file, where):
+            yield None, re.sub(rf" ?{LINE_END} ?", "\n", line).strip("\r\n")
+        return
+    cut = None if is_json_lines(file) else plain_text_of(file)
+    if cut is None:
+        for row in json_lines(file, where, skip_empty=True):
+            yield row, _text(row, reading.field, "task.story_field")
+        return
+    text = "".join(line for _, line in numbered_lines(file, where))
+    for story in re.split(r"\n\s*\n" if cut == "blocks" else r"\n", text):
+        yield None, story.strip("\r\n")
+
+
+def _part_named(line: JsonLine | None, reading: StoryReading) -> str | None:
+    if line is None or reading.split_field is None:
+        return None
+    name = _text(line, reading.split_field, "task.split_field")
+    part = part_of(name)
+    if part is None:
+        known = ", ".join(word for words in PARTS.values() for word in words)
+        raise ValueError(f"{line.place}: field '{reading.split_field}' is '{name}'; known parts: {known}.")
+    return part
+
+
+def _text(line: JsonLine, field: str, setting: str) -> str:
+    value = line.content.get(field)
+    if field not in line.content:
+        fields = ", ".join(line.content) or "none"
+        raise ValueError(f"{line.place}: no field '{field}'; its fields are {fields}. Choose with {setting}.")
+    if not isinstance(value, str):
+        given = json.dumps(value)[:40]
+        raise ValueError(f"{line.place}: field '{field}' must be text ({given} given). Choose with {setting}.")
+    return value
+
+
+def _dealt(story: str, reading: StoryReading, test_share: float) -> str:
+    """The part of a story by a hash of its text, so that equal stories are in one part."""
+    digest = hashlib.sha256(f"{reading.seed}/{story}".encode()).digest()
+    place = int.from_bytes(digest[:8], "big") / 2**64
+    if place < test_share:
+        return "test"
+    return "validation" if place < test_share + reading.validation_share else "train"
+
+
+def _shares(reading: StoryReading) -> str:
+    shares = (reading.validation_share, reading.test_share)
+    return "/".join(f"{100 * share:g}" for share in (1 - sum(shares), *shares)) + " %"
+
+
+def _expect_stories(parts: dict[str, list[str]], path: Path, where: str, split: str) -> None:
+    for part in PARTS:
+        if not parts[part]:
+            sizes = ", ".join(f"{len(stories)} {name}" for name, stories in parts.items())
+            raise ValueError(
+                f"{where}: '{path}' gives no {part} stories ({sizes}; split: {split}). Give more stories, larger "
+                f"task.validation_share and task.test_share, or {WANTED}."
+            )
+
+
+# -- Stories in tokens: one after the other, or each as a prompt and what people wrote after it.
+
+
+def end_id(tokenizer: PreTrainedTokenizerBase) -> int:
+    """Token that ends a story: the tokenizer's eos, else its bos."""
+    return start_id(tokenizer) if tokenizer.eos_token_id is None else int(tokenizer.eos_token_id)
+
+
+def story_ids(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str]) -> list[int]:
+    """Stories one after the other: a start token, a story, an end token.
+
+    Where one token is both, as in GPT-2, it stands once between two stories.
+    """
+    start, end = start_id(tokenizer), end_id(tokenizer)
+    before = [] if start == end else [start]
+    ids = [start, *(token for story in stories for token in (*before, *token_ids(tokenizer, story), end))]
+    return ids[len(before) :]
+
+
+def story_stream(tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], limit: int | None) -> TokenStream:
+    """The same with the bytes that each token covers, of which a token between stories covers none.
+
+    Args:
+        tokenizer: Of the model.
+        stories: The stories, of which no more are read than are needed.
+        limit: Tokens after the first at most; None: all.
+    """
+    start, end = start_id(tokenizer), end_id(tokenizer)
+    before = [] if start == end else [start]
+    ids, text_bytes = [start], [0]
+    for story in stories:
+        found, covered = ids_and_bytes(tokenizer, story)
+        ids += [*before, *found, end]
+        text_bytes += [*(0 for _ in before), *covered.tolist(), 0]
+        if limit is not None and len(ids) > limit + len(before):
+            break
+    first = len(before)
+    stop = None if limit is None else first + 1 + limit
+    return TokenStream(torch.tensor(ids[first:stop]), np.array(text_bytes[first + 1 : stop], dtype=np.int64))
+
+
+def story_prompts(
+    tokenizer: PreTrainedTokenizerBase, stories: Iterable[str], count: int, prefix: int, longest: int
+) -> list[Prompt]:
+    """The beginnings of the first stories that go on after them.
+
+    The target is what people wrote there, as long as a text may be, with the end token where the story ends in it.
+
+    Args:
+        tokenizer: Of the model.
+        stories: The stories, of which no more are read than are needed.
+        count: Prompts at most.
+        prefix: Tokens of a prompt; shorter stories are left out.
+        longest: Tokens of a target at most, the end token not counted.
+
+    Raises:
+        ValueError: No story is longer than a prompt.
+    """
+    prompts: list[Prompt] = []
+    for story in stories:
+        if len(prompts) == count:
+            break
+        ids, text_bytes = ids_and_bytes(tokenizer, story)
+        if len(ids) <= prefix:
+            continue
+        rest = slice(prefix, prefix + longest)
+        ended = [end_id(tokenizer)] if len(ids) <= prefix + longest else []
+        context = [start_id(tokenizer), *ids[:prefix]]
+        prompts.append(Prompt(context, [*ids[rest], *ended], int(text_bytes[rest].sum()), len(prompts), start=1))
+    if not prompts:
+        raise ValueError(
+            f"task.generation.prefix: must be shorter than some test story ({prefix} tokens given); give a shorter one"
+        )
+    return prompts

@@ -1,0 +1,413 @@
+"""Summaries and articles as training rows: of each article a slice, another one in every epoch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Int
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
+from nextword.experiments.tasks.pair_samples import PairSamples
+from nextword.experiments.tasks.task import Data
+from nextword.experiments.tasks.window_likelihood import block_rows
+from nextword.functional.padding import IGNORED_LABEL
+from nextword.inference.generation.prompts import Prompt
+from nextword.inference.scoring.text_tokens import start_id, token_ids
+from nextword.results.records import MetricValue
+from nextword.runtime.corpora import PARTS
+from nextword.runtime.corpora.gap_sentences import Pair
+from nextword.runtime.pretrained import MINILM, encoder_location, encoder_named, load_tokenizer
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+
+class SummaryArticles(Data):
+    """Pairs of a summary and an article.
+
+    Args:
+        pairs: Summaries are sources, articles targets.
+        encoder: Name of the encoder that reads the summaries; ``None``: the one that comes as a package.
+        length: Tokens of a slice, and of the beginning of an article.
+        prompt_tokens: Tokens of a summary as prompt at most.
+        prompted_share: Share of the training rows that begin with their summary.
+        start_texts: Further texts that the start alone is trained on, each after its path.
+    """
+
+    def __init__(
+        self,
+        pairs: PairSamples,
+        encoder: str | None,
+        length: int,
+        prompt_tokens: int,
+        prompted_share: float,
+        start_texts: Sequence[tuple[str, str]],
+    ) -> None:
+        self.pairs, self._named_encoder, self._start_texts = pairs, encoder, start_texts
+        self._length, self._prompt_tokens, self._prompted_share = length, prompt_tokens, prompted_share
+
+    def describe(self) -> dict[str, int | float | str]:
+        """Sizes, split, checksum, and how many test articles or summaries the training has too."""
+        described = self.pairs.describe()
+        if self._start_texts:
+            texts, tested = [text for _, text in self._start_texts], self.pairs.test
+            described |= {
+                "start_source": ", ".join(Path(path).name for path, _ in self._start_texts),
+                "start_bytes": sum(len(text.encode()) for text in texts),
+                "start_leak_articles": sum(any(pair.target in text for text in texts) for pair in tested),
+            }
+        return described
+
+    def whole_text(self) -> str:
+        """Everything that models are trained on."""
+        return "\n".join([*(text for _, text in self._start_texts), *(pair.text for pair in self.pairs.train)])
+
+    def encoder(self) -> str | None:
+        """The encoder that was named, or the one that comes as a package.
+
+        Raises:
+            ValueError: None was named, and that package is not installed.
+        """
+        return self._encoder or encoder_location(MINILM, "task.encoder")
+
+    @cached_property
+    def _encoder(self) -> str | None:
+        return encoder_named(self._named_encoder or MINILM)
+
+    def prompts(self, tokenizer: PreTrainedTokenizerBase) -> SummaryPrompts:
+        """Makes prompts of summaries, and beginnings of articles."""
+        return SummaryPrompts(tokenizer, self._length, self._prompt_tokens)
+
+    def inputs(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> SummaryInputs:
+        """What a conditioned model reads of the summaries of some prompts."""
+        return SummaryInputs(model, self._auxiliary(tokenizer))
+
+    def _auxiliary(self, tokenizer: PreTrainedTokenizerBase) -> AuxiliaryTokenizer | None:
+        if self._encoder is None:
+            return None
+        return AuxiliaryTokenizer(load_tokenizer(self._encoder, "task.encoder"), tokenizer)
+
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> Slices:
+        """A slice of each article, another one in each epoch; summaries in tokens of the encoder and of the model."""
+        prompts = self.prompts(tokenizer)
+        articles, used = self._articles(self.pairs.train, prompts, "training")
+        summaries = [self.pairs.train[number].source for number in used]
+        return Slices(
+            articles, used, prompts(summaries), prompts.length, self.pairs.reading.seed, self._prompted_share,
+            self._columns(summaries, tokenizer),
+        )  # fmt: skip
+
+    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """The beginning of each validation article after a start token, as test articles are scored."""
+        from datasets import Dataset
+
+        prompts = self.prompts(tokenizer)
+        beginnings = prompts.beginnings(self.pairs.validation, "validation")
+        rows = [[prompts.start, *one.ids] for one in beginnings]
+        columns = self._columns([one.summary for one in beginnings], tokenizer)
+        return Dataset.from_dict({"input_ids": rows, "labels": rows, **columns})
+
+    def start_rows(self, tokenizer: PreTrainedTokenizerBase, seed: int, block: int, prompted_share: float) -> Dataset:
+        """Blocks of the training articles, some after their summary, and of the further texts.
+
+        Args:
+            tokenizer: The start's.
+            seed: Of which articles stand after their summary.
+            block: Tokens of a row.
+            prompted_share: Share of those articles.
+        """
+        prompts, chance = self.prompts(tokenizer), random.Random(seed)
+        articles, used = self._articles(self.pairs.train, prompts, "training")
+        stream: list[int] = []
+        summaries = prompts([self.pairs.train[number].source for number in used])
+        for number, summary in zip(used, summaries, strict=True):
+            prompted = chance.random() < prompted_share
+            body = articles.slice(number, 1, articles.tokens(number))
+            stream += [prompts.start, *(summary if prompted else []), *body]
+        for _, text in self._start_texts:
+            stream += [prompts.start, *token_ids(tokenizer, text)]
+        return block_rows(stream, block, "the text of the start", "task.start.block")
+
+    def too_short(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, MetricValue]:
+        """How many articles are too short, which depends on the tokenizer.
+
+        Raises:
+            ValueError: All of a part are.
+        """
+        prompts, counts = self.prompts(tokenizer), {}
+        for part in PARTS:
+            pairs: list[Pair] = getattr(self.pairs, part)
+            _, used = self._articles(pairs, prompts, part)
+            unit = f"{part} articles of fewer than {prompts.length} tokens, left out"
+            counts[f"{part}_too_short"] = MetricValue(value=len(pairs) - len(used), unit=unit, n=len(pairs))
+        return counts
+
+    def expect_long_articles(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Raises ValueError where all training articles are too short."""
+        self._articles(self.pairs.train, self.prompts(tokenizer), "training")
+
+    def _columns(self, summaries: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, list[list[int]]]:
+        """Summaries as columns of a data set; none where there is no encoder."""
+        auxiliary = self._auxiliary(tokenizer)
+        return {} if auxiliary is None else auxiliary.rows(summaries)
+
+    def _articles(self, pairs: Sequence[Pair], prompts: SummaryPrompts, part: str) -> tuple[Articles, list[int]]:
+        """The articles in tokens, and the numbers of those that are long enough."""
+        articles = Articles.of(prompts.tokenizer, [pair.target for pair in pairs], prompts.start)
+        used = [number for number in range(len(articles)) if articles.tokens(number) >= prompts.length]
+        expect_some(used, len(articles), part, prompts.length)
+        return articles, used
+
+
+# -- Articles in tokens, and of each article another slice in every epoch.
+
+AT_ONCE = 1000
+"""Articles that are encoded together."""
+
+
+@dataclass(frozen=True)
+class Articles:
+    """Articles as one row of tokens; a start token stands before each of them.
+
+    Attributes:
+        ids: All tokens, N of them.
+        begins: Where each of the articles begins, at its start token, and after the last one where it ends.
+    """
+
+    ids: Int[np.ndarray, "N"]
+    begins: Int[np.ndarray, "S"]
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], start: int) -> Articles:
+        """The tokens of texts, each encoded as a whole."""
+        parts: list[Int[np.ndarray, "T"]] = []
+        for begin in range(0, len(texts), AT_ONCE):
+            encoded: Any = tokenizer(list(texts[begin : begin + AT_ONCE]), add_special_tokens=False, verbose=False)
+            # 32 bits, since some hundred million tokens are as many objects otherwise
+            parts += [np.array([start, *ids], dtype=np.int32) for ids in encoded["input_ids"]]
+        ends = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        return cls(np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32), ends)
+
+    def __len__(self) -> int:
+        return len(self.begins) - 1
+
+    def tokens(self, number: int) -> int:
+        """How many tokens an article has, its start token left out."""
+        return int(self.begins[number + 1] - self.begins[number]) - 1
+
+    def slice(self, number: int, place: int, length: int) -> list[int]:
+        """``length`` tokens of an article from ``place`` on; at 0 stands the start token."""
+        begin = int(self.begins[number]) + place
+        tokens: list[int] = self.ids[begin : begin + length].tolist()
+        return tokens
+
+
+class Slices:
+    """Training rows of articles, as a data set by number: in every epoch another slice of each article.
+
+    A row has ``length`` tokens to be predicted, and before them the one that stands there in the article: the start
+    token where the slice is the article's beginning. Where it begins depends on ``seed``, the epoch and the article's
+    number only, so that a training that is taken up again, and all methods, see the same rows.
+
+    Args:
+        articles: The articles.
+        used: Numbers of the articles to take, each with at least ``length`` tokens.
+        prompts: For each of those, tokens that a prompted row has between the start token and its slice.
+        length: Tokens of a slice.
+        seed: Of the places, and of which rows are prompted.
+        prompted_share: Share of the rows that begin with the start token and their prompt, none of which is predicted.
+        columns: Further columns: for each of the used articles what stands in it.
+    """
+
+    def __init__(
+        self,
+        articles: Articles,
+        used: Sequence[int],
+        prompts: Sequence[Sequence[int]],
+        length: int,
+        seed: int,
+        prompted_share: float = 0.0,
+        columns: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    ) -> None:
+        self.articles, self.used, self.prompts = articles, used, prompts
+        self.length, self.seed, self.prompted_share = length, seed, prompted_share
+        self.columns = dict(columns or {})
+        self.epoch = 0
+
+    @property
+    def column_names(self) -> list[str]:
+        """``input_ids``, ``labels`` and the further columns."""
+        return ["input_ids", "labels", *self.columns]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Says which pass over the data begins."""
+        self.epoch = int(epoch)
+
+    def __len__(self) -> int:
+        return len(self.used)
+
+    def __getitem__(self, index: int) -> dict[str, list[int]]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"row {index} of {len(self)}")  # what ends a for loop over the rows
+        chance = random.Random(f"{self.seed}/{self.epoch}/{index}")
+        article = self.used[index]
+        place = chance.randrange(self.articles.tokens(article) - self.length + 1)
+        ids = self.articles.slice(article, place, self.length + 1)
+        labels = list(ids)
+        if self.prompted_share and chance.random() < self.prompted_share:
+            before = [*self.articles.slice(article, 0, 1), *self.prompts[index]]
+            ids, labels = [*before, *ids[1:]], [IGNORED_LABEL] * len(before) + ids[1:]
+        return {"input_ids": ids, "labels": labels, **{name: list(rows[index]) for name, rows in self.columns.items()}}
+
+
+# -- Summaries and articles in tokens: what a model reads before a text, and how people's article begins.
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """A summary and the first tokens of its article, all of which are scored.
+
+    Attributes:
+        number: Its place among the articles that are long enough.
+        summary: The summary.
+        prompt: The summary in tokens of the model, cut to a length, and a line end.
+        ids: The first tokens of the article.
+        text_bytes: UTF-8 bytes of the text that they cover.
+        article: The whole article.
+    """
+
+    number: int
+    summary: str
+    prompt: list[int]
+    ids: list[int]
+    text_bytes: int
+    article: str
+
+
+class SummaryPrompts:
+    """Makes prompts of summaries, and beginnings of articles.
+
+    Args:
+        tokenizer: The model's.
+        length: Tokens of a beginning.
+        longest: Tokens of a summary at most.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, length: int, longest: int) -> None:
+        self.tokenizer, self.length, self.longest = tokenizer, length, longest
+        self.start = start_id(tokenizer)
+
+    @cached_property
+    def line_end(self) -> list[int]:
+        """What stands between a summary and the text; nothing where the tokenizer has no line ends."""
+        ids: list[int] = self.tokenizer("\n", add_special_tokens=False)["input_ids"]
+        return ids
+
+    @property
+    def positions(self) -> int:
+        """Places that a start token, the longest prompt and a text take up."""
+        return 1 + self.longest + len(self.line_end) + self.length
+
+    def __call__(self, summaries: Sequence[str]) -> list[list[int]]:
+        """Each summary in tokens, cut off at the end, with a line end."""
+        if not summaries:
+            return []
+        encoded: Any = self.tokenizer(list(summaries), add_special_tokens=False, verbose=False)
+        return [[*ids[: self.longest], *self.line_end] for ids in encoded["input_ids"]]
+
+    def beginnings(self, pairs: Sequence[Pair], part: str) -> list[Beginning]:
+        """Those of the articles that have at least ``length`` tokens.
+
+        Args:
+            pairs: Summaries and articles.
+            part: What they are for, for the message.
+
+        Raises:
+            ValueError: There is none, or the tokenizer cannot say which characters a token covers.
+        """
+        if not self.tokenizer.is_fast:
+            raise ValueError(
+                f"tokenizer '{self.tokenizer.name_or_path}' has no offsets (it is a slow one), so bytes cannot be "
+                f"counted. Use its fast version."
+            )
+        articles = [pair.target for pair in pairs]
+        encoded: Any = self.tokenizer(articles, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        long_enough: list[Beginning] = []
+        for pair, prompt, ids, offsets in zip(
+            pairs, self([pair.source for pair in pairs]), encoded["input_ids"], encoded["offset_mapping"], strict=True
+        ):
+            if len(ids) >= self.length:
+                covered = pair.target[: max(end for _, end in offsets[: self.length])]
+                size = len(covered.encode())
+                number, first = len(long_enough), ids[: self.length]
+                long_enough.append(Beginning(number, pair.source, prompt, first, size, pair.target))
+        expect_some(long_enough, len(pairs), part, self.length)
+        return long_enough
+
+    def before(self, beginnings: Sequence[Beginning], prompted: bool) -> list[Prompt]:
+        """What a model reads before each of the texts: a start token, with the summary after it or alone."""
+        return [
+            Prompt(
+                context=[self.start, *(one.prompt if prompted else [])],
+                target=one.ids,
+                target_bytes=one.text_bytes,
+                number=one.number,
+                start=1,
+                source=one.summary,
+            )
+            for one in beginnings
+        ]
+
+
+def expect_some(articles: Sequence[Any], count: int, part: str, length: int) -> None:
+    """Raises ValueError where all of ``count`` articles are too short."""
+    if not articles:
+        raise ValueError(
+            f"all {count} {part} articles are shorter than task.length ({length} tokens). Give longer articles or a "
+            f"smaller task.length."
+        )
+
+
+# -- What a conditioned model reads of a summary.
+
+
+class SummaryInputs:
+    """What a conditioned model reads of the summaries beside its prompt; nothing, where it has no conditioner.
+
+    Each summary is read by the encoder once, however often it is asked for.
+
+    Args:
+        model: An attached model.
+        auxiliary: Makes inputs of summaries; None: there is no encoder, so the model must have no conditioner.
+    """
+
+    def __init__(self, model: Any, auxiliary: AuxiliaryTokenizer | None) -> None:
+        if model.conditioner is not None and auxiliary is None:
+            raise ValueError("task.encoder: a conditioned model reads summaries with an encoder, and there is none")
+        self.model, self.auxiliary = model, auxiliary
+        self._states: dict[str, Tensor] = {}
+
+    def __call__(self, prompts: Sequence[Prompt]) -> dict[str, Tensor]:
+        """Arguments of ``distribution`` and ``generate`` for the summaries of these prompts."""
+        if self.model.conditioner is None or self.auxiliary is None:
+            return {}
+        summaries = [str(prompt.source) for prompt in prompts]
+        inputs = {name: tensor.to(self.model.device) for name, tensor in self.auxiliary(summaries).items()}
+        ids, mask = inputs.pop("aux_input_ids"), inputs.pop("aux_attention_mask")
+        new = [row for row, summary in enumerate(summaries) if summary not in self._states]
+        if new:
+            states = self.model.encode(ids[new], mask[new])
+            for row, encoded, count in zip(new, states, mask[new].sum(dim=1).tolist(), strict=True):
+                self._states[summaries[row]] = encoded[:count]
+        encoded = pad_sequence([self._states[summary] for summary in summaries], batch_first=True)
+        copied = inputs if self.model.next_word_head.reads_source else {}
+        return {"aux_states": encoded, "aux_attention_mask": mask, **copied}

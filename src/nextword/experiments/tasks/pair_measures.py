@@ -1,0 +1,145 @@
+"""Likelihood of the test targets, with the predictions before some rare words that could be copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nextword.evaluation.metrics.copying import CopyingSum, frequent_words
+from nextword.experiments.tasks.pair_samples import PairSamples
+from nextword.experiments.tasks.pair_task import EncodedPair, PairEncoder, PairTaskConfig
+from nextword.experiments.tasks.prompted_texts import top_words
+from nextword.experiments.tasks.task import Measures
+from nextword.experiments.tasks.window_likelihood import likelihood_values, measured_value
+from nextword.inference.scoring.calibrate import tuned
+from nextword.inference.scoring.opened_model import Progress
+from nextword.inference.scoring.target_likelihood import (
+    TokenPair,
+    distribution_at_targets,
+    likelihood_sum,
+    target_log_probs,
+)
+from nextword.model.training_modes import measuring
+from nextword.results.records import Evaluation, ExamplePrediction, MetricValue
+from nextword.runtime.corpora.words import words
+from nextword.runtime.pretrained import token_label
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from nextword.evaluation.metrics.likelihood import LikelihoodSum
+
+
+class PairLikelihood(Measures):
+    """Likelihood over all test pairs, example predictions.
+
+    Args:
+        pairs: The pairs.
+        encoder: Makes what turns them into ids, by tokenizer.
+        config: Settings of the task.
+    """
+
+    def __init__(
+        self,
+        pairs: PairSamples,
+        encoder: Callable[[PreTrainedTokenizerBase], PairEncoder],
+        config: PairTaskConfig,
+    ) -> None:
+        self._pairs, self._encoder, self._config = pairs, encoder, config
+
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+        """Nats, perplexity and bits per byte of the targets."""
+        encoded = self._encoder(tokenizer)(self._pairs.test)
+        with measuring(model):
+            total = self._likelihood(model, [pair.tokens for pair in encoded], progress)
+            examples = example_predictions(model, encoded, tokenizer, self._frequent_words())
+        return Evaluation(metrics=likelihood_values(total, "target token", "targets"), examples=examples)
+
+    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+        """Temperature and weight of a cache, by the likelihood of the first validation targets."""
+        encoded = self._encoder(tokenizer)(self._pairs.validation[: self._config.tuning_pairs])
+        tokens = [pair.tokens for pair in encoded]
+        return tuned(model, lambda: self._likelihood(model, tokens))
+
+    def _frequent_words(self) -> frozenset[str]:
+        return frequent_words((pair.target for pair in self._pairs.train), self._config.frequent_words)
+
+    def _likelihood(self, model: Any, pairs: Sequence[TokenPair], progress: Progress | None = None) -> LikelihoodSum:
+        log_probs = target_log_probs(model, pairs, self._config.batch_size, progress=progress)
+        return likelihood_sum(pairs, (float((-row).sum()) for row in log_probs))
+
+
+# -- What a model copies from its sources: words of its outputs, and the first tokens where a rare word comes next.
+
+SHOWN_WORDS = 60
+"""Words of a source that an example shows, around the gap or from its beginning."""
+
+
+def copying_metrics(examples: Sequence[tuple[str, str, str]], frequent: frozenset[str]) -> dict[str, MetricValue]:
+    """Copy recall and precision over all words and over rare ones; a share of nothing is left out.
+
+    Args:
+        examples: Source, reference, output.
+        frequent: The words that are not rare.
+    """
+    metrics: dict[str, MetricValue] = {}
+    for prefix, kind, leave_out in (("", "source words", frozenset[str]()), ("rare_", "rare source words", frequent)):
+        total = CopyingSum(leave_out)
+        for source, reference, output in examples:
+            total.add(source, reference, output)
+        recall, precision = total.recall(), total.precision()
+        if recall is not None:
+            unit = f"fraction of {kind} in the reference"
+            metrics[f"{prefix}copy_recall"] = measured_value(recall, unit, total.wanted, total.recall_interval())
+        if precision is not None:
+            unit = f"fraction of {kind} in the output"
+            metrics[f"{prefix}copy_precision"] = measured_value(
+                precision, unit, total.copied, total.precision_interval()
+            )
+    return metrics
+
+
+def example_predictions(
+    model: Any,
+    pairs: Sequence[EncodedPair],
+    tokenizer: PreTrainedTokenizerBase,
+    frequent: frozenset[str],
+    count: int = 3,
+    k: int = 3,
+) -> list[ExamplePrediction]:
+    """The ``k`` first tokens where a rare word of the source comes next in the target, with the share of every source.
+
+    Shown for the first ``count`` pairs in which such a word is one token and not the first of the target.
+    """
+    predictions: list[ExamplePrediction] = []
+    for pair in pairs:
+        place = _rare_copy(pair, frequent)
+        if place is None:
+            continue
+        dist, targets = distribution_at_targets(model, [pair.tokens])
+        top = top_words(dist, place, k, tokenizer)
+        wanted = token_label(tokenizer, int(targets[place]))
+        begun = pair.target.text[: pair.target.starts[place]].strip()
+        shown = f"{_shortened(pair.source.text)} \N{RIGHTWARDS ARROW} {begun}"
+        predictions.append(ExamplePrediction(prompt=shown, expected=[wanted], setting="joint", top=top))
+        if len(predictions) == count:
+            break
+    return predictions
+
+
+def _rare_copy(pair: EncodedPair, frequent: frozenset[str]) -> int | None:
+    """Place of the first target token, behind the first word, that is a whole rare word of the source."""
+    text, starts = pair.target.text, pair.target.starts
+    rare_words = set(words(pair.source.text)) - frequent
+    for place, begin in enumerate(starts):
+        end = next((start for start in starts[place + 1 :] if start >= 0), len(text))
+        inside_word = text[begin : begin + 1].isalnum() and text[begin - 1 : begin].isalnum()
+        is_cut = text[end : end + 1].isalnum() and text[end - 1 : end].isalnum()
+        if begin > 0 and not inside_word and not is_cut and rare_words.issuperset(words(text[begin:end]) or [""]):
+            return place
+    return None
+
+
+def _shortened(text: str) -> str:
+    split = text.split()
+    return " ".join(split[:SHOWN_WORDS]) + (" \N{HORIZONTAL ELLIPSIS}" if len(split) > SHOWN_WORDS else "")

@@ -1,0 +1,301 @@
+"""What tasks on pairs for encoder-decoder models share: rows, a small start, the likelihood of targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from nextword.experiments.tasks.pair_samples import PairSamples, PairsConfig
+from nextword.experiments.tasks.small_start import SmallStart, T5StartConfig
+from nextword.experiments.tasks.task import ENCODER_DECODER, Data, Task, expect_positions
+from nextword.experiments.tasks.tokenizers import named_or_trained
+from nextword.inference.scoring.target_likelihood import TokenPair
+from nextword.runtime.corpora.gap_sentences import MASK, GapConfig, Pair
+from nextword.runtime.corpora.pairs import OtherFiles
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+
+# -- Pairs as training rows of an encoder-decoder model.
+
+
+@dataclass(frozen=True)
+class StartPairs:
+    """Pairs that the start is trained on in place of the training pairs.
+
+    Attributes:
+        pairs: The pairs.
+        facts: What the results say of them.
+    """
+
+    pairs: Sequence[Pair] = ()
+    facts: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+class PairRows(Data):
+    """Sources as ``input_ids``, targets as ``labels``; a source that several people wrote of is a row for each.
+
+    Args:
+        pairs: The task's pairs.
+        encoder: Makes what turns them into ids, by tokenizer.
+        first: Pairs that the start alone is trained on; none: it is trained on the training pairs.
+    """
+
+    def __init__(
+        self,
+        pairs: PairSamples,
+        encoder: Callable[[PreTrainedTokenizerBase], PairEncoder],
+        first: StartPairs,
+    ) -> None:
+        self.pairs, self._encoder, self._first = pairs, encoder, first
+
+    def whole_text(self) -> str:
+        """Everything that models are trained on."""
+        return "\n".join(pair.text for pair in (*self._first.pairs, *self.pairs.train))
+
+    def describe(self) -> dict[str, int | float | str]:
+        """Sizes, split, checksums, and how many test pairs have a source or target that training has too."""
+        return self.pairs.describe() | dict(self._first.facts)
+
+    def training(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """The training pairs."""
+        return self._rows(self.pairs.train, tokenizer)
+
+    def validation(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """The validation pairs."""
+        return self._rows(self.pairs.validation, tokenizer)
+
+    def start_rows(self, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        """What the start is trained on."""
+        return self._rows(self._first.pairs or self.pairs.train, tokenizer)
+
+    def _rows(self, pairs: Sequence[Pair], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+        from datasets import Dataset
+
+        encoded = self._encoder(tokenizer)([Pair(pair.source, text) for pair in pairs for text in pair.references])
+        return Dataset.from_dict(
+            {"input_ids": [pair.source.ids for pair in encoded], "labels": [pair.target.ids for pair in encoded]}
+        )
+
+
+class PairTaskConfig(PairsConfig):
+    """What can be set of every such task; ``data`` must be."""
+
+    gaps: GapConfig = GapConfig()
+    """How pairs are made of plain text."""
+    mask: str | None = None
+    """Text in place of the sentence taken out; None: the tokenizer's mask token (in T5's, <extra_id_0>)."""
+    source_prefix: str = ""
+    """Text before every source, for pretrained models that expect one, such as "summarize: "."""
+    vocabulary: int = Field(default=8000, ge=259)
+    """Tokens of the trained BPE."""
+    frequent_words: int = Field(default=1000, ge=0)
+    """Rare words are all but so many most frequent words of the training targets."""
+    start: T5StartConfig = T5StartConfig()
+    """The start model where no pretrained one is given."""
+
+    @model_validator(mode="after")
+    def _sentences_in_order(self) -> Self:
+        if self.gaps.min_sentences > self.gaps.max_sentences:
+            raise ValueError(
+                f"gaps.min_sentences ({self.gaps.min_sentences}) must not be more than gaps.max_sentences "
+                f"({self.gaps.max_sentences})"
+            )
+        return self
+
+
+class PairTask(Task):
+    """Targets that encoder-decoder models write from sources.
+
+    Args:
+        config: What the user sets.
+        other: What reads data that is no table.
+        start_pairs: What the start is trained on, given the task's pairs.
+    """
+
+    architecture = ENCODER_DECODER
+    # for the small start on two CPU cores; a pretrained one has the rates of FineTuning
+    training_defaults: ClassVar[dict[str, Any]] = {
+        "steps": 300, "batch_size": 16, "learning_rate": 2e-3, "freeze_output_embeddings": False,
+    }  # fmt: skip
+    data: PairRows
+
+    def __init__(
+        self,
+        config: PairTaskConfig,
+        other: OtherFiles,
+        start_pairs: Callable[[PairSamples], StartPairs] = lambda pairs: StartPairs(),
+    ) -> None:
+        self.config = config
+        self.pairs = PairSamples(Path(config.data), config.reading(other), config.sizes)
+        self.data = data = PairRows(self.pairs, self._encoder, start_pairs(self.pairs))
+        self.start = SmallStart(
+            lambda: named_or_trained(config.tokenizer, data.whole_text, config.vocabulary, config.cache, MASK),
+            architecture=lambda tokenizer: config.start.architecture(tokenizer, self._encoder(tokenizer).pad),
+            rows=lambda tokenizer, seed: data.start_rows(tokenizer),
+            training=config.start.training(),
+        )
+
+    def check(self, model_config: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+        """The tokenizer must end sequences and mark gaps; the model must hold the lengths and begin targets."""
+        if all(getattr(model_config, name, None) is None for name in ("decoder_start_token_id", "bos_token_id")):
+            raise ValueError(
+                "the start model's config.json says neither decoder_start_token_id nor bos_token_id, so nobody knows "
+                "what its targets begin with; set decoder_start_token_id (in T5 the padding token)"
+            )
+        names = ("max_source_tokens", "max_target_tokens")
+        expect_positions(model_config, {name: getattr(self.config, name) for name in names})
+        test = self.pairs.test
+        self._encoder(tokenizer)([next((pair for pair in test if MASK in pair.source), test[0])])
+
+    def _encoder(self, tokenizer: PreTrainedTokenizerBase) -> PairEncoder:
+        config = self.config
+        return PairEncoder(
+            tokenizer, config.max_source_tokens, config.max_target_tokens, config.source_prefix, config.mask
+        )
+
+
+# -- Pairs as token ids, cut to a length, with the text that the ids stand for.
+
+SENTINEL = "<extra_id_0>"
+"""What T5 has in place of a mask token."""
+
+
+@dataclass(frozen=True)
+class EncodedText:
+    """Ids with the special tokens around them, the text they stand for, and where in it each id's text begins.
+
+    Attributes:
+        ids: All tokens.
+        text: The text as far as tokens cover it.
+        starts: For each id the place in ``text`` where it begins; -1 at a special token.
+    """
+
+    ids: list[int]
+    text: str
+    starts: list[int]
+
+
+@dataclass(frozen=True)
+class EncodedPair:
+    """Both sides of a pair."""
+
+    source: EncodedText
+    target: EncodedText
+
+    @property
+    def tokens(self) -> TokenPair:
+        """What a model reads, and what it is asked for, the end of the sequence included."""
+        return TokenPair(self.source.ids, self.target.ids, len(self.target.text.encode()))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The special tokens that stand around every text; the last of them is always the end-of-sequence token."""
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase) -> Frame:
+        """What the tokenizer itself puts around a text, and the end of the sequence where it puts none."""
+        encoded = tokenizer("a", return_special_tokens_mask=True)
+        special = encoded["special_tokens_mask"]
+        first, last = special.index(0), len(special) - special[::-1].index(0)
+        before, after = encoded["input_ids"][:first], encoded["input_ids"][last:]
+        end = tokenizer.eos_token_id
+        return cls(tuple(before), (*after, *([] if after[-1:] == [end] else [end])))
+
+
+class PairEncoder:
+    """Turns pairs into ids.
+
+    Args:
+        tokenizer: The model's.
+        longest_source: Tokens of a source at most, special ones counted; what is beyond is cut off at the end.
+        longest_target: Tokens of a target at most.
+        prefix: Text before every source.
+        mask: Text for the gap of a source; None: the tokenizer's mask token.
+
+    Raises:
+        ValueError: The tokenizer has no end-of-sequence token, or cannot say which characters a token covers.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        longest_source: int,
+        longest_target: int,
+        prefix: str = "",
+        mask: str | None = None,
+    ) -> None:
+        name = f"tokenizer '{tokenizer.name_or_path}'"
+        if not tokenizer.is_fast:
+            raise ValueError(
+                f"{name} has no offsets (it is a slow one), so bytes cannot be counted. Use its fast version."
+            )
+        if tokenizer.eos_token_id is None:
+            raise ValueError(f"{name} has no end-of-sequence token, so a model could not end what it writes; set one")
+        self.tokenizer = tokenizer
+        self.longest = longest_source, longest_target
+        self.prefix = prefix
+        self.mask = mask or tokenizer.mask_token or (SENTINEL if SENTINEL in tokenizer.get_vocab() else None)
+        self.frame = Frame.of(tokenizer)
+
+    @property
+    def pad(self) -> int:
+        """Token that fills; without effect, because masks leave it out."""
+        pad = self.tokenizer.pad_token_id
+        return int(pad if pad is not None else self.tokenizer.eos_token_id)
+
+    def __call__(self, pairs: Sequence[Pair]) -> list[EncodedPair]:
+        """Both sides of each pair.
+
+        Raises:
+            ValueError: A source has a gap, and there is no mask.
+        """
+        sources = [self.prefix + self._with_mask(pair.source) for pair in pairs]
+        encoded = zip(
+            self._encode(sources, self.longest[0]),
+            self._encode([pair.target for pair in pairs], self.longest[1]),
+            strict=True,
+        )
+        return [EncodedPair(source, target) for source, target in encoded]
+
+    def visible_text(self, source: EncodedText) -> str:
+        """A source's own text as far as a model sees it, without prefix and mask."""
+        text = source.text.removeprefix(self.prefix)
+        return text.replace(self.mask, " ") if self.mask else text
+
+    def _with_mask(self, source: str) -> str:
+        if MASK not in source:
+            return source
+        if self.mask is None:
+            raise ValueError(
+                f"task.mask: tokenizer '{self.tokenizer.name_or_path}' has no mask token; give the text that is to "
+                f"stand in place of the sentence taken out, for instance task.mask='...'"
+            )
+        return source.replace(MASK, self.mask)
+
+    def _encode(self, texts: list[str], longest: int) -> list[EncodedText]:
+        room = longest - len(self.frame.before) - len(self.frame.after)
+        if not texts:
+            return []
+        encoded: Any = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
+        return [
+            self._framed(text, ids, offsets, room)
+            for text, ids, offsets in zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
+        ]
+
+    def _framed(self, text: str, ids: list[int], offsets: list[tuple[int, int]], room: int) -> EncodedText:
+        # What a tokenizer drops at the end counts as covered: it was not cut off.
+        covered = text if len(ids) <= room else text[: max((end for _, end in offsets[:room]), default=0)]
+        before, after = self.frame.before, self.frame.after
+        starts = [-1] * len(before) + [begin for begin, _ in offsets[:room]] + [-1] * len(after)
+        return EncodedText([*before, *ids[:room], *after], covered, starts)

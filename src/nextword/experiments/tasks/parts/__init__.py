@@ -1,1 +1,0 @@
-"""What tasks are made of; nothing is registered here."""

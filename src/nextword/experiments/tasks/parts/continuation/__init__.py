@@ -1,1 +1,0 @@
-"""Private to task ``continue``: stories from files, and in tokens."""

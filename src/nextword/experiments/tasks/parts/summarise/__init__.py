@@ -1,1 +1,0 @@
-"""Private to task ``summarise``: settings of its texts, documents that its start is trained on."""

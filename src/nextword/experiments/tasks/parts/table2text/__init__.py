@@ -1,1 +1,0 @@
-"""What the task ``table2text`` is made of: tables as text, with what was computed of them beforehand."""

@@ -1,0 +1,292 @@
+"""A table as one line of text with marks around its parts, as PLOG writes it for a model."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from typing import Any, Literal
+
+from nextword.runtime.corpora.logicnlg import TableSentence
+
+Order = Literal["row", "column"]
+"""Whether cells come row by row or column by column."""
+
+_NAMES = ("table", "caption", "cell", "col_header", "row_idx", "max_rank", "min_rank", "sum_cell", "avg_cell")
+
+MARKS = tuple(mark for name in _NAMES for mark in (f"<{name}>", f"</{name}>"))
+"""The marks, each of which is to be one token."""
+
+
+class Linearisation:
+    """Writes the linked columns of a table as text; what is computed of a column is computed once.
+
+    The caption comes first, then sum and average of each column, then the cells, each with its column's name, its row
+    (from 0), and its rank from above and below. White space is made single.
+
+    Source: the released code of PLOG (Liu et al., 2022). Differs: the space before a mark is part of the mark's token.
+
+    Args:
+        precomputation: What is computed of the columns.
+        order: How the cells follow one another.
+
+    Examples:
+        >>> from nextword.runtime.corpora.logicnlg import CsvTable
+        >>> table = CsvTable("t", ("city", "games"), (("athens", "2"), ("london", "3")))
+        >>> sentence = TableSentence(table, "hosts", (1,), "London had three")
+        >>> Linearisation("none", "row")(sentence)  # doctest: +NORMALIZE_WHITESPACE
+        '<table> <caption> hosts </caption> <cell> 2 <col_header> games </col_header> <row_idx> 0 </row_idx> </cell>
+         <cell> 3 <col_header> games </col_header> <row_idx> 1 </row_idx> </cell> </table>'
+    """
+
+    def __init__(self, precomputation: Precomputation, order: Order) -> None:
+        facts: Callable[[Sequence[str]], ColumnFacts] = FACTS[precomputation]
+        self._order = order
+        self._facts = cache(lambda table, column: facts([row[column] for row in table.rows]))
+
+    def __call__(self, one: TableSentence) -> str:
+        """The text of a sentence's table."""
+        table = one.table
+        facts = {column: self._facts(table, column) for column in one.columns}
+        parts = ["<table>", _marked("caption", one.title)]
+        parts += [_totals(facts[column], table.header[column]) for column in one.columns]
+        rows = range(len(table.rows))
+        if self._order == "row":
+            places = [(row, column) for row in rows for column in one.columns]
+        else:
+            places = [(row, column) for column in one.columns for row in rows]
+        parts += [_cell(facts[column], table.header[column], row) for row, column in places]
+        return " ".join(" ".join([*parts, "</table>"]).split())
+
+
+def _marked(name: str, content: str) -> str:
+    return f"<{name}> {content} </{name}>"
+
+
+def _totals(facts: ColumnFacts, header: str) -> str:
+    if facts.totals is None:
+        return ""
+    name = _marked("col_header", header)
+    total, average = facts.totals
+    return f"{_marked('sum_cell', f'{total} {name}')} {_marked('avg_cell', f'{average} {name}')}"
+
+
+def _cell(facts: ColumnFacts, header: str, row: int) -> str:
+    content = f"{facts.cells[row]} {_marked('col_header', header)} {_marked('row_idx', str(row))}"
+    if facts.ranks is not None:
+        above, below = facts.ranks[row]
+        content += f" {_marked('max_rank', str(above))} {_marked('min_rank', str(below))}"
+    return _marked("cell", content)
+
+
+# -- What a cell is worth: its number, or its date.
+
+_GROUP = r"(?:\s?[:,.]\s?\d+)"
+_NUMBER = re.compile(rf"[-+]?\s?(?:\d*{_GROUP}+|\d+)\b|\d+(?=\s?(?:st|nd|rd|th))")
+_RESULT = re.compile(r"(?<==\s)\d+")
+_YEAR, _DAY = re.compile(r"\b(\d{4})\b"), re.compile(r"\b(\d\d?)\b")
+
+MONTHS = (
+    "january", "february", "march", "april", "may", "june",
+    "july", "august", "september", "october", "november", "december",
+)  # fmt: skip
+MONTH_NAMES = {name: number for number, full in enumerate(MONTHS, 1) for name in (full, full[:3])} | {"sept": 9}
+"""The months by name and abbreviation."""
+
+NO_YEAR = 2260
+"""Stands for the year of a date without one, so that it comes after all others."""
+
+
+def numbers(cells: Sequence[str]) -> list[float | None]:
+    """The first number of each cell; ``None`` where there is none.
+
+    Thousands separators, the colon of a time and white space inside a number are dropped. Where a cell has a result
+    ("3 + 4 = 7"), results are the numbers of its column. Where the number of one cell has several points ("1.2.3"),
+    points are dropped in the whole column.
+
+    Source: PLOG (Liu et al., 2022), its released code.
+
+    >>> numbers(["1,000 m", "- 5", "12 %", "3rd", "w 126 - 113", "none"])
+    [1000.0, -5.0, 12.0, 3.0, 126.0, None]
+    """
+    results = [_RESULT.search(cell) for cell in cells]
+    matches = results if any(results) else [_NUMBER.search(cell) for cell in cells]
+    digits = [None if match is None else re.sub(r"[\s:,]", "", match[0]) for match in matches]
+    if any(text is not None and text.count(".") > 1 for text in digits):
+        digits = [None if text is None else text.replace(".", "") for text in digits]
+    return [None if text is None else float(text) for text in digits]
+
+
+def dates(cells: Sequence[str], months: re.Pattern[str]) -> list[date] | None:
+    """The date of each cell, of which day, month and year may be missing; ``None`` where one is no date of a calendar.
+
+    Args:
+        cells: Those of a column.
+        months: Finds the name of a month.
+
+    >>> dates(["may 5 , 2004", "4 june 2004", "2004"], month_pattern(MONTH_NAMES))
+    [datetime.date(2004, 5, 5), datetime.date(2004, 6, 4), datetime.date(2004, 1, 1)]
+    """
+    try:
+        return [_date(cell, months.search(cell)) for cell in cells]
+    except ValueError:
+        return None
+
+
+def month_pattern(names: Sequence[str] | dict[str, int]) -> re.Pattern[str]:
+    """Finds one of the names as a word."""
+    return re.compile(rf"\b(?:{'|'.join(names)})\b")
+
+
+def _date(cell: str, month: re.Match[str] | None) -> date:
+    year, day = _YEAR.search(cell), _DAY.search(cell)
+    return date(
+        NO_YEAR if year is None else int(year[1]),
+        1 if month is None else MONTH_NAMES[month[0]],
+        1 if day is None else int(day[1]),
+    )
+
+
+# -- What is computed of a column before a model reads it: the rank of each cell, the sum and the average.
+
+Precomputation = Literal["complete", "published", "none"]
+"""What is computed: ranks, sums and averages where they make sense, what PLOG's released code computes, or nothing."""
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """A column as a model reads it.
+
+    Attributes:
+        cells: The cells.
+        ranks: For each cell its rank from above (1, 2, ...) and from below (-1, -2, ...); ``None``: there are none.
+        totals: Sum and average as text; ``None``: there are none.
+    """
+
+    cells: tuple[str, ...]
+    ranks: tuple[tuple[int, int], ...] | None = None
+    totals: tuple[str, str] | None = None
+
+
+def plain(cells: Sequence[str]) -> ColumnFacts:
+    """Nothing but the cells.
+
+    >>> plain(["new york", "5"])
+    ColumnFacts(cells=('New York', '5'), ranks=None, totals=None)
+    """
+    return ColumnFacts(_capitalised(cells))
+
+
+def complete(cells: Sequence[str]) -> ColumnFacts:
+    """Ranks of a column in which each cell has a number, or each a date; sum and average of one of numbers.
+
+    Equal values have equal ranks: of 5, 7, 7 both sevens are 1 from above, and 5 is 3.
+
+    Source: PLOG (Liu et al., 2022). Differs from its released code, which is ``published``.
+
+    >>> complete(["1,000", "50"])
+    ColumnFacts(cells=('1,000', '50'), ranks=((1, -2), (2, -1)), totals=('1050', '525'))
+    """
+    values = numbers(cells)
+    known = [value for value in values if value is not None]
+    if len(known) < len(cells):
+        return plain(cells)
+    if all(_MONTHS.search(cell) for cell in cells):
+        days = dates(cells, _MONTHS)
+        return plain(cells) if days is None else ColumnFacts(_capitalised(cells), _tied_ranks(days))
+    totals = _short(sum(known)), _short(sum(known) / len(known))
+    return ColumnFacts(_capitalised(cells), _tied_ranks(known), totals)
+
+
+def published(cells: Sequence[str]) -> ColumnFacts:
+    """What the released code of PLOG makes of a column, oddities included.
+
+    - Cells are what pandas reads: with a missing cell, 589 becomes "589.0", and the missing one "nan".
+    - A column that pandas takes for numbers has no ranks; one of text with a number in each cell has.
+    - One month in a column makes it one of dates; March is not known and counts as January.
+    - Of text, sum and average are of the cells that have a number, and of columns of dates as well.
+    - Of n equal largest values, each is n from above.
+
+    Not followed: where all columns of a table are numbers and one has fractions, it writes all cells with a point.
+
+    Source: the released code of PLOG (Liu et al., 2022).
+
+    >>> published(["5 m", "7 m", "7 m"])
+    ColumnFacts(cells=('5 M', '7 M', '7 M'), ranks=((3, -1), (2, -2), (2, -2)), totals=('19.0', '6.333333333333333'))
+    """
+    column = _read_by_pandas(cells)
+    missing = column.isna()
+    if column.dtype.kind == "b":
+        return ColumnFacts(tuple(map(str, column)))
+    if column.dtype.kind in "if":
+        return ColumnFacts(tuple(map(str, column)), totals=_totals_of(column))
+    texts = ["" if absent else cell for cell, absent in zip(column, missing, strict=True)]
+    shown = ["nan" if absent else cell for cell, absent in zip(_capitalised(texts), missing, strict=True)]
+    values = numbers(texts)
+    known = [value for value in values if value is not None]
+    days = dates(texts, _PUBLISHED_MONTHS) if any(map(_PUBLISHED_MONTHS.search, texts)) else None
+    ranks = None
+    if days is not None or len(known) == len(texts):
+        ranks = _published_ranks(known if days is None else days)
+    return ColumnFacts(tuple(shown), ranks, _totals_of(_series(values)) if known else None)
+
+
+FACTS: dict[Precomputation, Callable[[Sequence[str]], ColumnFacts]] = {
+    "complete": complete,
+    "published": published,
+    "none": plain,
+}
+"""What is made of a column."""
+
+_MONTHS = month_pattern(MONTH_NAMES)
+_PUBLISHED_MONTHS = month_pattern([name for name in MONTH_NAMES if name not in ("march", "sept")])
+
+
+def _tied_ranks(values: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+    ordered = sorted(values)
+    return tuple((1 + len(ordered) - bisect_right(ordered, one), -1 - bisect_left(ordered, one)) for one in values)
+
+
+def _published_ranks(values: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+    ordered = sorted(values)
+    smaller = [bisect_left(ordered, one) for one in values]
+    return tuple((len(values) - count, -1 - count) for count in smaller)
+
+
+def _short(value: float) -> str:
+    """At most two decimals.
+
+    >>> _short(12.0), _short(10 / 3), _short(2.5)
+    ('12', '3.33', '2.5')
+    """
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _capitalised(cells: Sequence[str]) -> tuple[str, ...]:
+    """Each word with a capital letter, as names have it in LogicNLG's sentences; its tables are in small letters."""
+    return tuple(" ".join(word.capitalize() for word in cell.split(" ")) for cell in cells)
+
+
+def _totals_of(column: Any) -> tuple[str, str]:
+    """Sum and average of a series of pandas, to the last digit as pandas has them."""
+    return str(column.sum()), str(column.mean())
+
+
+def _series(values: Sequence[float | None]) -> Any:
+    import pandas  # type: ignore[import-untyped]
+
+    return pandas.Series(values, dtype="float64")
+
+
+def _read_by_pandas(cells: Sequence[str]) -> Any:
+    import pandas
+
+    written = io.StringIO()
+    csv.writer(written, quoting=csv.QUOTE_ALL).writerows([["column"], *([cell] for cell in cells)])
+    written.seek(0)
+    return pandas.read_csv(written)["column"]

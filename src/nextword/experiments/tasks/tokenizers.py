@@ -1,0 +1,129 @@
+"""Byte-level BPE trained on a text and kept in a folder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nextword.results.records import write_atomically
+from nextword.runtime.corpora import lines as lines_of
+from nextword.runtime.pretrained import load_tokenizer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+
+SMALLEST_VOCABULARY = 258
+"""The 256 bytes and two special tokens."""
+
+
+def trained_tokenizer(
+    text: str, vocabulary: int, cache: Path | None, mask: str | None = None
+) -> PreTrainedTokenizerBase:
+    """Byte-level BPE of ``vocabulary`` tokens; read from ``cache`` where this text and size were trained before.
+
+    Bytes are the base alphabet, so that no character is unknown and every text can be scored. ``mask`` is one more
+    special token.
+    """
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    special = [END, PAD, *([mask] if mask is not None else [])]
+    smallest = SMALLEST_VOCABULARY + len(special) - 2
+    if vocabulary < smallest:
+        raise ValueError(f"task.vocabulary: must be at least {smallest}, bytes and special tokens ({vocabulary} given)")
+    masked = "" if mask is None else f"{mask}/"
+    key = hashlib.sha256(f"bpe/{masked}{vocabulary}/{text}".encode()).hexdigest()[:16]
+    path = None if cache is None else cache / f"bpe-{vocabulary}-{key}.json"
+    if path is not None and path.is_file():
+        tokenizer = Tokenizer.from_file(str(path))
+    else:
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocabulary,
+            special_tokens=special,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator(lines_of(text), trainer)
+        if path is not None:
+            write_atomically(path, tokenizer.to_str())
+    return for_transformers(tokenizer, mask=mask)
+
+
+def named_or_trained(
+    name: str | None, text: Callable[[], str], vocabulary: int, cache: str | None, mask: str | None = None
+) -> PreTrainedTokenizerBase:
+    """The tokenizer that ``task.tokenizer`` names, or one trained on a text.
+
+    Args:
+        name: Path or hub name; None: trained.
+        text: Gives the text to train on.
+        vocabulary: Its number of tokens.
+        cache: Folder in which it is kept.
+        mask: One more special token of it.
+    """
+    if name is not None:
+        return load_tokenizer(name, "task.tokenizer")
+    return trained_tokenizer(text(), vocabulary, None if cache is None else Path(cache), mask)
+
+
+# -- A word-level tokenizer over a fixed text: one token per word or punctuation mark.
+
+
+def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
+    """Tokenizer whose vocabulary is every word of ``texts``, in order of appearance, after the three special tokens.
+
+    >>> tokenizer = word_tokenizer(["Paris is big.", "Rome is big."])
+    >>> tokenizer("Rome is big.")["input_ids"], len(tokenizer)
+    ([7, 4, 5, 6], 8)
+    """
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    splitter = pre_tokenizers.Whitespace()
+    words = dict.fromkeys(word for text in texts for word, _ in splitter.pre_tokenize_str(text))
+    vocabulary = {word: index for index, word in enumerate(dict.fromkeys([END, PAD, UNKNOWN, *words]))}
+    tokenizer = Tokenizer(models.WordLevel(vocab=vocabulary, unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = splitter
+    return for_transformers(tokenizer, unknown=UNKNOWN)
+
+
+# -- Tokens that a task adds to a tokenizer, such as the marks around the parts of a table.
+
+
+def with_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> PreTrainedTokenizerBase:
+    """The same tokenizer, of which each of these texts is one token now; the space before it belongs to it."""
+    from tokenizers import AddedToken
+
+    tokenizer.add_tokens([AddedToken(token, lstrip=True, normalized=False) for token in tokens])
+    return tokenizer
+
+
+def add_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> None:
+    """Adds tokens to the tokenizer of a pretrained model, which gets a random embedding for each that is new."""
+    with_tokens(tokenizer, tokens)
+    embeddings: Any = model.get_input_embeddings()
+    if tokens and len(tokenizer) > embeddings.num_embeddings:
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+
+
+# -- Special tokens of the tokenizers that are made here, and their wrapping for transformers.
+
+END, PAD, UNKNOWN = "<eos>", "<pad>", "<unk>"
+
+
+def for_transformers(
+    tokenizer: Tokenizer, unknown: str | None = None, mask: str | None = None
+) -> PreTrainedTokenizerFast:
+    """The tokenizer as transformers knows it; ``<eos>`` stands before a text and ends it, ``<pad>`` fills."""
+    from transformers import PreTrainedTokenizerFast
+
+    make: Any = PreTrainedTokenizerFast  # its constructor has no annotations
+    wrapped: PreTrainedTokenizerFast = make(
+        tokenizer_object=tokenizer, bos_token=END, eos_token=END, pad_token=PAD, unk_token=unknown, mask_token=mask
+    )
+    return wrapped

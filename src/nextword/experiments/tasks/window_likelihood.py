@@ -1,0 +1,159 @@
+"""The likelihood of a stream of tokens in windows, and a cache tuned by it, as what a task measures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from nextword.evaluation.metrics.likelihood import LikelihoodSum
+from nextword.evaluation.metrics.statistics import Interval
+from nextword.experiments.tasks.task import Measures
+from nextword.inference.scoring.calibrate import tuned
+from nextword.inference.scoring.long_text import TokenStream, Window, stream_likelihood, windows
+from nextword.inference.scoring.opened_model import Progress
+from nextword.model.training_modes import measuring
+from nextword.results.records import Evaluation, MetricValue
+from nextword.settings.config import Settings
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+
+Stream = Callable[["PreTrainedTokenizerBase", int | None], TokenStream]
+"""So many tokens of a text at most; ``None``: all."""
+
+
+class WindowConfig(Settings):
+    """How a text is scored in windows."""
+
+    window: int = Field(default=256, ge=2)
+    """Tokens a model sees at once in measurements; at most what its positions allow."""
+    stride: int = Field(default=128, ge=1)
+    """New tokens scored by each window after the first."""
+    test_tokens: int | None = Field(default=100_000, ge=2)
+    """Tokens of the test text that are scored, from its beginning; None: all."""
+    tuning_tokens: int = Field(default=4096, ge=2)
+    """Tokens of the validation text on which a cache's temperature and weight are chosen."""
+    batch_size: int = Field(default=8, ge=1)
+    """Windows at a time in measurements."""
+
+
+class WindowLikelihood(Measures):
+    """Likelihood of the test text, in windows.
+
+    Args:
+        test: The test text.
+        validation: The validation text.
+        config: How it is scored.
+
+    Raises:
+        ValueError: The stride is longer than the window.
+    """
+
+    def __init__(self, test: Stream, validation: Stream, config: WindowConfig) -> None:
+        if config.stride > config.window:
+            raise ValueError(f"task.stride ({config.stride}) must not be longer than task.window ({config.window})")
+        self._test, self._validation, self._config = test, validation, config
+
+    def evaluate(self, model: Any, tokenizer: PreTrainedTokenizerBase, progress: Progress | None = None) -> Evaluation:
+        """Perplexity and nll per token of this tokenizer, and bits per byte of the text, with bootstrap intervals."""
+        stream, spans = self.test_windows(tokenizer)
+        with measuring(model):
+            total = self._likelihood(model, stream, spans, progress)
+        return Evaluation(metrics=likelihood_values(total))
+
+    def test_windows(self, tokenizer: PreTrainedTokenizerBase) -> tuple[TokenStream, list[Window]]:
+        """The test text, and the windows in which it is scored; ValueError where it is shorter than one."""
+        stream = self._test(tokenizer, self._config.test_tokens)
+        return stream, windows(len(stream), self._config.window, self._config.stride)
+
+    def tune(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> dict[str, float | None]:
+        """Temperature and weight of a cache, by the likelihood of the first validation tokens."""
+        stream = self._validation(tokenizer, self._config.tuning_tokens)
+        size = min(self._config.window, len(stream) - 1)
+        spans = windows(len(stream), size, stride=size)
+        return tuned(model, lambda: self._likelihood(model, stream, spans))
+
+    def _likelihood(
+        self, model: Any, stream: TokenStream, spans: list[Window], progress: Progress | None = None
+    ) -> LikelihoodSum:
+        return stream_likelihood(model, stream, spans, self._config.batch_size, progress)
+
+
+# -- A summed likelihood as measured numbers with units and intervals.
+
+
+def likelihood_values(total: LikelihoodSum, token: str = "token", text: str | None = None) -> dict[str, MetricValue]:
+    """``nll``, ``bits_per_byte`` and, where it is a number, ``perplexity``.
+
+    Args:
+        total: The sum; intervals are over its blocks.
+        token: What a token is one of, for units: "target token".
+        text: What the bytes are of; None: the text itself.
+    """
+    of = "" if text is None else f" of {text}"
+    values = {
+        "nll": measured_value(total.nll(), f"nats per {token}", total.tokens, total.nll_interval()),
+        "bits_per_byte": measured_value(
+            total.bits_per_byte(), f"bits per UTF-8 byte{of}", total.bytes, total.bits_per_byte_interval()
+        ),
+    }
+    # A perplexity too large for a float is left out; nll says the same and is there.
+    if math.isfinite(total.perplexity()):
+        unit = f"per {token} of this tokenizer"
+        values["perplexity"] = measured_value(total.perplexity(), unit, total.tokens, total.perplexity_interval())
+    return values
+
+
+def mean_perplexity(total: LikelihoodSum, token: str, texts: str) -> dict[str, MetricValue]:
+    """``mean_perplexity``, the mean of the perplexities of the blocks, where it is a number.
+
+    Args:
+        total: The sum; each block is one text.
+        token: What a token is one of, for the unit.
+        texts: What the blocks are, for the unit: "articles".
+    """
+    value = total.mean_perplexity()
+    if not math.isfinite(value):
+        return {}
+    unit = f"per {token} of this tokenizer, mean over {texts}"
+    return {"mean_perplexity": measured_value(value, unit, total.texts, total.mean_perplexity_interval())}
+
+
+def measured_value(value: float, unit: str, n: int, interval: Interval) -> MetricValue:
+    """A number with its interval, where that has two ends."""
+    low, high = interval if interval is not None and all(map(math.isfinite, interval)) else (None, None)
+    return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
+
+
+# -- A stream of tokens cut into training rows of one length.
+
+
+def block_rows(stream: Sequence[int], size: int, text: str, setting: str) -> Dataset:
+    """Contiguous blocks as ``input_ids`` and ``labels``; a remainder shorter than a block is left out.
+
+    >>> block_rows([7, 1, 2, 3, 4], 2, "the training text", "task.block")["input_ids"][:]
+    [[7, 1], [2, 3]]
+
+    Args:
+        stream: Tokens, a start token before each text.
+        size: Tokens of a block.
+        text: What the stream is, for the message.
+        setting: Name of the setting that holds ``size``.
+
+    Raises:
+        ValueError: The stream is shorter than one block.
+    """
+    from datasets import Dataset
+
+    blocks = [list(stream[begin : begin + size]) for begin in range(0, len(stream) - size + 1, size)]
+    if not blocks:
+        raise ValueError(
+            f"{setting}: {text} has {len(stream)} tokens, shorter than one block of {size}; give more text or a "
+            f"smaller block"
+        )
+    return Dataset.from_dict({"input_ids": blocks, "labels": blocks})

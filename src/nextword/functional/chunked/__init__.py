@@ -1,1 +1,0 @@
-"""Sums and answers over (N, V) scores of which only a few rows are held at once."""

@@ -1,0 +1,226 @@
+"""Sums over all rows whose gradient is made chunk by chunk, in the pass that makes the sum.
+
+The gradient of a sum is that of its terms times one number, which the backward pass brings. So each chunk of scores is
+computed, turned into gradients and dropped before the next one is computed; the backward pass multiplies by the number.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import get_device_states, set_device_states
+
+from nextword.functional.columns import ALL_COLUMNS, Columns
+from nextword.functional.inplace import concatenate_chunks
+from nextword.functional.weight_gradient import GradientCollector, SinglePass, deliver, first_order
+
+Compute = Callable[[slice, list[Tensor], SinglePass | None], Tensor]
+"""Returns the sum over some rows, a scalar. Given: their slice; these rows of the row tensors; the pass to hand on to
+products and to functions that work in place, None where the graph may be traversed several times."""
+
+
+def sum_with_gradient(
+    compute: Compute, chunks: list[slice], rows: Sequence[Tensor], shared: Sequence[Tensor]
+) -> Float[Tensor, ""]:
+    """The sum of ``compute`` over all chunks.
+
+    Where gradients are wanted, that of each chunk is taken at once. It is kept until the backward pass, which only
+    scales it; a second backward pass through the same graph computes it again. What is kept for a shared weight (V, D)
+    is the smaller of its gradient and the gradient's factors.
+
+    Half precision of 16 bits with few exponents (float16) is the exception: its gradients must be made with the loss
+    scale in them, which is known in the backward pass only, so chunks are computed again there.
+
+    Args:
+        compute: What is summed. Everything with a gradient that it depends on is among ``rows`` and ``shared``.
+        chunks: Slices that cover all rows.
+        rows: Tensors with one row for each position.
+        shared: Tensors that all positions depend on, such as the output embedding.
+    """
+    tensors = [*rows, *shared]
+    differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    if differentiable and not torch.compiler.is_compiling() and not _needs_loss_scale(tensors):
+        total: Tensor = _SumWithGradient.apply(compute, chunks, len(rows), *tensors)  # type: ignore[no-untyped-call]
+        return total
+    return concatenate_chunks(lambda chunk: compute(chunk, [row[chunk] for row in rows], None)[None], chunks).sum()
+
+
+def _needs_loss_scale(tensors: Sequence[Tensor]) -> bool:
+    device = tensors[0].device.type
+    autocast = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is torch.float16
+    return autocast or any(tensor.dtype is torch.float16 for tensor in tensors)
+
+
+class _SumWithGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, compute: Compute, chunks: list[slice], row_count: int, *tensors: Tensor) -> Tensor:
+        ctx.compute, ctx.chunks, ctx.row_count = compute, chunks, row_count
+        ctx.save_for_backward(*tensors)
+        ctx.random_states = torch.get_rng_state(), get_device_states(*tensors)
+        total, ctx.gradients = _forward_and_backward(compute, chunks, tensors[:row_count], tensors[row_count:])
+        return total
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
+        tensors = ctx.saved_tensors  # once: a caller's checkpoint computes them again each time
+        rows, shared = tensors[: ctx.row_count], tensors[ctx.row_count :]
+        # they are given away below, so a second backward pass has to make them again
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is None:
+            with _same_random_numbers(*ctx.random_states):
+                _, gradients = _forward_and_backward(ctx.compute, ctx.chunks, rows, shared)
+        of_rows = (None if gradient is None else gradient.mul_(scale) for gradient in gradients.rows)
+        pairs = zip(shared, gradients.shared, strict=True)
+        of_shared = (None if collector is None else deliver(collector, weight, scale) for weight, collector in pairs)
+        return None, None, None, *of_rows, *of_shared
+
+
+@contextmanager
+def _same_random_numbers(cpu_state: Tensor, device_states: tuple[list[int], list[Tensor]]) -> Iterator[None]:
+    """Within this block random numbers are those drawn from these states, for an output layer with dropout."""
+    devices, states = device_states
+    with torch.random.fork_rng(devices):
+        torch.set_rng_state(cpu_state)
+        set_device_states(devices, states)
+        yield
+
+
+class _Gradients(NamedTuple):
+    """Those of the rows and those of what is shared; None for what has none."""
+
+    rows: list[Tensor | None]
+    shared: list[GradientCollector | None]
+
+
+def _forward_and_backward(
+    compute: Compute, chunks: list[slice], rows: Sequence[Tensor], shared: Sequence[Tensor]
+) -> tuple[Tensor, _Gradients]:
+    """The sum and its gradients, chunk by chunk."""
+    of_rows = [torch.zeros_like(row) if row.requires_grad else None for row in rows]
+    weights = [tensor for tensor in shared if tensor.requires_grad]
+    single_pass, totals = SinglePass(weights), []
+    # a caller that checkpoints the whole model need not keep or recompute what is saved and read within this function
+    no_outer_hooks = saved_tensors_hooks(_unchanged, _unchanged)
+    with torch.enable_grad(), no_outer_hooks:
+        for chunk in chunks:
+            leaves = [row.detach()[chunk].requires_grad_(row.requires_grad) for row in rows]
+            total = compute(chunk, leaves, single_pass)
+            totals.append(total.detach())
+            inputs = [*(leaf for leaf in leaves if leaf.requires_grad), *weights]
+            gradients = torch.autograd.grad(total, inputs, allow_unused=True) if total.requires_grad else ()
+            parts = iter(gradients)
+            for gradient in of_rows:
+                part = next(parts, None) if gradient is not None else None
+                if gradient is not None and part is not None:
+                    gradient[chunk] = part
+            uses = Counter(_address(part) for part in gradients if part is not None)
+            for collector, part in zip(single_pass.collectors, parts, strict=False):
+                if part is not None:  # autograd gives one and the same tensor to both terms of a sum
+                    collector.add(part, shared=uses[_address(part)] > 1)
+            for collector in single_pass.collectors:
+                collector.compact(chunk.stop / max(1, chunks[-1].stop))
+    collectors = iter(single_pass.collectors)
+    of_shared = [next(collectors) if tensor.requires_grad else None for tensor in shared]
+    return torch.stack(totals).sum(), _Gradients(of_rows, of_shared)
+
+
+def _unchanged(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _address(tensor: Tensor) -> int:
+    return id(tensor) if tensor.is_sparse else tensor.data_ptr()
+
+
+# -- How many rows of dense scores are computed at once.
+#
+# The scores of one position over a vocabulary of 50,000 words take 200 KB. What is asked of them in training is one
+# number a position or one in all, so they are computed for a few rows at a time: a chunk. How many rows a chunk has
+# follows from a memory budget.
+
+_CPU_BUDGET = 128 * 2**20
+"""Bytes of dense scores alive at once on a CPU. A product with few states costs more for each (100 states of GPT-2
+small a third more than 400, measured on two cores), one with more than this saves little."""
+
+_SUM_BUDGET = 64 * 2**20
+"""The same where nothing but the scores is alive, and not much of them is needed for the product to be fast."""
+
+_GPU_SHARE = 0.1
+"""Share of the free memory of an accelerator that dense scores may take."""
+
+_budget: ContextVar[int | None] = ContextVar("score_memory", default=None)
+"""What ``score_memory`` was asked for. No result depends on it, so it need not be passed along."""
+
+
+@contextmanager
+def score_memory(mebibytes: int | float) -> Iterator[None]:
+    """Within this block, dense scores take about ``mebibytes`` MiB at once instead of the automatic budget.
+
+    That is a tenth of the free memory of a GPU; on a CPU 128 MiB, in training 64 MiB or two thirds of what the output
+    embedding's gradient takes, whichever is more. The results do not depend on it, only time and memory do;
+    ``float("inf")`` is no limit. Training goes inside the block: ``with score_memory(64): trainer.train()``.
+
+    >>> with score_memory(64):
+    ...     row_chunks(rows=100, row_bytes=2**20, device=torch.device("cpu"))
+    [slice(0, 50, None), slice(50, 100, None)]
+    """
+    if isinstance(mebibytes, bool) or not isinstance(mebibytes, int | float) or not mebibytes > 0:
+        raise ValueError(f"score_memory: must be a positive number of MiB ({mebibytes!r} given)")
+    token = _budget.set(int(min(mebibytes * 2**20, sys.maxsize)))
+    try:
+        yield
+    finally:
+        _budget.reset(token)
+
+
+def row_chunks(rows: int, row_bytes: int, device: torch.device, columns: Columns = ALL_COLUMNS) -> list[slice]:
+    """Slices that cover ``rows`` rows of ``row_bytes`` bytes each, every slice within the memory budget.
+
+    Processes that share the columns of scores make the same slices.
+    """
+    if torch.compiler.is_compiling():
+        # a graph can neither read the budget nor ask how much memory is free; a compiled step has few rows
+        return [slice(0, rows)] if rows else []
+    limit = _bytes_at_once(device) // max(1, row_bytes)
+    # what memory is free differs between accelerators
+    return _equal_slices(rows, limit if device.type == "cpu" else columns.rows_at_once(limit))
+
+
+def sum_chunks(
+    rows: int, row_bytes: int, weight_bytes: int, device: torch.device, columns: Columns = ALL_COLUMNS
+) -> list[slice]:
+    """Slices for a sum over rows whose gradient adds up in a weight of ``weight_bytes`` bytes.
+
+    Every slice reads the weight and writes its gradient, so that few rows at a time make it slow, the more so the
+    larger the weight is. Rows that all together take no more than the weight go at once.
+    """
+    if torch.compiler.is_compiling() or _budget.get() is not None or device.type != "cpu":
+        return row_chunks(rows, row_bytes, device, columns)
+    budget = weight_bytes if rows * row_bytes <= weight_bytes else max(_SUM_BUDGET, 2 * weight_bytes // 3)
+    return _equal_slices(rows, budget // max(1, row_bytes))
+
+
+def _bytes_at_once(device: torch.device) -> int:
+    budget = _budget.get()
+    if budget is not None:
+        return budget
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free * _GPU_SHARE)
+    return _CPU_BUDGET
+
+
+def _equal_slices(rows: int, limit: int) -> list[slice]:
+    # of equal size: a last chunk of few rows would cost as much as a whole one
+    size = -(-rows // max(1, -(-rows // max(1, limit))))
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, max(1, size))]

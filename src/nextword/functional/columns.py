@@ -1,0 +1,265 @@
+"""Which columns of dense scores (N, V) are held here: all of them, or the share of one process among several.
+
+Whoever sums over the tokens of a row, or picks one of them, asks the columns to do it. Nothing else of a loss depends
+on where a column lies: products, bends, exponentials and their gradients are made of each column alone.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nextword.functional.probability import top_k
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+
+class Columns:
+    """All columns, V of V: every answer is there.
+
+    ``SharedColumns`` answers the same for a share of them, together with the processes that hold the others.
+
+    >>> import torch
+    >>> scores = torch.tensor([[1.0, 3.0, 2.0]])
+    >>> ALL_COLUMNS.peak(scores), ALL_COLUMNS.gather(scores, torch.tensor([[2]]))
+    (tensor([[3.]]), tensor([[2.]]))
+    """
+
+    processes = 1
+    """How many processes share the columns."""
+
+    def peak(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N 1"]:
+        """The largest score of each row; no gradient."""
+        return scores.amax(-1, keepdim=True)
+
+    def total(self, part: Tensor) -> Tensor:
+        """The sum over all columns, from that over those held here."""
+        return part
+
+    def gather(self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        """The scores of K tokens a row."""
+        return scores.gather(1, ids)
+
+    def scatter_add_(
+        self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"]
+    ) -> Float[Tensor, "N _"]:
+        """Adds ``values`` to the scores of K tokens a row, in place."""
+        return scores.scatter_add_(1, ids, values)
+
+    def writable(
+        self, ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
+    ) -> tuple[Int[Tensor, "N K"], Float[Tensor, "N K"], Bool[Tensor, "N K"]]:
+        """Of values to write at tokens: the columns held here, the values, and which of them are to be written."""
+        return ids, values, present
+
+    def read_by_all(self, tensor: Tensor) -> Tensor:
+        """What the columns are made of and every process has alike; its gradient is the sum of all processes'."""
+        return tensor
+
+    def top_k(self, scores: Float[Tensor, "N _"], k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
+        """Values and tokens of the ``k`` largest scores of each row, in decreasing order; no gradient."""
+        return top_k(scores, k)
+
+    def whole(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N V"]:
+        """All columns."""
+        return scores
+
+    def from_holders(
+        self, ids: Int[Tensor, "B K"], compute: Callable[[Int[Tensor, "B K"]], Float[Tensor, "B Q K"]]
+    ) -> Float[Tensor, "B Q K"]:
+        """What ``compute`` makes of the rows of some tokens, from the process that holds each."""
+        return compute(ids)
+
+    @property
+    def tokens(self) -> Int[Tensor, "_"] | None:
+        """Which tokens are held here; None for all in order."""
+        return None
+
+    def held(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "_"]:
+        """Those of some tokens that are held here."""
+        return ids
+
+    def rows(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "K"]:
+        """Where tokens that are held here lie among them."""
+        return ids
+
+    def of_group(self, ids: Int[Tensor, "K"]) -> Columns:
+        """The columns of some tokens alone, as ``held`` leaves them; a token is then its place in ``ids``."""
+        return self
+
+    def rows_at_once(self, limit: int) -> int:
+        """How many rows of scores are made at once, where memory here allows so many."""
+        return limit
+
+
+ALL_COLUMNS = Columns()
+
+
+# -- The columns of dense scores divided among processes, as rows of an output embedding are (a DTensor with
+# Shard(0)).
+#
+# Every process has the same states and makes the scores of its own tokens. What a softmax needs of a whole row are
+# few numbers, so those travel, and the scores do not: the row's peak, its sum of exponentials, the target's score,
+# and in the backward pass the gradient of the states (Shoeybi et al. 2019, Megatron-LM, section 3).
+
+
+class SharedColumns(Columns):
+    """A share of the columns. Every question is asked by all processes of the mesh, of the same rows and tokens.
+
+    Args:
+        mesh: The processes, in one dimension.
+    """
+
+    def __init__(self, mesh: DeviceMesh) -> None:
+        self.mesh = mesh
+        self.processes = mesh.size()
+
+    @abstractmethod
+    def _here(self, ids: Int[Tensor, "*shape"]) -> tuple[Int[Tensor, "*shape"], Bool[Tensor, "*shape"]]:
+        """The column of each token, any for one that is not held here, and which are."""
+
+    def peak(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N 1"]:
+        """The largest of all processes' largest scores."""
+        empty = scores.new_full((len(scores), 1), -torch.inf)  # of a group of tokens a process may hold none
+        return self._reduced(scores.amax(-1, keepdim=True) if scores.shape[1] else empty, "max")
+
+    def total(self, part: Tensor) -> Tensor:
+        """The sum over processes; each has all of the gradient of what it is summed to."""
+        return self._reduced(part, "sum")
+
+    def gather(self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        """Each score from the process that holds it."""
+        if not scores.shape[1]:
+            return self.total(scores.new_zeros(ids.shape))
+        columns, here = self._here(ids)
+        return self.total(scores.gather(1, columns).masked_fill(~here, 0.0))
+
+    def from_holders(
+        self, ids: Int[Tensor, "B K"], compute: Callable[[Int[Tensor, "B K"]], Float[Tensor, "B Q K"]]
+    ) -> Float[Tensor, "B Q K"]:
+        """Every process computes its own; what it makes of the others' does not count."""
+        columns, here = self._here(ids)
+        return self.total(compute(columns).masked_fill(~here[:, None], 0.0))
+
+    def scatter_add_(
+        self, scores: Float[Tensor, "N _"], ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"]
+    ) -> Float[Tensor, "N _"]:
+        """To those that are held here."""
+        if not scores.shape[1]:
+            return scores
+        columns, here = self._here(ids)
+        return scores.scatter_add_(1, columns, values.masked_fill(~here, 0.0))
+
+    def writable(
+        self, ids: Int[Tensor, "N K"], values: Float[Tensor, "N K"], present: Bool[Tensor, "N K"]
+    ) -> tuple[Int[Tensor, "N K"], Float[Tensor, "N K"], Bool[Tensor, "N K"]]:
+        """Every process writes those that it holds."""
+        columns, here = self._here(ids)
+        return columns, self.read_by_all(values), present & here
+
+    def read_by_all(self, tensor: Tensor) -> Tensor:
+        """The same tensor; in the backward pass gradients are summed over processes."""
+        from torch.distributed.tensor import DTensor, Partial, Replicate
+
+        same = DTensor.from_local(tensor, self.mesh, [Replicate()], run_check=False)
+        return same.to_local(grad_placements=[Partial()])
+
+    def rows_at_once(self, limit: int) -> int:
+        """The fewest that memory allows any process, so that all make the same number of chunks."""
+        return int(self._reduced(torch.tensor(limit, device=self.mesh.device_type), "min"))
+
+    def _reduced(self, part: Tensor, operation: Any) -> Tensor:
+        from torch.distributed.tensor import DTensor, Partial
+
+        return DTensor.from_local(part, self.mesh, [Partial(operation)], run_check=False).full_tensor()
+
+
+class ColumnRange(SharedColumns):
+    """A range of tokens in each process, as DTensor's ``Shard`` divides rows: equal ranges, the last may be shorter.
+
+    Args:
+        mesh: The processes.
+        size: V.
+    """
+
+    def __init__(self, mesh: DeviceMesh, size: int) -> None:
+        super().__init__(mesh)
+        self._size, self._width = size, -(-size // self.processes)
+        self._begin, self._end = self._range(mesh.get_local_rank())
+
+    def _range(self, rank: int) -> tuple[int, int]:
+        return min(rank * self._width, self._size), min((rank + 1) * self._width, self._size)
+
+    def _here(self, ids: Int[Tensor, "*shape"]) -> tuple[Int[Tensor, "*shape"], Bool[Tensor, "*shape"]]:
+        columns = (ids - self._begin).clamp(0, self._end - self._begin - 1)
+        return columns, (ids >= self._begin) & (ids < self._end)
+
+    def top_k(self, scores: Float[Tensor, "N _"], k: int) -> tuple[Float[Tensor, "N k"], Int[Tensor, "N k"]]:
+        """The best of the best of each process."""
+        sizes = [min(k, end - begin) for begin, end in map(self._range, range(self.processes))]
+        values, columns = top_k(scores, min(k, scores.shape[1]))
+        best = self._from_all(values, sizes).topk(k)
+        return best.values, self._from_all(columns + self._begin, sizes).gather(1, best.indices)
+
+    def _from_all(self, part: Float[Tensor, "N _"] | Int[Tensor, "N _"], sizes: list[int]) -> Tensor:
+        """What every process has, as many columns of each as ``sizes`` says."""
+        from torch.distributed.tensor import DTensor, Shard
+
+        width = max(sizes)  # all gather equal parts
+        padded = torch.nn.functional.pad(part, (0, width - part.shape[1]))
+        every = DTensor.from_local(padded, self.mesh, [Shard(1)], run_check=False).full_tensor()
+        return torch.cat([every[:, rank * width : rank * width + size] for rank, size in enumerate(sizes)], 1)
+
+    def whole(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N V"]:
+        """The ranges side by side, in every process."""
+        from torch.distributed.tensor import DTensor, Shard
+
+        shape: dict[str, Any] = {"shape": torch.Size([len(scores), self._size]), "stride": (self._size, 1)}
+        parts = DTensor.from_local(scores.contiguous(), self.mesh, [Shard(1)], run_check=False, **shape)
+        return parts.full_tensor()
+
+    @property
+    def tokens(self) -> Int[Tensor, "_"]:
+        """The range."""
+        return torch.arange(self._begin, self._end, device=self.mesh.device_type)
+
+    def held(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "_"]:
+        """Those in the range."""
+        return ids[self._here(ids)[1]]
+
+    def rows(self, ids: Int[Tensor, "K"]) -> Int[Tensor, "K"]:
+        """Counted from the beginning of the range."""
+        return ids - self._begin
+
+    def of_group(self, ids: Int[Tensor, "K"]) -> Columns:
+        """Those of the group in the range."""
+        return PickedColumns(self.mesh, ids, self._here(ids)[1])
+
+
+class PickedColumns(SharedColumns):
+    """The columns of a group of tokens, which are numbered by their place in it.
+
+    Args:
+        mesh: The processes.
+        ids: Tokens of the group.
+        here: Which of them are held here, in this order.
+    """
+
+    def __init__(self, mesh: DeviceMesh, ids: Int[Tensor, "K"], here: Bool[Tensor, "K"]) -> None:
+        super().__init__(mesh)
+        self._present = here
+        self._column = (here.cumsum(0) - 1).clamp_min(0)
+
+    def _here(self, ids: Int[Tensor, "*shape"]) -> tuple[Int[Tensor, "*shape"], Bool[Tensor, "*shape"]]:
+        return self._column[ids], self._present[ids]
+
+    def whole(self, scores: Float[Tensor, "N _"]) -> Float[Tensor, "N K"]:
+        """Every process puts its columns where they belong."""
+        every = scores.new_zeros(len(scores), len(self._present))
+        return self.total(every.index_copy(1, self._present.nonzero()[:, 0], scores))

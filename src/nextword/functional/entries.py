@@ -1,0 +1,339 @@
+"""Stored tokens with a score each: the entries of a cache, a pointer or a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nextword.functional.inplace import overwrite_
+from nextword.functional.probability import log_add_exp, masked_logsumexp
+
+_FEW_IDS = 8
+"""Up to so many ids a position, comparing them with the stored ones is cheaper than laying the entries over V."""
+
+
+_SHARE_LOOKED_UP = 0.25
+"""From so many entries for each word of the vocabulary on, sorting them costs more than a pass over the vocabulary."""
+
+
+TextRead = Literal["text", "source", "store"]
+"""Which text places are of: the decoder's own sequence, the source that a head reads, or a store of other texts."""
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """What can be made into entries for N positions: entries themselves, or what their scores are made of."""
+
+    @property
+    def text(self) -> TextRead:
+        """Which text the tokens stand in."""
+        ...
+
+    @property
+    def visible(self) -> Bool[Tensor, "N S"]:
+        """Which entries each position may see."""
+        ...
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Stored:
+        """With ``change`` made to every tensor that has a row for each position."""
+        ...
+
+    def shared(self) -> Sequence[Tensor]:
+        """What may have a gradient and is the same for all positions."""
+        ...
+
+    def scored(self) -> Entries:
+        """The entries."""
+        ...
+
+
+@dataclass(frozen=True)
+class Entries:
+    """For each of N positions, scores of the S entries stored for its sequence; several entries may hold one token.
+
+    Args:
+        ids: Token that each entry stands for, per sequence. An id outside the vocabulary stands for no token: its entry
+            counts in ``log_mass`` only.
+        row: Which sequence each position belongs to.
+        scores: Log of the (unnormalised) mass of each entry as seen from each position.
+        visible: Which entries each position may see; the others count nowhere.
+        first_place: Place in its sequence, or in the source, of the token that the first entry stands for; the others
+            follow it.
+        stored: Which entries stand for a token of their sequence, whether a position sees it yet or not; the others are
+            padding. None: all.
+        text: Which text the entries stand for tokens of.
+    """
+
+    ids: Int[Tensor, "B S"]
+    row: Int[Tensor, "N"]
+    scores: Float[Tensor, "N S"]
+    visible: Bool[Tensor, "N S"]
+    first_place: int = 0
+    stored: Bool[Tensor, "B S"] | None = None
+    text: TextRead = "text"
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Entries:
+        """With ``change`` made to every tensor that has a row for each position."""
+        return replace(self, row=change(self.row), scores=change(self.scores), visible=change(self.visible))
+
+    def shared(self) -> Sequence[Tensor]:
+        """Nothing: every position has scores of its own."""
+        return ()
+
+    def scored(self) -> Entries:
+        """These entries."""
+        return self
+
+    def any_visible(self) -> Bool[Tensor, "N"]:
+        """Whether a position sees any entry at all."""
+        return self.visible.any(-1)
+
+    def peak(self) -> Float[Tensor, "N"]:
+        """Largest visible score, without gradient; ``-inf`` where no entry is visible."""
+        if self.scores.shape[-1] == 0:
+            return self.scores.new_full((len(self.scores),), -torch.inf)
+        return self.scores.detach().masked_fill(~self.visible, -torch.inf).amax(-1)
+
+    def relative(self) -> tuple[Entries, Float[Tensor, "N"]]:
+        """The same entries relative to the largest of each position, and that largest score.
+
+        Their masses are small numbers; the difference of two large ones would lose digits.
+        """
+        peak = self.peak()
+        peak = peak.masked_fill(peak == -torch.inf, 0.0)  # nothing visible
+        return self.lowered(peak), peak
+
+    def lowered(self, by: Float[Tensor, "N"]) -> Entries:
+        """The same entries with ``by`` taken from every score of a position."""
+        return replace(self, scores=self.scores - by[:, None])
+
+    def log_mass(self) -> Float[Tensor, "N"]:
+        """Log of the summed mass of all visible entries; ``-inf`` where there is none."""
+        return masked_logsumexp(self.scores, self.visible)
+
+    def by_place(self) -> Float[Tensor, "N S"]:
+        """Log-mass of the entry at each place of the sequence; ``-inf`` where there is none or it is not visible."""
+        scores = self.scores.masked_fill(~self.visible, -torch.inf)
+        return torch.nn.functional.pad(scores, (self.first_place, 0), value=-torch.inf)
+
+    def holding(self, ids: Int[Tensor, "N"]) -> Entries:
+        """The same entries, of which each position sees only those that hold its token."""
+        return replace(self, visible=self.visible & (self.ids[self.row] == ids[:, None]))
+
+    def dividing(self, log_mass: Float[Tensor, "N 1"], ids: Int[Tensor, "N"]) -> Float[Tensor, "N S"]:
+        """Log of a mass divided among the places that hold each position's token, in proportion to their own."""
+        entries = self.holding(ids)
+        held = entries.any_visible()[:, None]
+        total = torch.where(held, entries.log_mass()[:, None], 0.0)
+        return (entries.by_place() - total).to(log_mass.dtype) + log_mass.masked_fill(~held, 0.0)
+
+    def log_mass_of(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
+        """Log of the summed mass of the visible entries that hold each of K tokens; ``-inf`` where none does."""
+        if ids.shape[1] > _FEW_IDS:
+            return self._looked_up(ids, vocab_size)
+        stored = self.ids[self.row]
+        columns = [masked_logsumexp(self.scores, self.visible & (stored == token[:, None])) for token in ids.unbind(1)]
+        return torch.stack(columns, 1) if columns else self.scores.new_empty(ids.shape)
+
+    def add_to_(self, log_mass: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
+        """``log(exp(log_mass) + mass)`` of every token, with the mass of the visible entries that hold it.
+
+        Only the words that entries hold are touched, unless these may be most: no pass over the vocabulary. Destroys
+        ``log_mass``, in whose place the result is written unless autograd may have kept its values.
+        """
+        if self.ids.shape[1] >= _SHARE_LOOKED_UP * log_mass.shape[1]:
+            return log_add_exp(log_mass, self.scatter(log_mass.shape[1]).to(log_mass.dtype))
+        words, added = self._by_word(log_mass.shape[1])
+        added, ids = added.to(log_mass.dtype), words.ids[self.row]
+        values = log_add_exp(log_mass.gather(1, ids), added)
+        target = log_mass.clone() if torch.is_grad_enabled() else log_mass
+        return overwrite_(target, ids, values, added != -torch.inf)
+
+    def _by_word(self, vocab_size: int) -> tuple[Words, Float[Tensor, "N U"]]:
+        """The distinct words that are stored, and log of the mass of each as seen from every position."""
+        in_vocabulary = (self.ids >= 0) & (self.ids < vocab_size)
+        words = Words.of(self.ids, in_vocabulary)
+        column, counted = words.column[self.row], self.visible & in_vocabulary[self.row]
+        return words, self._column_log_mass(column, counted, words.ids.shape[1])
+
+    def _looked_up(self, ids: Int[Tensor, "N K"], vocab_size: int) -> Float[Tensor, "N K"]:
+        """``log_mass_of`` by a table of the words of each sequence, which is of size (B, V)."""
+        words, mass = self._by_word(vocab_size)
+        count = words.ids.shape[1]
+        filled = words.first < words.valid.shape[1]
+        table = words.ids.new_full((len(self.ids), vocab_size + 1), count)
+        table.scatter_(
+            1, words.ids.masked_fill(~filled, vocab_size), torch.arange(count, device=ids.device).expand_as(words.ids)
+        )
+        nothing = mass.new_full((len(mass), 1), -torch.inf)
+        return torch.cat([mass, nothing], 1).gather(1, table[self.row[:, None], ids])
+
+    def _column_log_mass(
+        self, index: Int[Tensor, "N S"], counted: Bool[Tensor, "N S"], columns: int
+    ) -> Float[Tensor, "N columns"]:
+        """Log of the summed mass per column; relative to each column's own largest entry, so nothing underflows."""
+        scores = self.scores.masked_fill(~counted, -torch.inf)
+        peak = scores.new_full((len(scores), columns), -torch.inf)
+        peak = peak.scatter_reduce(1, index, scores.detach(), "amax")
+        relative = (scores - peak.gather(1, index)).masked_fill(~counted, -torch.inf)
+        total = torch.zeros_like(peak).scatter_add(1, index, relative.exp())
+        held = peak != -torch.inf
+        return torch.where(held, peak + total.masked_fill(~held, 1.0).log(), peak)
+
+    def scatter(self, vocab_size: int) -> Float[Tensor, "N V"]:
+        """Log of the summed mass per token of the vocabulary; ``-inf`` where no visible entry holds it.
+
+        The sum is taken relative to each token's own largest entry, so nothing underflows to zero.
+        """
+        stored = self.ids[self.row]
+        counted = self.visible & (stored >= 0) & (stored < vocab_size)
+        return self._column_log_mass(stored.clamp(0, vocab_size - 1), counted, vocab_size)
+
+
+# -- Retrieved tokens: entries that were looked up for each position by itself, in a store of other texts.
+
+
+@dataclass(frozen=True)
+class Retrieved(Entries):
+    """Entries of which every position has its own: K tokens that a search found for it, and where each one stands.
+
+    A distribution takes them as it takes other entries: ``Interpolated`` mixes them with any distribution by a gate,
+    ``Scores`` normalises them together with its own scores. Made by ``Retrieved.of``.
+
+    Args:
+        stands: Document, and place within it, of the token that each entry stands for.
+    """
+
+    stands: Int[Tensor, "N K 2"] = field(kw_only=True)
+
+    @classmethod
+    def of(
+        cls,
+        ids: Int[Tensor, "N K"],
+        scores: Float[Tensor, "N K"],
+        visible: Bool[Tensor, "N K"],
+        stands: Int[Tensor, "N K 2"],
+    ) -> Retrieved:
+        """Entries for N positions.
+
+        Args:
+            ids: The tokens; several entries of a position may hold one token.
+            scores: Log of the mass of each; any constant may be added to a row where they are not normalised jointly.
+            visible: False where fewer than K were found.
+            stands: Document, and place within it, of each.
+        """
+        return cls(ids, torch.arange(len(ids), device=ids.device), scores, visible, text="store", stands=stands)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Retrieved:
+        """With ``change`` made to every tensor; all have a row for each position."""
+        ids = change(self.ids)
+        row = torch.arange(len(ids), device=ids.device)
+        scores, visible, stands = change(self.scores), change(self.visible), change(self.stands)
+        return replace(self, ids=ids, row=row, scores=scores, visible=visible, stands=stands)
+
+
+def in_store(stored: Mapping[str, object]) -> dict[str, Int[Tensor, "N K 2"]]:
+    """By the name of those entries that were retrieved, document and place of each."""
+    return {name: entries.stands for name, entries in stored.items() if isinstance(entries, Retrieved)}
+
+
+# -- The distinct tokens of each sequence: what a partition scores once, however often a token occurs.
+
+
+@dataclass(frozen=True)
+class Words:
+    """Distinct valid tokens of B sequences, in U columns; a sequence with fewer words leaves columns empty.
+
+    Args:
+        ids: Token of each column; 0 where the column is empty.
+        first: First place that holds it; S, past the last place, where the column is empty.
+        column: Column of the token at each place; 0 where the place is not valid.
+        valid: Which places count.
+    """
+
+    ids: Int[Tensor, "B U"]
+    first: Int[Tensor, "B U"]
+    column: Int[Tensor, "B S"]
+    valid: Bool[Tensor, "B S"]
+
+    @classmethod
+    def of(cls, ids: Int[Tensor, "B S"], valid: Bool[Tensor, "B S"]) -> Words:
+        """The words of sequences of tokens.
+
+        >>> words = Words.of(torch.tensor([[7, 3, 7, 9]]), torch.tensor([[True, True, True, False]]))
+        >>> words.ids, words.first, words.column
+        (tensor([[3, 7]]), tensor([[1, 0]]), tensor([[1, 0, 1, 0]]))
+        """
+        beyond = torch.iinfo(torch.long).max  # sorts places that do not count to the end
+        ordered, place = torch.where(valid, ids, beyond).sort(dim=1, stable=True)
+        starts = torch.ones_like(valid)
+        starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+        rank = starts.cumsum(1) - 1
+        counted = ordered != beyond
+        # one column more than there can be words takes what does not count, and is cut off
+        size = ids.shape[1] if torch.compiler.is_compiling() else _column_count(rank, counted)
+        target = torch.where(counted, rank, size)
+        words = ids.new_zeros(len(ids), size + 1).scatter(1, target, ordered)
+        first = ids.new_full((len(ids), size + 1), ids.shape[1]).scatter_reduce(1, target, place, "amin")
+        column = torch.zeros_like(ids).scatter(1, place, rank.masked_fill(~counted, 0))
+        return cls(words[:, :size], first[:, :size], column, valid)
+
+    def seen(self, row: Int[Tensor, "N"], before: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
+        """Which words occur in each position's sequence at a place smaller than ``before``."""
+        return self.first[row] < before[:, None]
+
+    def occurring(self, row: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
+        """Which words occur in each position's sequence at all."""
+        return (self.first < self.valid.shape[1])[row]
+
+    def at(self, visible: Bool[Tensor, "N S"], row: Int[Tensor, "N"]) -> Bool[Tensor, "N U"]:
+        """Which words stand at one of the places that each position sees; places that do not count are no word's."""
+        there = visible & self.valid[row]
+        found = there.new_zeros((len(row), self.ids.shape[1]), dtype=torch.uint8)
+        return found.scatter_reduce(1, self.column[row], there.to(torch.uint8), "amax").bool()
+
+    def mean(
+        self, scores: Float[Tensor, "N S"], visible: Bool[Tensor, "N S"], row: Int[Tensor, "N"]
+    ) -> Float[Tensor, "N U"]:
+        """Mean score over the visible places that hold each word; 0 where none does."""
+        column = self.column[row]
+        shape = (len(row), self.ids.shape[1])
+        total = scores.new_zeros(shape).scatter_add(1, column, scores.masked_fill(~visible, 0.0))
+        count = scores.new_zeros(shape).scatter_add(1, column, visible.to(scores.dtype))
+        return total / count.clamp_min(1.0)
+
+
+@dataclass(frozen=True)
+class WordScores:
+    """For each of N positions, scores of the distinct words of its sequence.
+
+    Args:
+        words: The words.
+        row: Which sequence each position belongs to.
+        scores: Score of each word as seen from each position.
+        present: Which words each position sees; the scores of the others count nowhere.
+    """
+
+    words: Words
+    row: Int[Tensor, "N"]
+    scores: Float[Tensor, "N U"]
+    present: Bool[Tensor, "N U"]
+
+    @property
+    def ids(self) -> Int[Tensor, "N U"]:
+        """The words of each position's sequence."""
+        return self.words.ids[self.row]
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> WordScores:
+        """With ``change`` made to every tensor that has a row for each position."""
+        return WordScores(self.words, change(self.row), change(self.scores), change(self.present))
+
+
+def _column_count(rank: Tensor, counted: Tensor) -> int:
+    """Columns that are needed, at least one."""
+    return int(rank.masked_fill(~counted, 0).max()) + 1 if rank.numel() else 1

@@ -1,0 +1,319 @@
+"""Classes of tokens: consecutive pieces of the vocabulary in order of frequency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from nextword.functional.frequency.counts import checked
+
+
+@dataclass(frozen=True, eq=False)
+class FrequencyClasses:
+    """A partition of the vocabulary.
+
+    Attributes:
+        order: Token ids by decreasing count; of equal counts, the lower id first.
+        boundaries: Where each class ends in that order, exclusive; the last is V.
+
+    >>> classes = FrequencyClasses.of([1, 5, 3, 0], [1, 4])
+    >>> classes.order.tolist(), classes.count, classes.sizes, classes.token_class.tolist()
+    ([1, 2, 0, 3], 2, (1, 3), [1, 0, 1, 1])
+    """
+
+    order: Int[np.ndarray, "V"]
+    boundaries: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        ends = (0, *self.boundaries)
+        if ends[-1] != len(self.order) or any(one >= next_one for one, next_one in pairwise(ends)):
+            raise ValueError(
+                f"classes of tokens: boundaries must ascend from above 0 to the {len(self.order)} tokens "
+                f"({list(self.boundaries)} given)"
+            )
+
+    @classmethod
+    def of(cls, counts: Sequence[int] | Int[np.ndarray, "V"], boundaries: Sequence[int]) -> FrequencyClasses:
+        """Classes that end there.
+
+        Args:
+            counts: How often each token id occurs.
+            boundaries: Exclusive ends in the order of decreasing count.
+        """
+        return cls(by_frequency(counts), tuple(int(end) for end in boundaries))
+
+    @property
+    def count(self) -> int:
+        """K, the number of classes."""
+        return len(self.boundaries)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Tokens of each class."""
+        return tuple(np.diff(self.boundaries, prepend=0).tolist())
+
+    @cached_property
+    def token_class(self) -> Int[np.ndarray, "V"]:
+        """Class of every token id, 0 the most frequent."""
+        found = np.empty_like(self.order)
+        found[self.order] = np.repeat(np.arange(self.count), self.sizes)
+        return found
+
+    def tokens(self, number: int) -> Int[np.ndarray, "K"]:
+        """The token ids of one class, the most frequent first."""
+        return self.order[(0, *self.boundaries)[number] : self.boundaries[number]]
+
+    def masses(self, counts: Sequence[int] | Int[np.ndarray, "V"]) -> Int[np.ndarray, "K"]:
+        """Occurrences of all tokens of each class."""
+        cumulative = np.cumsum(checked(np.asarray(counts), "counts")[self.order])
+        return np.diff(cumulative[np.array(self.boundaries) - 1], prepend=0)
+
+
+def by_frequency(counts: Sequence[int] | Int[np.ndarray, "V"]) -> Int[np.ndarray, "V"]:
+    """Token ids by decreasing count; of equal counts, the lower id first.
+
+    Raises:
+        ValueError: These are no counts.
+    """
+    return np.argsort(-checked(np.asarray(counts), "counts"), kind="stable")
+
+
+# -- Ways to divide a vocabulary into classes by frequency, by name.
+#
+# The two with a given number of classes are the ablations of F2-Softmax (Choi et al., 2020), figure 3.
+
+
+def equal_frequency(counts: Counts, k: int) -> FrequencyClasses:
+    """K classes of about equal frequency, MefMax's rule for a K from outside: never an empty class.
+
+    >>> equal_frequency([6, 6, 6, 5, 5, 5, 5, 2, 2, 2, 1, 1], 3).boundaries, equal_frequency([9, 1, 0], 3).boundaries
+    ((3, 6, 12), (1, 2, 3))
+    """
+    order = by_frequency(counts)
+    _possible(k, len(order))
+    ends = mass_boundaries(np.asarray(counts, dtype=np.int64)[order], np.array([k]))
+    # Each end is at least one after the end before it. That always leaves room for the classes after it: counts fall,
+    # so the first k tokens of n have at least k/n of the total, and no end is beyond the k/K-th part of the list.
+    number = np.arange(k)
+    return FrequencyClasses(order, tuple((np.maximum.accumulate(ends - number) + number).tolist()))
+
+
+def equal_tokens(counts: Counts, k: int) -> FrequencyClasses:
+    """K classes of equal size in order of frequency; where it does not divide, the first are one larger.
+
+    >>> equal_tokens([6, 6, 6, 5, 5, 5, 5, 2], 3).boundaries
+    (3, 6, 8)
+    """
+    order = by_frequency(counts)
+    _possible(k, len(order))
+    size, larger = divmod(len(order), k)
+    return FrequencyClasses(order, tuple(size * number + min(number, larger) for number in range(1, k + 1)))
+
+
+def _possible(k: int, tokens: int) -> None:
+    if not 1 <= k <= tokens:
+        raise ValueError(f"classes: must be from 1 to {tokens}, the number of tokens ({k} given)")
+
+
+def _chosen(counts: Counts, classes: int | None) -> FrequencyClasses:
+    if classes is not None:
+        raise ValueError(
+            f"division 'mefmax': finds the number of classes itself ({classes} given); leave classes out, or take "
+            f"the division 'eq-freq' (the same rule with a given number)."
+        )
+    return mefmax(counts)
+
+
+def _given(name: str, rule: Callable[[Counts, int], FrequencyClasses]) -> Callable[..., FrequencyClasses]:
+    def divided(counts: Counts, classes: int | None) -> FrequencyClasses:
+        if classes is None:
+            raise ValueError(f"division '{name}' needs the number of classes, for instance classes=8")
+        return rule(counts, classes)
+
+    return divided
+
+
+DIVISIONS: dict[str, Callable[[Counts, int | None], FrequencyClasses]] = {
+    "mefmax": _chosen,
+    "eq-freq": _given("eq-freq", equal_frequency),
+    "eq-token": _given("eq-token", equal_tokens),
+}
+"""By name: a function of the counts and the number of classes, None where it is not given."""
+
+
+def divide(counts: Counts, division: str, classes: int | None = None) -> FrequencyClasses:
+    """The classes of a named division.
+
+    Args:
+        counts: How often each token id occurs.
+        division: A name of ``DIVISIONS``.
+        classes: Their number, for all divisions but ``mefmax``.
+
+    Raises:
+        ValueError: No such division, a number that is not possible, given where it must not be or missing.
+
+    >>> divide([6, 5, 3, 2], "eq-token", 2).boundaries
+    (2, 4)
+    """
+    if division not in DIVISIONS:
+        raise ValueError(f"division: must be one of {', '.join(DIVISIONS)} ('{division}' given)")
+    return DIVISIONS[division](counts, classes)
+
+
+# -- MefMax: how many classes make both the classes and the tokens within them as even as possible.
+#
+# Source: F2-Softmax (Choi et al., 2020), section 3.2, algorithm 1 and equation 5. In whole numbers throughout: a
+# class ends at the first token with K * cumulative count >= k * total, which floating-point sums miss for many K.
+
+MOST_CLASSES = 512
+"""K is not tried beyond this. Text needs no cap: K is at most the total over the largest count, below 40 for usual
+vocabularies. Nearly even counts do: as many classes as tokens would be tried there, at quadratic cost."""
+
+TIE = 1e-12
+"""Objectives this close are equal, and the smaller K is taken."""
+
+AT_ONCE = 1 << 18
+"""Boundaries worked on together; bounds the memory."""
+
+Counts = Sequence[int] | Int[np.ndarray, "V"]
+
+
+@dataclass(frozen=True, eq=False)
+class MefMaxCurve:
+    """The objective of equation 5 for each number of classes.
+
+    Attributes:
+        ks: Numbers of classes.
+        between: How even the classes are: entropy of their frequencies over its largest value.
+        within: How even the tokens of a class are, averaged over classes; a class of one token counts 0.
+    """
+
+    ks: Int[np.ndarray, "N"]
+    between: Float[np.ndarray, "N"]
+    within: Float[np.ndarray, "N"]
+
+    @property
+    def values(self) -> Float[np.ndarray, "N"]:
+        """The objective: both terms added."""
+        summed: Float[np.ndarray, "N"] = self.between + self.within
+        return summed
+
+    @property
+    def best(self) -> int:
+        """The smallest K among those with the largest value."""
+        return int(self.ks[np.flatnonzero(self.values >= self.values.max() - TIE)[0]])
+
+
+def mefmax(counts: Counts, most: int | None = MOST_CLASSES) -> FrequencyClasses:
+    """The classes of the best K. Tokens never counted are in the last class.
+
+    Args:
+        counts: How often each token id occurs.
+        most: Largest K to try; None: no limit but the one that no token exceeds 1/K.
+
+    >>> mefmax([6, 6, 6, 5, 5, 5, 5, 2, 2, 2, 1, 1]).boundaries
+    (2, 4, 7, 12)
+    """
+    order = by_frequency(counts)
+    ranked = np.asarray(counts, dtype=np.int64)[order]
+    best = _curve(ranked, most).best
+    return FrequencyClasses(order, tuple(mass_boundaries(ranked, np.array([best])).tolist()))
+
+
+def mefmax_curve(counts: Counts, most: int | None = MOST_CLASSES) -> MefMaxCurve:
+    """The objective for every K that ``mefmax`` tries; arguments as there.
+
+    >>> mefmax_curve([3] * 10).values[:5].round(3).tolist()
+    [1.0, 2.0, 1.991, 1.985, 2.0]
+    """
+    return _curve(np.asarray(counts, dtype=np.int64)[by_frequency(counts)], most)
+
+
+def evenness(counts: Counts, classes: FrequencyClasses) -> tuple[float, float]:
+    """Both terms of the objective for classes from anywhere: between classes, within classes."""
+    ranked = np.asarray(counts, dtype=np.int64)[classes.order]
+    between, within = _terms(_Sums.of(ranked), np.array([classes.count]), np.array(classes.boundaries))
+    return float(between[0]), float(within[0])
+
+
+def mass_boundaries(ranked: Int[np.ndarray, "V"], ks: Int[np.ndarray, "N"]) -> Int[np.ndarray, "M"]:
+    """Exclusive ends of K classes of about equal frequency, for each K one after the other.
+
+    Args:
+        ranked: Counts, decreasing.
+        ks: Each at most the total over the largest count, or the ends need not ascend.
+    """
+    cumulative = np.cumsum(ranked)
+    total = int(cumulative[-1])
+    k_of, number = _numbered(ks)
+    # The smallest whole number not below number * total / K. The product would leave 64 bits: total = share * K + rest.
+    share, rest = np.divmod(total, k_of)
+    thresholds = number * share + -(-number * rest // k_of)
+    ends = np.searchsorted(cumulative, thresholds, side="left") + 1
+    return np.where(number == k_of, len(ranked), ends)
+
+
+def _curve(ranked: Int[np.ndarray, "V"], most: int | None) -> MefMaxCurve:
+    if most is not None and most < 1:
+        raise ValueError(f"mefmax: most must be at least 1 ({most} given)")
+    highest = int(ranked.sum()) // int(ranked[0])
+    ks = np.arange(1, (highest if most is None else min(highest, most)) + 1)
+    sums = _Sums.of(ranked)
+    terms = [_terms(sums, part, mass_boundaries(ranked, part)) for part in _parts(ks)]
+    between, within = (np.concatenate(term) for term in zip(*terms, strict=True))
+    return MefMaxCurve(ks, between, within)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """The entropy of any class is a difference of two sums.
+
+    Attributes:
+        counts: Of the first tokens, from none to all.
+        logs: Count times log count, of the last tokens, from all to none: a rare class is then no small difference of
+            large sums.
+    """
+
+    counts: Int[np.ndarray, "S"]
+    logs: Shaped[np.ndarray, "S"]  # long doubles are no Float of jaxtyping
+
+    @classmethod
+    def of(cls, ranked: Int[np.ndarray, "V"]) -> _Sums:
+        logs = ranked * np.log(np.maximum(ranked, 1))
+        # In extended precision where the machine has it.
+        of_last = np.cumsum(logs[::-1], dtype=np.longdouble)[::-1]
+        return cls(np.concatenate([[0], np.cumsum(ranked)]), np.concatenate([of_last, [0]]))
+
+
+def _terms(
+    sums: _Sums, ks: Int[np.ndarray, "N"], boundaries: Int[np.ndarray, "M"]
+) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+    """Both terms for each K, from the boundaries of all of them one after the other."""
+    number = _numbered(ks)[1]
+    begins = np.where(number == 1, 0, np.roll(boundaries, 1))
+    sizes, masses = boundaries - begins, sums.counts[boundaries] - sums.counts[begins]
+    # A class of tokens that all never occur has no frequencies, and counts 0 as one of a single token does.
+    mass, log_mass = np.maximum(masses, 1), np.log(np.maximum(masses, 1))
+    entropies = log_mass - (sums.logs[begins] - sums.logs[boundaries]).astype(np.float64) / mass
+    uniform = np.where((sizes > 1) & (masses > 0), entropies / np.log(np.maximum(sizes, 2)), 0)
+    starts = np.cumsum(ks) - ks
+    total = sums.counts[-1]
+    entropy = np.log(total) - np.add.reduceat(masses / total * log_mass, starts)
+    between = np.where(ks > 1, entropy / np.log(np.maximum(ks, 2)), 0)
+    return between, np.add.reduceat(uniform, starts) / ks
+
+
+def _numbered(ks: Int[np.ndarray, "N"]) -> tuple[Int[np.ndarray, "M"], Int[np.ndarray, "M"]]:
+    """For ks 2, 3: the K of each class, 2 2 3 3 3, and its number, 1 2 1 2 3."""
+    k_of = np.repeat(ks, ks)
+    return k_of, np.arange(1, len(k_of) + 1) - np.repeat(np.cumsum(ks) - ks, ks)
+
+
+def _parts(ks: Int[np.ndarray, "N"]) -> Iterator[Int[np.ndarray, "N"]]:
+    before = np.cumsum(ks) - ks
+    yield from np.split(ks, np.flatnonzero(np.diff(before // AT_ONCE)) + 1)

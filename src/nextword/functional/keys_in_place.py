@@ -1,0 +1,120 @@
+"""Keys that stay where they lie: rows of one tensor, read a piece at a time.
+
+A serving engine keeps the places of a text in blocks anywhere in its cache. Picking all of them into a tensor of their
+own in every step costs more than the products that are made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from nextword.functional.probability import at_least_float32
+from nextword.functional.products import picked_product, product, products_in_place, reads_in_place
+
+
+@dataclass(frozen=True)
+class KeysInPlace:
+    """Keys (B, S, D) that are rows of one tensor.
+
+    >>> keys = KeysInPlace(torch.arange(6.0).reshape(3, 2), torch.tensor([[2, 0]]))
+    >>> keys[:, 1:].read()
+    tensor([[[0., 1.]]])
+
+    Args:
+        table: All rows.
+        index: Which row each key is.
+        counts: How many of its first keys each sequence needs, where that is known without asking the device.
+    """
+
+    table: Float[Tensor, "R D"]
+    index: Int[Tensor, "B S"]
+    counts: tuple[int, ...] | None = None
+
+    @property
+    def shape(self) -> torch.Size:
+        """(B, S, D)."""
+        return self.index.shape + self.table.shape[1:]
+
+    def __getitem__(self, part: Any) -> KeysInPlace:
+        """Some sequences, or with a second slice some places of each."""
+        rows: slice
+        rows, places = part if isinstance(part, tuple) else (part, slice(None))
+        first, end, _ = places.indices(self.index.shape[1])
+        counts = None if self.counts is None else tuple(max(0, min(end, one) - first) for one in self.counts[rows])
+        return KeysInPlace(self.table, self.index[rows, places], counts)
+
+    def read(self, out: Tensor | None = None) -> Float[Tensor, "B S D"]:
+        """A copy of the keys, in memory of their type where some is given."""
+        if out is None or out.dtype != self.table.dtype:
+            return at_least_float32(self.table[self.index])
+        return torch.index_select(self.table, 0, self.index.flatten(), out=out.flatten(0, 1)).view(self.shape)
+
+    def scored(self, queries: Float[Tensor, "B Q D"], score: Callable[[Tensor, KeysInPlace], Tensor]) -> Tensor:
+        """What ``score`` makes of queries and keys (B, Q, S).
+
+        Each sequence is scored apart where its count is known: nothing is read behind its end.
+        """
+        if self.counts is None:
+            return score(queries, self)
+        scores = queries.new_zeros(*queries.shape[:2], self.index.shape[1])
+        for row, count in enumerate(self.counts):
+            own = slice(row, row + 1)
+            scores[own, :, :count] = score(queries[own], KeysInPlace(self.table, self.index[own, :count]))
+        return scores
+
+
+Keys = Float[Tensor, "B S D"] | KeysInPlace
+"""Keys as a tensor of their own, or where they lie."""
+
+
+def read_keys(keys: Keys) -> Float[Tensor, "B S D"]:
+    """Keys as a tensor."""
+    return keys.read() if isinstance(keys, KeysInPlace) else keys
+
+
+def key_products(queries: Float[Tensor, "B Q D"], keys: Keys) -> Float[Tensor, "B Q S"]:
+    """Dot products of queries and keys."""
+    if isinstance(keys, KeysInPlace):
+        rows = keys.index.numel() if keys.counts is None else sum(keys.counts)
+        if reads_in_place(keys.table, queries, rows):
+            return products_in_place(keys.table, queries, keys.index, keys.counts)
+        return keys.scored(queries, lambda own, kept: picked_product(kept.table, own, kept.index))
+    if len(keys) == len(queries) == 1:
+        return product(queries[0], keys[0])[None]
+    if queries.shape[1] == 1 and len(keys) == len(queries):  # keys first: so BLAS reads them once
+        return torch.bmm(keys, queries.mT).mT
+    return queries @ keys.mT
+
+
+class StreamsInPlace(Mapping[str, Tensor]):
+    """Streams (B, S, ...) by name, copied from their rows when they are asked for.
+
+    Args:
+        tables: All rows of each stream.
+        index: Which row each place is (B, S).
+        counts: As in ``KeysInPlace``.
+    """
+
+    def __init__(
+        self, tables: Mapping[str, Tensor], index: Int[Tensor, "B S"], counts: tuple[int, ...] | None = None
+    ) -> None:
+        self._tables, self._index, self._counts = tables, index, counts
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tables[name][self._index]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def in_place(self, name: str) -> KeysInPlace:
+        """A stream of vectors, not copied."""
+        return KeysInPlace(self._tables[name], self._index, self._counts)

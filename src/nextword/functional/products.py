@@ -1,0 +1,413 @@
+"""Products of several sets of states with one output embedding."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import accumulate
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from nextword.functional.weight_gradient import Factors, GradientCollector, SinglePass, first_order
+
+
+def dense_products(
+    weight: Float[Tensor, "V D"],
+    bias: Float[Tensor, "V"] | None,
+    states: Sequence[Float[Tensor, "_R D"]],
+    single_pass: SinglePass | None = None,
+) -> list[Float[Tensor, "_R V"]]:
+    """``states[k] @ weight.T + bias`` for every k, as one product; each result may be changed in place.
+
+    >>> weight = torch.arange(6.0).reshape(3, 2)
+    >>> [scores.tolist() for scores in dense_products(weight, None, [torch.ones(1, 2), torch.zeros(1, 2)])]
+    [[[1.0, 5.0, 9.0]], [[0.0, 0.0, 0.0]]]
+    """
+    inputs = (weight, *states) if bias is None else (weight, bias, *states)
+    differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    if differentiable and only_torch_operations(weight.device):
+        return [F.linear(part, weight, bias) for part in states]
+    joined, sizes = states[0] if len(states) == 1 else torch.cat(list(states)), [len(part) for part in states]
+    if differentiable:
+        collector = None if single_pass is None else single_pass.collector(weight)
+        return list(_DenseProducts.apply(weight, bias, sizes, joined, collector))  # type: ignore[no-untyped-call]
+    return list(torch.split(product(joined, weight, bias), sizes))
+
+
+class _DenseProducts(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        weight: Tensor,
+        bias: Tensor | None,
+        sizes: list[int],
+        states: Tensor,
+        collector: GradientCollector | None,
+    ) -> tuple[Tensor, ...]:
+        ctx.collector = collector
+        ctx.save_for_backward(weight, states)
+        # `data`: separate tensors in one block of memory; autograd lets none of several views be changed in place
+        return tuple(part.data for part in torch.split(F.linear(states, weight, bias), sizes))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        weight, states = ctx.saved_tensors
+        needs_weight, needs_bias, _, needs_states, _ = ctx.needs_input_grad
+        gradient = _joined(gradients)
+        factors, of_weight = Factors(gradient.T, states), None
+        if needs_weight and ctx.collector is None:
+            of_weight = factors.add_to_(None, weight.shape).to(weight.dtype)
+        elif needs_weight:
+            ctx.collector.add_factors(factors)
+        return (
+            of_weight,
+            gradient.sum(0) if needs_bias else None,
+            None,
+            gradient @ weight if needs_states else None,
+            None,
+        )
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """The parts one after another; without a copy where they lie so in memory, as gradients written over scores do."""
+    first, end = parts[0], parts[0].storage_offset()
+    for part in parts:
+        same = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        if not (same and part.is_contiguous() and part.storage_offset() == end):
+            return torch.cat(list(parts))
+        end += part.numel()
+    return first.as_strided((sum(map(len, parts)), first.shape[1]), first.stride())
+
+
+# -- Products of groups of states with groups of rows of one weight: what a factorised softmax needs, and no more.
+
+
+def _blocks(rows: Tensor, weight: Tensor) -> list[tuple[slice, Tensor]]:
+    """Columns of the scores, each slice with the rows of the weight that they are products with."""
+    size = picked_at_once(weight.shape[1] * weight.element_size(), weight.device)
+    return [(slice(start, start + size), rows[start : start + size]) for start in range(0, len(rows), size)]
+
+
+class _GroupedProduct(torch.autograd.Function):
+    """``states[g] @ weight[ids[g]].T`` for every group g.
+
+    Written out because autograd would make a (V, D) gradient for every group and add them up, and would keep a copy of
+    every picked row until then. Here rows are picked again in the backward pass, and each group's gradient is added
+    to its rows alone.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, weight: Tensor, collector: GradientCollector | None, count: int, *groups: Tensor
+    ) -> tuple[Tensor, ...]:
+        states, ids = groups[:count], groups[count:]
+        device = weight.device.type
+        ctx.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        ctx.count, ctx.collector = count, collector
+        ctx.save_for_backward(weight, *states, *ids)
+        products = []
+        with torch.autocast(device, enabled=False):
+            for group, rows in zip(states, ids, strict=True):
+                group = group.to(ctx.dtype)
+                scores = group.new_empty(len(group), len(rows))
+                for columns, block in _blocks(rows, weight):
+                    scores[:, columns] = group @ weight.index_select(0, block).to(ctx.dtype).T
+                products.append(scores)
+        return tuple(products)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        weight, *groups = ctx.saved_tensors
+        states, ids = groups[: ctx.count], groups[ctx.count :]
+        needs_weight, _, _, *needs_states = ctx.needs_input_grad
+        collector = GradientCollector(weight) if ctx.collector is None else ctx.collector
+        of_states: list[Tensor | None] = [None] * ctx.count
+        for number, (group, rows, gradient) in enumerate(zip(states, ids, gradients, strict=True)):
+            gradient, same = gradient.to(ctx.dtype), group.to(ctx.dtype)
+            blocks = _blocks(rows, weight)
+            if needs_states[number]:
+                of_group = torch.zeros_like(same)
+                for columns, block in blocks:
+                    of_group += gradient[:, columns] @ weight.index_select(0, block).to(ctx.dtype)
+                of_states[number] = of_group.to(group.dtype)
+            if needs_weight:
+                collector.add_factors(Factors(gradient.T, same, blocks))
+        of_weight = collector.result() if ctx.collector is None else None
+        return (
+            None if of_weight is None else of_weight.to(weight.dtype), None, None, *of_states, *[None] * ctx.count
+        )  # fmt: skip
+
+
+def grouped_product(
+    weight: Float[Tensor, "V D"],
+    states: Sequence[Float[Tensor, "_R D"]],
+    ids: Sequence[Int[Tensor, "_K"]],
+    single_pass: SinglePass | None = None,
+) -> tuple[Float[Tensor, "_R _K"], ...]:
+    """``states[g] @ weight[ids[g]].T`` for every group g, with gradients of both.
+
+    Args:
+        weight: One row a token.
+        states: R_g states for each group; the groups may differ in size.
+        ids: K_g rows of the weight for each group; no row belongs to two groups.
+        single_pass: Collects the gradient of the weight, where it has a collector for it.
+
+    Returns:
+        Scores (R_g, K_g) for each group.
+
+    >>> weight = torch.arange(6.0).reshape(3, 2)
+    >>> [scores.tolist() for scores in grouped_product(weight, [torch.ones(1, 2)], [torch.tensor([2, 0])])]
+    [[[9.0, 1.0]]]
+    """
+    collector = None if single_pass is None else single_pass.collector(weight)
+    products: tuple[Tensor, ...] = _GroupedProduct.apply(weight, collector, len(states), *states, *ids)  # type: ignore[no-untyped-call]
+    return products
+
+
+# -- Products of states with few rows of a weight, picked in blocks: what single tokens' scores cost, and no more.
+
+PICKED_BYTES = {"cpu": 8 * 2**20}
+"""Bytes of a weight's rows picked at once, by device. On a CPU a new large block of memory costs more than the copy
+into it."""
+PICKED_BYTES_ELSEWHERE = 2**28
+
+
+def picked_at_once(row_bytes: int, device: torch.device) -> int:
+    """How many rows of so many bytes each are picked at once, at least one."""
+    return max(1, PICKED_BYTES.get(device.type, PICKED_BYTES_ELSEWHERE) // max(1, row_bytes))
+
+
+def picked_product(
+    weight: Float[Tensor, "V D"],
+    states: Float[Tensor, "B Q D"],
+    ids: Int[Tensor, "B K"],
+    single_pass: SinglePass | None = None,
+) -> Float[Tensor, "B Q K"]:
+    """``states[b] @ weight[ids[b]].T`` for every b, with gradients of both; autograd gets a sparse one of the weight.
+
+    Picked rows are dropped after each block and picked again in the backward pass. On a CPU the gradient of a weight in
+    float16 is dense.
+
+    >>> weight = torch.arange(6.0).reshape(3, 2)
+    >>> picked_product(weight, torch.ones(1, 1, 2), torch.tensor([[2, 0]]))
+    tensor([[[9., 1.]]])
+    """
+    if only_torch_operations(weight.device):
+        return states @ torch.nn.functional.embedding(ids, weight).mT
+    if torch.is_grad_enabled() and (weight.requires_grad or states.requires_grad):
+        collector = None if single_pass is None else single_pass.collector(weight)
+        scores: Tensor = _PickedProduct.apply(weight, states, ids, collector)  # type: ignore[no-untyped-call]
+        return scores
+    return _product(weight, states, ids)
+
+
+def _picked(weight: Tensor, ids: Tensor, dtype: torch.dtype) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Blocks of rows and columns of ``ids`` with the rows of the weight that they name (R, K, D).
+
+    Each lies in the memory of the one before it.
+    """
+    most, width = picked_at_once(weight.shape[1] * weight.element_size(), weight.device), ids.shape[1]
+    rows, columns = max(1, most // max(1, width)), max(1, min(most, width))
+    buffer = weight.new_empty(0, weight.shape[1])
+    for start in range(0, len(ids), rows):
+        for first in range(0, width, columns):
+            block, part = slice(start, start + rows), slice(first, first + columns)
+            named = ids[block, part]
+            if len(buffer) < named.numel():
+                buffer = weight.new_empty(named.numel(), weight.shape[1])
+            picked = torch.index_select(weight.detach(), 0, named.flatten(), out=buffer[: named.numel()])
+            yield block, part, picked.view(*named.shape, weight.shape[1]).to(dtype)
+
+
+def _product(weight: Tensor, states: Tensor, ids: Tensor) -> Tensor:
+    if reads_in_place(weight, states, ids.numel()):
+        return products_in_place(weight, states, ids)
+    scores = states.new_empty(*states.shape[:2], ids.shape[1])
+    for block, part, rows in _picked(weight, ids, states.dtype):
+        scores[block, :, part] = states[block] @ rows.mT
+    return scores
+
+
+class _PickedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, states: Tensor, ids: Tensor, collector: GradientCollector | None) -> Tensor:
+        ctx.collector = collector
+        ctx.save_for_backward(weight, states, ids)
+        return _product(weight, states, ids)
+
+    @staticmethod
+    @first_order
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        weight, states, ids = ctx.saved_tensors
+        of_states = None
+        if ctx.needs_input_grad[1]:
+            of_states = torch.zeros_like(states)
+            for block, part, rows in _picked(weight, ids, states.dtype):
+                of_states[block] += gradient[block, :, part] @ rows
+        if not ctx.needs_input_grad[0]:
+            return None, of_states, None, None
+        if ctx.collector is None:
+            return _sum_of_rows(ids.flatten(), (gradient.mT @ states).flatten(0, 1), weight), of_states, None, None
+        # row v of the weight's gradient sums gradient[n, v] states[n] over the few places n that picked it
+        count = len(states) * states.shape[1]
+        places = torch.arange(count, device=ids.device).repeat_interleave(ids.shape[1])
+        tokens = ids[:, None].expand(-1, states.shape[1], -1).flatten()
+        left = _sparse(torch.stack([tokens, places]), gradient.flatten(), torch.Size([len(weight), count]))
+        ctx.collector.add_factors(Factors(left, states.flatten(0, 1)))
+        return None, of_states, None, None
+
+
+def _sum_of_rows(ids: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of a weight from gradients of its rows, some rows several times; sparse where torch can add it."""
+    if weight.dtype is torch.float16 and weight.device.type == "cpu":  # where torch adds no sparse tensors
+        total = torch.zeros(weight.shape).index_add_(0, ids, rows.float())
+        return total.to(weight.dtype)
+    return _sparse(ids[None], rows, weight.shape)
+
+
+def _sparse(indices: Tensor, values: Tensor, shape: torch.Size) -> Tensor:
+    return torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
+
+
+# -- ``states @ weight.T`` of few states and a large matrix, piece by piece.
+#
+# A step of generation multiplies a state of each text with the output embedding, and that is to take as long as
+# reading it. On a CPU torch's own product takes two to six times as long, since BLAS divides such a product among
+# threads by its few states. A batch of products with pieces of the matrix is the same to the last digits, and divided
+# by pieces.
+
+_PIECES = 64
+"""At most; that many cores have one each."""
+_LEAST_ROWS = 128
+"""Of a piece."""
+_LEAST_BYTES = 2**22
+"""Of a matrix; below, it may lie in the processor's cache, where torch's own product is as fast."""
+_FEW = 4
+"""Up to so many states, they are the columns of each product: BLAS reads the matrix once then."""
+_MOST = 64
+"""For more states torch's own product is nearly as fast."""
+
+
+def only_torch_operations(device: torch.device) -> bool:
+    """Whether autocast, a compiler or ``torch.func`` is at work: they know torch's operations, not ours."""
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return transformed or torch.compiler.is_compiling() or torch.is_autocast_enabled(device.type)
+
+
+def product(
+    states: Float[Tensor, "N D"], weight: Float[Tensor, "V D"], bias: Float[Tensor, "V"] | None = None
+) -> Float[Tensor, "N V"]:
+    """``states @ weight.T + bias`` in the way that is fastest.
+
+    >>> product(torch.ones(1, 2), torch.arange(6.0).reshape(3, 2))
+    tensor([[1., 5., 9.]])
+    """
+    if not _pays(states, weight):
+        return F.linear(states, weight, bias)
+    count = min(_PIECES, max(1, len(weight) // _LEAST_ROWS))
+    size = len(weight) // count
+    whole = size * count
+    pieces, each = weight[:whole].view(count, size, weight.shape[1]), states.expand(count, *states.shape)
+    scores = states.new_empty(len(states), len(weight))
+    by_piece = torch.bmm(pieces, each.mT).mT if len(states) <= _FEW else torch.bmm(each, pieces.mT)
+    scores[:, :whole].view(len(states), count, size).copy_(by_piece.transpose(0, 1))
+    scores[:, whole:] = states @ weight[whole:].T
+    return scores if bias is None else scores.add_(bias)
+
+
+def _pays(states: Tensor, weight: Tensor) -> bool:
+    return (
+        0 < len(states) <= _MOST
+        and weight.device.type == "cpu"
+        and weight.dtype in (torch.float32, torch.float64)
+        and weight.numel() * weight.element_size() >= _LEAST_BYTES
+        and not only_torch_operations(weight.device)
+    )
+
+
+# -- Dot products of one query with rows of a matrix where they lie: torch's sampled product, which copies none of
+# them.
+#
+# In a step of generation a text has one query, and thousands of rows to compare it with. Picking rows to multiply
+# them once takes several times as long as reading them.
+
+_PIECE = 256
+"""Rows that one thread reads before it takes the next piece."""
+_LEAST_BYTES_IN_PLACE = 2**20
+"""Below so many bytes, picking rows is as fast."""
+
+
+def reads_in_place(table: Float[Tensor, "R D"], queries: Float[Tensor, "B Q D"], rows: int) -> bool:
+    """Whether ``products_in_place`` can be taken for so many rows, and pays.
+
+    Several queries share the rows that are picked for them, so it pays for one. On a CPU alone: torch has no such
+    product in half precision, and on a GPU picking costs little.
+    """
+    return (
+        queries.shape[1] == 1
+        and table.device.type == "cpu"
+        and table.is_contiguous()  # any other is copied whole
+        and table.dtype in (torch.float32, torch.float64)
+        and table.dtype == queries.dtype
+        and rows * table.shape[1] * table.element_size() >= _LEAST_BYTES_IN_PLACE
+        and not (torch.is_grad_enabled() and (table.requires_grad or queries.requires_grad))
+        and not only_torch_operations(table.device)
+    )
+
+
+def products_in_place(
+    table: Float[Tensor, "R D"],
+    queries: Float[Tensor, "B 1 D"],
+    ids: Int[Tensor, "B K"],
+    counts: Sequence[int] | None = None,
+) -> Float[Tensor, "B 1 K"]:
+    """``queries[b] @ table[ids[b]].T`` for every b, without gradients.
+
+    >>> table = torch.arange(6.0).reshape(3, 2)
+    >>> products_in_place(table, torch.ones(1, 1, 2), torch.tensor([[2, 0]]))
+    tensor([[[9., 1.]]])
+
+    Args:
+        table: The matrix.
+        queries: A query of each text.
+        ids: Rows that it is multiplied with.
+        counts: How many of its first ids each text needs; products behind them are 0, and their rows are not read.
+            None: all.
+
+    Raises:
+        IndexError: The matrix has no such row.
+    """
+    _without_warning()
+    counts = [ids.shape[1]] * len(ids) if counts is None else counts
+    within = torch.arange(ids.shape[1], device=ids.device) < torch.tensor(counts, device=ids.device)[:, None]
+    read = ids[within]
+    low, high = (int(end) for end in read.aminmax()) if len(read) else (0, -1)
+    if low < 0 or high >= len(table):  # torch would read other memory
+        raise IndexError(f"ids: must be rows of the matrix, 0 to {len(table) - 1} ({low} to {high} given)")
+    piece = min(_PIECE, len(table))  # torch takes no more places of a row than it has columns
+    starts: list[int] = []  # of pieces in the list of all rows that are read
+    asking: list[int] = []  # the text of each
+    for text, (end, count) in enumerate(zip(accumulate(counts), counts, strict=True)):
+        own = range(end - count, end, piece)
+        starts += own
+        asking += [text] * len(own)
+    ends = torch.tensor([*starts, len(read)], device=ids.device)
+    size = (len(starts), len(table))
+    pattern = torch.sparse_csr_tensor(ends, read, table.new_zeros(len(read)), size, check_invariants=False)
+    found = torch.sparse.sampled_addmm(pattern, queries.detach()[asking, 0], table.detach().T, beta=0.0).values()
+    return queries.new_zeros(ids.shape).masked_scatter(within, found)[:, None]
+
+
+@cache
+def _without_warning() -> None:
+    """Torch says once in each process that its sparse matrices are young; here that is no news to anybody."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.zeros(1, 1, device="cpu").to_sparse_csr()

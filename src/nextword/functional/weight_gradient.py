@@ -1,0 +1,230 @@
+"""The gradient of a weight that every product reads, gathered in one tensor over the chunks of a sum.
+
+Autograd would make a new (V, D) tensor for each product and add them up; making it costs more than the addition. Here
+each product hands over the two factors of its part, and they are multiplied into one tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class Factors(NamedTuple):
+    """A part of the gradient of a weight (V, D), as the two factors whose product it is."""
+
+    left: Float[Tensor, "_K N"]
+    """Gradients of scores; may be sparse."""
+    right: Float[Tensor, "N D"]
+    """States."""
+    blocks: list[tuple[slice, Int[Tensor, "_R"]]] | None = None
+    """Slices of the rows of ``left``, each with the rows of the weight that they belong to, no row twice; None where
+    the rows of ``left`` are those of the weight in order."""
+
+    @property
+    def numel(self) -> int:
+        """How many numbers both factors have."""
+        return (2 * self.left._nnz() if self.left.is_sparse else self.left.numel()) + self.right.numel()
+
+    def add_to_(self, total: Tensor | None, shape: torch.Size) -> Tensor:
+        """Adds the product to ``total`` (V, D) in place, and returns it; a new tensor where ``total`` is None."""
+        dtype = torch.promote_types(self.left.dtype, torch.float32)
+        if self.blocks is None:
+            if total is None:
+                return (self.left @ self.right).to(dtype)
+            if total.dtype == self.left.dtype:
+                return total.addmm_(self.left, self.right)
+            return total.add_(self.left @ self.right)
+        if total is None:
+            total = self.right.new_zeros(shape, dtype=dtype)
+        for rows, weight_rows in self.blocks:
+            block = Factors(self.left[rows], self.right)
+            total.index_copy_(0, weight_rows, block.add_to_(total.index_select(0, weight_rows), shape))
+        return total
+
+
+class GradientCollector:
+    """Adds up the gradient of one weight, in single precision at least.
+
+    Factors are kept as they are while they take less memory than the gradient itself.
+
+    Args:
+        weight: The weight (V, D).
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        self._shape, self._dtype = weight.shape, weight.dtype
+        self._total: Tensor | None = None
+        self._factors: list[Factors] = []
+
+    def add(self, gradient: Tensor, *, shared: bool = False) -> None:
+        """Adds a gradient that autograd made.
+
+        Args:
+            gradient: Of the weight's shape.
+            shared: Whether it is read elsewhere too, so that nothing may be added to it in place.
+        """
+        if self._total is not None:
+            self._total.add_(gradient)
+        else:
+            dtype = torch.promote_types(gradient.dtype, torch.float32)
+            self._total = gradient.to(dtype, copy=shared or gradient.is_sparse or not gradient.is_contiguous())
+
+    def add_factors(self, factors: Factors) -> None:
+        """Adds the product of two factors, to be multiplied later."""
+        # detached: their graph leads back to this collector, and Python does not collect circles through torch's graphs
+        left, right, blocks = factors
+        self._factors.append(Factors(left.detach(), right.detach(), blocks))
+
+    @torch.no_grad()
+    def compact(self, fraction_done: float) -> None:
+        """Multiplies the factors, unless all of them together will take less memory than the gradient.
+
+        Args:
+            fraction_done: Fraction of all rows whose parts are here; at 1 a gradient that is multiplied takes the
+                precision of the weight.
+        """
+        if self._total is None and sum(part.numel for part in self._factors) <= self._shape.numel() * fraction_done:
+            return
+        total = self.result()
+        self._total = total.to(self._dtype) if total is not None and fraction_done == 1 else total
+
+    @torch.no_grad()
+    def result(self) -> Tensor | None:
+        """The gradient (V, D); None where nothing was added."""
+        # the first product makes the tensor that all others are added to, which is dear where it has few rows
+        self._factors.sort(key=lambda part: part.numel)
+        while self._factors:
+            self._total = self._factors.pop().add_to_(self._total, self._shape)
+        return self._total
+
+
+class SinglePass:
+    """A graph that is traversed backwards once, right after it is recorded, and then dropped.
+
+    The caller who makes one promises that, and hands it to the functions that record the graph. These may then
+
+    - write gradients over what they saved for the backward pass, instead of into new (N, V) tensors;
+    - add the gradient of a weight to its collector, and return none to autograd.
+
+    A function that is not handed one gives its gradients to autograd as usual, and the caller adds them.
+
+    Args:
+        weights: Those whose gradients are collected.
+    """
+
+    def __init__(self, weights: Sequence[Tensor] = ()) -> None:
+        self._weights = list(weights)
+        self.collectors = [GradientCollector(weight) for weight in weights]
+        """One for each weight."""
+
+    def collector(self, weight: Tensor) -> GradientCollector | None:
+        """Where the gradient of this very tensor is collected; None where autograd is to give it."""
+        pairs = zip(self._weights, self.collectors, strict=True)
+        return next((collector for tensor, collector in pairs if tensor is weight), None)
+
+
+# -- A weight's gradient made last, when what the rest of the backward pass needed is gone.
+#
+# The gradient of an output embedding (V, D) is large, and autograd asks for it first: while all activations of the
+# backbone are alive. Its factors, gradients of N scores and N states, are smaller wherever N < D. So the collector
+# that holds them is set aside until autograd has done everything else, and multiplied then.
+#
+# This file is a fence around the one thing that torch has no public means for. Autograd carries tensors between nodes
+# of its graph, and nothing else; a collector is no tensor. So it is left at the node of the weight, as an attribute
+# (``ctx.pending``; it lives and dies with the graph), and taken from there when autograd reaches that node. Two
+# backward passes may go through one graph, one of which does not reach that node, or at the same time in two threads.
+# So what is left is filed under the number of the backward pass, ``torch._C._current_graph_task_id()``, which has no
+# public name. torch 2.13, the oldest version that we support, tells passes apart by it itself
+# (``torch/autograd/graph.py``, ``torch/utils/checkpoint.py``).
+#
+# Should a later torch drop it, ``defer_gradient`` returns a view of the weight. Gradients are then multiplied at
+# once: the same numbers, with up to (V, D) more memory while activations are alive. So it is in a compiled pass, too,
+# in whose graph autograd's nodes are not ours. A test runs that way as well, and another fails with what to do.
+
+
+def defer_gradient(weight: Float[Tensor, "V D"]) -> Float[Tensor, "V D"]:
+    """An alias of ``weight`` whose gradient is made after those of everything recorded after this call.
+
+    Autograd goes backwards through what was recorded last. So call it before the forward pass whose activations are to
+    be freed first, and let the products read the alias. (Autograd also adds a dense gradient to a sparse one in place,
+    but copies where the dense one is there first.) An alias it always is: the gradient of the weight itself would lead
+    through the states, which are made of it where it is tied.
+    """
+    if not (torch.is_grad_enabled() and weight.requires_grad):
+        return weight
+    if torch.compiler.is_compiling() or _backward_pass() is None:
+        return weight.view_as(weight)
+    alias: Tensor = _Deferred.apply(weight)  # type: ignore[no-untyped-call]
+    return alias
+
+
+def deliver(collector: GradientCollector, weight: Tensor, scale: Tensor) -> Tensor | None:
+    """The gradient of ``weight`` within a backward pass: what was collected, times ``scale``.
+
+    None where ``weight`` comes from ``defer_gradient``, which makes the gradient later. The collector is used up.
+    """
+    pending = getattr(weight.grad_fn, "pending", None)
+    if pending is None:
+        return _multiplied(collector, scale, weight.dtype)
+    pending.setdefault(_backward_pass(), []).append((collector, scale))
+    return None
+
+
+class _Deferred(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.dtype, ctx.pending = weight.dtype, {}
+        return weight.view_as(weight)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor | None) -> Tensor | None:
+        # what another pass left, which was not asked for the weight's gradient, is not part of this one
+        pending = ctx.pending.pop(_backward_pass(), [])
+        while pending:
+            collector, scale = pending.pop()
+            part = _multiplied(collector, scale, ctx.dtype)
+            if part is not None:
+                gradient = part if gradient is None else part.add_(gradient)
+        return gradient
+
+
+def _multiplied(collector: GradientCollector, scale: Tensor, dtype: torch.dtype) -> Tensor | None:
+    total = collector.result()
+    return None if total is None else total.to(dtype).mul_(scale)
+
+
+def _backward_pass() -> int | None:
+    """Number of the backward pass that is under way, -1 outside of one; None where torch does not tell."""
+    number = getattr(torch._C, "_current_graph_task_id", None)
+    return None if number is None else int(number())
+
+
+# -- Backward passes without a derivative: create_graph=True is refused in words.
+
+
+def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """A backward pass that refuses ``create_graph=True``.
+
+    torch's ``once_differentiable`` alone lets it pass where the incoming gradient is a constant, as that of a loss is,
+    and what depends on saved tensors would be missing from second derivatives without a word.
+    """
+    once = once_differentiable(backward)
+
+    @wraps(backward)
+    def checked(ctx: Any, *gradients: Any) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "second derivatives (create_graph=True): a head's loss and log_prob have first ones only; use "
+                "log_probs(), which has both for heads without partitions and pointers"
+            )
+        return once(ctx, *gradients)
+
+    return checked

@@ -1,0 +1,332 @@
+"""Temperature and weight of stored tokens, such as those of a cache: the best ones, after one pass over a text.
+
+With ``z`` the score of a token beside the normaliser ``Z`` of the softmax, stored scores ``s_j`` and their temperature
+``t``, every setting needs of a token no more than
+
+    hits(t) = log sum_{j: x_j = token} exp(s_j / t)        mass(t) = log sum_j exp(s_j / t)
+
+so ``log((1 - w) exp(z - Z) + w exp(hits - mass))`` for a weight ``w`` and ``log(exp z + exp hits) - log(exp Z + exp
+mass)`` for one normaliser. Both are kept at some temperatures. Less their largest score they are smooth in ``log t``
+and never leave [0, log S], so that a spline gives the temperatures between.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nextword.distribution import NextToken, Scores
+from nextword.functional.entries import Entries, Stored
+from nextword.heads.context import Context
+
+# -- What a head's settings are chosen by, without training: gathered in one pass over held-out tokens.
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """The settings under which held-out tokens are most likely.
+
+    Attributes:
+        settings: They.
+        log_probs: Log-probability of each token under them, in nats.
+        alone: The same under the distribution that the head adds to, such as the softmax.
+        silent: Settings under which the head adds nothing; None where it has none.
+        curve: Settings that were tried, with the nats per token under each.
+    """
+
+    settings: dict[str, Any]
+    log_probs: Float[np.ndarray, "N"]
+    alone: Float[np.ndarray, "N"]
+    silent: dict[str, Any] | None
+    curve: list[tuple[dict[str, Any], float]]
+
+
+class Calibration(ABC):
+    """Reads tokens once, and knows then how likely they are under every setting.
+
+    ``Head.calibration`` makes one for one pass. What it keeps of a token does not grow with the settings that are tried
+    nor with what the head has stored, and does not depend on how the head is set.
+    """
+
+    @abstractmethod
+    def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        """Keeps what is needed of K tokens at each position.
+
+        Returns:
+            Their log-probabilities under the distribution that the head adds to.
+        """
+
+    @abstractmethod
+    def optimum(self) -> Optimum:
+        """The best settings for all that was read.
+
+        Raises:
+            ValueError: Nothing was read.
+        """
+
+    def apply(self, model: Any, settings: Mapping[str, Any]) -> None:
+        """Leaves a model with settings of an optimum."""
+        model.configure_head(**settings)
+
+
+PER_OCTAVE = 4
+"""Temperatures that are computed between one and its double. Powers of two are among them."""
+
+_COLDER, _WARMER = 6, 5
+"""Octaves below and above the usual distance of a score from the largest: from where the nearest entry has all the mass
+to where all have the same."""
+
+_AT_ONCE = 1 << 20
+"""Similarities of a chunk of positions: few enough to stay in a processor's cache while they are exponentiated."""
+
+_DIGITS, _ROUNDED = 4, 1e-3
+"""Significant digits of what is chosen, since a text cannot tell more apart; and how much that may change a number."""
+
+Parts = Callable[[Context], tuple[NextToken, Stored]]
+"""What a head mixes: a distribution, and stored tokens with their scores at temperature 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """What was kept of N tokens, at G temperatures.
+
+    Attributes:
+        alone: Log-probability under the distribution alone.
+        normaliser: Log of its normaliser; 0 where no form asks for it.
+        peak: Largest stored score; 0 where none is visible.
+        gap: How much lower the largest one that holds the token is; inf where none does.
+        seen: Whether anything is visible; elsewhere the distribution is alone.
+        hits: ``hits(t)`` less its largest term.
+        mass: ``mass(t)`` less its largest term.
+    """
+
+    alone: Float[np.ndarray, "N"]
+    normaliser: Float[np.ndarray, "N"]
+    peak: Float[np.ndarray, "N"]
+    gap: Float[np.ndarray, "N"]
+    seen: Bool[np.ndarray, "N"]
+    hits: Float[np.ndarray, "N G"]
+    mass: Float[np.ndarray, "N G"]
+
+    @classmethod
+    def joined(cls, parts: list[Copies]) -> Copies:
+        """Those of several chunks, one after the other."""
+        return cls(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls)))
+
+
+class CopyCalibration(Calibration):
+    """Chooses the temperature of stored tokens and how they meet another distribution.
+
+    The weight is exact: a mixture's likelihood is concave in it. The temperature is continuous: the best computed one,
+    and then the best between its neighbours.
+
+    Args:
+        parts: What the head mixes.
+        interpolated: Whether it may mix by a weight (setting ``weight``).
+        joint: Whether it may use one normaliser; where both may be, ``weight`` None is that.
+    """
+
+    def __init__(self, parts: Parts, *, interpolated: bool, joint: bool) -> None:
+        self._parts = parts
+        self._interpolated, self._joint = interpolated, joint
+        self._temperatures: Float[np.ndarray, "G"] | None = None
+        self._read: list[Copies] = []
+        self._copies: Copies | None = None
+
+    def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        """As in the contract."""
+        base, stored = self._parts(context)
+        if self._joint:
+            assert isinstance(base, Scores), "a head with one normaliser refuses others"
+            alone, normaliser = base.log_prob_and_normaliser(ids)
+        else:
+            alone = base.log_prob(ids)
+            normaliser = torch.zeros(len(alone), device=alone.device)
+        rows = max(1, _AT_ONCE // max(1, stored.visible.shape[1]))
+        for begin in range(0, len(ids), rows):
+            part = slice(begin, begin + rows)
+            entries = stored.map(lambda of_rows, part=part: of_rows[part]).scored()  # type: ignore[misc]
+            self._read.append(self._kept(entries, ids[part], alone[part], normaliser[part]))
+        return alone
+
+    def _kept(self, entries: Entries, ids: Tensor, alone: Tensor, normaliser: Tensor) -> Copies:
+        relative, peak = entries.relative()
+        scores = relative.scores.masked_fill(~entries.visible, -torch.inf)
+        if self._temperatures is None and entries.visible.any():
+            self._temperatures = _around(float(scores[entries.visible].double().square().mean().sqrt()))
+        temperatures = torch.from_numpy(_around(1.0) if self._temperatures is None else self._temperatures)
+        held = [_held_masses(relative, token, temperatures) for token in ids.unbind(1)]
+        gap, hits = (torch.stack(both, 1).flatten(0, 1) for both in zip(*held, strict=True))
+        seen, mass = entries.any_visible(), _masses(scores, temperatures)
+        normaliser, peak, seen, mass = (
+            one.repeat_interleave(ids.shape[1], 0) for one in (normaliser, peak, seen, mass)
+        )
+        numbers = {"alone": alone.flatten(), "normaliser": normaliser, "peak": peak, "gap": gap}
+        exact = {name: one.cpu().double().numpy() for name, one in numbers.items()}
+        mass = mass.masked_fill(~seen[:, None], 0.0)
+        return Copies(**exact, seen=seen.cpu().numpy(), hits=hits.cpu().numpy(), mass=mass.cpu().numpy())
+
+    @property
+    def copies(self) -> Copies:
+        """All that was read.
+
+        Raises:
+            ValueError: Nothing was.
+        """
+        if self._read:
+            self._copies = Copies.joined([*([self._copies] if self._copies else []), *self._read])
+            self._read = []
+        if self._copies is None or not len(self._copies.alone):
+            raise ValueError("texts: must have at least one token (none given); give some text")
+        return self._copies
+
+    @property
+    def temperatures(self) -> Float[np.ndarray, "G"]:
+        """Those that were computed."""
+        return _around(1.0) if self._temperatures is None else self._temperatures
+
+    def log_probs(self, temperature: float, weight: float | None) -> Float[np.ndarray, "N"]:
+        """Log-probability of each token that was read.
+
+        Args:
+            temperature: From the first to the last of ``temperatures``.
+            weight: Share of what is stored; None: one normaliser.
+
+        Raises:
+            ValueError: The temperature is outside.
+        """
+        copies = self.copies
+        hits, mass = self._log_masses(temperature)
+        if weight is None:
+            dense, masses = copies.alone + copies.normaliser, np.where(copies.seen, mass, -np.inf)
+            joint: Float[np.ndarray, "N"] = np.logaddexp(dense, hits) - np.logaddexp(copies.normaliser, masses)
+            return joint
+        with np.errstate(divide="ignore"):
+            alone, copied = copies.alone + np.log1p(-weight), hits - mass + np.log(weight)
+        return np.where(copies.seen, np.logaddexp(alone, copied), copies.alone)
+
+    def best_weight(self, temperature: float) -> float:
+        """The weight of the highest likelihood at a temperature."""
+        hits, mass = self._log_masses(temperature)
+        seen = self.copies.seen
+        return best_weight(self.copies.alone[seen], (hits - mass)[seen])
+
+    def _log_masses(self, temperature: float) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+        copies, known = self.copies, self.temperatures
+        low, high = float(known[0]), float(known[-1])
+        if not low * (1 - _ROUNDED) <= temperature <= high * (1 + _ROUNDED):
+            raise ValueError(
+                f"temperature: must be from {low:.3g} to {high:.3g}, where it matters for these states "
+                f"({temperature:.3g} given)"
+            )
+        share = self._between(math.log2(temperature))
+        hits = copies.hits @ share + (copies.peak - copies.gap) / temperature
+        return hits, copies.mass @ share + copies.peak / temperature
+
+    def _between(self, octave: float) -> Float[np.ndarray, "G"]:
+        """How much each computed temperature counts at one: interpolation is linear in what it interpolates."""
+        from scipy.interpolate import make_interp_spline
+
+        known = np.log2(self.temperatures)
+        shares: Float[np.ndarray, "G"] = make_interp_spline(known, np.eye(len(known)), k=5)(octave)
+        return shares
+
+    def optimum(self) -> Optimum:
+        """As in the contract."""
+        forms = [self.best_weight] * self._interpolated + [_no_weight] * self._joint
+        curves = [[(float(one), form(one)) for one in self.temperatures] for form in forms]
+        nats = [[self._nats(*tried) for tried in curve] for curve in curves]
+        best = min(range(len(forms)), key=lambda number: min(nats[number]))
+        temperature = self._refined(forms[best], int(np.argmin(nats[best])))
+        temperature, weight = _rounded(temperature), forms[best](temperature)
+        if weight is not None and _rounded(weight) < 1:  # nothing but all is all
+            weight = _rounded(weight)
+        curve = [(self._settings(*one), value) for of_form in zip(curves, nats, strict=True)
+                 for one, value in zip(*of_form, strict=True)]  # fmt: skip
+        silent = {"weight": 0.0} if self._interpolated else None
+        log_probs = self.log_probs(temperature, weight)
+        return Optimum(self._settings(temperature, weight), log_probs, self.copies.alone, silent, curve)
+
+    def _settings(self, temperature: float, weight: float | None) -> dict[str, Any]:
+        return {"temperature": temperature} | ({"weight": weight} if self._interpolated else {})
+
+    def _nats(self, temperature: float, weight: float | None) -> float:
+        possible = np.isfinite(self.copies.alone) | np.isfinite(self.copies.gap)
+        return -float(self.log_probs(temperature, weight)[possible].mean())
+
+    def _refined(self, form: Callable[[float], float | None], best: int) -> float:
+        from scipy.optimize import minimize_scalar
+
+        octaves = np.log2(self.temperatures)
+        bounds = octaves[max(best - 1, 0)], octaves[min(best + 1, len(octaves) - 1)]
+        found = minimize_scalar(lambda octave: self._nats(2**octave, form(2**octave)), bounds=bounds, method="bounded")
+        return float(2**found.x)
+
+
+def _no_weight(_: float) -> None:
+    return None
+
+
+def _around(scale: float) -> Float[np.ndarray, "G"]:
+    """Temperatures around a size of scores, all of one lattice, so that powers of two are among them."""
+    middle = round(PER_OCTAVE * math.log2(scale)) if scale > 0 else 0
+    steps = np.arange(middle - PER_OCTAVE * _COLDER, middle + PER_OCTAVE * _WARMER + 1)
+    return 2.0 ** (steps / PER_OCTAVE)
+
+
+def _masses(scores: Float[Tensor, "N S"], temperatures: Float[Tensor, "G"]) -> Float[Tensor, "N G"]:
+    """``log sum exp(scores / t)``; the largest score of a row is 0."""
+    at_once = torch.empty_like(scores)
+    sums = [torch.mul(scores, 1 / one, out=at_once).exp_().sum(1) for one in temperatures.tolist()]
+    return torch.stack(sums, 1).log()
+
+
+def _held_masses(
+    entries: Entries, token: Int[Tensor, "N"], temperatures: Float[Tensor, "G"]
+) -> tuple[Float[Tensor, "N"], Float[Tensor, "N G"]]:
+    """The same of the few entries that hold a token, beside how much their largest lies below 0."""
+    row, column = entries.holding(token).visible.nonzero(as_tuple=True)
+    scores = entries.scores[row, column]
+    largest = scores.new_full((len(token),), -torch.inf).scatter_reduce(0, row, scores, "amax")
+    relative = (scores - largest[row])[:, None] / temperatures.to(scores)
+    sums = scores.new_zeros(len(token), len(temperatures)).index_add_(0, row, relative.exp())
+    return -largest, sums.masked_fill(sums == 0, 1.0).log()
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.{_DIGITS}g}")
+
+
+def best_weight(alone: Float[np.ndarray, "N"], copied: Float[np.ndarray, "N"]) -> float:
+    """The weight that makes ``sum log((1 - w) exp(alone) + w exp(copied))`` largest.
+
+    That is concave in the weight; where its slope is zero, or at the end that it rises to.
+
+    >>> round(best_weight(np.log([0.1, 0.4]), np.log([0.3, 1e-300])), 3)
+    0.25
+
+    Args:
+        alone: Log-probability of each token under one distribution.
+        copied: Under the other.
+    """
+    from scipy.optimize import brentq
+
+    possible = (alone > -np.inf) | (copied > -np.inf)
+    # beyond 600 e-folds the ratio tells the weight nothing more
+    excess = np.expm1(np.minimum(copied[possible] - alone[possible], 600.0))
+
+    def slope(weight: float) -> float:
+        return float((excess / (1 + weight * excess)).sum())
+
+    most = 1 - 1e-12
+    if not len(excess) or slope(0.0) <= 0:
+        return 0.0
+    return 1.0 if slope(most) >= 0 else float(brentq(slope, 0.0, most, xtol=1e-10))

@@ -1,0 +1,226 @@
+"""What the projections of a head read: the last state alone, or several layers and positions (Mi)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from nextword.heads.context import PassMemory
+from nextword.runtime.devices import precision_of
+from nextword.settings.config import Settings
+from nextword.settings.specs import Modifier, ModifierEntry, Modifiers
+
+# -- The modifiers of heads: what a ``+`` in a head spec may be followed by.
+
+modifiers = Modifiers()
+"""All by name. Each fills a field of a head's config, and a head takes those whose fields it has."""
+
+
+class MultiInputConfig(Settings):
+    """Settings of the multiple input states."""
+
+    layers: int | None = Field(default=None, ge=1)
+    """How many of the last decoder layers are read; by default 3 for a decoder-only model and 1 for an encoder-decoder,
+    as published."""
+    window: int = Field(default=3, ge=1, le=10_000)
+    """How many positions are read of each layer: the current one and those just before it."""
+    expansion: int = Field(default=1, ge=1, le=1000)
+    """Width of the hidden vector made of them, as a multiple of the width of the last state."""
+
+
+@modifiers.register("mi")
+class MultiInputModifier(Modifier):
+    """``+mi`` or ``+mi:LAYERSxWINDOW``."""
+
+    field: ClassVar[str] = "mi"
+    usage: ClassVar[str] = "+mi or +mi:LAYERSxWINDOW"
+    entries: ClassVar[tuple[ModifierEntry, ...]] = (
+        ModifierEntry(
+            "+mi", "Multiple inputs: states of several layers and positions are read.", "softmax+mi:3x3", "mi"
+        ),
+    )
+
+    @staticmethod
+    def parse(name: str, arguments: list[str]) -> dict[str, Any]:
+        """``["3x3"]`` as settings."""
+        if not arguments:
+            return {}
+        sizes = arguments[0].split("x")
+        if len(arguments) > 1 or len(sizes) != 2 or not all(size.isdecimal() for size in sizes):
+            raise ValueError(
+                f"'+mi' must be followed by layers x window such as mi:3x3 ({','.join(arguments)!r} given)"
+            )
+        return {"layers": int(sizes[0]), "window": int(sizes[1])}
+
+    @staticmethod
+    def write(value: MultiInputConfig | None) -> tuple[str, list[str]] | None:
+        """Settings as ``("mi", ["3x3"])``."""
+        if value is None:
+            return None
+        return "mi", [] if value.layers is None else [f"{value.layers}x{value.window}"]
+
+
+class LastState(nn.Module):
+    """``q_t = h_t``: what the projections of a head read is the state that the output layer reads.
+
+    Args:
+        dimensions: Sizes of the model.
+    """
+
+    layers: int = 0
+    """How many of the last decoder layers are read besides."""
+    before: int = 0
+    """How many places before the current one are read."""
+
+    def __init__(self, dimensions: Dimensions) -> None:
+        super().__init__()
+        self.width = dimensions.hidden
+        """Width of ``q_t``."""
+
+    def forward(
+        self,
+        states: Float[Tensor, "B T D"],
+        layers: tuple[Tensor, ...],
+        valid: Bool[Tensor, "B T"],
+        history: PassMemory | None,
+    ) -> Float[Tensor, "B T Q"]:
+        """``q_t`` at every new place.
+
+        Args:
+            states: What the backbone feeds its output layer.
+            layers: The last ``self.layers`` decoder hidden states, the very last one first.
+            valid: False at padding.
+            history: Gives the places just before the new ones; may be None where none are read.
+        """
+        return states
+
+
+class InputBlock(LastState):
+    """``q_t`` made of several layers and positions (Mi).
+
+    Formula::
+
+        u_t = concat over layers i = 0.. and offsets j = 0.. of state[-1-i] at t-j, zero before the start
+        q_t = concat(h_t, gelu(A u_t + a))
+
+    Source: Softmax-CPR, "multiple input hidden states" (Mi). The gelu is the tanh form, as published. The last layer
+    is read after the final norm, the others before it. Padding counts as lying before the start, so a left-padded
+    sequence gives what the sequence alone gives.
+
+    Args:
+        config: Which layers and positions.
+        dimensions: Sizes of the model.
+
+    Raises:
+        ValueError: More layers asked for than the decoder has, or layers of another width than the last state.
+    """
+
+    def __init__(self, config: MultiInputConfig, dimensions: Dimensions) -> None:
+        super().__init__(dimensions)
+        self.layers = config.layers or (1 if dimensions.is_encoder_decoder else 3)
+        if self.layers > dimensions.layers:
+            raise ValueError(
+                f"+mi: layers must be at most the decoder's {dimensions.layers} ({self.layers} given); "
+                f"+mi:{dimensions.layers}x{config.window} reads all of them"
+            )
+        if dimensions.layer != dimensions.hidden:
+            raise ValueError(
+                f"+mi: the output layer reads states {dimensions.hidden} wide and the decoder's layers are "
+                f"{dimensions.layer} wide, so they cannot be read side by side"
+            )
+        self.window = config.window
+        self.before = config.window - 1
+        hidden = config.expansion * dimensions.hidden
+        self.merge = nn.Linear(dimensions.layer * self.layers * self.window, hidden)
+        self.width += hidden
+
+    def forward(
+        self,
+        states: Float[Tensor, "B T D"],
+        layers: tuple[Tensor, ...],
+        valid: Bool[Tensor, "B T"],
+        history: PassMemory | None,
+    ) -> Float[Tensor, "B T Q"]:
+        """``q_t`` at every new place."""
+        read = torch.stack(layers, 2).masked_fill(~valid[..., None, None], 0.0)
+        if self.before:
+            assert history is not None
+            read = history.preceded("inputs", read, self.before)
+        length = states.shape[1]
+        # offset j of the first new place stands j places before place ``before``
+        at = [slice(self.before - j, self.before - j + length) for j in range(self.window)]
+        window = torch.cat([read[:, places, i] for i in range(self.layers) for places in at], -1)
+        merged = self.merge(window.to(precision_of(self.merge)))
+        return torch.cat([states, F.gelu(merged, approximate="tanh").to(states.dtype)], -1)
+
+
+def input_states_of(config: MultiInputConfig | None, dimensions: Dimensions) -> LastState:
+    """What the projections of a head read: several layers and positions, or the last state alone."""
+    return LastState(dimensions) if config is None else InputBlock(config, dimensions)
+
+
+class Projection(nn.Linear):
+    """A map from ``q_t`` to a query of the output embedding, the identity on ``h_t`` at the start.
+
+    Attached to a pretrained model it therefore changes nothing before it is trained.
+
+    Args:
+        inputs: Width of ``q_t``.
+        outputs: D.
+        bias: Whether there is a bias; it starts at zero.
+        scale: Times the identity; next to nothing where a projection's product is added to something.
+    """
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, scale: float = 1.0) -> None:
+        self.scale = scale  # before the base class, which starts the weights
+        super().__init__(inputs, outputs, bias=bias)
+
+    def reset_parameters(self) -> None:
+        """Identity on the first coordinates, zero on the rest and in the bias."""
+        if not getattr(self.weight, "_is_hf_initialized", False):  # or it came from a checkpoint that lacks the bias
+            with torch.no_grad():
+                self.weight.copy_(self.scale * torch.eye(*self.weight.shape, device=self.weight.device))
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+FAINT = 1e-10
+"""Scale at which a projection starts whose product is added to a score (published)."""
+
+
+# -- What a head is told about the model it sits on.
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """Sizes of the model under a head.
+
+    Args:
+        hidden: Width of what the output layer reads (D).
+        layer: Width of the decoder's hidden states; nearly always the same.
+        layers: Number of decoder hidden states, the embeddings not counted.
+        vocab_size: V.
+        source: Width of the states of a source that heads may read: the encoder's of an encoder-decoder model, or those
+            of the auxiliary text that a conditioner brings to a decoder-only model; None where there is none.
+        auxiliary: Whether the source is an auxiliary text.
+        longest: Positions that a text may have at most, as far as the model says so.
+    """
+
+    hidden: int
+    layer: int
+    layers: int
+    vocab_size: int
+    source: int | None = None
+    auxiliary: bool = False
+    longest: int = 16_384
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether the backbone has an encoder of its own."""
+        return self.source is not None and not self.auxiliary

@@ -1,0 +1,210 @@
+"""Local embeddings: an embedding of each place of the text or source, made from the states there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from nextword.functional.entries import Entries, TextRead, Words
+from nextword.functional.keys_in_place import Keys
+from nextword.functional.probability import at_least_float32
+from nextword.heads.context import Context, Memory, Source
+from nextword.heads.head import HeadConfig, Keeper
+from nextword.heads.input_states import FAINT, Dimensions, MultiInputConfig, Projection
+from nextword.runtime.devices import precision_of
+
+
+class PointerConfig(HeadConfig):
+    """Settings of every head that points at places of the text or source."""
+
+    mi: MultiInputConfig | None = None
+    """Multiple input states of the projections; None reads the last state alone."""
+    bias: bool = True
+    """Whether the projections have a bias (published: GPT-2 yes, T5 no)."""
+    include_current: bool = False
+    """Whether a position may point at its own token."""
+
+
+class LocalEmbeddings(Keeper):
+    """Queries and local embeddings: ``p_t = PD q_t`` and ``e_s = LD q_s``.
+
+    Over the source they are ``p_t = PE q_t`` and ``e_s = LE state_s`` of the encoder's states.
+
+    Source: Softmax-CPR, "local" word embeddings of the pointer partition and of the pointer baselines.
+
+    Args:
+        width: Width of ``q_t``.
+        dimensions: Sizes of the model.
+        source: Whether the places are those of the source.
+        bias: Whether the projections have biases; LE has none (published).
+        include_current: Whether a position sees its own token.
+        activation: Applied to the local embeddings.
+    """
+
+    remembers = True
+
+    def __init__(
+        self,
+        width: int,
+        dimensions: Dimensions,
+        *,
+        source: bool,
+        bias: bool,
+        include_current: bool = False,
+        activation: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        self.reads_source = source
+        self.include_current = include_current
+        self.activation = activation
+        self.query = Projection(width, dimensions.hidden, bias=bias, scale=FAINT)
+        read = dimensions.source if source else width
+        assert read is not None
+        self.key = Projection(read, dimensions.hidden, bias=bias and not source, scale=FAINT)
+
+    @classmethod
+    def of_pointer(
+        cls,
+        config: PointerConfig,
+        width: int,
+        dimensions: Dimensions,
+        activation: Callable[[Tensor], Tensor] | None = None,
+    ) -> LocalEmbeddings:
+        """Those of a head that points into the source where there is one, and else into its own past."""
+        return cls(
+            width,
+            dimensions,
+            source=dimensions.source is not None,
+            bias=config.bias,
+            include_current=config.include_current,
+            activation=activation,
+        )
+
+    def _embedded(self, states: Tensor) -> Tensor:
+        embedded = _mapped(self.key, states)
+        return embedded if self.activation is None else self.activation(embedded)
+
+    def queries(self, context: Context) -> Float[Tensor, "N D"]:
+        """``p_t`` at each position."""
+        return _mapped(self.query, context.inputs)
+
+    def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
+        """The local embedding of each new place."""
+        return {} if self.reads_source else {"local": self._embedded(inputs)}
+
+    def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
+        """The local embedding of each source position."""
+        return {"local": self._embedded(states)} if self.reads_source else {}
+
+    def places(self, context: Context) -> tuple[Int[Tensor, "B S"], Keys, Bool[Tensor, "N S"]]:
+        """Token and local embedding of each place, and which places each position sees."""
+        if self.reads_source:
+            assert context.source is not None
+            return context.source.ids, at_least_float32(context.source.streams["local"]), source_places(context)
+        assert context.memory is not None
+        visible = past_places(context, self.include_current)
+        return context.memory.ids, context.memory.keys("local"), visible
+
+    @property
+    def text(self) -> TextRead:
+        """Which text the places are of."""
+        return "source" if self.reads_source else "text"
+
+    def entries(self, context: Context) -> Entries:
+        """The places with ``p_t . e_s`` as their scores."""
+        ids, keys, visible = self.places(context)
+        scores = context.similarities(self.queries(context), keys)
+        return Entries(ids, context.row, scores, visible, text=self.text)
+
+
+def _mapped(projection: Projection, states: Tensor) -> Tensor:
+    """The projection, not under autocast to float16: that has no number as small as its weights at the start."""
+    device = states.device.type
+    if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is not torch.float16:
+        return at_least_float32(projection(states))
+    with torch.autocast(device, enabled=False):
+        return at_least_float32(projection(states.to(precision_of(projection))))
+
+
+# -- What each position may see of the text before it and of the source: places, and the distinct words there.
+#
+# Position t has read its own token ``x_t`` and predicts ``x_{t+1}``. Padding, unknown tokens and ids beyond the
+# output layer are never seen: an input embedding may have rows that the output layer lacks.
+
+
+def past_places(context: Context, include_current: bool, last: int | None = None) -> Bool[Tensor, "N S"]:
+    """Which places of its text each of N positions sees, of S remembered ones.
+
+    Args:
+        context: Of a head that remembers.
+        include_current: Whether a position sees its own place; it always sees those before.
+        last: How many of these tokens it sees, the nearest ones; padding between them does not count. None: all.
+
+    Raises:
+        ValueError: The head does not remember, or ``last`` is less than 1.
+    """
+    memory = _memory(context)
+    place = torch.arange(memory.ids.shape[1], device=memory.ids.device)
+    past = place < _end(context, include_current)[:, None]
+    seen = _known(memory, context)[context.row] & past
+    return seen if last is None else seen & _nearest(memory.valid[context.row] & past, last)
+
+
+def past_words(context: Context, include_current: bool, last: int | None = None) -> tuple[Words, Bool[Tensor, "N U"]]:
+    """The distinct words of each text, and which of its U words each of N positions sees.
+
+    A position sees the words at the places of ``past_places``, which takes the same arguments.
+    """
+    memory = _memory(context)
+    words = Words.of(memory.ids, _known(memory, context))
+    if last is None:
+        return words, words.seen(context.row, _end(context, include_current))
+    return words, words.at(past_places(context, include_current, last), context.row)
+
+
+def source_places(context: Context) -> Bool[Tensor, "N E"]:
+    """Which places of the source each position sees: all."""
+    return _known(_source(context), context)[context.row]
+
+
+def source_words(context: Context) -> tuple[Words, Bool[Tensor, "N U"]]:
+    """The distinct words of each source, and which of them each position sees: all."""
+    source = _source(context)
+    words = Words.of(source.ids, _known(source, context))
+    return words, words.occurring(context.row)
+
+
+def _memory(context: Context) -> Memory:
+    if context.memory is None:
+        raise ValueError(
+            "memory: must be kept by a head that looks at earlier places (none kept); set remembers = True in its class"
+        )
+    return context.memory
+
+
+def _source(context: Context) -> Source:
+    if context.source is None:
+        raise ValueError(
+            "source: must be read by a head that looks at it (none read); set reads_source = True in its class, and "
+            "attach it to an encoder-decoder model or with a conditioner"
+        )
+    return context.source
+
+
+def _known(text: Memory | Source, context: Context) -> Bool[Tensor, "B S"]:
+    return text.valid & (text.ids < context.vocabulary.size)
+
+
+def _nearest(past: Bool[Tensor, "N S"], last: int) -> Bool[Tensor, "N S"]:
+    """Places from the ``last``-th token before the end of each row's past on."""
+    if last < 1:
+        raise ValueError(f"last: must be at least 1 ({last} given); None stands for all places")
+    number = past.cumsum(1)
+    return number > number[:, -1:] - last
+
+
+def _end(context: Context, include_current: bool) -> Tensor:
+    return context.position + include_current

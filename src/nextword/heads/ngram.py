@@ -1,0 +1,199 @@
+"""A head that asks a stored corpus too, whatever the head below it is."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from nextword.distribution import NextToken
+from nextword.functional.probability import at_least_float32
+from nextword.heads.calibration import Calibration, Optimum
+from nextword.heads.context import Context
+from nextword.heads.head import Head, StoredTexts
+from nextword.retrieval.ngram.levels import Found, fit_match_weights, head_alone
+from nextword.retrieval.ngram.recall import SOURCE, TextMemory, recalled
+from nextword.retrieval.ngram.text_index import LastTokens
+
+
+class RecallingHead(Head):
+    """The distribution of a head, mixed with what came after the same last tokens in a corpus.
+
+    Formula: ``P(w) = s_0 P_head(w) + sum_j s_j c_j(w) / c_j``, where ``c_j(w)`` counts how often ``w`` comes after the
+    match of level ``j`` in the corpus, and the shares ``s`` are those of the length of the longest match.
+
+    Expresses: what stands in a corpus, word for word; no states and no gradient of the corpus are needed. Costs: a
+    bisection of the corpus for each position, on the CPU. It adds no parameter, and all else is as the head below.
+
+    Args:
+        below: The head.
+        memory: The corpus and its weights.
+
+    Raises:
+        ValueError: The model has fewer tokens than may be stored, or is an encoder-decoder model.
+    """
+
+    def __init__(self, below: Head, memory: TextMemory) -> None:
+        if below.dimensions.is_encoder_decoder:
+            raise ValueError(
+                "text memory: must be asked by a decoder-only model (an encoder-decoder model given); take another"
+            )
+        nn.Module.__init__(self)  # what a head makes of its settings the one below has made
+        memory.index.manifest.expect_vocabulary(below.dimensions.vocab_size, memory.index.folder)
+        self.below = below
+        self.memory = memory
+        self.modes, self.adjustable = below.modes, below.adjustable  # type: ignore[misc]
+        self.generate_takes = below.generate_takes  # type: ignore[misc]
+        self.dimensions, self.inputs = below.dimensions, below.inputs
+
+    @property
+    def config(self) -> Any:
+        """Those of the head below."""
+        return self.below.config
+
+    @config.setter
+    def config(self, config: Any) -> None:
+        self.below.config = config
+
+    @property
+    def remembers(self) -> bool:
+        """The tokens so far are what is looked up."""
+        return True
+
+    @property
+    def reads_source(self) -> bool:
+        """Where the head below does."""
+        return self.below.reads_source
+
+    @property
+    def reads_words(self) -> bool:
+        """It looks up words."""
+        return True
+
+    @property
+    def looks_back(self) -> int | None:
+        """As far as the head below does."""
+        return self.below.looks_back
+
+    def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
+        """Those of the head below."""
+        return self.below.streams(states, inputs)
+
+    def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
+        """Those of the head below."""
+        return self.below.source_streams(states)
+
+    def forward(self, context: Context, mode: str | None = None) -> NextToken:
+        """The head's distribution, mixed with that of the corpus at every position."""
+        dtype = at_least_float32(context.states[:0]).dtype
+        return recalled(self.below(context, mode=mode), self.memory, self._found(context), dtype)
+
+    def _found(self, context: Context) -> Found:
+        assert context.memory is not None
+        past = (context.memory.ids, context.memory.valid, context.row, context.position)
+        return self.memory.find(LastTokens(*(tensor.cpu().numpy() for tensor in past)))
+
+    def calibration(self) -> Calibration:
+        """The weights of the corpus."""
+        return LevelCalibration(lambda context: (self.below(context), self._found(context)), self.memory)
+
+    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+        """As the head below."""
+        self.below.begin(context_of)
+
+    def expect_tokenizer(self, fingerprint_of: Callable[[], str | None]) -> None:
+        """As the head below."""
+        self.below.expect_tokenizer(fingerprint_of)
+
+    def resized(self, vocab_size: int) -> None:
+        """As the head below."""
+        self.below.resized(vocab_size)
+
+    def stored_texts(self) -> Mapping[str, StoredTexts]:
+        """The corpus, and those of the head below."""
+        return {**self.below.stored_texts(), SOURCE: self.memory.index}
+
+    def facts(self) -> dict[str, Any]:
+        """Those of the head below, and which corpus it is."""
+        manifest = self.memory.index.manifest
+        return self.below.facts() | {"text_memory": ", ".join(manifest.data), "text_memory_tokens": manifest.tokens}
+
+
+@contextlib.contextmanager
+def recalling(model: Any, memory: TextMemory) -> Iterator[Any]:
+    """A model that asks a corpus too inside the ``with`` block: to score, to write, to be checked.
+
+    The model is the same object, and has its own head again afterwards. What is saved inside the block would not load.
+
+    Args:
+        model: Of ours, from ``nextword.attach`` or ``nextword.load``.
+        memory: The corpus and its weights.
+
+    Raises:
+        ValueError: The model has fewer tokens than may be stored, or a backbone that keeps no tokens between steps.
+
+    Examples:
+        >>> with recalling(model, TextMemory.open("memory", "weights.json", tokenizer)):  # doctest: +SKIP
+        ...     nw.score(model, tokenizer, ["The king sat."])
+    """
+    below = model.next_word_head
+    model.next_word_head = RecallingHead(below, memory)
+    try:
+        model._refuse_history_without_cache()
+        yield model
+    finally:
+        model.next_word_head = below
+
+
+# -- Weights of a text memory's matches, after one pass over a text.
+
+Parts = Callable[[Context], tuple[NextToken, Found]]
+"""What is mixed: a head's distribution, and what the corpus has at each position."""
+
+
+class LevelCalibration(Calibration):
+    """Chooses how much each level of a match counts; the shares are those of ``fit_match_weights``.
+
+    Args:
+        parts: What is mixed.
+        memory: The corpus; its weights say no more than which levels there are.
+    """
+
+    def __init__(self, parts: Parts, memory: TextMemory) -> None:
+        self._parts, self._memory = parts, memory
+        self._log_head: list[Float[np.ndarray, "N"]] = []
+        self._levels: list[Float[np.ndarray, "N J"]] = []
+        self._found: list[Found] = []
+
+    def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        """As in the contract."""
+        base, found = self._parts(context)
+        log_probs = base.log_prob(ids)
+        for column in range(ids.shape[1]):
+            self._log_head.append(log_probs[:, column].cpu().double().numpy())
+            self._levels.append(found.probabilities(self._memory.index, ids[:, column].cpu().numpy()))
+            self._found.append(found)
+        return log_probs
+
+    def optimum(self) -> Optimum:
+        """As in the contract."""
+        if not self._log_head:
+            raise ValueError("texts: must have at least one token (none given); give some text")
+        alone, levels, found = np.concatenate(self._log_head), np.concatenate(self._levels), Found.joined(self._found)
+        old = self._memory.weights
+        fitted = fit_match_weights(alone, levels, found, evidence=old.evidence, limit=old.limit, lengths=old.lengths)
+        shares = fitted.at(found)
+        with np.errstate(divide="ignore"):
+            log_probs = np.logaddexp(alone + np.log(shares[:, 0]), np.log((shares[:, 1:] * levels).sum(1)))
+        settings, silent = ({"shares": one} for one in (fitted.shares, head_alone(old.evidence, old.lengths)))
+        return Optimum(settings, log_probs, alone, silent, [(settings, -float(log_probs.mean()))])
+
+    def apply(self, model: Any, settings: Mapping[str, Any]) -> None:
+        """The head gets a memory with these shares."""
+        weights = self._memory.weights.model_copy(update={"shares": settings["shares"]})
+        model.next_word_head.memory = replace(self._memory, weights=weights)

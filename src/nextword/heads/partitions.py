@@ -1,0 +1,267 @@
+"""Partitions: words of the context, words of the source and the best candidates are scored by queries of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations, product
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from pydantic import BeforeValidator, model_validator
+from torch import Tensor, nn
+
+from nextword.distribution import Add, Change, Edit, OnWords, Replace, Rerank
+from nextword.functional.entries import Entries, TextRead, Words, WordScores
+from nextword.heads.context import Context
+from nextword.heads.head import Keeper
+from nextword.heads.input_states import FAINT, Dimensions, Projection, modifiers
+from nextword.heads.local_embeddings import LocalEmbeddings, past_places, past_words, source_places, source_words
+from nextword.settings.config import Settings
+from nextword.settings.specs import Modifier, ModifierEntry
+
+_CHANGES: dict[Mode, Change] = {"assign": Replace(), "add": Add()}
+
+
+def partition_of(config: PartitionConfig | None, width: int, dimensions: Dimensions, bias: bool) -> Keeper:
+    """The edits of a head: those of its partitions, or none where it has no partition."""
+    return NoEdits() if config is None else Partition(config, width, dimensions, bias)
+
+
+class NoEdits(Keeper):
+    """A head without partitions: its scores stay as they are."""
+
+    def forward(self, context: Context) -> list[Edit]:
+        """No edit."""
+        return []
+
+
+class Partition(Keeper):
+    """The edits that the partitions of a head make on its dense scores.
+
+    Formula, in assign mode; the first line that holds gives the score::
+
+        z_v = C q_t . w_v + mean_{s < t: x_s = v} PD q_t . LD q_s      if v occurred before t
+            = E q_t . w_v + mean_{s: y_s = v}     PE q_t . LE e_s      if v is a word of the source
+            = R_j q_t . w_v                                            for the last step j whose candidates hold v
+            = S q_t . w_v                                              otherwise
+
+    The means are there with P only. In add mode each is added to what the lines below it give. P without C and E adds
+    ``mean PD q_t . LD q_s`` to the words that occurred before.
+
+    Source: Softmax-CPR (Chang et al. 2023), context, encoder, pointer and reranker partitions.
+
+    Args:
+        config: Which partitions.
+        width: Width of ``q_t``.
+        dimensions: Sizes of the model.
+        bias: Whether the projections have biases.
+
+    Raises:
+        ValueError: A partition over the source without an encoder, or more candidates than tokens.
+    """
+
+    def __init__(self, config: PartitionConfig, width: int, dimensions: Dimensions, bias: bool) -> None:
+        super().__init__()
+        self.config = config
+        if config.encoder and dimensions.source is None:
+            raise ValueError(
+                "+e: it holds the words of the source, and a decoder-only model has none; use +c, or attach a "
+                "conditioner, whose auxiliary text is one"
+            )
+        if config.rerank and config.rerank[-1] > dimensions.vocab_size:
+            given = config.rerank[-1]
+            raise ValueError(f"+r: candidates must be at most {dimensions.vocab_size}, the vocabulary ({given} given)")
+        self._rerank_change, self._change = _CHANGES[config.rerank_mode], _CHANGES[config.word_mode]
+
+        def projection(mode: Mode) -> Projection:
+            return Projection(width, dimensions.hidden, bias=bias, scale=1.0 if mode == "assign" else FAINT)
+
+        self.rerankers = nn.ModuleList(projection(config.rerank_mode) for _ in config.rerank)
+        self.context = projection(config.word_mode) if config.context else None
+        self.encoder = projection(config.word_mode) if config.encoder else None
+        of_decoder = config.pointer and (config.context or not config.encoder)
+        self.local = (
+            LocalEmbeddings(width, dimensions, source=False, bias=bias, include_current=config.include_current)
+            if of_decoder
+            else None
+        )
+        self.source_local = (
+            LocalEmbeddings(width, dimensions, source=True, bias=bias) if config.pointer and config.encoder else None
+        )
+        self.remembers = config.context or of_decoder or self.source_local is not None
+        self.reads_source = config.encoder
+
+    @property
+    def _keepers(self) -> list[Keeper]:
+        return [part for part in self.children() if isinstance(part, Keeper)]
+
+    def streams(self, inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
+        """The local embeddings of new places."""
+        return {name: kept for keeper in self._keepers for name, kept in keeper.streams(inputs).items()}
+
+    def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
+        """The local embeddings of the source."""
+        return {name: kept for keeper in self._keepers for name, kept in keeper.source_streams(states).items()}
+
+    def forward(self, context: Context) -> list[Edit]:
+        """The edits, in the order in which they are made."""
+        config = self.config
+        edits: list[Edit] = []
+        if config.rerank:
+            queries = torch.stack([reranker(context.inputs) for reranker in self.rerankers], 1)
+            from_initial = config.candidates == "initial"
+            edits.append(Rerank(queries, config.rerank[::-1], self._rerank_change, from_initial))
+        if config.encoder:
+            edits.append(self._edit("encoder", context, _of_source(context), self.encoder, self.source_local))
+        if config.context or self.local is not None:
+            name = "context" if config.context else "pointer"
+            occurred = _of_past(context, config.include_current)
+            edits.append(self._edit(name, context, occurred, self.context, self.local))
+        return edits
+
+    def _edit(
+        self,
+        name: str,
+        context: Context,
+        occurred: _Occurred,
+        projection: Projection | None,
+        local: LocalEmbeddings | None,
+    ) -> OnWords:
+        """The scores of words that occurred: by a query of their own, by the mean over their places, or both."""
+        words, values = occurred.words, []
+        similarities = context.states.new_zeros(1, 1).expand(occurred.visible.shape)  # every place counts alike
+        if projection is not None:
+            values.append(context.word_scores(projection(context.inputs), words.ids, self._change))
+        if local is not None:
+            similarities = local.entries(context).scores
+            values.append(words.mean(similarities, occurred.visible, context.row))
+        value = values[0] if len(values) == 1 else values[0] + values[1]
+        scores = WordScores(words, context.row, value, occurred.present)
+        places = Entries(occurred.ids, context.row, similarities, occurred.visible, text=occurred.text)
+        return OnWords(name, scores, self._change, places)
+
+
+@dataclass(frozen=True)
+class _Occurred:
+    """The distinct words of a text, as seen from each position.
+
+    Attributes:
+        text: Which text.
+        ids: Its tokens.
+        words: The words, with their places.
+        visible: Which places each position sees.
+        present: Which words it sees.
+    """
+
+    text: TextRead
+    ids: Int[Tensor, "B S"]
+    words: Words
+    visible: Bool[Tensor, "N S"]
+    present: Bool[Tensor, "N U"]
+
+
+def _of_source(context: Context) -> _Occurred:
+    """The words of the source, all of which every position sees."""
+    assert context.source is not None
+    words, present = source_words(context)
+    return _Occurred("source", context.source.ids, words, source_places(context), present)
+
+
+def _of_past(context: Context, include_current: bool) -> _Occurred:
+    """The words before each position, and with ``include_current`` its own."""
+    assert context.memory is not None
+    words, present = past_words(context, include_current)
+    return _Occurred("text", context.memory.ids, words, past_places(context, include_current), present)
+
+
+# -- Which partitions a head has: the settings, and the letters of ``+cepr:20,100`` that stand for them.
+
+Mode = Literal["assign", "add"]
+
+
+def _ascending(sizes: Any) -> Any:
+    whole = isinstance(sizes, (list, tuple)) and all(type(size) is int for size in sizes)
+    return tuple(sorted(sizes)) if whole else sizes
+
+
+class PartitionConfig(Settings):
+    """Which partitions a head has. ``assign`` gives their words new scores, ``add`` adds to those they have."""
+
+    context: bool = False
+    """C: words that occurred before in the decoder's sequence."""
+    encoder: bool = False
+    """E: words of the source."""
+    pointer: bool = False
+    """P: local embeddings; their mean over a word's places joins the score of C and E, or alone that of the word."""
+    rerank: Annotated[tuple[int, ...], BeforeValidator(_ascending)] = ()
+    """R: candidates of each reranking step, in any order; the largest step goes first."""
+    mode: Mode | None = None
+    """How C, E and P change a score; None: assign, and add for P alone, as published."""
+    rerank_mode: Mode = "assign"
+    """How R changes a score."""
+    candidates: Literal["previous", "initial"] = "previous"
+    """Whether a reranking step takes its candidates from the scores that the step before left, or from the first."""
+    include_current: bool = False
+    """Whether the current token is a word of its own context (the paper's figure) or only earlier ones (published)."""
+
+    @model_validator(mode="after")
+    def _something(self) -> PartitionConfig:
+        if not (self.context or self.encoder or self.pointer or self.rerank):
+            raise ValueError("must have at least one of context, encoder, pointer and rerank")
+        if any(size < 1 for size in self.rerank) or len(set(self.rerank)) < len(self.rerank):
+            raise ValueError(f"rerank: must be different positive numbers of candidates ({self.rerank} given)")
+        return self
+
+    @property
+    def word_mode(self) -> Mode:
+        """How C, E and P change a score."""
+        return self.mode or ("assign" if self.context or self.encoder else "add")
+
+
+def _letters() -> tuple[str, ...]:
+    """Every choice of letters in any order, the usual one first; ``d`` is another name of ``c``."""
+    chosen = ["".join(choice) for choice in product(("", "c", "d"), ("", "e"), ("", "p"), ("", "r"))]
+    spelled = ["".join(letters) for choice in chosen if choice for letters in permutations(choice)]
+    return tuple(dict.fromkeys([*filter(None, chosen), *spelled]))
+
+
+@modifiers.register("cepr", aliases=_letters())
+class PartitionModifier(Modifier):
+    """``+c``, ``+e``, ``+p``, ``+r:K`` and their combinations such as ``+cepr:20`` or ``+cpr:20,100``."""
+
+    field: ClassVar[str] = "partition"
+    usage: ClassVar[str] = "+ any of the letters c, e, p, r such as +cpr:20,100"
+    entries: ClassVar[tuple[ModifierEntry, ...]] = (
+        ModifierEntry(
+            "+c", "Context: words that occurred before are scored by a query of their own.", "softmax+c", "c"
+        ),
+        ModifierEntry("+e", "Encoder: words of the source are scored by a query of their own.", "softmax+e", "e"),
+        ModifierEntry(
+            "+p", "Pointer: places of the text or source have embeddings, and score their words.", "softmax+p", "p"
+        ),
+        ModifierEntry(
+            "+r:K", "Reranker: the K best tokens are scored again by a query of their own.", "softmax+r:20,100", "r"
+        ),
+        ModifierEntry("+cpr:K, ...", "Any of these letters together.", "softmax+cpr:20,100+mi", "cpr"),
+    )
+
+    @staticmethod
+    def parse(name: str, arguments: list[str]) -> dict[str, Any]:
+        """``cpr`` and ``["20", "100"]`` as settings."""
+        if "r" not in name and arguments:
+            raise ValueError(f"'+{name}' takes no arguments ({','.join(arguments)!r} given); only r has sizes")
+        if "r" in name and not (arguments and all(size.isdecimal() and int(size) for size in arguments)):
+            given = f"{','.join(arguments)!r} given" if arguments else "nothing given"
+            raise ValueError(f"'+{name}' must be followed by numbers of candidates such as {name}:20,100 ({given})")
+        parts = {"context": "cd", "encoder": "e", "pointer": "p"}
+        found: dict[str, Any] = {part: True for part, letters in parts.items() if set(name) & set(letters)}
+        return found | ({"rerank": tuple(int(size) for size in arguments)} if arguments else {})
+
+    @staticmethod
+    def write(value: PartitionConfig | None) -> tuple[str, list[str]] | None:
+        """Settings as ``("cpr", ["20", "100"])``."""
+        if value is None:
+            return None
+        parts = {"c": value.context, "e": value.encoder, "p": value.pointer, "r": bool(value.rerank)}
+        return "".join(letter for letter, there in parts.items() if there), [str(size) for size in value.rerank]

@@ -1,0 +1,161 @@
+"""A head over another one: it mixes what it adds, such as retrieved tokens, with the distribution of any head below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from jaxtyping import Float, Int
+from pydantic import field_validator
+from torch import Tensor
+
+from nextword.distribution import NextToken, Scores
+from nextword.functional.entries import Stored
+from nextword.heads.context import Context
+from nextword.heads.head import Head, HeadConfig, StoredTexts
+from nextword.heads.input_states import Dimensions
+from nextword.heads.parsing import build_head, head_spec, parse_head
+
+
+class OverHeadConfig(HeadConfig):
+    """Settings that every head over another one has."""
+
+    below: str | dict[str, Any] | None = None
+    """The head below: its spec, or its settings written out. None: the head that the model has, with all that it has
+    learned; softmax where it has none."""
+
+    @field_validator("below")
+    @classmethod
+    def _known(cls, below: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+        if below is not None:
+            parse_head(below)
+        return below
+
+    def unbuilt(self) -> OverHeadConfig:
+        """With the head below as a spec."""
+        return self if self.below is None else self.model_copy(update={"below": head_spec(parse_head(self.below))})
+
+    def as_published(self) -> Any:
+        """As of any head, with the head below likewise."""
+        return super().as_published().over_published()
+
+    def over_published(self) -> Any:
+        """With the head below as its paper has it, wherever its settings are still to be fitted."""
+        if self.below is None:
+            return self
+        return self.model_copy(update={"below": parse_head(self.below).as_published().model_dump()})
+
+    def over(self, former: HeadConfig | None) -> OverHeadConfig:
+        """With the model's own head below, where none is named."""
+        if self.below is not None:
+            return self
+        named = former.below if isinstance(former, OverHeadConfig) else former
+        return self.model_copy(update={"below": "softmax" if named is None else head_spec(parse_head(_table(named)))})
+
+
+def _table(head: str | dict[str, Any] | HeadConfig) -> str | dict[str, Any]:
+    return head.unbuilt().model_dump() if isinstance(head, HeadConfig) else head
+
+
+class OverHead(Head):
+    """The part of a head over another one that is the same whatever it adds.
+
+    A concrete one adds ``forward`` and, where it looks at earlier tokens, sets ``reads_past``.
+    """
+
+    modes: ClassVar[tuple[str, ...]] = ("joint", "below")
+    """The whole, or the head below alone."""
+    reads_past: bool = False
+    """Whether it looks at earlier tokens itself, whatever the head below does."""
+
+    def __init__(self, config: OverHeadConfig, dimensions: Dimensions) -> None:
+        super().__init__(config, dimensions)
+        del self._modules["inputs"]  # those of the head below are read, and saved with it
+        self.below = build_head(parse_head(config.below or "softmax"), dimensions)
+        self._taken_over = False
+        self._know_below()
+
+    def _know_below(self) -> None:
+        self.config = self.config.model_copy(update={"below": self.below.config.model_dump()})
+
+    @property
+    def inputs(self) -> Any:  # type: ignore[override]
+        """What the head below reads."""
+        return self.below.inputs
+
+    @property
+    def remembers(self) -> bool:
+        """Whether either of the two does."""
+        return self.reads_past or self.below.remembers
+
+    @property
+    def reads_source(self) -> bool:
+        """Whether the head below does."""
+        return self.below.reads_source
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether either of the two does."""
+        return self.reads_past or self.below.reads_words
+
+    @property
+    def looks_back(self) -> int | None:
+        """As far as the head below does."""
+        return self.below.looks_back
+
+    def streams(self, states: Float[Tensor, "B T D"], inputs: Float[Tensor, "B T Q"]) -> dict[str, Tensor]:
+        """What the head below keeps."""
+        return self.below.streams(states, inputs)
+
+    def source_streams(self, states: Float[Tensor, "B E _"]) -> dict[str, Tensor]:
+        """What the head below keeps."""
+        return self.below.source_streams(states)
+
+    def take_over(self, former: Head) -> None:
+        """Goes on with the model's own head, or with the one below that, where it is the one that is asked for."""
+        own = former.below if isinstance(former, OverHead) else former
+        if own.config.unbuilt() == self.below.config.unbuilt():
+            self.below, self._taken_over = own, True
+            self._know_below()
+
+    def open_stored(self) -> None:
+        """What the head below has."""
+        self.below.open_stored()
+
+    def begin(self, context_of: Callable[[Int[Tensor, "M"]], Context]) -> None:
+        """Starts the head below, unless it was at work already."""
+        if not self._taken_over:
+            self.below.begin(context_of)
+            self._know_below()
+
+    def resized(self, vocab_size: int) -> None:
+        """Tells the head below."""
+        self.below.resized(vocab_size)
+        self._know_below()
+
+    def stored_texts(self) -> Mapping[str, StoredTexts]:
+        """Those of the head below."""
+        return self.below.stored_texts()
+
+    def facts(self) -> dict[str, Any]:
+        """Those of the head below."""
+        return self.below.facts()
+
+
+def normalised_jointly(distribution: NextToken, stored: Mapping[str, Stored], place: str) -> Scores:
+    """A distribution with further entries under its own normaliser.
+
+    Args:
+        distribution: Of the head below.
+        stored: The entries, by name.
+        place: Which setting asks for it, for the message.
+
+    Raises:
+        ValueError: It is not one softmax.
+    """
+    if not isinstance(distribution, Scores):
+        raise ValueError(
+            f"{place}: must be over a head with one softmax, such as softmax, softmax+cpr:20,100 or cache "
+            f"({type(distribution).__name__} given); elsewhere mix by a weight"
+        )
+    return distribution.beside(stored)

@@ -1,0 +1,269 @@
+"""One text shown while it is written, each token with the component of the head that it came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from transformers.generation.streamers import BaseStreamer
+
+from nextword.distribution import NextToken
+from nextword.inference.generation.batched_generation import GeneratedText
+from nextword.inference.generation.generation_passes import effective_config, end_ids
+from nextword.inference.generation.generation_run import GenerationRun, generated_texts
+from nextword.inference.scoring.example_encoding import EncodedExample
+from nextword.inference.scoring.opened_model import OpenedModel
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from transformers import PreTrainedTokenizerBase
+
+
+def show_text(run: GenerationRun, screen: ColouredText) -> None:
+    """Shows the prompt and the text of a run with one row.
+
+    Greedy search and sampling are shown token by token. What beams, an assistant or drafts write is shown when it is
+    finished; its tokens are then asked about in one more pass.
+
+    Args:
+        run: Of one prompt, one decoding, one seed and one sample.
+        screen: Where to.
+    """
+    (one,), model = run.passes, run.opened.model
+    if not run.opened.has_encoder:
+        screen.prompt(run.prompts[0].prompt)
+    if not one.is_rowwise or run.settings.draft is not None:
+        _show_finished(run, screen)
+        return
+    latest = LatestDistribution(model.next_word_head)
+    ends = end_ids(effective_config(model, one.arguments))
+    source = latest.source if screen.is_coloured else None
+    streamer = SourceStreamer(run.opened.tokenizer, ends, screen.show, source, _before(run.opened, run.encoded[0]))
+    with latest.watching():
+        for _ in generated_texts(run, streamer):
+            pass
+    screen.end(latest.names)
+
+
+def with_prompt(opened: OpenedModel, text: GeneratedText) -> str:
+    """A text after its prompt, as a terminal shows both; what an encoder-decoder model wrote stands alone.
+
+    Args:
+        opened: The model that wrote it.
+        text: What it wrote.
+    """
+    prompt = text.row.prompt
+    pieces = TextPieces(opened.tokenizer, _before(opened, prompt))
+    written = "".join([*map(pieces.add, text.token_ids), pieces.end()])
+    return written if opened.has_encoder else f"{prompt.example.prompt}{written}"
+
+
+def _before(opened: OpenedModel, prompt: EncodedExample) -> list[int]:
+    """Tokens that a text goes on after."""
+    return [] if opened.has_encoder else list(prompt.context)
+
+
+def _show_finished(run: GenerationRun, screen: ColouredText) -> None:
+    described = replace(run, settings=run.settings.model_copy(update={"sources": screen.is_coloured, "places": 0}))
+    ((_, text),) = generated_texts(described)
+    shares = {} if text.sources is None else text.sources.shares
+    pieces = TextPieces(run.opened.tokenizer, _before(run.opened, text.row.prompt))
+    component: int | None = None
+    for place, token in enumerate(text.token_ids):
+        component = strongest([share[place] for share in shares.values()]) if len(shares) > 1 else None
+        screen.show(pieces.add(token), component)
+    screen.show(pieces.end(), component)
+    screen.end(list(shares))
+
+
+# -- A text token by token, and the component of the head that each token came from, as it is chosen.
+
+Show = Callable[[str, int | None], None]
+"""Is handed a piece of text, and which component of the head, from 0, gave most of its last token's probability; None
+where nobody asked, or the head has one component."""
+
+
+def strongest(shares: Sequence[float]) -> int:
+    """Which share is the largest, the first of equal ones.
+
+    >>> strongest([0.2, 0.5, 0.5])
+    1
+    """
+    return max(range(len(shares)), key=lambda place: shares[place])
+
+
+class TextPieces:
+    """What each further token adds to a text; a character whose bytes come in several tokens comes with the last.
+
+    Only the tokens since the last piece but one are decoded again, so a long text costs no more a token than a short
+    one.
+
+    Args:
+        tokenizer: The model's.
+        before: Tokens that the text goes on after; some tokenizers write the first word of a text without its space.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, before: Sequence[int] = ()) -> None:
+        self._tokenizer: Any = tokenizer
+        self._ids: list[int] = list(before)
+        self._before, self._shown = 0, len(self._ids)
+
+    def add(self, token: int) -> str:
+        """The text that the token adds, empty while a character is not whole."""
+        self._ids.append(token)
+        return self._rest(False)
+
+    def end(self) -> str:
+        """What is left of a character that never became whole."""
+        return self._rest(True)
+
+    def _rest(self, is_last: bool) -> str:
+        before = self._decoded(self._ids[self._before : self._shown])
+        now = self._decoded(self._ids[self._before :])
+        if len(now) <= len(before) or (now.endswith("\N{REPLACEMENT CHARACTER}") and not is_last):
+            return ""
+        self._before, self._shown = self._shown, len(self._ids)
+        return now[len(before) :]
+
+    def _decoded(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+
+class SourceStreamer(BaseStreamer):
+    """What ``generate`` hands each token of one row to.
+
+    Args:
+        tokenizer: The model's.
+        ends: Tokens that end a text and are not shown.
+        show: Is handed the pieces.
+        source: Says from which component a token came that was chosen just now; None: nobody asks.
+        before: Tokens that the text goes on after.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        ends: Sequence[int],
+        show: Show,
+        source: Callable[[int], int | None] | None = None,
+        before: Sequence[int] = (),
+    ) -> None:
+        self._pieces, self._ends, self._show, self._source = TextPieces(tokenizer, before), ends, show, source
+        self._latest: int | None = None
+
+    def put(self, value: Tensor) -> None:
+        """Shows the tokens."""
+        for token in value.flatten().tolist():
+            if token not in self._ends:
+                self._latest = self._source(token) if self._source is not None else None
+                self._show(self._pieces.add(token), self._latest)
+
+    def end(self) -> None:
+        """Shows what is left."""
+        self._show(self._pieces.end(), self._latest)
+
+
+class LatestDistribution:
+    """The distribution that a head made last, from a hook on it that is there while a text is written.
+
+    The question which component a token came from needs the product of the state with the vocabulary, which is a good
+    part of a step. So the hook makes it once: ``generate`` and the question take their answers from the same numbers.
+
+    Args:
+        head: Of the model.
+
+    Attributes:
+        names: The components, once a token was asked about.
+    """
+
+    def __init__(self, head: Any) -> None:
+        self.names: tuple[str, ...] = ()
+        self._head = head
+        self._latest: NextToken | None = None
+        self._handle: Any = None
+
+    def source(self, token: int) -> int | None:
+        """Which component gave most of the token's probability; None of a head with one component."""
+        if self._latest is None or self._handle is None:
+            return None
+        ids = torch.full((len(self._latest), 1), token, device=self._latest.device)
+        shares = {name: float(share[-1]) for name, share in self._latest.sources(ids).items()}
+        self.names = tuple(shares)
+        if len(shares) == 1:  # there is nothing to tell, so no further token is asked about
+            self._stop()
+            return None
+        return strongest(list(shares.values()))
+
+    def _stop(self) -> None:
+        if self._handle is not None:
+            self._handle.remove()
+        self._handle = self._latest = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Within this block the head's distributions are seen."""
+
+        def see(head: Any, inputs: Any, distribution: NextToken) -> NextToken:
+            # Not before it is known that there are several components: of one, nothing is asked.
+            self._latest = distribution.computed() if self.names else distribution
+            return self._latest
+
+        self._handle = self._head.register_forward_hook(see)
+        try:
+            yield
+        finally:
+            self._stop()
+
+
+# -- A text on a terminal, each token in the colour of the component that gave most of its probability.
+
+COLOURS = ("default", "#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#D55E00")
+"""Of the components in their order, from the palette of Okabe and Ito (2008), which people with any common form of
+colour blindness can tell apart; readable on black and on white. The first component, most often the vocabulary, has
+none."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""A terminal would obey these; line ends and tabs are text."""
+
+
+class ColouredText:
+    """Prints pieces of a text as they come, and a legend at the end.
+
+    Args:
+        console: Where to; without colour where it is no terminal or NO_COLOR is set.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.is_coloured = console.is_terminal and not console.no_color
+
+    def show(self, piece: str, component: int | None = None) -> None:
+        """Prints a piece; ``component`` says in which colour, None for plain."""
+        if piece:
+            self._print(piece, "" if component is None else COLOURS[component % len(COLOURS)])
+
+    def prompt(self, text: str) -> None:
+        """Prints what the model read, less bright than what it writes."""
+        self._print(text, "dim")
+
+    def end(self, names: Sequence[str] = ()) -> None:
+        """Ends the line, and says which colour is which component where there are several."""
+        self._console.print()
+        if self.is_coloured and len(names) > 1:
+            self._print("most of each token's probability came from: ", "dim")
+            for place, name in enumerate(names):
+                self.show(name, place)
+                self._print("" if place == len(names) - 1 else ", ", "dim")
+            self._console.print()
+
+    def _print(self, text: str, style: str) -> None:
+        from rich.text import Text
+
+        if self._console.is_terminal:
+            text = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+        self._console.print(Text(text, style if self.is_coloured else ""), end="", soft_wrap=True)

@@ -1,1 +1,0 @@
-"""A single text on a terminal: shown as it is written, in the colours of its sources."""

@@ -1,0 +1,232 @@
+"""The contract of a breakdown: each token of a text is in one group."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+from nextword.evaluation.metrics.frequency_groups import BOUNDARIES, NAMES, frequency_groups
+from nextword.functional.frequency.counts import TokenCounts
+from nextword.inference.scoring.measurement.scored_texts import ScoredText
+
+SPECIAL = "special tokens"
+"""Group of tokens that stand for no text, such as the end token of an encoder-decoder model."""
+
+
+class Breakdown(ABC):
+    """Tells tokens apart, from the text alone: no model is asked.
+
+    Attributes:
+        key: Name in records, for example "frequency".
+        title: Heading.
+        meaning: Which token is in which group, for a reader.
+        groups: Their names, in reading order.
+    """
+
+    key: str
+    title: str
+    meaning: str
+    groups: tuple[str, ...]
+
+    @abstractmethod
+    def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
+        """The number of each token's group; what is said of special tokens is not read."""
+
+    def codes(self, text: ScoredText) -> Int[np.ndarray, "T"]:
+        """The same with special tokens in a group of their own, the last."""
+        return np.where(text.is_special, len(self.groups), self.group_of(text))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all codes."""
+        return (*self.groups, SPECIAL)
+
+
+# -- Tokens inside and outside of spans that are copied.
+
+
+class CopiedSpans(Breakdown):
+    """Whether a token is part of an n-gram that stood in what the model reads.
+
+    Args:
+        n: Tokens that a copied span has at least.
+    """
+
+    key = "copied"
+    title = "Copied spans"
+    groups = (
+        "not copied", "first token of a copied span", "goes on copying the text before", "goes on copying the source",
+        "goes on copying the auxiliary text",
+    )  # fmt: skip
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.meaning = (
+            f"Copied: part of {n} tokens or more that stand, in the same order, in the source or auxiliary text, or "
+            "else earlier in the text or its prompt, where the model sees them. The first token of such a span is "
+            "apart: that copying begins there must be guessed, and how it goes on can be read."
+        )
+
+    def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
+        """The group of each token."""
+        begin = len(text.prompt)
+        found = np.zeros(begin + len(text.target), dtype=np.int64)
+        copied = np.zeros(len(found), dtype=bool)
+        for group, ends in self._copied_ends(text):
+            # A copied n-gram that ends at this place or one of the n - 1 after it has this token in it, and, but for
+            # the last of these places, the token before it too.
+            copied |= _any_of_next(ends, self.n)
+            found[_any_of_next(ends, self.n - 1)] = group
+        return np.where(copied & (found == 0), 1, found)[begin:]
+
+    def _copied_ends(self, text: ScoredText) -> Iterator[tuple[int, Bool[np.ndarray, "M"]]]:
+        """By group, the places of prompt and text at which a copied n-gram ends; groups that go before others last."""
+        stream = np.concatenate([text.prompt, text.target])
+        if len(stream) < self.n:
+            return
+        others = [(group, text.copied_from.get(name, stream[:0])) for group, name in ((4, "auxiliary"), (3, "source"))]
+        # Numbers that no token has keep n-grams from reaching over from one text into the next.
+        parts = [np.append(other, -group) for group, other in others]
+        keys = ngram_keys(np.concatenate([*parts, stream]), self.n)
+        first = len(parts[0]) + len(parts[1])
+        earlier = previous(keys[first:])
+        visible = np.concatenate([np.zeros(len(text.prompt), dtype=np.int64), text.visible])[self.n - 1 :]
+        yield 2, self._ends((earlier >= 0) & (earlier >= visible))
+        yield 4, self._ends(np.isin(keys[first:], keys[: len(parts[0])]))
+        yield 3, self._ends(np.isin(keys[first:], keys[len(parts[0]) : first]))
+
+    def _ends(self, begins: Bool[np.ndarray, "K"]) -> Bool[np.ndarray, "M"]:
+        """From the n-grams that begin at each place to those that end there."""
+        return np.concatenate([np.zeros(self.n - 1, dtype=bool), begins])
+
+
+def _any_of_next(ends: Bool[np.ndarray, "M"], places: int) -> Bool[np.ndarray, "M"]:
+    """Whether any of so many places from each one on is true.
+
+    >>> _any_of_next(np.array([False, False, True, False]), 2).tolist()
+    [False, True, True, False]
+    """
+    found = ends.copy()
+    for step in range(1, places):
+        found[:-step] |= ends[step:]
+    return found
+
+
+# -- New tokens, and those that the model has read before.
+
+
+class NewAndRepeated(Breakdown):
+    """Whether the same token stood in what the model reads."""
+
+    key = "repetition"
+    title = "New and repeated tokens"
+    meaning = (
+        "Repeated: the same token stands in the source or auxiliary text, or else earlier in the text or its prompt, "
+        "where the model sees it. Too far back: it stands earlier, but out of the model's window. New: it stands "
+        "nowhere before."
+    )
+    groups = (
+        "new", "repeated from the text before", "repeated from the source", "repeated from the auxiliary text",
+        "repeated from too far back",
+    )  # fmt: skip
+
+    def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
+        """The group of each token."""
+        begin = len(text.prompt)
+        last = previous(np.concatenate([text.prompt, text.target]))[begin:]
+        found = np.select([last >= text.visible, last >= 0], [1, 4], 0)
+        for name, group in (("auxiliary", 3), ("source", 2)):
+            if name in text.copied_from:
+                found[np.isin(text.target, text.copied_from[name])] = group
+        return found
+
+
+# -- Frequent, medium, rare and very rare tokens.
+
+
+class FrequencyBands(Breakdown):
+    """The groups of F2-Softmax (Choi et al., 2020), figure 2.
+
+    Args:
+        counts: How often each token id occurs somewhere.
+        source: Where that is, for a report.
+    """
+
+    key = "frequency"
+    title = "Frequent and rare tokens"
+    groups = (*NAMES, "never counted")
+
+    def __init__(self, counts: Int[np.ndarray, "V"], source: str) -> None:
+        # bytes: it travels to other processes with every chunk of texts
+        self._groups = np.where(counts > 0, frequency_groups(counts), len(NAMES)).astype(np.int8)
+        ends = ", ".join(f"{100 * end:g}" for end in BOUNDARIES)
+        self.meaning = (
+            f"Tokens sorted by how often they occur in {source}, most frequent first, and cut where they make up "
+            f"{ends} % of all: {', '.join(NAMES)}."
+        )
+
+    @classmethod
+    def of_counts(cls, counts: TokenCounts) -> FrequencyBands:
+        """Counted before, in another text."""
+        return cls(counts.counts, counts.source)
+
+    def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
+        """The group of each token; one with an id beyond all counted was never counted."""
+        known = np.append(self._groups, np.int8(len(NAMES)))
+        found: Int[np.ndarray, "T"] = known[np.minimum(text.target, len(self._groups))]
+        return found
+
+
+# -- Tokens by their place in a text.
+
+ENDS = (16, 32, 64, 128, 256, 512, 1024)
+
+
+class TextPosition(Breakdown):
+    """How far from the beginning of its text a token is: the first 16, then twice as many each time."""
+
+    key = "position"
+    title = "Place in the text"
+    meaning = "Number of the token in its text, from 1; tokens of a prompt or source are not counted."
+    groups = (
+        *(f"{begin + 1:,} to {end:,}" for begin, end in zip((0, *ENDS[:-1]), ENDS, strict=True)),
+        f"from {ENDS[-1] + 1:,} on",
+    )
+
+    def group_of(self, text: ScoredText) -> Int[np.ndarray, "T"]:
+        """The group of each token."""
+        return np.searchsorted(np.array(ENDS), np.arange(1, len(text.target) + 1))
+
+
+# -- Where the same token, or the same n-gram, stood before.
+
+
+def previous(keys: Int[np.ndarray, "M"]) -> Int[np.ndarray, "M"]:
+    """The last place before each one that has an equal key; -1 where there is none.
+
+    >>> previous(np.array([7, 8, 7, 7])).tolist()
+    [-1, -1, 0, 2]
+    """
+    found = np.full(len(keys), -1, dtype=np.int64)
+    order = np.argsort(keys, kind="stable")
+    equal = keys[order][1:] == keys[order][:-1]
+    found[order[1:][equal]] = order[:-1][equal]
+    return found
+
+
+def ngram_keys(ids: Int[np.ndarray, "M"], n: int) -> Int[np.ndarray, "_K"]:
+    """A number for the n-gram that begins at each place, equal where the n-grams are.
+
+    >>> ngram_keys(np.array([5, 6, 5, 6]), 2).tolist()
+    [0, 1, 0]
+    """
+    keys = np.unique(ids, return_inverse=True)[1].astype(np.int64)
+    single, size = keys, int(keys.max(initial=0)) + 1
+    for step in range(1, n):
+        # Numbered anew after each token, so that no product leaves 64 bits.
+        longer = keys[:-1] * size + single[step:]
+        keys = np.unique(longer, return_inverse=True)[1].astype(np.int64)
+    return keys

@@ -1,0 +1,325 @@
+"""Settings of a head chosen on held-out texts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from nextword.conditioning.auxiliary_tokenizer import AuxiliaryTokenizer
+from nextword.distribution import NextToken
+from nextword.evaluation.metrics.statistics import bootstrap_ratio
+from nextword.heads import head_spec
+from nextword.heads.calibration import Calibration
+from nextword.heads.context import Context
+from nextword.heads.head import Head
+from nextword.heads.head import registry as heads
+from nextword.inference.scoring.calibration_results import CalibrationResults, TriedSetting
+from nextword.inference.scoring.example_encoding import Example
+from nextword.inference.scoring.measurement.all_models import given_examples
+from nextword.inference.scoring.measurement.score_settings import ScoreSettings
+from nextword.inference.scoring.measurement.scored_texts import Sight, limited, scored_text
+from nextword.inference.scoring.measurement.token_answers import LOG_PROBS, answers, expect_numbers
+from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, Progress
+from nextword.inference.scoring.target_likelihood import TokenPair, target_log_probs
+from nextword.model.modeling import NextWordModel
+from nextword.model.training_modes import measuring
+from nextword.settings.config import validated
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def calibrate(
+    model: AnyModel,
+    texts: str | Example | Sequence[str | Example] | Int[Tensor, "B T"],
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    *,
+    auxiliary_tokenizer: AuxiliaryTokenizer | None = None,
+    apply: bool = True,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> CalibrationResults:
+    """Chooses the settings of a head under which held-out texts are most likely, in one pass and without training.
+
+    For ``cache``: temperature and weight, or one normaliser for softmax and cache; for ``knn`` the same with
+    ``mix=fixed``, and the temperature with ``mix=joint``; for a model inside ``recalling``, the weights of its text
+    memory. Where the 95 % interval of the gain does not exclude 0, nothing helps: the weight is 0 then, and the model
+    as likely to say anything as without the head. (``mix=joint`` has no such setting; it gets the best temperature, and
+    ``helps`` is False.)
+
+    Args:
+        model: A model with such a head, or the folder of one; how it is set does not matter.
+        texts: A text or several, each read by itself, and neither trained on nor to be tested on. Or rows of token ids,
+            for a decoder-only model in memory and without a tokenizer: each row is read in one piece, and all but its
+            first token count.
+        tokenizer: Its tokenizer; None for a folder, which has its own, and for token ids.
+        auxiliary_tokenizer: Makes inputs of auxiliary texts, for models that follow one.
+        apply: Whether a model in memory is left with what was chosen, as by ``configure_head``.
+        progress: Told the share that is done.
+        settings: Of ``nw.score``: ``window``, ``stride``, ``batch_size``, ``limit``. Rows of ids take ``batch_size``.
+
+    Returns:
+        What was chosen (``settings``), the gain in nats per token with its interval, and the curve. The interval is a
+        bootstrap over blocks of neighbouring tokens. Two numbers are fitted to the very tokens that they are judged by,
+        which flatters them by some 1 / tokens nats.
+
+    Raises:
+        ValueError: The head has nothing to choose, there is no text, or the model cannot read one.
+
+    Examples:
+        >>> model = nw.attach(backbone, "cache")  # doctest: +SKIP
+        >>> results = nw.calibrate(model, valid_text, tokenizer, limit=10_000)  # doctest: +SKIP
+        >>> results.settings, results.gain, (results.low, results.high)  # doctest: +SKIP
+    """
+    made = validated(ScoreSettings, settings)
+    if isinstance(texts, Tensor):
+        return chosen(model, _asking_rows(model, texts, made, progress), apply=apply, data=["token ids"])
+    opened = OpenedModel.of(model, tokenizer, auxiliary_tokenizer)
+    return calibrate_on_texts(opened, given_examples(texts), made, apply=apply, progress=progress, data=["texts"])
+
+
+def _asking_rows(
+    model: object, ids: Int[Tensor, "B T"], settings: ScoreSettings, progress: Progress | None
+) -> Callable[[], None]:
+    if not isinstance(model, NextWordModel) or model.config.is_encoder_decoder or model.conditioner is not None:
+        raise ValueError(
+            "texts: must be texts, not token ids, unless the model is attached, in memory, decoder-only and without a "
+            "conditioner"
+        )
+    if ids.dim() != 2 or ids.is_floating_point() or ids.shape[1] < 2 or not len(ids):
+        raise ValueError(
+            f"texts: token ids must be rows of whole numbers, (B, T) with T of 2 at least ({tuple(ids.shape)} given)"
+        )
+    if {"window", "stride", "limit"} & settings.model_fields_set:
+        raise ValueError("texts: of token ids each row is read in one piece; cut them yourself, or give texts")
+    pairs = [TokenPair(row[:1], row[1:], 0) for row in ids.tolist()]
+
+    def ask() -> None:
+        target_log_probs(model, pairs, settings.batch_size, progress=progress)
+
+    return ask
+
+
+def calibrate_on_texts(
+    opened: OpenedModel,
+    examples: Sequence[Example],
+    settings: ScoreSettings,
+    *,
+    apply: bool = True,
+    progress: Progress | None = None,
+    data: list[str] | None = None,
+) -> CalibrationResults:
+    """The same for a model that is open, read as ``nextword score`` reads.
+
+    Args:
+        opened: The model.
+        examples: The texts.
+        settings: How they are read.
+        apply: Whether the model is left with what was chosen.
+        progress: Told the share that is done.
+        data: Where the texts are from, for the record.
+    """
+    ask = asking(opened, examples, settings, progress)
+    return chosen(opened.model, ask, apply=apply, name=opened.name, data=data)
+
+
+def asking(
+    opened: OpenedModel, examples: Sequence[Example], settings: ScoreSettings, progress: Progress | None = None
+) -> Callable[[], None]:
+    """What asks a model, once, for the log-probability of each token of texts; as ``calibrate_on_texts``."""
+
+    def ask() -> None:
+        given = examples if settings.limit is None else limited(opened, examples, settings.limit)[0]
+        sight = Sight.of(opened, settings)
+        texts = [scored_text(opened, example, sight) for example in given]
+        asked = answers(opened, texts, sight, settings.batch_size, LOG_PROBS, progress)
+        for text, log_probs in zip(texts, asked, strict=True):
+            expect_numbers(opened, text, log_probs)
+
+    return ask
+
+
+# -- The settings under which held-out tokens are most likely, and what they gain.
+
+
+def chosen(
+    model: Any,
+    ask: Callable[[], object],
+    *,
+    apply: bool = True,
+    name: str = "model",
+    data: list[str] | None = None,
+) -> CalibrationResults:
+    """Reads held-out tokens once and chooses.
+
+    Args:
+        model: An attached model.
+        ask: Asks it, once, for the log-probability of each token.
+        apply: Whether the model is left with what was chosen.
+        name: What tables call it.
+        data: What the tokens are of, for the record.
+
+    Raises:
+        ValueError: The head has nothing to choose, or no token was asked for.
+    """
+    began, reading = time.perf_counter(), read(model, ask, name)
+    results = _results(reading, began, model=name, head=head_spec(model.next_word_head.config), data=data or [])
+    if apply:
+        reading.calibration.apply(model, results.settings)
+    return results
+
+
+def read(model: Any, ask: Callable[[], object], name: str = "model") -> OnePass:
+    """Reads held-out tokens once; as in ``chosen``."""
+    with measuring(model), one_pass(model, calibration_of(model, name)) as reading:
+        ask()
+    return reading
+
+
+def calibration_of(model: Any, name: str = "model") -> Calibration:
+    """What reads along with a pass of a model.
+
+    Raises:
+        ValueError: Its head has nothing to choose.
+    """
+    calibration: Calibration | None = model.next_word_head.calibration()
+    if calibration is None:
+        known = [name for name in heads.names() if heads.get(name).calibration is not Head.calibration]
+        spec = head_spec(model.next_word_head.config)
+        raise ValueError(
+            f"{name}: must have a head whose settings can be chosen without training: {' or '.join(known)}, neither "
+            f"gated nor cut to one part ('{spec}' given); attach one"
+        )
+    return calibration
+
+
+def tuned(model: Any, ask: Callable[[], object]) -> dict[str, Any]:
+    """The settings that ``chosen`` leaves a model with; none where its head has nothing to choose."""
+    return {} if model.next_word_head.calibration() is None else dict(chosen(model, ask).settings)
+
+
+def _results(reading: OnePass, began: float, **about: Any) -> CalibrationResults:
+    best = reading.calibration.optimum()
+    gained = best.log_probs - best.alone
+    counted = np.isfinite(gained)
+    if not counted.any():
+        raise ValueError("texts: must have a token that is possible to the model (all have probability 0); give others")
+    block, size = reading.blocks()
+    sums = np.bincount(block[counted], gained[counted])
+    counts = np.bincount(block[counted]).astype(float)
+    interval = bootstrap_ratio(sums[counts > 0], counts[counts > 0])
+    helps = interval is not None and interval[0] > 0
+    nll, without = (-float(one[counted].mean()) for one in (best.log_probs, best.alone))
+    falls_silent = not helps and best.silent is not None
+    return CalibrationResults(
+        tokens=len(gained),
+        impossible=int((~counted).sum()),
+        settings=best.silent if falls_silent and best.silent is not None else best.settings,
+        best=best.settings,
+        nll=without if falls_silent else nll,
+        nll_without=without,
+        gain=without - nll,
+        low=None if interval is None else interval[0],
+        high=None if interval is None else interval[1],
+        block=size,
+        helps=helps,
+        seconds=time.perf_counter() - began,
+        curve=[TriedSetting(settings=settings, nll=nats) for settings, nats in best.curve],
+        **about,
+    )
+
+
+# -- One pass over held-out tokens, made by whatever asks a model for their log-probabilities.
+
+FEWEST_BLOCKS = 20
+"""With fewer, an interval over blocks says little."""
+
+LONGEST_BLOCK = 256
+"""Tokens of a block at most: some 1,000 bytes, as in ``nextword score``."""
+
+
+class OnePass:
+    """What was asked for, in order.
+
+    Args:
+        calibration: Is told all that it needs of each token.
+    """
+
+    def __init__(self, calibration: Calibration) -> None:
+        self.calibration = calibration
+        self._sequences: list[Int[np.ndarray, "N"]] = []
+        self._count = 0
+
+    def read(self, context: Context, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        """Log-probabilities under what the head adds to; the rest is kept."""
+        row = context.row.repeat_interleave(ids.shape[1]).cpu().numpy()
+        self._sequences.append(row + self._count)
+        self._count += context.layout.batch_size
+        return self.calibration.read(context, ids)
+
+    def blocks(self) -> tuple[Int[np.ndarray, "N"], int]:
+        """The block of each token, and how many tokens it has at most: neighbours in one sequence."""
+        sequence = np.concatenate([np.zeros(0, dtype=np.int64), *self._sequences])
+        size = min(LONGEST_BLOCK, max(1, len(sequence) // FEWEST_BLOCKS))
+        begins = np.concatenate([[True], sequence[1:] != sequence[:-1]])[: len(sequence)]
+        inside = np.arange(len(sequence)) - np.maximum.accumulate(np.where(begins, np.arange(len(sequence)), 0))
+        return np.cumsum(begins | (inside % size == 0)) - 1, size
+
+
+@contextmanager
+def one_pass(model: Any, calibration: Calibration) -> Iterator[OnePass]:
+    """Within this block the model's distributions answer ``log_prob``, and tell the calibration what they were asked.
+
+    So whatever measures held-out tokens can be the pass: windows of a text, targets after prompts or sources. The model
+    has its own head again afterwards.
+    """
+    head, reading = model.next_word_head, OnePass(calibration)
+    model.next_word_head = _ReadAlong(head, reading)
+    try:
+        yield reading
+    finally:
+        model.next_word_head = head
+
+
+class _ReadAlong(nn.Module):
+    """A head in all but its distribution."""
+
+    def __init__(self, head: nn.Module, reading: OnePass) -> None:
+        super().__init__()
+        self.head = head
+        self._reading = reading
+
+    def __getattr__(self, name: str) -> Any:
+        own = super().__getattr__
+        return own(name) if name == "head" else getattr(own("head"), name)
+
+    def forward(self, context: Context, mode: str | None = None) -> NextToken:
+        return _Asked(context, self._reading)
+
+
+class _Asked(NextToken):
+    """Answers ``log_prob``, and is then read."""
+
+    def __init__(self, context: Context, reading: OnePass) -> None:
+        self._context, self._reading = context, reading
+        self.device, self.vocab_size = context.states.device, context.vocabulary.size
+
+    def __len__(self) -> int:
+        return len(self._context.states)
+
+    def log_prob(self, ids: Int[Tensor, "N K"]) -> Float[Tensor, "N K"]:
+        self._expect_rows(ids)
+        with torch.no_grad():
+            return self._reading.read(self._context, ids)
+
+    def _nothing_else(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("in a pass that calibrates, a distribution is asked for log_prob alone")
+
+    map = shared = _log_probs = _log_prob = _log_sources = _nothing_else

@@ -1,0 +1,292 @@
+"""The entry points of transformers' continuous batching, as a model with a head has them."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import ContinuousBatchingConfig, GenerationMixin
+from transformers.generation.continuous_batching import cache as paged_cache
+from transformers.generation.continuous_batching.cb_logits_processors import ContinuousBatchingLogitsProcessorList
+from transformers.generation.continuous_batching.utils import find_head_dim, find_num_key_value_heads
+from transformers.utils.generic import is_flash_attention_requested
+
+from nextword.heads import head_spec
+from nextword.heads.head import Draw
+from nextword.model.drafting.word_choice import RedrawProcessor
+from nextword.model.forward.argument_checks import expect_known_ids
+from nextword.model.forward.head_inputs import OutputParts, PackedTokens, packed_inputs
+from nextword.model.forward.output_layer import OutputLayer
+from nextword.model.head_cache.slots import PassSlots, SlotMemory, memory_on
+from nextword.settings.config import validated
+
+_OLDEST = "transformers.generation.continuous_batching.cache_allocators"
+"""What the slots of the cache are known from; transformers has it from 5.18 on."""
+
+
+class HeadBatching:
+    """Continuous batching in which every request gets what ``generate`` gives it alone.
+
+    To be mixed into a model with ``backbone``, ``next_word_head`` and ``config``, before ``GenerationMixin``.
+    """
+
+    next_word_head: Any
+    generation_config: Any
+
+    def init_continuous_batching(
+        self,
+        generation_config: Any = None,
+        continuous_batching_config: Any = None,
+        workload_hints: Any = None,
+    ) -> Any:
+        """A manager of continuous batching, with the arguments of transformers.
+
+        Neither these configurations nor the model's are changed. What the model has in training is in evaluation until
+        the manager is stopped.
+
+        Raises:
+            ValueError: The model has an encoder or a conditioner, or a setting does not go with its head.
+        """
+        if find_spec(_OLDEST) is None:
+            raise ValueError(
+                f"continuous batching: must have transformers 5.18 or later ({transformers.__version__} installed); "
+                "install it, or use generate"
+            )
+        # here, because older versions have not all of what these import
+
+        head = self.next_word_head
+        settings = copy.deepcopy(self.generation_config if generation_config is None else generation_config)
+        batching = copy.deepcopy(continuous_batching_config) or ContinuousBatchingConfig()
+        expect_batchable(self, settings, batching)
+        given = getattr(settings, "head_settings", {})
+        config = validated(type(head.config), head.config.model_dump() | given, "generate_batch")
+        draw = head.draw(config, sample=bool(settings.do_sample))
+        if head.remembers or draw is not None:
+            expect_eager(batching, head_spec(head.config))
+            batching.use_cuda_graph = False
+        modes = [(module, module.training) for module in self.modules()]  # type: ignore[attr-defined]
+        manager = super().init_continuous_batching(settings, batching, workload_hints)  # type: ignore[misc]
+        managed: ManagedHead | None = getattr(manager, "managed_head", None)
+        if managed is None:
+            managed = ManagedHead(manager, self, draw)
+            managed.take()
+            if head.remembers:
+                manager.continuous_batching_config.max_memory_percent *= share_of_the_cache(self)
+        managed.training = modes
+        self.eval()  # type: ignore[attr-defined]  # a manager that was kept does not see to it again
+        return manager
+
+    @staticmethod
+    def _draw_of_batch(arguments: Mapping[str, Any]) -> Draw | None:
+        """The head's choice in a pass of continuous batching with these arguments; None outside of it."""
+        draw: Draw | None = getattr(arguments.get("cache"), "head_draw", None)
+        return draw
+
+    def generate_batch(self, inputs: Any, generation_config: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Tokens after each prompt by continuous batching, with the arguments of transformers.
+
+        Args:
+            inputs: A list of token ids for each request.
+            generation_config: How to generate; the model's own by default.
+            *args: As transformers has them.
+            **kwargs: Likewise, and what the head lets ``generate`` decide (``decoupled`` of ``f2``).
+
+        Raises:
+            ValueError: A prompt without tokens or with unknown ones, and as ``init_continuous_batching``.
+        """
+        head = self.next_word_head
+        known = {*inspect.signature(GenerationMixin.generate_batch).parameters, "max_new_tokens", *head.generate_takes}
+        for name in kwargs:
+            if name not in known:
+                raise ValueError(f"generate_batch: does not take '{name}'; set it in generation_config")
+        for ids in inputs:
+            expect_request(self, ids)
+        settings = copy.deepcopy(self.generation_config if generation_config is None else generation_config)
+        settings.head_settings = {name: kwargs.pop(name) for name in head.generate_takes if name in kwargs}
+        return super().generate_batch(inputs, settings, *args, **kwargs)  # type: ignore[misc]
+
+
+# -- What a head needs of the manager that runs the batches.
+#
+# Like the moves of a KV cache (``nextword.model.head_cache.kv_cache``), these are methods of one manager, which do
+# what its class does and then what the head needs. Its class stays as it is.
+
+
+class RedrawingProcessors(ContinuousBatchingLogitsProcessorList):
+    """The processors of a manager, with another choice of the head where they ruled out everything.
+
+    Args:
+        made: The manager's own.
+        draw: The head's choice.
+    """
+
+    def __init__(self, made: ContinuousBatchingLogitsProcessorList, draw: Draw) -> None:
+        vars(self).update(vars(made))
+        self._draw = draw
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, logits_processor_args: Tensor) -> Tensor:
+        """Processed scores (N, V)."""
+        plain = super().__call__
+        return RedrawProcessor(self._draw, lambda ids, given: plain(ids, given, logits_processor_args))(
+            input_ids, scores
+        )
+
+
+class ManagedHead:
+    """Methods of one manager of continuous batching.
+
+    Args:
+        manager: The manager.
+        model: Its ``NextWordModel``.
+        draw: The head's choice before each token, if it makes one.
+    """
+
+    def __init__(self, manager: Any, model: Any, draw: Draw | None) -> None:
+        self._manager, self._model, self._draw = manager, model, draw
+        self.training: list[tuple[nn.Module, bool]] = []
+        """The modules of the model, and whether each was in training before the manager took it."""
+
+    def take(self) -> None:
+        """Lets the manager's methods be these."""
+        for name in ("_create_batch_processor", "add_request", "stop"):
+            setattr(self._manager, name, getattr(self, name))
+        if self._draw is not None:
+            self._manager.logit_processor = RedrawingProcessors(self._manager.logit_processor, self._draw)
+        self._manager.managed_head = self
+
+    def _create_batch_processor(self) -> Any:
+        """The manager's batches, whose cache carries what the head remembers."""
+        manager = self._manager
+        made = type(manager)._create_batch_processor(manager)
+        if self._model.next_word_head.remembers:
+            memory_on(made.cache)
+        made.cache.head_draw = self._draw
+        return made
+
+    def add_request(self, input_ids: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+        """As the manager's own; raises ValueError for a prompt that would end the batches of all others."""
+        expect_request(self._model, input_ids)
+        return type(self._manager).add_request(self._manager, input_ids, *args, **kwargs)
+
+    def stop(self, *args: Any, **kwargs: Any) -> None:
+        """As the manager's own; then every module is in training or not, as it was."""
+        type(self._manager).stop(self._manager, *args, **kwargs)
+        for module, mode in self.training:
+            module.training = mode
+
+
+@torch.no_grad()
+def bytes_per_slot(model: Any) -> int:
+    """Memory that a head takes for one place, found by letting it write one."""
+    head = model.next_word_head
+    weight: Tensor = next(head.parameters(), torch.zeros((), device=model.device))
+    state = torch.zeros(1, head.dimensions.hidden, device=weight.device, dtype=model.dtype)
+    layer = torch.zeros(1, head.dimensions.layer, device=weight.device, dtype=model.dtype)
+    one = torch.ones(1, dtype=torch.long, device=weight.device)
+    slots = PassSlots(starts=torch.tensor([0, 1], device=one.device), lengths=one, held=one[None] - 1, count=1)
+    memory = SlotMemory(1)
+    tokens = PackedTokens(one, state, (layer,) * head.layers)
+    packed_inputs(head, OutputParts(OutputLayer(model.backbone)), tokens, memory.in_pass(slots))
+    return memory.bytes_per_slot
+
+
+def share_of_the_cache(model: Any) -> float:
+    """How much of the memory for keys and values is left to them beside what the head keeps and reads of each place."""
+    config = model.config.get_text_config()
+    heads, width = find_num_key_value_heads(config), find_head_dim(config)
+    keys_and_values = 2 * config.num_hidden_layers * heads * width * model.dtype.itemsize
+    kept_and_read = 2 * bytes_per_slot(model)
+    return float(keys_and_values / (keys_and_values + kept_and_read))
+
+
+# -- What continuous batching cannot do with a model, said before anything starts.
+
+_WHOLE_TEXTS = "full_attention"
+_OURS = "continuous batching"
+
+
+def expect_batchable(model: Any, generation_config: Any, batching_config: Any) -> None:
+    """Raises ValueError where requests could not get what ``generate`` gives to each alone.
+
+    Args:
+        model: A ``NextWordModel``.
+        generation_config: That of the manager.
+        batching_config: Settings of continuous batching.
+    """
+    if model.conditioner is not None:
+        raise ValueError(f"{_OURS}: brings no auxiliary text to a conditioned model; use generate")
+    if model.config.is_encoder_decoder:
+        raise ValueError(f"{_OURS}: is for decoder-only models; use generate")
+    if (beams := generation_config.num_beams or 1) > 1:
+        raise ValueError(f"num_beams: must be 1 in {_OURS} ({beams} given); use generate")
+    _expect_attention(model)
+    if model.next_word_head.remembers:
+        _expect_memory(model, batching_config, head_spec(model.next_word_head.config))
+
+
+def _expect_attention(model: Any) -> None:
+    """Raises ValueError where transformers cannot keep the requests of one row apart, or computes something else."""
+    backbone, config = type(model.backbone), model.config.get_text_config()
+    if not backbone._can_set_attn_implementation():
+        raise ValueError(
+            f"{_OURS}: {backbone.__name__} does not call transformers' attention interface, so requests in one row "
+            "would read each other; use generate"
+        )
+    try:
+        paged_cache.group_layers_by_attn_type(config)
+    except ValueError as fault:
+        raise ValueError(
+            f"{_OURS}: {backbone.__name__} has layers without a paged cache; use generate ({fault})"
+        ) from fault
+    cap = getattr(config, "attn_logit_softcapping", None)
+    if cap is not None and not is_flash_attention_requested(config):
+        raise ValueError(
+            f"attn_logit_softcapping: must be None in {_OURS} ({cap} given), because transformers leaves it out there; "
+            "load the model with attn_implementation='flash_attention_2', or use generate"
+        )
+
+
+def _expect_memory(model: Any, batching_config: Any, head: str) -> None:
+    """Raises ValueError where the cache of this model has no slots that a head's memory could follow."""
+    if _WHOLE_TEXTS not in paged_cache.group_layers_by_attn_type(model.config.get_text_config()):
+        raise ValueError(
+            f"{_OURS}: head '{head}' remembers the whole text, and all layers of {type(model.backbone).__name__} keep "
+            "a sliding window only; use generate"
+        )
+    if (space := batching_config.cpu_offload_space) != 0:
+        raise ValueError(
+            f"cpu_offload_space: must be 0 with head '{head}' ({space} given): what it remembers would stay behind. "
+            "Requests that are put aside are computed again"
+        )
+
+
+def expect_eager(config: Any, head: str) -> None:
+    """Raises ValueError where passes are to be compiled or recorded, whose sizes a head changes.
+
+    Args:
+        config: Settings of continuous batching.
+        head: The head's spec, for the message.
+    """
+    graphs = config.use_cuda_graph
+    settings = {
+        "use_cuda_graph": any(graphs) if isinstance(graphs, tuple) else graphs,
+        "varlen_compile_config": config.varlen_compile_config,
+        "decode_compile_config": config.decode_compile_config,
+        "default_compile_level": config.default_compile_level,
+    }
+    for name, given in settings.items():
+        if given:
+            raise ValueError(f"{name}: must be off with head '{head}', whose sizes change in every pass; leave it out")
+
+
+def expect_request(model: Any, ids: Sequence[int]) -> None:
+    """Raises ValueError where a request has no tokens, or one that is not in the vocabulary."""
+    if not len(ids):
+        raise ValueError("empty prompt: at least one token is needed; start with the model's bos token")
+    expect_known_ids("input_ids", torch.as_tensor(ids), model.get_input_embeddings().weight.shape[0])

@@ -1,0 +1,267 @@
+"""Where the rows of a pass hold several texts, which their positions tell apart by beginning anew."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar, cast
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor, nn
+from transformers.utils.import_utils import is_torchdynamo_compiling
+
+from nextword.functional.probability import at_least_float32
+from nextword.model.head_cache.slots import is_paged
+from nextword.model.training_modes import measuring
+from nextword.runtime.devices import device_of
+
+# -- Where a compiled pass leaves its graph, and why: three places, one for each reason below.
+#
+# What is left out would lose by being traced. A graph has one size, so the loss would be made of every place, padding
+# and all, and of whole (N, V) tensors that are kept for the backward pass. Outside, nothing about it changes.
+
+LOSS = "nextword: the loss is made chunk by chunk, each with its gradient, and of the places that count alone"
+SEQUENCE_UPDATE = "nextword: +seq draws whether the model continues the batch itself, which is generate"
+PACKED = "nextword: positions without a mask tell the texts of a row apart, whose number and length always change"
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def outside_graph(reason: str) -> Callable[[Function], Function]:
+    """Leaves a function as it is, and a graph wherever a compiled one calls it.
+
+    Args:
+        reason: One of those above; the compiler's report of graph breaks shows it.
+    """
+    return cast(Callable[[Function], Function], torch.compiler.disable(reason=reason))
+
+
+def text_rows_of(model: Any, given: Mapping[str, Any]) -> TextRows | None:
+    """The rows of the texts of a pass, where its own rows hold several that the backbone keeps apart; else None.
+
+    Nothing is looked at where nobody asks: a head that looks back does, and a loss.
+
+    Args:
+        model: A ``NextWordModel``.
+        given: Arguments of its forward, by name.
+
+    Raises:
+        ValueError: The head would see several texts as one.
+    """
+    head, positions = model.next_word_head, given.get("position_ids")
+    asks = head.remembers or "labels" in given or "shift_labels" in given
+    if positions is None or positions.ndim != 2 or positions.shape[1] == 1 or is_paged(given) or not asks:
+        return None
+    why = _why_together(model, given, positions)
+    if not why:
+        return _parted(model, given, positions)
+    if head.remembers and not is_torchdynamo_compiling():
+        _expect_one_text_a_row(given, positions, why)
+    return None
+
+
+def _why_together(model: Any, given: Mapping[str, Any], positions: Tensor) -> str:
+    """Why texts of one row are read as one, with what to do; nothing where transformers parts them."""
+    if model.config.is_encoder_decoder or model.conditioner is not None:
+        return "they have one source"
+    if given.get("memory") is not None:
+        return "memory goes on with all rows as one text"
+    if given.get("attention_mask") is not None or given.get("step_mask") is not None:
+        return "with an attention_mask the backbone reads them as one, so leave it out"
+    cached = given.get("past_key_values", given.get(model._cache_argument)) is not None
+    if cached or given.get("use_cache"):
+        return "with a KV cache the backbone reads them as one, so set use_cache=False and give none"
+    if _is_flash(model) and positions.shape[0] > 1:
+        return "flash attention parts the texts of a single row only, so give batches of one row"
+    return ""
+
+
+@outside_graph(PACKED)
+def _parted(model: Any, given: Mapping[str, Any], positions: Int[Tensor, "_ T"]) -> TextRows | None:
+    """The rows of texts that the backbone keeps apart. It is tried out before there are any, on all processes alike."""
+    apart = parts_texts(model)
+    tokens = given["input_ids"] if "input_ids" in given else given["inputs_embeds"]
+    if positions.shape[0] not in (1, tokens.shape[0]) or positions.shape[1] != tokens.shape[1]:
+        return None  # the backbone says what does not fit
+    begins = _begins(model, positions.expand(tokens.shape[0], -1))
+    if not begins[:, 1:].any():
+        return None
+    if not apart:
+        if model.next_word_head.remembers:
+            _expect_one_text_a_row(given, positions, f"{type(model.backbone).__name__} does not keep them apart")
+        return None
+    return TextRows.of(begins)
+
+
+def _begins(model: Any, positions: Int[Tensor, "B T"]) -> Bool[Tensor, "B T"]:
+    """Where texts begin, by the rule of the attention that parts them."""
+    begins = torch.ones_like(positions, dtype=torch.bool)
+    begins[:, 1:] = positions[:, 1:] != positions[:, :-1] + 1
+    if _is_flash(model):
+        begins[:, 1:] = positions[:, 1:] == positions.min()
+    return begins
+
+
+def _is_flash(model: Any) -> bool:
+    return "flash" in attention_of(model)
+
+
+def _expect_one_text_a_row(given: Mapping[str, Any], positions: Int[Tensor, "_ T"], why: str) -> None:
+    """Raises ValueError where positions go back within a row; those at padding say nothing."""
+    back, mask = positions[:, 1:] < positions[:, :-1], given.get("step_mask", given.get("attention_mask"))
+    if mask is not None:
+        valid = mask[:, -positions.shape[1] :].bool() if getattr(mask, "ndim", None) == 2 else None
+        if valid is None or valid.shape[1] != positions.shape[1] or positions.shape[0] not in (1, len(valid)):
+            return  # what is wrong with such a mask is said where padding is decided
+        back = back & valid[:, 1:] & valid[:, :-1]
+    if back.any():
+        raise ValueError(
+            f"position_ids start again within a row: several texts packed into one row would remember each other "
+            f"({why}); give each text a row of its own"
+        )
+
+
+# -- Which backbones keep the texts of a row apart where their positions begin anew; asked by reading such a row.
+
+_NO_ATTENTION = {"conv", "hybrid", "hybrid_sliding", "linear_attention"}
+"""Kinds of layers, by the names that transformers gives them, that have no mask."""
+
+_STARTS, _LENGTH = (3, 5, 9), 4
+"""Three texts of consecutive tokens are read: the first token of each, and how many each has."""
+
+_SHARE = 0.25
+"""Of what a text in front changes, a backbone that keeps texts apart leaves less than this, rounding included."""
+
+
+class TextReadings(NamedTuple):
+    """Log-probabilities of a text: behind others with positions of its own, behind them as one text, and alone."""
+
+    apart: Float[Tensor, "T V"]
+    together: Float[Tensor, "T V"]
+    alone: Float[Tensor, "T V"]
+
+    def share_left(self) -> float:
+        """Of what the texts in front change where all are one, how much they change where each has its positions."""
+        return _distance(self.apart, self.alone) / _distance(self.together, self.alone)
+
+
+def readings(model: Any) -> TextReadings | None:
+    """Three ways in which the backbone reads one short text; None where it cannot read a row without a mask.
+
+    Transformers parts the texts of a row by their positions where it is given no mask and no cache. With a mask of ones
+    the same positions are read and nothing is parted.
+    """
+    embedding = model.get_input_embeddings()
+    device, known = device_of(embedding), embedding.weight.shape[0]
+    texts = tuple(torch.arange(start, start + _LENGTH, device=device) % known for start in _STARTS)
+    ones = torch.ones(1, len(texts) * _LENGTH, dtype=torch.long, device=device)
+    try:
+        apart, together = _last(model, texts), _last(model, texts, attention_mask=ones)
+    except Exception:  # of anything: it cannot read a row without a mask, so it cannot be given two texts
+        return None
+    return TextReadings(apart, together, _last(model, texts[-1:]))
+
+
+def parts_texts(model: Any) -> bool:
+    """Whether the backbone reads a text behind others as it reads it alone; tried once for a kind of attention.
+
+    Args:
+        model: A ``NextWordModel``.
+    """
+    known: dict[str, bool] = model._parts_texts
+    kind = attention_of(model)
+    if kind not in known:
+        with measuring(model.backbone):
+            found = None if carries_over(model) else readings(model)
+        known[kind] = found is not None and found.share_left() < _SHARE
+    return known[kind]
+
+
+def attention_of(model: Any) -> str:
+    """The name of how attention is computed, as transformers has it."""
+    return str(model.config.get_text_config(decoder=True)._attn_implementation)
+
+
+def carries_over(model: Any) -> bool:
+    """Whether layers that are no attention hand something on from place to place."""
+    kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or [])
+    return getattr(model.backbone, "_is_stateful", False) or bool(kinds & _NO_ATTENTION)
+
+
+def packed_row(model: Any, texts: tuple[Tensor, ...]) -> dict[str, Any]:
+    """Arguments of a call on texts that stand in one row, and whose positions say where each begins."""
+    inputs: dict[str, Any] = {"input_ids": torch.cat(texts)[None]}
+    inputs["position_ids"] = _restarting(texts) + first_position(model)
+    taken = inspect.signature(model.backbone.forward).parameters.values()
+    if any(one.name == "use_cache" or one.kind is one.VAR_KEYWORD for one in taken):
+        inputs["use_cache"] = False  # with a cache, transformers looks for no second text
+    return inputs
+
+
+def first_position(model: Any) -> int:
+    """The position of a first token: 0, or what follows the one that RoBERTa and its kin keep for padding."""
+    named = model.backbone.named_modules()
+    tables = [part for name, part in named if isinstance(part, nn.Embedding) and "position" in name.rpartition(".")[2]]
+    kept = [table.padding_idx for table in tables if table.padding_idx is not None]
+    return max(kept) + 1 if kept else 0
+
+
+def _restarting(texts: tuple[Tensor, ...]) -> Int[Tensor, "1 T"]:
+    return torch.cat([torch.arange(len(text), device=text.device) for text in texts])[None]
+
+
+def _last(model: Any, texts: tuple[Tensor, ...], **more: Any) -> Float[Tensor, "T V"]:
+    logits = model.backbone(**packed_row(model, texts), **more).logits
+    return at_least_float32(logits[0, -len(texts[-1]) :]).log_softmax(-1)
+
+
+def _distance(a: Tensor, b: Tensor) -> float:
+    """The largest difference, more than 0; a token that is impossible both times differs by nothing."""
+    return float((a - b).abs().masked_fill(a == b, 0.0).max().clamp_min(torch.finfo(a.dtype).tiny))
+
+
+# -- The texts of packed rows, each in a row of its own.
+
+
+@dataclass(frozen=True)
+class TextRows:
+    """Where each place of a packed batch lies once every text has a row of its own; the order of places stays.
+
+    Args:
+        row: Row of the text at each place.
+        place: Place in that text.
+        count: How many texts there are.
+        longest: Places of the longest one.
+    """
+
+    row: Int[Tensor, "B T"]
+    place: Int[Tensor, "B T"]
+    count: int
+    longest: int
+
+    @classmethod
+    def of(cls, begins: Bool[Tensor, "B T"]) -> TextRows:
+        """From where texts begin; every row begins with one.
+
+        >>> found = TextRows.of(torch.tensor([[True, False, True], [True, False, False]]))
+        >>> found.laid_out(torch.tensor([[3, 4, 5], [6, 7, 8]]))
+        tensor([[3, 4, 0],
+                [5, 0, 0],
+                [6, 7, 8]])
+        """
+        at = torch.arange(begins.shape[1], device=begins.device).expand(begins.shape)
+        place = at - at.masked_fill(~begins, 0).cummax(1).values
+        row = begins.flatten().cumsum(0).view_as(place) - 1
+        return cls(row, place, int(row[-1, -1]) + 1, int(place.max()) + 1)
+
+    @property
+    def ends(self) -> Bool[Tensor, "B T"]:
+        """The last place of each text."""
+        return torch.nn.functional.pad(self.place[:, 1:] == 0, (0, 1), value=True)
+
+    def laid_out(self, packed: Shaped[Tensor, "B T ..."]) -> Shaped[Tensor, "R L ..."]:
+        """What stands at each place of the batch, text by text; 0 or False behind a text that is not the longest."""
+        empty = packed.new_zeros(self.count, self.longest, *packed.shape[2:])
+        return empty.index_put((self.row, self.place), packed)

@@ -1,0 +1,226 @@
+"""What transformers asks of a model about its weights, answered by the backbone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from nextword.conditioning.auxiliary_encoder import POOLER
+from nextword.functional.padding import shifted_right
+from nextword.model.forward.output_layer import OutputLayer, expect_state_scale
+
+
+class Delegation:
+    """The part of a wrapped model that passes questions on to its backbone.
+
+    To be mixed into a model with ``backbone``, ``next_word_head``, ``conditioner``, ``objective`` and ``config``.
+    """
+
+    backbone: Any
+    next_word_head: Any
+    conditioner: Any
+    objective: Any
+    config: Any
+
+    def get_input_embeddings(self) -> Any:
+        """The backbone's."""
+        return self.backbone.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """The backbone's."""
+        self.backbone.set_input_embeddings(value)
+
+    def get_output_embeddings(self) -> Any:
+        """The backbone's."""
+        return self.backbone.get_output_embeddings()
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        """The backbone's."""
+        self.backbone.set_output_embeddings(new_embeddings)
+
+    def get_encoder(self, *args: Any, **kwargs: Any) -> Any:
+        """The backbone's."""
+        return self.backbone.get_encoder(*args, **kwargs)
+
+    def get_decoder(self, *args: Any, **kwargs: Any) -> Any:
+        """The backbone's."""
+        return self.backbone.get_decoder(*args, **kwargs)
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Any:
+        """The backbone's (encoder-decoder models); some have no such method, and shift in their ``forward``."""
+        if hasattr(self.backbone, "prepare_decoder_input_ids_from_labels"):
+            return self.backbone.prepare_decoder_input_ids_from_labels(labels)
+        config = self.backbone.config
+        return shifted_right(labels, config.decoder_start_token_id, config.pad_token_id)
+
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> Any:
+        """The backbone's; the head follows."""
+        embeddings = self.backbone.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        self.next_word_head.resized(OutputLayer(self.backbone).size)
+        self.config.head = self.next_word_head.config.model_dump()
+        if self.conditioner is not None:
+            self.conditioner.resized(OutputLayer(self.backbone).size)
+        self.vocab_size = self.config.get_text_config(decoder=True).vocab_size
+        self.objective.resize_vocabulary(OutputLayer(self.backbone).size)
+        return embeddings
+
+
+# -- What transformers asks of a wrapped model when it makes, casts and fills its weights.
+
+
+class Loading:
+    """The part of a wrapped model that its weights are made and loaded by; to be mixed into a PreTrainedModel."""
+
+    _keys_to_ignore_on_load_missing = [rf"auxiliary_encoder\.{POOLER}"]  # noqa: RUF012  (as transformers declares it)
+
+    # Quantisers leave these alone and reduce the backbone only. That is all transformers does with these names here:
+    # the dtype of every weight is decided in ``_get_dtype_plan``.
+    _keep_in_fp32_modules = ["next_word_head", "conditioner", "auxiliary_encoder", "objective"]  # noqa: RUF012
+
+    @property
+    def _keys_to_ignore_on_save(self) -> set[str]:
+        """Weights that are tied to others: not saved, so Trainer need not miss them when it resumes."""
+        kept: set[str] = vars(self).get("_ignored_on_save", set())
+        tied: dict[str, str] = getattr(self, "all_tied_weights_keys", {})
+        read = self.get_parameter  # type: ignore[attr-defined]
+        return kept | {name for name, source in tied.items() if read(name) is read(source)}
+
+    @_keys_to_ignore_on_save.setter
+    def _keys_to_ignore_on_save(self, names: set[str]) -> None:
+        vars(self)["_ignored_on_save"] = names
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """As in transformers; what the configuration says of the output layer is proved where a head relies on it."""
+        loaded = super().from_pretrained(*args, **kwargs)  # type: ignore[misc]
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        scale = model.config.state_scale
+        if scale is not None and model.next_word_head.layers and _is_here(model):
+            expect_state_scale(model.backbone, scale)
+        return loaded
+
+    @classmethod
+    def _can_set_experts_implementation(cls) -> bool:
+        return True  # that of the backbone, where it has experts
+
+    @torch.no_grad()
+    def initialize_weights(self) -> None:
+        """The models inside first, as they are made alone.
+
+        transformers takes our class for custom code, and of such it never makes modules without weights of their own:
+        what Falcon-H1's does for the buffers of its layers would be left out.
+        """
+        for inside in self.children():  # type: ignore[attr-defined]
+            if isinstance(inside, PreTrainedModel):
+                inside.initialize_weights()
+        super().initialize_weights()  # type: ignore[misc]
+
+    def _init_weights(self, module: nn.Module) -> None:
+        # the backbone initialises itself; of the head, whatever a checkpoint did not fill
+        reset = getattr(module, "reset_parameters", None)
+        if callable(reset):
+            reset()
+
+    def _get_dtype_plan(self, dtype: torch.dtype) -> dict[str, torch.dtype]:
+        """Names of weights that keep single precision: those of the models inside, in these models alone.
+
+        transformers looks for a name such as T5's ``wo`` anywhere, and would find it in ``next_word_head``.
+        """
+        plan: dict[str, torch.dtype] = {}
+        inside: Any
+        for prefix, inside in self.named_children():  # type: ignore[attr-defined]
+            if isinstance(inside, PreTrainedModel):
+                # "*" stands for any characters here, "." for any one
+                plan |= {rf"^{prefix}\.*{name}": kept for name, kept in inside._get_dtype_plan(dtype).items()}
+        return plan
+
+
+def _is_here(model: PreTrainedModel) -> bool:
+    """Whether this process has all of a model's weights, so that it can be asked something."""
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return not distributed and not any(parameter.is_meta for parameter in model.parameters())
+
+
+# -- What of a wrapped model an adapter of peft takes along: parts whose weights stand in no other file.
+#
+# peft saves the adapter and ``modules_to_save``, and expects everything else in the folder or on the hub page that
+# the model came from. A head that was attached to a model from there is in neither: attached again, it would start
+# from other random numbers. So it is made one of the ``modules_to_save``, as a new classifier of peft's own models
+# is.
+
+_NEW = ("next_word_head", "conditioner")
+
+
+class Adapted:
+    """The part of a wrapped model that peft speaks to; to be mixed into a PreTrainedModel."""
+
+    @property
+    def peft_config(self) -> dict[str, Any]:
+        """The adapters by name, which peft leaves here as soon as they are in their places."""
+        try:
+            found: dict[str, Any] = vars(self)["_peft_config"]
+        except KeyError:
+            raise AttributeError("peft_config") from None  # as of any model without adapters
+        return found
+
+    @peft_config.setter
+    def peft_config(self, configs: dict[str, Any]) -> None:
+        vars(self)["_peft_config"] = configs
+        for adapter in configs:
+            for part in self._left_behind(adapter):
+                self._take_along(adapter, part)
+
+    @peft_config.deleter
+    def peft_config(self) -> None:
+        del vars(self)["_peft_config"]
+
+    def _left_behind(self, adapter: str) -> list[str]:
+        """Parts with weights that are neither in the adapter nor where the model came from."""
+        if self.name_or_path:  # type: ignore[attr-defined]  # the folder that the whole model was loaded from
+            return []
+        saved = getattr(self.peft_config[adapter], "modules_to_save", None) or ()
+        return [
+            part
+            for part in _NEW
+            if getattr(self, part) is not None and getattr(self, part).state_dict() and part not in saved
+        ]
+
+    def _take_along(self, adapter: str, part: str) -> None:
+        from peft.tuners.tuners_utils import BaseTunerLayer
+        from peft.utils import ModulesToSaveWrapper
+
+        config = self.peft_config[adapter]
+        config.modules_to_save = [*(config.modules_to_save or ()), part]
+        module: Any = getattr(self, part)
+        if isinstance(module, ModulesToSaveWrapper):  # another adapter has one already
+            module.update(adapter)
+            return
+        # what is trained in full takes no adapter ("all-linear" finds its layers too)
+        for name, layer in list(module.named_modules()):
+            if isinstance(layer, BaseTunerLayer):
+                layer.merge()
+                parent, _, own = name.rpartition(".")
+                setattr(module.get_submodule(parent), own, layer.get_base_layer())
+        wrapper = ModulesToSaveWrapper(module, adapter)
+        wrapper.set_adapter(adapter, inference_mode=config.inference_mode)
+        setattr(self, part, wrapper)
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """As of every module.
+
+        Raises:
+            ValueError: An adapter was added later that would be saved without weights it needs.
+        """
+        for adapter in getattr(self, "peft_config", ()):
+            missing = self._left_behind(adapter)
+            if missing:
+                raise ValueError(
+                    f"adapter '{adapter}': it would be saved without the weights of {' and '.join(missing)}, which are "
+                    f"in no other file; add it with modules_to_save={missing}"
+                )
+        return super().state_dict(*args, **kwargs)  # type: ignore[misc]

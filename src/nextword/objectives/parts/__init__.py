@@ -1,1 +1,0 @@
-"""What objectives are made of; nothing is registered here."""

@@ -1,0 +1,34 @@
+"""The page of a check: one HTML file that needs no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nextword.results.records import write_atomically
+from nextword.results.records.check_results import CheckResults
+from nextword.results.report import formats
+from nextword.results.report.template import style, template
+
+JSON, PAGE = "check.json", "check.html"
+"""Names of the files."""
+
+VERDICTS = {0: "No fault was found.", 1: "Faults were found.", 2: "No fault was found, but not all could be asked."}
+
+
+def render_check(results: CheckResults) -> str:
+    """The page as text."""
+    return template("check.html.j2").render(
+        style=style(),
+        results=results,
+        verdict=VERDICTS[results.exit_code],
+        environment=[
+            (formats.setting(key), formats.plain(value))
+            for key, value in results.environment.model_dump(exclude_defaults=True).items()
+        ],
+    )
+
+
+def write_check(results: CheckResults, folder: Path) -> None:
+    """Writes the record and its page into a folder, which is made where it is missing; each replaces an older one."""
+    results.save(folder / JSON)
+    write_atomically(folder / PAGE, render_check(results))

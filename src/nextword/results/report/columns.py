@@ -1,0 +1,338 @@
+"""Which measures of texts are columns of a table, in the order of the paper whose table it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nextword.results.records import Measure
+from nextword.results.report import formats
+from nextword.results.report.comparison.method_tables import Column as Quantity
+from nextword.results.report.evaluation_table import ARROWS, HUMAN
+
+MOST_MAIN = 4
+"""Measures without a place in the papers' tables that a terminal has room for."""
+
+SAID_OTHERWISE = r"nll|bits_per_byte|share-.+|vr"
+"""Keys of measures that need no column: the perplexity in other units, and what a figure or the texts to read show."""
+
+REFERENCE_PERPLEXITY = (
+    "of people's texts after their prompts, token by token: neither of what a method wrote nor, where there is one "
+    "under Results, of the whole test text"
+)
+
+SHY = "\N{SOFT HYPHEN}"
+"""Where a long word of a heading may be broken."""
+
+REFERENCES = f"refer{SHY}ences"
+
+BIGRAMS = 2
+"""Of the measures of n-grams, the one that stands for all where there is little room, as in F2-Softmax's figure 3."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A measure as a column."""
+
+    key: str
+    group: str
+    """Heading over columns that differ in the length of the n-grams only; empty for the others."""
+    title: str
+    short: str
+    """Title that needs no heading over it."""
+    metric: str
+    """Who gives the measure; empty where only its key tells."""
+    measure: Measure
+    main: bool
+    """Whether it is among the few for which a terminal or a figure has room."""
+    note: str = ""
+    """What a reader must know besides its meaning."""
+    kind: str = ""
+    """What the unit says first in its brackets, where a reader must see it: F1, precision or recall."""
+
+    @property
+    def arrow(self) -> str:
+        """Which way is good."""
+        return ARROWS[self.measure.goal] if self.measure.goal else ""
+
+    @property
+    def goal(self) -> str:
+        """The same in words."""
+        words = {"higher": "higher is better", "lower": "lower is better", HUMAN: "the closer to people the better"}
+        return words[self.measure.goal] if self.measure.goal else ""
+
+    @property
+    def short_unit(self) -> str:
+        """The unit without what stands in brackets, but for the kind; of a share, its sign."""
+        name = formats.unit_name(self.measure.unit).partition(" (")[0]
+        return ", ".join(part for part in ("%" if name.startswith("%") else name, self.kind) if part)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A column of a paper's table.
+
+    Attributes:
+        pattern: Of the keys of its measures; a number in brackets is the length of the n-grams.
+        group: Heading over columns that differ in this length.
+        title: Heading of the column.
+        short: The same where there is no heading over it.
+        metric: Who gives the measure, and the reason where there is no value.
+        kind: Whether the heading tells what the unit says first in its brackets.
+        note: What a reader must know besides the meaning of the measure.
+        main: Whether it is among the few for which a terminal has room.
+    """
+
+    pattern: str
+    group: str
+    title: str
+    short: str
+    metric: str
+    kind: bool = False
+    note: str = ""
+    main: bool = True
+
+    def columns(self, measures: Mapping[str, Measure]) -> list[Column]:
+        """The measures it has a place for, by rising length of the n-grams."""
+        matches = [match for key in measures if (match := re.fullmatch(self.pattern, key))]
+        lengths = sorted((int((match.groups() or ("0",))[0]), match.string) for match in matches)
+        known = [n for n, _ in lengths]
+        main = BIGRAMS if BIGRAMS in known else max(known, default=0)
+        return [self._column(n, key, measures[key], main=self.main and n == main) for n, key in lengths]
+
+    def _column(self, n: int, key: str, measure: Measure, *, main: bool) -> Column:
+        kind = re.search(r"\((\w+)", measure.unit) if self.kind else None
+        return Column(
+            key=key,
+            group=self.group,
+            title=self.title.format(n=n),
+            short=self.short.format(n=n),
+            metric=self.metric,
+            measure=measure,
+            main=main,
+            note=self.note,
+            kind=kind[1] if kind else "",
+        )
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The table of one paper.
+
+    Attributes:
+        rules: Its columns, in its order.
+        people: Whether people have a row; not where all that is measured is how near a text comes to theirs.
+    """
+
+    rules: tuple[Rule, ...]
+    people: bool
+
+    def columns(self, measures: Mapping[str, Measure]) -> list[Column]:
+        """The measures that have a column: in the paper's order, and behind them all others."""
+        placed = self.placed(measures)
+        others = {key: measure for key, measure in measures.items() if key not in {column.key for column in placed}}
+        new = [key for key in others if not re.fullmatch(SAID_OTHERWISE, key)]
+        shown = new if placed or new else list(others)
+        main = 0 if placed else MOST_MAIN
+        more = [_of_no_paper(key, others[key], main=i < main) for i, key in enumerate(shown)]
+        return [*placed, *more]
+
+    def placed(self, measures: Mapping[str, Measure]) -> list[Column]:
+        """The measures that have a place in the paper's table, in its order."""
+        return [column for rule in self.rules for column in rule.columns(measures)]
+
+
+def _of_no_paper(key: str, measure: Measure, *, main: bool) -> Column:
+    return Column(key=key, group="", title=measure.title, short=measure.title, metric="", measure=measure, main=main)
+
+
+CONTINUATIONS = Layout(
+    rules=(
+        Rule(r"perplexity", "", f"PPL of {REFERENCES}", "ref. PPL", "likelihood", note=REFERENCE_PERPLEXITY),
+        Rule(r"kl-human-generated", "", "KLD", "KLD", "unigram-kl"),
+        Rule(r"ms-jaccard-([123])", "MS-Jaccard", "n = {n}", "MSJ-{n}", "ms-jaccard"),
+        Rule(r"self-bleu-([123])", "Self-BLEU", "n = {n}", "SB-{n}", "self-bleu"),
+        Rule(r"distinct-([123])", "Distinct", "n = {n}", "Dist-{n}", "distinct"),
+        Rule(r"rep", "", "Rep", "Rep", "rep"),
+        Rule(r"uniq-seq", "", "Uniq", "Uniq", "uniq-seq"),
+    ),
+    people=True,
+)
+"""F2-Softmax, tables 1, 2 and 10: free continuations, whose words are compared with people's as a whole."""
+
+EXPANSIONS = Layout(
+    rules=(
+        Rule(
+            r"perplexity", "", f"Per{SHY}plexity of {REFERENCES}", "ref. PPL", "likelihood", note=REFERENCE_PERPLEXITY
+        ),
+        Rule(r"mean_perplexity", "", f"Mean per{SHY}plexity", "Mean PPL", "likelihood", note=REFERENCE_PERPLEXITY),
+        Rule(r"rouge-1", "", "ROUGE-1", "ROUGE-1", "rouge", kind=True),
+        Rule(r"rouge-2", "", "ROUGE-2", "ROUGE-2", "rouge", kind=True),
+        Rule(r"rouge-l", "", "ROUGE-L", "ROUGE-L", "rouge", kind=True),
+        Rule(r"topics-jsd", "", "LDA + JSD", "LDA + JSD", "topics"),
+    ),
+    people=False,
+)
+"""Conditional generation from summaries, table 1: texts that are compared with one reference each."""
+
+STORIES = Layout(
+    rules=(
+        Rule(r"diversity-product", "", "Diversity", "Diversity", "diversity"),
+        Rule(r"mauve", "", "MAUVE", "MAUVE", "mauve"),
+        Rule(r"coherence", "", "Coherence", "Coherence", "coherence"),
+        Rule(r"seq-rep-(\d+)", "seq-rep", "n = {n}", "seq-rep-{n}", "seq-rep"),
+        Rule(r"rep", "", "Rep", "Rep", "rep"),
+        Rule(r"diversity-mean", "", "Diversity (mean)", "Diversity (mean)", "diversity", main=False),
+    ),
+    people=True,
+)
+"""HistAlign, table 3: stories that go on from their beginnings."""
+
+SUMMARIES = Layout(
+    rules=(
+        Rule(r"rouge-1", "", "ROUGE-1", "R-1", "rouge", kind=True),
+        Rule(r"rouge-2", "", "ROUGE-2", "R-2", "rouge", kind=True, main=False),
+        Rule(r"rouge-l", "", "ROUGE-L", "R-L", "rouge", kind=True),
+        Rule(r"rouge-lsum", "", "ROUGE-Lsum", "R-Lsum", "rouge", kind=True, main=False),
+        Rule(r"cider-d", "", "CIDEr", "CIDEr", "cider"),
+        Rule(r"factcc", "", "FactCC", "FactCC", "factcc"),
+        Rule(r"dae", "", "DAE", "DAE", "dae"),
+        Rule(r"entity-precision", "", "P_ent", "P_ent", "entities"),
+        Rule(r"mauve", "", "MAUVE", "MAUVE", "mauve"),
+        Rule(r"copy_recall", "", "Copy recall", "Copy recall", "copying"),
+        Rule(r"copy_precision", "", "Copy precision", "Copy precision", "copying", main=False),
+    ),
+    people=True,
+)
+"""HistAlign, table 5, and Softmax-CPR, figure 4: summaries, compared with a reference and with their document."""
+
+TABLE_TEXTS = Layout(
+    rules=(
+        Rule(r"bleu-logicnlg-(\d)", "BLEU", "n = {n}", "BLEU-{n}", "bleu-logicnlg"),
+        Rule(r"nli", "", "NLI", "NLI", "nli"),
+        Rule(r"sp", "", "SP", "SP", "sp"),
+        Rule(r"tapex", "", "TAPEX", "TAPEX", "tapex"),
+        Rule(r"tapas", "", "TAPAS", "TAPAS", "tapas"),
+    ),
+    people=True,
+)
+"""HistAlign, table 7: sentences about tables, compared with references and with what the table says."""
+
+LAYOUTS = (CONTINUATIONS, EXPANSIONS, STORIES, SUMMARIES, TABLE_TEXTS)
+
+
+def text_columns(measures: Mapping[str, Measure]) -> list[Column]:
+    """The measures that have a column in the layout that suits them."""
+    return layout_of(measures).columns(measures)
+
+
+def layout_of(measures: Mapping[str, Measure]) -> Layout:
+    """The layout that has a place for most of the measures; the first of those that have equally many."""
+    return max(LAYOUTS, key=lambda layout: len(layout.placed(measures)))
+
+
+# -- What the measures of a page mean: each explained once, however many columns or lengths of n-grams it has.
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A measure."""
+
+    term: str
+    meaning: str
+    units: tuple[str, ...] = ()
+    """In full; none where the headings of the columns say them."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What is said of one measure before those that say the same are put together."""
+
+    family: str
+    length: str
+    """Of the n-grams; empty where the key has none."""
+    alone: str
+    """Its term."""
+    together: str
+    """The term of its whole family."""
+    meaning: str
+    unit: str
+
+
+def of_metrics(columns: Iterable[Quantity]) -> list[Entry]:
+    """Of the metrics of runs, in the order of their columns."""
+    by_meaning: dict[str, list[Quantity]] = {}
+    for column in columns:
+        if column.meaning:
+            by_meaning.setdefault(column.meaning, []).append(column)
+    return [_of_metric(meaning, members) for meaning, members in by_meaning.items()]
+
+
+def _of_metric(meaning: str, columns: Sequence[Quantity]) -> Entry:
+    term, _, sentence = meaning.partition(": ")
+    units: dict[str, list[str]] = {}
+    for column in columns:
+        if column.unit != column.short_unit and not column.unit.startswith("%"):
+            units.setdefault(column.unit, []).append(column.title)
+    if len(units) == 1:
+        return Entry(term, sentence, tuple(units))
+    return Entry(term, sentence, tuple(f"{unit} ({', '.join(titles)})" for unit, titles in units.items()))
+
+
+def of_texts(columns: Iterable[Column]) -> list[Entry]:
+    """Of the measures of texts that have a column, in the order of these."""
+    lines = []
+    for column in columns:
+        said = _sentence(column.measure)
+        plain = column.title.lower() == column.measure.title.lower()
+        name = column.title if plain or column.note else f"{column.title} ({column.measure.title})"
+        alone = column.measure.title if column.group else name
+        meaning = f"{said} Here: {column.note}." if column.note else said
+        lines.append(_line(column.key, alone, column.group, meaning, column.measure))
+    return _entries(lines)
+
+
+def of_measures(measures: Mapping[str, Measure]) -> list[Entry]:
+    """Of any measures of texts, by key, in their order."""
+    return _entries([_line(key, one.title, "", _sentence(one), one) for key, one in measures.items()])
+
+
+def _sentence(measure: Measure) -> str:
+    """What a measure means, without its title in front."""
+    title = f"{measure.title}: "
+    return measure.meaning[len(title) :] if measure.meaning.lower().startswith(title.lower()) else measure.meaning
+
+
+def _line(key: str, alone: str, together: str, meaning: str, measure: Measure) -> _Line:
+    family, _, length = key.rpartition("-")
+    if not length.isdigit():
+        family, length = key, ""
+    of_family = together or re.sub(rf"[ -]?\b{length}$", "", alone)
+    return _Line(family, length, alone, of_family, meaning, formats.unit_name(measure.unit))
+
+
+def _entries(lines: Iterable[_Line]) -> list[Entry]:
+    families: dict[str, list[_Line]] = {}
+    for line in dict.fromkeys(lines):  # the tables of two ways of writing have the same columns
+        families.setdefault(line.family, []).append(line)
+    found: list[Entry] = []
+    for members in families.values():
+        meanings = _shared([(line.meaning, line.length) for line in members])
+        if len(members) > 1 and len(meanings) == 1:
+            units = _shared([(line.unit, line.length) for line in members])
+            found.append(Entry(members[0].together, meanings[0], units))
+        else:
+            found += [Entry(line.alone, line.meaning, (line.unit,)) for line in members]
+    return found
+
+
+def _shared(texts: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The texts, one where they differ in nothing but the length of the n-grams.
+
+    >>> _shared([("1-grams of a text", "1"), ("2-grams of a text", "2")]), _shared([("words", "1"), ("pairs", "2")])
+    (('n-grams of a text',), ('words', 'pairs'))
+    """
+    plain = dict.fromkeys(text for text, _ in texts)
+    general = dict.fromkeys(re.sub(rf"\b{length}\b", "n", text) if length else text for text, length in texts)
+    return tuple(plain if len(plain) == 1 or len(general) > 1 else general)

@@ -1,1 +1,0 @@
-"""An evaluation as a table, as a page and in the terminal."""

@@ -1,0 +1,180 @@
+"""The page of an evaluation: one HTML file that needs no network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nextword.results.records import EvaluationResults, Wins
+from nextword.results.report import formats
+from nextword.results.report.columns import of_measures
+from nextword.results.report.evaluation_table import (
+    HUMAN,
+    Cell,
+    Test,
+    grouped,
+    note_on_tests,
+    notes,
+    paired_rows,
+    undefined,
+)
+from nextword.results.report.template import style, template
+
+
+def render_evaluation(results: EvaluationResults) -> str:
+    """The page as text."""
+    groups = grouped(results)
+    names = [system.name for system in results.systems]
+    title = names[0] if len(names) == 1 else f"{len(names)} systems"
+    files = [file for system in results.systems for file in system.files]
+    return template("evaluation.html.j2").render(
+        style=style(),
+        results=results,
+        title=title,
+        groups=groups,
+        names=names,
+        samples=sorted({file.samples for file in files}),
+        several=any(len(system.files) > 1 for system in results.systems),
+        glossary=of_measures(results.measures),
+        tests=paired_rows(results),
+        tests_note=note_on_tests(results),
+        undefined=undefined(results),
+        notes=notes(results),
+        titles={key: measure.title for key, measure in results.measures.items()},
+        environment=[
+            (formats.setting(k), formats.plain(v))
+            for k, v in results.environment.model_dump(exclude_defaults=True).items()
+        ],
+        settings=json.dumps(results.settings, ensure_ascii=False, indent=2),
+    )
+
+
+# -- An evaluation in the terminal.
+
+MOST_DIFFERENCES = 12
+"""Paired differences that the terminal lists; the report has all."""
+LONGEST_UNIT = 28
+"""Characters of a unit for which the terminal has room."""
+
+
+def evaluation_tables(results: EvaluationResults) -> list[RenderableType]:
+    """The values, the ranking, which differences hold and, in words, what was left out."""
+    tables: list[RenderableType] = [_values(results)]
+    if results.wins is not None and len(results.systems) > 1:
+        tables.append(_ranking(results.wins))
+    clear = sorted((test for test in paired_rows(results) if test.significant), key=lambda test: not test.better)
+    if clear:
+        tables.append(_differences(clear[:MOST_DIFFERENCES]))
+    votes = [f"ranked by the majority of {', '.join(results.wins.measures)}"] if results.wins is not None else []
+    told = [*_plain_text(results), *votes, *_undefined(results), *notes(results), *_left_out(results)]
+    told.append("intervals: see the report")
+    if results.tests:
+        shown = f", {MOST_DIFFERENCES} of them are shown, the report has all" if len(clear) > MOST_DIFFERENCES else ""
+        told.append(f"{len(clear)} of {len(results.tests)} paired differences hold after Holm's correction{shown}")
+    elif results.untested:
+        told.append(f"no paired tests: {results.untested}")
+    return [*tables, Text("\n".join(told), style="dim")]
+
+
+def _values(results: EvaluationResults) -> Table:
+    samples = {file.samples for system in results.systems for file in system.files}
+    counted = " to ".join(str(count) for count in sorted({min(samples), max(samples)}))
+    several = any(len(system.files) > 1 for system in results.systems)
+    starred_cells = any(cell.best for group in grouped(results) for row in group.rows for cell in row.cells)
+    caption = ["* best"] if starred_cells else []
+    caption += ["\N{RIGHTWARDS ARROW} the closer to human the better"] if len(results.systems) > 1 else []
+    caption += ["mean over seeds"] if several else []
+    table = Table(
+        title=f"{counted} {'sample' if counted == '1' else 'samples'}, {results.unit}",
+        caption="; ".join(caption) or None,
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("measure", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for system in results.systems:
+        table.add_column(Text(system.name), justify="right", overflow="fold")
+    if results.human is not None:
+        table.add_column(HUMAN, justify="right")
+    table.add_column("unit", style="dim", overflow="fold")
+    for group in grouped(results):
+        table.add_section()
+        for row in group.rows:
+            cells = [starred(cell) for cell in row.cells]
+            human = [Text(row.human.text)] if row.human is not None else []
+            table.add_row(Text(row.measure.title), row.arrow, *cells, *human, Text(_short(row.unit)))
+    return table
+
+
+def _short(unit: str) -> str:
+    """The unit without what stands in brackets, as far as there is room; the report has all of it."""
+    bare = unit.partition(" (")[0]
+    return bare if len(bare) <= LONGEST_UNIT else bare.partition(" ")[0]
+
+
+def starred(cell: Cell) -> Text:
+    """The value, the best in bold with a star."""
+    # The place of the star is kept free, so that the digits stay under each other.
+    return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text} ")
+
+
+def _differences(tests: list[Test]) -> Table:
+    """One row for each difference that holds."""
+    table = Table(title="Differences that hold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("measure")
+    table.add_column("systems")
+    table.add_column("difference", justify="right")
+    table.add_column("interval", justify="right")
+    table.add_column("better")
+    for test in tests:
+        names = Text(f"{test.first} \N{MINUS SIGN} {test.second}")
+        table.add_row(Text(test.title), names, test.difference, test.interval, Text(test.better))
+    return table
+
+
+def _ranking(wins: Wins) -> Table:
+    caption = "a vote for each measure, also where chance may be the reason"
+    table = Table(
+        title="Ranking by majority", caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+    )
+    for heading in ("rank", "system", "wins", "losses", "votes"):
+        table.add_column(heading, justify="left" if heading == "system" else "right")
+    for place in wins.ranking:
+        table.add_row(str(place.rank), Text(place.name), str(place.wins), str(place.losses), _votes(wins, place.name))
+    return table
+
+
+def _votes(wins: Wins, name: str) -> str:
+    """In how many measures a system is better than another, of all measures of all its duels."""
+    won = sum(duel.won if duel.first == name else duel.lost for duel in wins.duels if name in (duel.first, duel.second))
+    cast = sum(duel.won + duel.lost + duel.tied for duel in wins.duels if name in (duel.first, duel.second))
+    return f"{won} of {cast}"
+
+
+def _plain_text(results: EvaluationResults) -> Iterator[str]:
+    """How files of plain text were cut into texts."""
+    files = [file for system in results.systems for file in system.files]
+    for cut, meaning in (("lines", "a text a line"), ("blocks", "a text between blank lines")):
+        names = [file.file for file in files if file.plain_text == cut]
+        if names:
+            yield f"plain text, {meaning}: {', '.join(names)} (otherwise: --set plain_text=lines or blocks)"
+
+
+def _left_out(results: EvaluationResults) -> Iterator[str]:
+    """What was not measured: those that lack fields in one line, as the report has the reasons; the others in full."""
+    lacking = [name for name, reason in results.left_out.items() if reason.startswith("no ")]
+    if lacking:
+        yield f"not measured, the samples lack what they need: {', '.join(lacking)}"
+    for name, reason in results.left_out.items():
+        if name not in lacking:
+            yield f"{name}: not measured, {reason.removeprefix(f'{name}: ')}"
+
+
+def _undefined(results: EvaluationResults) -> list[str]:
+    return [f"{name}: no {metric}: {why}" for name, _, reasons in undefined(results) for metric, why in reasons.items()]

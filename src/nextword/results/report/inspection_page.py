@@ -1,0 +1,290 @@
+"""The page of ``nextword inspect``: one HTML file that needs no network and runs no script but its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from nextword.results.records.token_trace import TraceRecord
+from nextword.results.report import formats
+from nextword.results.report.template import packaged, switchable_variables, template
+
+SCRIPTS = ("traces", "measures", "elements", "text", "distribution", "panel", "search", "start")
+"""Files of the page's script, in the order in which they use one another."""
+
+DECIMALS = 3
+"""Of nats and shares in the page: finer than any eye, and half the file."""
+
+ROWS = 12
+"""Differences of two models that are shown before more are asked for."""
+MORE_ROWS = 100
+"""Differences that the page lists in all; the colours of the text show every one."""
+
+_UNSAFE = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\N{LINE SEPARATOR}\N{PARAGRAPH SEPARATOR}"}
+
+
+def trace_page(record: TraceRecord, other: TraceRecord | None = None) -> str:
+    """The page of a trace, or of two traces of one text by two models.
+
+    Tokens stand in running text, coloured by what the reader chooses; one that is opened shows its most probable
+    tokens and the places that its probability came from. With two models the page begins with where they differ.
+
+    Args:
+        record: What a model said of the text.
+        other: What another model said of the same tokens.
+
+    Raises:
+        ValueError: The traces are not of the same token ids.
+    """
+    records = [record] if other is None else [record, other]
+    style = Markup(switchable_variables() + packaged("trace/trace.css"))
+    script = Markup('"use strict";\n' + "\n".join(packaged(f"trace/{name}.js") for name in SCRIPTS))
+    return template("trace/trace.html.j2").render(
+        policy=content_policy(script, style),
+        style=style,
+        script=script,
+        traces=embedded([_rounded(one.model_dump(mode="json")) for one in records]),
+        title=_title(records),
+        models=[_facts(one) for one in records],
+        lead=_lead(record),
+        difference=None if other is None else difference(record, other),
+        rows=ROWS,
+        more_rows=MORE_ROWS,
+        roles=[role for role in ("source", "auxiliary", "store") if any(role in one.texts for one in records)],
+        bits=lambda nats: nats / math.log(2),
+        count=lambda number: f"{number:,}",
+        version=record.nextword,
+    )
+
+
+def content_policy(script: str, style: str) -> str:
+    """The page's content security policy: its own script and style, known by their hashes, and nothing else."""
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src '{content_hash(script)}'",
+            f"style-src '{content_hash(style)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+
+
+def content_hash(text: str) -> str:
+    """What a content security policy calls a script or a style."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def embedded(content: Any) -> Markup:
+    """JSON for a ``<script>`` block: no text in it can end the block or begin another."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Markup(text.translate(_UNSAFE))
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, DECIMALS)
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    return value
+
+
+def _title(records: list[TraceRecord]) -> str:
+    return " and ".join(record.model.name for record in records)
+
+
+def _lead(record: TraceRecord) -> str:
+    tokens, read = len(record.tokens.log_prob), record.first
+    predicted = "1 token" if tokens == 1 else f"{tokens:,} tokens"
+    return f"{predicted} predicted" + (f", after {read:,} that were only read" if read > 1 else "")
+
+
+def _facts(record: TraceRecord) -> dict[str, Any]:
+    """What the head of the page says of a model."""
+    nats = -math.fsum(record.tokens.log_prob) / max(len(record.tokens.log_prob), 1)
+    model = record.model
+    spec = "/".join([model.head, model.objective])
+    return {
+        "name": model.name,
+        "spec": spec if model.conditioner is None else f"{spec}, {model.conditioner}",
+        "backbone": f"{model.backbone}, {formats.count(model.parameters)} parameters",
+        "window": record.window,
+        "perplexity": _digits(math.exp(min(nats, 700.0)) if math.isfinite(nats) else nats),
+        "bits": _digits(nats / math.log(2)),
+        "first": sum(rank == 1 for rank in record.tokens.rank) / max(len(record.tokens.rank), 1),
+    }
+
+
+def _digits(number: float) -> str:
+    return formats.digits(number) if math.isfinite(number) else "∞"
+
+
+# -- Where two models differ on one text.
+
+BEFORE, AFTER = 6, 4
+"""Tokens of the text that a row shows in front of its own, and behind it."""
+
+LARGEST = 10_000
+"""From here on a factor is only called large."""
+
+ALIKE = 0.005
+"""Nats below which a token is no difference worth a row: half a percent of its probability."""
+
+
+@dataclass(frozen=True)
+class TokenDifference:
+    """One token that the models gave different probabilities.
+
+    Attributes:
+        index: Place of the token in the text.
+        nats: By how much the second model's log-probability is higher; infinite where one of them gave it none.
+        before: The text in front of it.
+        token: The token, as the vocabulary shows it.
+        after: The text behind it.
+    """
+
+    index: int
+    nats: float
+    before: str
+    token: str
+    after: str
+
+    @property
+    def amount(self) -> str:
+        """The nats, without the sign."""
+        return f"{abs(self.nats):.2f}" if math.isfinite(self.nats) else "∞"
+
+    @property
+    def factor(self) -> str:
+        """How many times the probability of the one is that of the other."""
+        if math.isinf(self.nats):
+            return "∞"
+        if abs(self.nats) > math.log(LARGEST):
+            return f"over {LARGEST:,}"
+        factor = math.exp(abs(self.nats))
+        return f"{factor:,.0f}" if factor >= 10 else f"{factor:.2f}"
+
+
+@dataclass(frozen=True)
+class ModelDifference:
+    """Two models on the same tokens; positive numbers speak for the second.
+
+    Attributes:
+        total: Nats that the second model gains over the whole text, but for the tokens of ``never``.
+        of: Nats that the first model needs for these tokens.
+        gained: Nats and tokens on which the second is better.
+        lost: Nats and tokens on which the first is.
+        never: Tokens that only one of them thinks possible.
+        rows: Tokens that differ, the largest difference first.
+    """
+
+    total: float
+    of: float
+    gained: tuple[float, int]
+    lost: tuple[float, int]
+    never: int
+    rows: tuple[TokenDifference, ...]
+
+
+def difference(one: TraceRecord, other: TraceRecord) -> ModelDifference:
+    """Compares two models token by token.
+
+    Raises:
+        ValueError: They did not predict the same tokens.
+    """
+    expect_same_tokens(one, other)
+    pairs = list(zip(one.tokens.log_prob, other.tokens.log_prob, strict=True))
+    nats = [0.0 if a == b else b - a for a, b in pairs]  # where both are -inf, they agree
+    finite = [each for each in nats if math.isfinite(each)]
+    order = sorted((at for at in range(len(nats)) if abs(nats[at]) >= ALIKE), key=lambda at: -abs(nats[at]))
+    gains, losses = [each for each in finite if each > 0], [-each for each in finite if each < 0]
+    return ModelDifference(
+        total=math.fsum(finite),
+        of=-math.fsum(a for a, b in pairs if math.isfinite(a) and math.isfinite(b)),
+        gained=(math.fsum(gains), len(gains)),
+        lost=(math.fsum(losses), len(losses)),
+        never=len(nats) - len(finite),
+        rows=tuple(_row(one, one.first + at, nats[at]) for at in order),
+    )
+
+
+def expect_same_tokens(one: TraceRecord, other: TraceRecord) -> None:
+    """Raises ValueError unless both traces are of the same tokens of the same text."""
+    names = f"'{one.model.name}' and '{other.model.name}'"
+    left, right = one.texts["text"].ids, other.texts["text"].ids
+    if left != right:
+        at = next((at for at, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), None)
+        where = f"{len(left)} and {len(right)} tokens" if at is None else f"they part at token {at + 1}"
+        raise ValueError(
+            f"traces of {names}: must be of the same token ids ({where}); trace one text with two models that share a "
+            "tokenizer"
+        )
+    pieces = zip(one.texts["text"].pieces, other.texts["text"].pieces, strict=True)
+    for at, (here, there) in enumerate(pieces, start=1):
+        if here != there:
+            raise ValueError(
+                f"traces of {names}: must be of the same text (token {at} is {here!r} and {there!r}); trace one text "
+                "with two models that share a tokenizer"
+            )
+    if one.first != other.first:
+        raise ValueError(
+            f"traces of {names}: must begin at the same token ({one.first} and {other.first} given); trace both with "
+            "the same prompt"
+        )
+
+
+def _row(trace: TraceRecord, index: int, nats: float) -> TokenDifference:
+    text = trace.texts["text"]
+    before = "".join(text.pieces[max(index - BEFORE, 0) : index])
+    after = "".join(text.pieces[index + 1 : index + 1 + AFTER])
+    token = text.pieces[index].lstrip(" ")  # the space in front of a word is shown, and not marked
+    space = " " * (len(text.pieces[index]) - len(token)) if token else ""
+    shown = token if token.strip() else trace.vocabulary[text.ids[index]]
+    return TokenDifference(index, nats, before + space, shown, after)
+
+
+# -- The page to play with a served model; it asks the server that sent it, and nobody else.
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page, and the headers that it is sent with."""
+
+    html: str
+    headers: dict[str, str]
+
+
+def playground_page(model: str, spec: str, *, needs_key: bool) -> Page:
+    """The page of one model.
+
+    Args:
+        model: What it is called.
+        spec: Head and objective.
+        needs_key: Whether the server asks for a key.
+    """
+    style = Markup(switchable_variables() + packaged("playground/playground.css"))
+    script = Markup('"use strict";\n' + packaged("trace/elements.js") + packaged("playground/playground.js"))
+    html = template("playground/playground.html.j2").render(
+        style=style, script=script, model=model, spec=spec, needs_key=needs_key
+    )
+    policy = [
+        "default-src 'none'",
+        f"script-src '{content_hash(script)}'",
+        f"style-src '{content_hash(style)}'",
+        "img-src data:",
+        "connect-src 'self'",
+        "frame-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    ]
+    return Page(html, {"Content-Security-Policy": "; ".join(policy), "X-Content-Type-Options": "nosniff"})

@@ -1,1 +1,0 @@
-"""What the pages share: numbers as text, names of measures, colours, figures as SVG, templates."""

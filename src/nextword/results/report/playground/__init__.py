@@ -1,1 +1,0 @@
-"""The page of a server: a prompt goes on, token by token."""

@@ -1,0 +1,358 @@
+"""The page of reproduced tables: one, or many below a list of contents."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import groupby
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nextword.results.records import write_atomically
+from nextword.results.records.reproduced_table import (
+    JudgedClaim,
+    JudgedComparison,
+    Outcome,
+    ReproducedCell,
+    ReproducedColumn,
+    ReproducedRow,
+    ReproducedTable,
+)
+from nextword.results.report import formats
+from nextword.results.report.evaluation_table import ARROWS
+from nextword.results.report.template import style, template
+
+# -- The numbers of a reproduced table as text: in each row the paper's and ours, in the paper's precision.
+
+NO_SEED = "-"
+"""Seed of a number that no training gave."""
+
+
+@dataclass(frozen=True)
+class OurCell:
+    """Our number for a cell."""
+
+    text: str
+    interval: str = ""
+    """Its 95 % interval."""
+    seeds: int = 0
+    """Trainings that it is the mean of; 0: no training gave it."""
+    missing: str = ""
+    """Why there is no number."""
+
+
+@dataclass(frozen=True)
+class RowPair:
+    """A row of the table."""
+
+    title: str
+    note: str
+    printed: tuple[str, ...]
+    """The paper's numbers."""
+    ours: tuple[OurCell, ...]
+    missing: str
+    """Why no cell of the row has a number of ours, where the reason is the same for all."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The table."""
+
+    columns: tuple[ReproducedColumn, ...]
+    rows: tuple[RowPair, ...]
+    seeds: int
+    """How many trainings most of our numbers are the mean of."""
+
+    @property
+    def reasons(self) -> list[tuple[str, list[str]]]:
+        """Why single cells lack a number of ours: each reason with the rows."""
+        rows: dict[str, list[str]] = {}
+        for row in self.rows:
+            for why in {} if row.missing else dict.fromkeys(cell.missing for cell in row.ours if cell.missing):
+                rows.setdefault(why, []).append(row.title)
+        return list(rows.items())
+
+    @property
+    def headings(self) -> list[tuple[str, int]]:
+        """Headings over neighbouring columns, with the number of columns each spans."""
+        return [(name, len(list(members))) for name, members in groupby(column.group for column in self.columns)]
+
+    @property
+    def has_ours(self) -> bool:
+        """Whether any cell has a number of ours."""
+        return any(not cell.missing for row in self.rows for cell in row.ours)
+
+
+def numbers(table: ReproducedTable) -> Numbers:
+    """All numbers of a table, with as many decimals as the paper prints in a column.
+
+    In a column without a unit, where every row is of another kind, as in a list of settings, each has four digits, or
+    more where it is larger.
+    """
+    decimals = [
+        _decimals([row.cells[place] for row in table.rows]) if column.unit or column.better else None
+        for place, column in enumerate(table.columns)
+    ]
+    rows = tuple(_row(row, decimals) for row in table.rows)
+    counted = Counter(cell.seeds for row in rows for cell in row.ours if cell.seeds)
+    return Numbers(tuple(table.columns), rows, max(counted, key=lambda count: (counted[count], count), default=0))
+
+
+def _row(row: ReproducedRow, decimals: Sequence[int | None]) -> RowPair:
+    ours = tuple(_ours(cell, digits) for cell, digits in zip(row.cells, decimals, strict=True))
+    reasons = {cell.missing for cell in ours}
+    return RowPair(
+        title=row.title,
+        note=row.note or "",
+        printed=tuple(_printed(cell, digits) for cell, digits in zip(row.cells, decimals, strict=True)),
+        ours=ours,
+        missing=reasons.pop() if len(reasons) == 1 else "",
+    )
+
+
+def _decimals(cells: Sequence[ReproducedCell]) -> int | None:
+    """Digits after the point of the printed number that has most of them; None where none is printed.
+
+    >>> _decimals([ReproducedCell(printed=0.71), ReproducedCell(printed=3.0), ReproducedCell(printed="4-3")])
+    2
+    """
+    found = [cell.printed for cell in cells if isinstance(cell.printed, float)]
+    return max((_digits(number) for number in found), default=None)
+
+
+def _digits(number: float) -> int:
+    exponent = Decimal(repr(number)).normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def _shown(value: float | str | None, decimals: int | None) -> str:
+    if value is None:
+        return formats.NOTHING
+    if isinstance(value, str):
+        return value
+    return _four_digits(value) if decimals is None else formats.value(value, "", decimals)
+
+
+def _four_digits(number: float) -> str:
+    """A number with four digits, or all before the point.
+
+    >>> _four_digits(28475.0), _four_digits(1e-05), _four_digits(0.25), _four_digits(8.0)
+    ('28475', '0.00001', '0.25', '8')
+    """
+    return f"{number:.0f}" if abs(number) >= 1000 else f"{Decimal(f'{number:z.4g}'):f}"
+
+
+def _printed(cell: ReproducedCell, decimals: int | None) -> str:
+    number = _shown(cell.printed, decimals)
+    return number if cell.spread is None else f"{number} ± {_shown(cell.spread, _digits(cell.spread))}"
+
+
+def _ours(cell: ReproducedCell, decimals: int | None) -> OurCell:
+    if cell.value is None:
+        return OurCell(formats.NOTHING, missing=cell.missing or "it was not measured")
+    interval = ""
+    if cell.low is not None and cell.high is not None:
+        interval = formats.interval(_shown(cell.low, decimals), _shown(cell.high, decimals))
+    return OurCell(_shown(cell.value, decimals), interval, sum(seed != NO_SEED for seed in cell.by_seed))
+
+
+def seeds_in_words(count: int) -> str:
+    """How many trainings a number is the mean of.
+
+    >>> seeds_in_words(1), seeds_in_words(3)
+    ('one seed', '3 seeds')
+    """
+    return "one seed" if count == 1 else f"{count} seeds"
+
+
+SIGNS: dict[Outcome, str] = {
+    "held": "\N{CHECK MARK}",
+    "not held": "\N{BALLOT X}",
+    "undecided": "?",
+    "not testable": formats.NOTHING,
+}
+"""Stand before an outcome's name, so that it is seen before it is read."""
+
+GOALS = {"higher": "higher is better", "lower": "lower is better", "human": "the closer to people the better"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table on the page."""
+
+    anchor: str
+    table: ReproducedTable
+    numbers: Numbers
+    outcomes: tuple[tuple[str, int], ...]
+    """How many of its claims came to each end; ends that none came to are left out."""
+
+
+def write_reproduced_tables(tables: Sequence[ReproducedTable], path: str | os.PathLike[str], root: str = "") -> None:
+    """Write tables of papers, with our numbers beside theirs, as one self-contained HTML page.
+
+    Args:
+        tables: In the order of the page; those of a paper together.
+        path: The file to write; replaced as a whole.
+        root: Leads from the page's folder to the folder of all tables, which the records' links begin from: "../".
+    """
+    write_atomically(path, render_reproduction(tables, root))
+
+
+def render_reproduction(tables: Sequence[ReproducedTable], root: str = "") -> str:
+    """The page as text; with several tables a list of contents stands before them.
+
+    Args:
+        tables: In the order of the page; those of a paper together.
+        root: As in ``write_reproduced_tables``.
+    """
+    sections = [_section(table) for table in tables]
+    papers = [(paper, list(members)) for paper, members in groupby(sections, key=lambda one: one.table.paper)]
+    return template("reproduction.html.j2").render(
+        style=style(),
+        papers=papers,
+        sections=sections,
+        title=_title(tables),
+        root=root,
+        signs=SIGNS,
+        arrows=ARROWS,
+        goals=GOALS,
+        nothing=formats.NOTHING,
+        seeds=seeds_in_words,
+        difference=difference,
+        verdict=verdict,
+    )
+
+
+def _title(tables: Sequence[ReproducedTable]) -> str:
+    if len(tables) == 1:
+        return f"{tables[0].name}: {tables[0].title}"
+    return f"{len(tables)} tables, the papers' numbers beside ours"
+
+
+def _section(table: ReproducedTable) -> Section:
+    anchor = re.sub(r"[^A-Za-z0-9]+", "-", f"{table.name}-{table.scale}")
+    return Section(anchor, table, numbers(table), outcomes(table.claims))
+
+
+def outcomes(claims: Sequence[JudgedClaim]) -> tuple[tuple[str, int], ...]:
+    """How many claims came to each end, in the order of ``SIGNS``."""
+    counted = Counter(claim.outcome for claim in claims)
+    return tuple((outcome, counted[outcome]) for outcome in SIGNS if counted[outcome])
+
+
+def verdict(claim: JudgedClaim) -> str:
+    """The verdict with its sign and, of several comparisons, how many came out.
+
+    >>> one = JudgedComparison(first="a", second="b", column="c", outcome="held")
+    >>> other = one.model_copy(update={"outcome": "undecided"})
+    >>> verdict(JudgedClaim(text="t", outcome="undecided", reason="r", comparisons=[one, one, other]))
+    '? undecided (2 of 3)'
+    >>> verdict(JudgedClaim(text="t", outcome="held", reason="r", comparisons=[one, one, other], needed=2))
+    '✓ held (2 of 3, 2 needed)'
+    """
+    said = f"{SIGNS[claim.outcome]} {claim.outcome}"
+    tested = [one.outcome for one in claim.comparisons if one.outcome != "not testable"]
+    if not tested or len(claim.comparisons) == 1:
+        return said
+    count = [f"{tested.count('held')} of {len(tested)}"]
+    count += [] if claim.needed is None else [f"{claim.needed} needed"]
+    without = len(claim.comparisons) - len(tested)
+    count += [f"{without} without numbers"] if without else []
+    return f"{said} ({', '.join(count)})"
+
+
+def difference(one: JudgedComparison) -> str:
+    """What was found of a comparison: the difference with interval and seeds.
+
+    >>> difference(JudgedComparison(first="a", second="b", column="c", outcome="held", difference=1.5, low=1, high=2,
+    ...     seeds=3))
+    '+1.5 (+1 to +2, 3 seeds)'
+    """
+    if one.difference is None:
+        return "no number here"
+    if one.low is None or one.high is None:
+        return f"{one.difference:+.3g} ({seeds_in_words(one.seeds)} so far)" if one.seeds else f"{one.difference:+.3g}"
+    return f"{one.difference:+.3g} ({one.low:+.3g} to {one.high:+.3g}, {seeds_in_words(one.seeds)})"
+
+
+# -- A reproduced table in the terminal.
+
+WIDTH = 54
+"""Characters beside the names of the rows; what is wider goes into a table below."""
+
+
+def reproduced_table(table: ReproducedTable) -> RenderableType:
+    """The paper's numbers in brackets below ours, and what became of each claim."""
+    found = numbers(table)
+    heading = Text(f"{table.name}: {table.title} (scale {table.scale})", style="bold")
+    parts = [_part(found, first, last) for first, last in _cuts(found)] if found.has_ours else []
+    shown = [Text(f"shown in {table.shown_in}", style="dim")] if table.shown_in else []
+    told = Text("\n".join([*_told(found), *table.differs]), style="dim")
+    return Group(heading, *parts, *shown, *_claims(table), told)
+
+
+def _cuts(found: Numbers) -> Iterator[tuple[int, int]]:
+    """Columns that fit beside each other: the first, and the one behind the last."""
+    first = used = 0
+    for place, column in enumerate(found.columns):
+        cells = [row.ours[place] for row in found.rows]
+        texts = [*column.title.split(), column.group.partition(" ")[0], *(row.printed[place] for row in found.rows)]
+        texts += [text for cell in cells for text in (cell.text, cell.interval)]
+        width = 1 + max(map(len, texts))
+        if used + width > WIDTH and place > first:
+            yield first, place
+            first, used = place, 0
+        used += width
+    yield first, len(found.columns)
+
+
+def _part(found: Numbers, first: int, last: int) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_lines=False)
+    table.add_column("", overflow="fold", max_width=24)
+    for column in found.columns[first:last]:
+        arrow = ARROWS[column.better] if column.better else ""
+        unit = f"({column.unit})" if column.unit else ""
+        heading = "\n".join(filter(None, [*column.group.split(), *column.title.split(), unit]))
+        table.add_column(Text(f"{heading}{arrow}"), justify="right")
+    for row in found.rows:
+        ours = [_ours_coloured(cell, found.seeds) for cell in row.ours[first:last]]
+        cells = [
+            Text.assemble(one, "\n", (f"({printed})", "dim"))
+            for one, printed in zip(ours, row.printed[first:last], strict=True)
+        ]
+        table.add_row(Text(row.title), *cells)
+    return table
+
+
+def _ours_coloured(cell: OurCell, usual: int) -> Text:
+    few = f"\n{seeds_in_words(cell.seeds)}" if cell.seeds not in (0, usual) else ""
+    return Text.assemble((cell.text, "bold"), f"\n{cell.interval}" if cell.interval else "", few)
+
+
+def _told(found: Numbers) -> Iterator[str]:
+    """What a reader must know of the numbers."""
+    if found.has_ours:
+        usual = f", mean over {seeds_in_words(found.seeds)}" if found.seeds else ""
+        yield f"Ours with its 95 % interval{usual}; in brackets the paper's."
+    rows: dict[str, list[str]] = {}
+    for row in found.rows:
+        if row.missing:
+            rows.setdefault(row.missing, []).append(row.title)
+    for why, titles in [*rows.items(), *found.reasons]:
+        yield f"without a number here, {why}: {'; '.join(titles)}"
+
+
+def _claims(table: ReproducedTable) -> Iterator[Text]:
+    if table.claims:
+        counted = ", ".join(f"{count} {outcome}" for outcome, count in outcomes(table.claims))
+        yield Text(f"Claims: {counted}", style="bold")
+    for claim in table.claims:
+        yield Text.assemble((f"{verdict(claim)}: ", "bold"), claim.text)
+        yield Text(f"  {claim.reason}", style="dim")

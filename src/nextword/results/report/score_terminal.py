@@ -1,0 +1,232 @@
+"""A score in the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from itertools import groupby
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nextword.results.records import GroupScore, MetricValue, ModelScore, ScoreDifference, ScoreResults
+from nextword.results.report import formats
+
+SIGNIFICANT = 0.05
+INFINITE = "\N{INFINITY}"
+TITLES = {"perplexity": "perplexity", "nll": "nats per token", "bits_per_byte": "bits per byte"}
+DECIMALS = {"perplexity": 2, "nll": 3, "bits_per_byte": 4}
+
+
+def score_tables(results: ScoreResults) -> list[RenderableType]:
+    """The values, the paired differences, the groups and, in words, what to know of them."""
+    tables: list[RenderableType] = [_values(results)]
+    if results.differences:
+        tables.append(_differences(results))
+    tables += [_groups(results, key) for key in results.breakdowns]
+    return [*tables, Text("\n".join(_notes(results)), style="dim")]
+
+
+def verdict(one: ScoreDifference, units: int, unit: str) -> str:
+    """What a difference shows, in words.
+
+    Args:
+        one: The difference.
+        units: Over how many pieces of text it was tested.
+        unit: What they are called.
+
+    >>> shown = dict(first="a", second="b", measure="nll", difference=-0.1, low=-0.2, high=-0.05, p_permutation=0.01)
+    >>> found = ScoreDifference(**shown, p_holm=0.01), ScoreDifference(**shown, p_holm=0.3)
+    >>> verdict(found[0], 90, "texts"), verdict(found[1], 90, "texts"), verdict(found[1], 4, "texts")
+    ('a is better (p = 0.01)', 'no difference shown (p = 0.3)', 'too few texts (4) to tell')
+    """
+    if one.p_holm is None or smallest_p(units) >= SIGNIFICANT:
+        return f"too few {unit} ({units}) to tell"
+    p = "p < 0.001" if one.p_holm < 0.001 else f"p = {one.p_holm:.2g}"
+    if not is_significant(one):
+        return f"no difference shown ({p})"
+    return f"{one.first if one.difference < 0 else one.second} is better ({p})"
+
+
+def smallest_p(units: int) -> float:
+    """The smallest p of a two-sided permutation test: all differences have one sign, which 2 of the 2^N swaps have.
+
+    >>> smallest_p(5), smallest_p(6)
+    (0.0625, 0.03125)
+    """
+    return 2.0 ** (1 - units)
+
+
+def is_significant(one: ScoreDifference) -> bool:
+    """Whether a difference holds after the correction for the number of tests."""
+    return one.p_holm is not None and one.p_holm < SIGNIFICANT and one.difference != 0
+
+
+def _table(title: str, caption: str | None = None) -> Table:
+    return Table(title=Text(title), caption=caption, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+
+
+def _values(results: ScoreResults) -> Table:
+    texts = "1 text" if results.texts == 1 else f"{results.texts:,} texts"
+    table = _table(f"{texts}, {results.bytes:,} bytes")
+    table.add_column("model", overflow="fold")
+    for heading in ("tokens", "perplexity", "nats per token", "bits per byte"):
+        table.add_column(heading, justify="right")
+    for model in results.models:
+        cells = [_with_interval(model.values.get(key), DECIMALS[key]) for key in ("perplexity", "nll", "bits_per_byte")]
+        table.add_row(Text(model.name), f"{model.tokens:,}", *cells)
+    return table
+
+
+def _differences(results: ScoreResults) -> Table:
+    table = _table("Paired differences")
+    table.add_column("models", overflow="fold")
+    table.add_column("difference", justify="right")
+    table.add_column("of", no_wrap=True)
+    table.add_column("in words", overflow="fold")
+    for one in results.differences:
+        if one.group is None:
+            number = _signed(one.difference, one.low, one.high, DECIMALS[one.measure])
+            said = verdict(one, results.units, results.unit)
+            table.add_row(Text(f"{one.first} \N{MINUS SIGN} {one.second}"), number, TITLES[one.measure], said)
+    return table
+
+
+def _groups(results: ScoreResults, key: str) -> Table:
+    if len(results.models) > 1 and results.same_tokens:
+        return _side_by_side(results, key)
+    table = _table(results.breakdowns[key].title)
+    if len(results.models) > 1:
+        table.add_column("model", overflow="fold")
+    table.add_column("group")
+    for heading in ("tokens", "nats per token", "perplexity", "% of all nats"):
+        table.add_column(heading, justify="right")
+    for model in results.models:
+        table.add_section()
+        for one in model.breakdowns[key]:
+            name = [Text(model.name)] if len(results.models) > 1 else []
+            cells = (f"{one.tokens:,}", _nll(one, interval=True), _perplexity(one), _percent(one.share_of_nats))
+            table.add_row(*name, one.group, *cells)
+    return table
+
+
+def _side_by_side(results: ScoreResults, key: str) -> Table:
+    """Nats per token of each model, and every other model less the first."""
+    first, *others = results.models
+    shown = [one for one in results.differences if one.breakdown == key and one.second == first.name]
+    by_place = {(one.group, one.first): one for one in shown}
+    caption = "nats per token; * holds after correction for all groups" if shown else "nats per token"
+    table = _table(results.breakdowns[key].title, caption)
+    table.add_column("group")
+    table.add_column("tokens", justify="right")
+    for model in results.models:
+        table.add_column(Text(model.name), justify="right", overflow="fold")
+    for other in others if shown else ():
+        table.add_column(Text(f"{other.name} \N{MINUS SIGN} {first.name}"), justify="right", overflow="fold")
+    by_group = [{one.group: one for one in model.breakdowns[key]} for model in results.models]
+    for name in dict.fromkeys(name for groups in by_group for name in groups):
+        counts = {groups[name].tokens if name in groups else 0 for groups in by_group}
+        tokens = f"{min(counts):,}" if len(counts) == 1 else f"{min(counts):,} to {max(counts):,}"
+        values = [_nll(groups[name]) if name in groups else formats.NOTHING for groups in by_group]
+        less = [_difference(by_place.get((name, other.name))) for other in others if shown]
+        table.add_row(name, tokens, *values, *less)
+    return table
+
+
+def _difference(one: ScoreDifference | None) -> str:
+    if one is None:
+        return formats.NOTHING
+    return formats.signed(one.difference, "nats", 3) + ("*" if is_significant(one) else " ")
+
+
+def _notes(results: ScoreResults) -> Iterator[str]:
+    if results.units > 1:
+        yield f"in brackets: 95 % bootstrap intervals over {results.units:,} {results.unit}"
+    else:
+        yield "no intervals: the text is too short"
+    by_note: dict[str, list[str]] = {}
+    for model in results.models:
+        for note in _of_model(model):
+            by_note.setdefault(note, []).append(model.name)
+    yield from (f"{', '.join(names)}: {note}" for note, names in by_note.items())
+    if not results.same_tokens:
+        yield (
+            "the models have different tokens: compare them by bits per byte; numbers per token are of each model's "
+            "own tokens"
+        )
+    if results.empty:
+        yield f"{results.empty:,} empty texts were left out"
+    for one in results.breakdowns.values():
+        yield f"{one.title}: {one.meaning}"
+
+
+def _of_model(model: ModelScore) -> Iterator[str]:
+    if model.window is not None:
+        yield f"windows of at most {model.window:,} tokens, {model.stride:,} new ones in each"
+    read = [name for name in model.reads if name != "prompt"]
+    if read:
+        yield f"reads {formats.listing(read)}"
+    if model.cut_sources:
+        yield f"{model.cut_sources:,} sources are longer than it can read and were cut"
+    for why, keys in groupby(model.undefined.items(), key=lambda one: one[1]):
+        yield f"{formats.listing([TITLES[key] for key, _ in keys])}: {why}"
+
+
+def _with_interval(one: MetricValue | None, decimals: int) -> str:
+    if one is None:
+        return INFINITE
+    value = formats.value(one.value, one.unit, decimals)
+    if one.low is None or one.high is None:
+        return value
+    ends = (formats.value(end, one.unit, decimals) for end in (one.low, one.high))
+    return f"{value} ({formats.interval(*ends)})"
+
+
+def _signed(value: float, low: float | None, high: float | None, decimals: int) -> str:
+    number = formats.signed(value, "nats", decimals)
+    if low is None or high is None:
+        return number
+    return f"{number} ({formats.signed(low, 'nats', decimals)} to {formats.signed(high, 'nats', decimals)})"
+
+
+def _nll(one: GroupScore, interval: bool = False) -> str:
+    if one.nll is None:
+        return INFINITE
+    value = f"{one.nll:.3f}"
+    return f"{value} ({one.low:.3f}\N{EN DASH}{one.high:.3f})" if interval and one.low is not None else value
+
+
+def _perplexity(one: GroupScore) -> str:
+    return INFINITE if one.perplexity == float("inf") else f"{one.perplexity:,.2f}"
+
+
+def _percent(share: float | None) -> str:
+    return formats.NOTHING if share is None else f"{100 * share:.1f}"
+
+
+# -- A score as a table of values separated by commas: a row for each model, and for each of its groups.
+
+COLUMNS = ("model", "breakdown", "group", "tokens", "nll", "low", "high", "perplexity", "share_of_nats", "impossible")
+
+
+def score_csv(results: ScoreResults) -> str:
+    """The text of the file; a cell is empty where there is no finite number."""
+    written = io.StringIO()
+    table = csv.writer(written, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for model in results.models:
+        nll = model.values.get("nll")
+        whole = (nll.value, nll.low, nll.high) if nll is not None else (None, None, None)
+        perplexity = model.values.get("perplexity")
+        table.writerow(
+            [model.name, "", "", model.tokens, *whole, perplexity and perplexity.value, 1.0, model.impossible]
+        )
+        for key, groups in model.breakdowns.items():
+            for one in groups:
+                finite = one.perplexity if one.nll is not None else None
+                numbers = (one.tokens, one.nll, one.low, one.high, finite, one.share_of_nats, one.impossible)
+                table.writerow([model.name, key, one.group, *numbers])
+    return written.getvalue()

@@ -1,1 +1,0 @@
-"""Pages of a survey: what judges open, and what they said."""

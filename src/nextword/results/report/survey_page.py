@@ -1,0 +1,177 @@
+"""The page of what people said, beside that of an evaluation and with the same looks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nextword.results.records import MetricValue, write_atomically
+from nextword.results.records.survey_files import SurveyResults
+from nextword.results.report import formats
+from nextword.results.report.columns import of_measures
+from nextword.results.report.evaluation_table import grouped, note_on_tests, paired_rows
+from nextword.results.report.template import style, template
+
+
+def render_survey(results: SurveyResults) -> str:
+    """The page as text."""
+    judged = results.judged
+    return template("survey/results.html.j2").render(
+        style=style(),
+        results=results,
+        judged=judged,
+        names=[system.name for system in judged.systems],
+        groups=grouped(judged),
+        glossary=of_measures(judged.measures),
+        duels=[(one, share(one.win), share(one.tie), share(one.lose)) for one in results.duels],
+        tests=paired_rows(judged),
+        tests_note=note_on_tests(judged),
+        agreement=list(agreements(results)),
+        marked={name: share(value) for name, value in results.marked.items()},
+        correlations=list(correlated(results)),
+        environment=[
+            (formats.setting(name), formats.plain(value))
+            for name, value in judged.environment.model_dump(exclude_defaults=True).items()
+        ],
+    )
+
+
+def write_survey_report(results: SurveyResults, path: str | os.PathLike[str]) -> None:
+    """Writes the page: one file without a script, a font or a picture from elsewhere.
+
+    Args:
+        results: What people said.
+        path: The file, usually report.html beside results.json. Replaced as a whole.
+    """
+    write_atomically(path, render_survey(results))
+
+
+# -- What people said, in the terminal.
+
+
+def survey_tables(results: SurveyResults) -> list[RenderableType]:
+    """Values, win-tie-lose, differences, agreement and, in words, what was left out."""
+    tables = [_values(results)]
+    if results.duels:
+        tables.append(_duels(results))
+    if results.judged.tests:
+        tables.append(_tests(results))
+    tables.append(_agreement(results))
+    counted = sum(one.counted for one in results.judges)
+    told = [f"{counted} of {len(results.judges)} judges count", *results.left_out]
+    if results.correlations:
+        told.append(f"{len(results.correlations)} correlations with automatic measures: see the report")
+    elif results.uncorrelated:
+        told.append(f"no correlation with automatic measures: {results.uncorrelated}")
+    return [*tables, Text("\n".join(told), style="dim")]
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
+
+
+def _values(results: SurveyResults) -> Table:
+    table = _table(results.title)
+    table.add_column("measure")
+    for system in results.judged.systems:
+        table.add_column(Text(system.name), justify="right", overflow="fold")
+    table.add_column("unit", style="dim")
+    for group in grouped(results.judged):
+        for row in group.rows:
+            cells = [Text(f"{cell.text} ({cell.interval})" if cell.interval else cell.text) for cell in row.cells]
+            table.add_row(row.measure.title, *cells, row.unit)
+    for name, value in results.marked.items():
+        table.add_row(Text(f"Marked words, {name}"), Text(_with_interval(share(value))))
+    return table
+
+
+def _with_interval(one: Share) -> str:
+    return f"{one.text} ({one.interval})" if one.interval else one.text
+
+
+def _duels(results: SurveyResults) -> Table:
+    first, second = results.duels[0].first, results.duels[0].second
+    table = _table(f"{first} against {second}, % of answers")
+    for heading in ("question", "win", "tie", "lose"):
+        table.add_column(heading, justify="left" if heading == "question" else "right")
+    for one in results.duels:
+        table.add_row(one.question, *(Text(_with_interval(share(part))) for part in (one.win, one.tie, one.lose)))
+    return table
+
+
+def _tests(results: SurveyResults) -> Table:
+    table = _table("Differences")
+    rows = list(paired_rows(results.judged))
+    # no word is cut where there is room for all of them
+    table.add_column("measure", overflow="fold", min_width=min(12, _longest_word(*(row.title for row in rows))))
+    table.add_column("systems", overflow="fold")
+    for heading in ("value", "interval", "p bootstrap", "p permutation", "p Holm"):
+        table.add_column(heading, justify="right", min_width=_longest_word(heading))
+    for row in rows:
+        names = Text(f"{row.first} \N{MINUS SIGN} {row.second}")
+        table.add_row(row.title, names, row.difference, row.interval, row.p_bootstrap, row.p_permutation, row.p_holm)
+    return table
+
+
+def _longest_word(*texts: str) -> int:
+    return max(len(word) for text in texts for word in text.split())
+
+
+def _agreement(results: SurveyResults) -> Table:
+    table = _table("Agreement of judges")
+    for heading in ("question", "Krippendorff's alpha", "equal pairs, %", "units"):
+        table.add_column(heading, justify="left" if heading == "question" else "right")
+    for row in agreements(results):
+        table.add_row(*row)
+    return table
+
+
+# -- What people said, as text: rows of the page and of the terminal.
+
+SHARE_DECIMALS = 1
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share with its interval."""
+
+    text: str
+    interval: str
+
+
+def share(value: MetricValue) -> Share:
+    """In percent."""
+    if value.low is None or value.high is None:
+        return Share(_percent(value.value), "")
+    return Share(_percent(value.value), formats.interval(_percent(value.low), _percent(value.high)))
+
+
+def _percent(number: float) -> str:
+    return formats.value(number, "share", SHARE_DECIMALS)
+
+
+def agreements(results: SurveyResults) -> Iterator[tuple[str, str, str, str]]:
+    """Question, alpha on each scale, share of equal pairs in percent, units judged twice or more."""
+    for one in results.agreement:
+        alphas = [
+            f"{formats.NOTHING if value is None else f'{value:.2f}'} ({level})" for level, value in one.alpha.items()
+        ]
+        percent = formats.NOTHING if one.percent is None else _percent(one.percent)
+        yield one.question, ", ".join(alphas), percent, formats.plain(one.units)
+
+
+def correlated(results: SurveyResults) -> Iterator[tuple[str, str, str, str, str, str]]:
+    """People's measure, automatic measure, Pearson, Spearman, Kendall, systems."""
+    measures = results.judged.measures
+    for one in results.correlations:
+        people = measures[one.people]
+        pearson, spearman, kendall = (
+            formats.NOTHING if value is None else f"{value:z.2f}" for value in (one.pearson, one.spearman, one.kendall)
+        )
+        yield people.title, one.automatic, pearson, spearman, kendall, str(one.systems)

@@ -1,0 +1,175 @@
+"""Reproduced tables as Markdown: in every cell our number with its interval, and below it the paper's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+from nextword.results.records.reproduced_table import JudgedClaim, JudgedComparison, ReproducedTable
+from nextword.results.report import formats
+from nextword.results.report.reproduction_page import (
+    SIGNS,
+    Numbers,
+    OurCell,
+    difference,
+    numbers,
+    seeds_in_words,
+    verdict,
+)
+
+FEW = 4
+"""Of a claim with more comparisons docs/claims.md has the count alone."""
+
+
+def tables_markdown(tables: Sequence[ReproducedTable]) -> str:
+    """A section for each table that has numbers of ours or claims.
+
+    It says how the table was run, the numbers, why some are missing, and what became of each claim.
+    """
+    return "\n".join(_section(table) for table in tables if table.claims or numbers(table).has_ours)
+
+
+def anchor(table: ReproducedTable) -> str:
+    """What leads to a table's section on its page."""
+    return table.name.replace("/", "")
+
+
+def _section(table: ReproducedTable) -> str:
+    found = numbers(table)
+    parts = [
+        f"## {table.name}",
+        f"{plain(table.title)} ({table.place}; scale {table.scale}). {_how(table) if found.has_ours else ''}".strip(),
+        *([_numbers(found)] if found.has_ours else []),
+        *(f"No number here: {plain(why)} ({plain('; '.join(rows))})." for why, rows in _reasons(found).items()),
+        *(f"{plain(row.title)}: {plain(row.note)}" for row in table.rows if row.note and found.has_ours),
+        *([plain(table.note)] if table.note else []),
+        *_stand_ins(table),
+        *map(_claim, table.claims),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _stand_ins(table: ReproducedTable) -> list[str]:
+    """What is not the paper's own at this scale."""
+    lines = "\n".join(f"- {plain(line)}" for line in table.differs)
+    return [f"What differs at scale {table.scale}:", lines] if lines else []
+
+
+def _numbers(found: Numbers) -> str:
+    """The rows of the table."""
+    heads = [f"{column.group}: {column.title}" if column.group else column.title for column in found.columns]
+    lines = [f"| | {' | '.join(map(plain, heads))} |", "| --- |" + " --- |" * len(heads)]
+    for row in found.rows:
+        cells = [_cell(ours, printed) for ours, printed in zip(row.ours, row.printed, strict=True)]
+        lines.append(f"| {plain(row.title)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _reasons(found: Numbers) -> dict[str, list[str]]:
+    """Why numbers of ours are missing: each reason with the rows."""
+    reasons: dict[str, list[str]] = {}
+    for why, titles in [*((row.missing, [row.title]) for row in found.rows if row.missing), *found.reasons]:
+        reasons.setdefault(why, []).extend(titles)
+    return reasons
+
+
+def _claim(claim: JudgedClaim) -> str:
+    """What became of a claim, with every difference that it speaks of."""
+    place = f" ({plain(claim.place)})" if claim.place else ""
+    note = f" {plain(claim.note)}" if claim.note else ""
+    head = f"**{plain(claim.text)}**{place} {verdict(claim)}"
+    if claim.outcome == "not testable":
+        return f"{head}: {plain(claim.reason)}.{note}"
+    rows = [
+        f"| {plain(compared(one))} | {printed(one)} | {difference(one)} | {one.outcome} |" for one in claim.comparisons
+    ]
+    return "\n".join(
+        [
+            f"{head}{'.' if note else ''}{note}",
+            "",
+            "| difference | paper | here | |",
+            "| --- | --- | --- | --- |",
+            *rows,
+        ]
+    )
+
+
+def compared(one: JudgedComparison) -> str:
+    """The cells whose difference it is."""
+    return f"{one.first} − {one.second}, {one.column}"
+
+
+def printed(one: JudgedComparison) -> str:
+    """The difference of the paper's numbers."""
+    return formats.NOTHING if one.printed is None else f"{one.printed:+.3g}"
+
+
+def _cell(ours: OurCell, printed: str) -> str:
+    few = f", {seeds_in_words(1)}" if ours.seeds == 1 else ""
+    interval = f" <sub>({ours.interval}{few})</sub>" if ours.interval else f" <sub>({few[2:]})</sub>" if few else ""
+    return f"**{plain(ours.text)}**{interval}<br>{plain(printed)}"
+
+
+def _how(table: ReproducedTable) -> str:
+    ran = [
+        f"`{one.recipe}`, {seeds_in_words(len(one.seeds))}"
+        + (f", {one.minutes + (one.start_minutes or 0):.0f} minutes" if one.minutes is not None else "")
+        for one in table.experiments
+    ]
+    return f"In bold ours ({'; '.join(ran)}), below it the paper's." if ran else "In bold ours, below it the paper's."
+
+
+def plain(text: str) -> str:
+    """Text that Markdown shows as it stands, in a table too."""
+    escaped = text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+    return " ".join(escaped.split())
+
+
+# -- The papers' main claims with what became of them, as Markdown: docs/claims.md is made of it.
+
+
+def claims_markdown(tables: Sequence[ReproducedTable], folder: str = "results/papers") -> str:
+    """A table for each paper: every main claim, the paper's difference, ours with interval and seeds, the verdict.
+
+    Of a claim with many comparisons the outcomes are counted; each one is on the page of ``tables_markdown``.
+
+    Args:
+        tables: In order, those of a paper together; tables without a main claim are left out.
+        folder: Where the pages of ``tables_markdown`` lie, one a paper.
+    """
+    parts = []
+    for paper, members in groupby(tables, key=lambda table: table.paper):
+        rows = [_row(table, claim, folder) for table in members for claim in table.claims if claim.headline]
+        if rows:
+            head = ["| claim | verdict | table | paper | here |", "| --- | --- | --- | --- | --- |"]
+            parts.append("\n".join([f"## {plain(paper)}", "", *head, *rows]))
+    return "\n\n".join(parts) + "\n" if parts else ""
+
+
+def _row(table: ReproducedTable, claim: JudgedClaim, folder: str) -> str:
+    text = " ".join([claim.text, *([f"({claim.place})"] if claim.place else []), *([claim.note] if claim.note else [])])
+    sign, _, judged = verdict(claim).partition(" ")
+    reason = f": {plain(claim.reason)}" if claim.outcome == "not testable" else ""
+    paper, _, _ = table.name.partition("/")
+    name = f"[{table.name}]({folder}/{paper}.md#{anchor(table)}), scale {table.scale}"
+    return f"| {' | '.join([plain(text), f'{sign} **{judged}**{reason}', name, *_compared(claim)])} |"
+
+
+def _compared(claim: JudgedClaim) -> tuple[str, str]:
+    """The paper's side and ours."""
+    if len(claim.comparisons) > FEW and claim.outcome == "not testable":
+        return formats.NOTHING, formats.NOTHING
+    if len(claim.comparisons) > FEW:
+        counted = Counter(one.outcome for one in claim.comparisons)
+        return (
+            f"{len(claim.comparisons)} comparisons",
+            ", ".join(f"{counted[outcome]} {outcome}" for outcome in SIGNS if counted[outcome]),
+        )
+    several = len(claim.comparisons) > 1
+    before = [f"{compared(one)}: " if several else "" for one in claim.comparisons]
+    both = [[printed(one) for one in claim.comparisons], [difference(one) for one in claim.comparisons]]
+    theirs, ours = (
+        "<br>".join(plain(a + b) for a, b in zip(before, column, strict=True)) or formats.NOTHING for column in both
+    )
+    return theirs, ours

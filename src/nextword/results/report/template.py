@@ -1,0 +1,111 @@
+"""The templates and the stylesheet of the pages."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+if TYPE_CHECKING:
+    import jinja2
+
+
+def packaged(name: str) -> str:
+    """Text of a file that lies beside this one."""
+    return (resources.files("nextword.results.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def style() -> Markup:
+    """The style sheet of every page."""
+    return Markup(variables() + packaged("page.css"))
+
+
+def template(name: str) -> jinja2.Template:
+    """A template: everything that is put in is escaped, and an unknown name is an error."""
+    import jinja2  # not for tables in a terminal
+
+    return jinja2.Environment(
+        loader=jinja2.FunctionLoader(packaged),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template(name)
+
+
+# -- The colours of the page and its figures, in light and in dark.
+#
+# A figure is drawn with the light colours; on the page each becomes the CSS variable of its name, so that one drawing
+# serves both.
+
+INK = "#1f2328"
+SOFT = "#57606a"
+EDGE = "#8b949e"
+FAINT = "#d8dde3"
+PAPER = "#ffffff"
+
+METHODS = ("#0072b2", "#d55e00", "#00856a", "#b0479a", "#9a7200", "#332288", "#2683bb", "#666666")
+"""Colours of methods: told apart by people with any colour vision."""
+
+_METHODS_IN_DARK = ("#58b0ea", "#ff8c42", "#2fc4a0", "#e08bd0", "#d9b23c", "#a79cf0", "#9bd3f5", "#b0b0b0")
+
+THEMES = {
+    "ink": (INK, "#e6e9ed"),
+    "soft": (SOFT, "#a6b0bb"),
+    "edge": (EDGE, "#78828d"),
+    "line": (FAINT, "#343b44"),
+    "paper": (PAPER, "#14181d"),
+    "wash": ("#f6f8fa", "#1c2229"),
+    "accent": ("#0a5ea8", "#6db5f5"),
+    "best": ("#eaf3fb", "#16324a"),
+    "mark": ("#fdeeb5", "#4d3c05"),
+    "mark-line": ("#9a6700", "#e3b341"),
+    "word": ("#fde3df", "#4f1f1a"),
+    "word-line": ("#c0392b", "#ff8a7a"),
+    "again": ("#daf3e0", "#123f24"),
+    "again-line": ("#1a7f37", "#57d17b"),
+    **{f"m{place}": pair for place, pair in enumerate(zip(METHODS, _METHODS_IN_DARK, strict=True))},
+}
+"""By name of the CSS variable: the colour on a light page and the one on a dark page."""
+
+_NAMES = {light: name for name, (light, _) in THEMES.items()}
+
+
+def variable(colour: str) -> str:
+    """The CSS variable of a colour of the light theme.
+
+    >>> variable("#1f2328"), variable("#0072b2")
+    ('var(--ink)', 'var(--m0)')
+    """
+    return f"var(--{_NAMES[colour]})"
+
+
+def themed(style: str) -> str:
+    """CSS in which the colours of the light theme have become their variables; others stay as they are.
+
+    >>> themed("fill: #1f2328; stroke: #123456")
+    'fill: var(--ink); stroke: #123456'
+    """
+    return re.sub(r"#[0-9a-f]{6}\b", lambda found: variable(found[0]) if found[0] in _NAMES else found[0], style)
+
+
+def variables() -> str:
+    """The style sheet that gives the variables their colours: those of the reader's theme, on paper the light ones."""
+    light, dark = (" ".join(f"--{name}: {pair[place]};" for name, pair in THEMES.items()) for place in (0, 1))
+    return (
+        f":root {{ color-scheme: light dark; {light} }}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+    )
+
+
+def switchable_variables() -> str:
+    """The same for a page with a switch: the reader's theme, or that of ``data-theme`` on the root; on paper light."""
+    colours = " ".join(f"--{name}: light-dark({light}, {dark});" for name, (light, dark) in THEMES.items())
+    return (
+        f":root {{ color-scheme: light dark; {colours} }}\n"
+        ":root[data-theme=light] { color-scheme: light; }\n"
+        ":root[data-theme=dark] { color-scheme: dark; }\n"
+        "@media print { :root, :root[data-theme] { color-scheme: light; } }\n"
+    )

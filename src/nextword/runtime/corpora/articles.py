@@ -1,0 +1,201 @@
+"""Articles with their summaries, a file each, in one folder; lists in it may say which of them is in which part.
+
+Lists are as their data sets have them: text files with a URL or a name a line, whose own names say the part
+(``all_train.txt``), or a JSON file ``{"train": [names], ...}``. A URL stands for the file that is named by its SHA-1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nextword.runtime.corpora.gap_sentences import Pair
+from nextword.runtime.corpora.packed import file_text
+from nextword.runtime.corpora.pairs import OtherFiles, PairParts, Reading, split_by_hash, with_text
+from nextword.runtime.corpora.part_names import PARTS, TEXTS, part_files, part_of
+
+
+@dataclass(frozen=True)
+class ArticleForm:
+    """How a file of one article is written.
+
+    Attributes:
+        ending: Of its name.
+        pair: Makes a pair of its text, one side of which is empty where the file lacks it.
+        mark: What every file has before its summary, for messages.
+        origin: Which data set this is and where it is to be had, for messages.
+    """
+
+    ending: str
+    pair: Callable[[str], Pair]
+    mark: str
+    origin: str
+
+    def files(self, folder: Path) -> Iterator[Path]:
+        """The files of a folder and its folders."""
+        return folder.rglob(f"*{self.ending}")
+
+
+def article_files(forms: Sequence[ArticleForm]) -> OtherFiles:
+    """Such folders as what a task reads beside tables; the first form counts of which there is a file."""
+    wanted = " or ".join(f"a folder with {form.ending} files ({form.origin})" for form in forms)
+
+    def claims(path: Path) -> bool:
+        return path.is_dir() and any(True for form in forms for _ in form.files(path))
+
+    def read(path: Path, reading: Reading, where: str) -> PairParts:
+        for form in forms if path.is_dir() else ():
+            files = sorted(form.files(path))
+            if files:
+                return _parts(files, path, form, reading, where)
+        endings = " or ".join(form.ending for form in forms)
+        what = f"has no {endings} files" if path.is_dir() else f"is no .jsonl file and no folder with {endings} files"
+        raise ValueError(
+            f"{where}: '{path}' {what}. Give a .jsonl file, a folder with train.jsonl, validation.jsonl and test.jsonl,"
+            f" or {wanted}."
+        )
+
+    return OtherFiles(read, wanted, claims)
+
+
+def _parts(files: list[Path], folder: Path, form: ArticleForm, reading: Reading, where: str) -> PairParts:
+    pairs = {file.name.removesuffix(form.ending): form.pair(file_text(file, where)) for file in files}
+    if not any(pair.source and pair.target for pair in pairs.values()):
+        raise ValueError(
+            f"{where}: no line '{form.mark}' in any of the {len(files)} {form.ending} files, so there are no summaries"
+        )
+    listed = _listed_parts(folder, where)
+    if listed is None:
+        return split_by_hash(pairs.values(), reading, folder.name, f"{form.ending} files")
+    there = {part: [pairs[name] for name in names if name in pairs] for part, names in listed.items()}
+    both = {part: with_text(found) for part, found in there.items()}
+    missing = sum(map(len, listed.values())) - sum(map(len, there.values()))
+    return PairParts(
+        both["train"],
+        both["validation"],
+        both["test"],
+        source=folder.name,
+        split=f"{form.ending} files by lists" + (f", {missing} listed ones missing" if missing else ""),
+        empty=sum(map(len, there.values())) - sum(map(len, both.values())),
+    )
+
+
+def _listed_parts(folder: Path, where: str) -> dict[str, list[str]] | None:
+    """The names of each part; None where no list is there."""
+    parts: dict[str, dict[str, None]] = {part: {} for part in PARTS}
+    for file in sorted(folder.rglob("*.json")):
+        for word, names in _lists_of_json(file, where).items():
+            parts[word] |= dict.fromkeys(names)
+    for part in PARTS:
+        for file in part_files(folder, part, where, TEXTS):
+            parts[part] |= dict.fromkeys(_name(line) for line in file_text(file, where).splitlines() if line.strip())
+    return {part: list(names) for part, names in parts.items()} if any(parts.values()) else None
+
+
+def _lists_of_json(file: Path, where: str) -> dict[str, list[str]]:
+    try:
+        content = json.loads(file_text(file, where))
+    except ValueError as fault:
+        raise ValueError(f"{where}: '{file}' is not JSON ({fault}); fetch it anew") from None
+    lists = content.items() if isinstance(content, dict) else ()
+    return {part: [str(name) for name in names] for word, names in lists if (part := part_of(word)) is not None}
+
+
+def _name(line: str) -> str:
+    entry = line.strip()
+    return hashlib.sha1(entry.encode(), usedforsecurity=False).hexdigest() if "://" in entry else entry
+
+
+# -- News stories with highlights, a file each, as the DeepMind Q&A data set has them (Hermann et al., NeurIPS 2015).
+#
+# A file is the article, then for each highlight a line ``@highlight``, an empty line and the highlight.
+
+ENDING = ".story"
+MARK = "@highlight"
+CLOSING = "\"'\u2019\u201d)]"
+"""What may stand after the mark that ends a sentence."""
+
+
+def story_pair(text: str) -> Pair:
+    r"""The highlights, as sentences, and the article; either may be empty, as it is in some stories of that data set.
+
+    >>> story_pair("(CNN) -- It rained.\n\nA lot.\n\n@highlight\n\nIt rained\n\n@highlight\n\nWho minds?\n")
+    Pair(source='It rained. Who minds?', target='(CNN) -- It rained.\n\nA lot.', others=())
+    """
+    blocks: list[list[str]] = [[]]
+    for line in text.split("\n"):
+        if line.strip() == MARK:
+            blocks.append([])
+        else:
+            blocks[-1].append(line)
+    article, *highlights = ("\n".join(block).strip() for block in blocks)
+    return Pair(" ".join(_sentence(highlight) for highlight in highlights if highlight), article)
+
+
+def backwards(pair: Pair) -> Pair:
+    """The pair with its sides exchanged.
+
+    >>> backwards(Pair("short", "long"))
+    Pair(source='long', target='short', others=())
+    """
+    return Pair(pair.target, pair.source)
+
+
+STORY = ArticleForm(ENDING, story_pair, MARK, "CNN/DailyMail: github.com/abisee/cnn-dailymail")
+"""Highlights first, for tasks that write articles."""
+
+STORIES = article_files([STORY])
+"""Such folders as what a task reads beside JSON lines."""
+
+
+def _sentence(highlight: str) -> str:
+    joined = " ".join(highlight.split())
+    return joined if joined.rstrip(CLOSING).endswith((".", "!", "?")) else f"{joined}."
+
+
+# -- BBC articles with a first sentence as summary, a ``.summary`` file each, as XSum has them (Narayan et al., 2018).
+#
+# A file is in sections, each after a line with its name:
+#
+#     [SN]FIRST-SENTENCE[SN]
+#     Cats are the new dogs.
+#
+#     [SN]RESTBODY[SN]
+#     The BBC asked ten cats.
+
+HEADING = re.compile(r"^\[(?:SN|XSUM)\]([A-Z-]+)\[(?:SN|XSUM)\]$", re.MULTILINE)
+SUMMARIES = ("FIRST-SENTENCE", "INTRODUCTION")
+ARTICLE = "RESTBODY"
+BUTTONS = frozenset({
+    "Share this with", "Email", "Facebook", "Messenger", "Twitter", "Pinterest", "WhatsApp", "Linkedin", "LinkedIn",
+    "Copy this link", "These are external links and will open in a new window",
+})  # fmt: skip
+"""Lines of the web page, which are no text of the article; the data set of the hub leaves them out too."""
+
+
+def bbc_pair(text: str) -> Pair:
+    r"""The article and its first sentence; either may be empty.
+
+    >>> bbc_pair("[SN]FIRST-SENTENCE[SN]\nA cat sat.\n\n[SN]RESTBODY[SN]\nEmail\nIt sat.\nIt ran.\n")
+    Pair(source='It sat.\nIt ran.', target='A cat sat.', others=())
+    """
+    _, *parts = HEADING.split(text)
+    sections = {name: _without_buttons(body) for name, body in zip(parts[::2], parts[1::2], strict=True)}
+    summary = next((sections[name] for name in SUMMARIES if name in sections), "")
+    return Pair(sections.get(ARTICLE, ""), summary)
+
+
+def _without_buttons(body: str) -> str:
+    lines = (line.rstrip("\r") for line in body.split("\n"))
+    return "\n".join(line for line in lines if line.strip() and line not in BUTTONS).strip()
+
+
+ARTICLES = article_files([
+    ArticleForm(STORY.ending, lambda text: backwards(STORY.pair(text)), STORY.mark, STORY.origin),
+    ArticleForm(".summary", bbc_pair, "[SN]FIRST-SENTENCE[SN]", "XSum: github.com/EdinburghNLP/XSum"),
+])  # fmt: skip
+"""Folders of articles that are to be summarised: those of CNN/DailyMail and those of XSum."""

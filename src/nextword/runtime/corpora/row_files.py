@@ -1,0 +1,344 @@
+"""Rows of tables as objects: JSON lines, a JSON list, .csv, .tsv, .parquet or .arrow, one file after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from nextword.runtime.corpora.packed import Digest, file_place, gathered, numbered_lines
+from nextword.runtime.corpora.part_names import STORED, is_json_lines, separator_of, table_ending
+from nextword.settings.config import expect_whole_characters
+
+
+def table_rows(path: Path, where: str, with_header: bool = True, skip_empty: bool = True) -> Iterator[JsonLine]:
+    """The rows of a file, one at a time.
+
+    Args:
+        path: The file; its ending says what it is, and JSON that begins with ``[`` is one list.
+        where: Name of the setting that holds the path, for messages.
+        with_header: Whether the first row of a .csv or .tsv names the columns; otherwise they are numbered from 0.
+        skip_empty: Whether empty ones of JSON lines are passed over; otherwise they are errors.
+
+    Raises:
+        ValueError: The file cannot be read, or has no rows; the message names file and row.
+    """
+    empty = True
+    for row in _rows(path, where, with_header, skip_empty):
+        empty = False
+        yield row
+    if empty:
+        raise ValueError(f"{file_place(path, where)} is empty.")
+
+
+def is_stored(path: Path) -> bool:
+    """Whether this is a table whose columns have types, which ``stored_table`` reads."""
+    return table_ending(path) in STORED
+
+
+def stored_table(files: Sequence[Path], where: str, streaming: bool = True) -> Any:
+    """The rows of .parquet or .arrow files, of one kind, as a data set.
+
+    Args:
+        files: The files.
+        where: Name of the setting that holds them, for messages.
+        streaming: They are read as they are; otherwise ``datasets`` first stores them in its cache.
+
+    Raises:
+        ValueError: One cannot be read.
+    """
+    from datasets import load_dataset
+
+    reader = str(table_ending(files[0])).removeprefix(".")
+    given = {"train": [str(file) for file in files]}
+    return as_one_error(
+        lambda: load_dataset(reader, data_files=given, split="train", streaming=streaming),
+        f"{where}: '{files[0]}' cannot be read",
+    )
+
+
+@contextlib.contextmanager
+def readable(source: str) -> Iterator[None]:
+    """Errors of the libraries that read files become a ``ValueError`` that names the data."""
+    try:
+        yield
+    except Exception as error:
+        library = type(error).__module__.split(".")[0]
+        if library not in ("datasets", "pandas", "pyarrow") and not isinstance(error, UnicodeDecodeError):
+            raise
+        raise ValueError(f"'{source}' cannot be read: {_first_line(error)}") from error
+
+
+def as_one_error(reading: Callable[[], Any], what: str) -> Any:
+    """What ``datasets`` gives, its many kinds of errors as one ``ValueError`` that begins with ``what``."""
+    try:
+        return reading()
+    except Exception as error:
+        if isinstance(error.__cause__, ValueError):  # what our own readers found, in an error of datasets
+            raise error.__cause__ from None
+        raise ValueError(f"{what} ({_first_line(error)})") from None
+
+
+def _rows(path: Path, where: str, with_header: bool, skip_empty: bool) -> Iterator[JsonLine]:
+    separator = separator_of(path)
+    if separator is not None:
+        return separated_rows(path, where, separator, with_header)
+    if is_json_lines(path):
+        return json_lines(path, where, skip_empty=skip_empty)
+    return _stored_rows(path, where)
+
+
+def _stored_rows(path: Path, where: str) -> Iterator[JsonLine]:
+    place = file_place(path, where)
+    with readable(str(path)):
+        for number, row in enumerate(stored_table([path], where), 1):
+            yield JsonLine(number, f"{place}, row {number}", dict(row))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+# -- Rows of .csv and .tsv files: every cell is text as it stands, and a row of other cells than the header is
+# refused.
+#
+# No numbers, no dates, and neither NA nor null is anything but a word. Lines that are blank are no rows.
+
+SHOWN = 60
+"""Characters of a row that a message shows."""
+
+
+def separated_rows(path: Path, where: str, separator: str, with_header: bool = True) -> Iterator[JsonLine]:
+    r"""The rows of a file, plain or packed, by column; cells that a row lacks at its end are empty.
+
+    Args:
+        path: The file.
+        where: Name of the setting that holds the path, for messages.
+        separator: "," or "\t". In a .tsv a quotation mark is text; a .csv needs it around text with commas.
+        with_header: Whether the first row names the columns; otherwise they are called by their numbers from "0".
+
+    Raises:
+        ValueError: The file cannot be read or is empty, two columns have one name, quotes do not close, or a row has
+            more cells than the header; the message names file and line.
+    """
+    place = file_place(path, where)
+    records = _records(path, where, separator)
+    first = next(records, None)
+    if first is None:
+        raise ValueError(f"{place} is empty.")
+    names = first[1] if with_header else [str(number) for number in range(len(first[1]))]
+    doubled = next((name for name in names if names.count(name) > 1 and name), None)
+    if doubled is not None:
+        raise ValueError(f"{place}: must name each column once ('{doubled}' comes twice); rename one of them")
+    for number, (line, cells) in enumerate(records if with_header else chain([first], records), 1):
+        if len(cells) > len(names):
+            shown = separator.join(cells)
+            raise ValueError(
+                f"{place}, line {line}: must have {len(names)} cells as the first row has ({len(cells)} given: "
+                f"{shown[:SHOWN]}{'...' * (len(shown) > SHOWN)}); {_remedy(separator)}"
+            )
+        row = dict(zip(names, [*cells, *[""] * (len(names) - len(cells))], strict=True))
+        yield JsonLine(number, f"{place}, line {line}", row)
+
+
+def _records(path: Path, where: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """The cells of each row, and the line in which it begins."""
+    place, lines = file_place(path, where), numbered_lines(path, where)
+    for number, line in lines:
+        content = line.rstrip("\r\n")
+        if number == 1 and "\r" in content and not line.endswith("\n"):
+            raise ValueError(
+                f"{place}: must have line ends \\n or \\r\\n (single carriage returns given, as of "
+                "an old Macintosh); convert it"
+            )
+        if not content.strip(" \t") if separator == "," else not content:
+            continue
+        if separator == "\t" or '"' not in content:
+            yield number, content.split(separator)
+        else:
+            yield number, _quoted(chain([line], (rest for _, rest in lines)), f"{place}, line {number}")
+
+
+def _quoted(lines: Iterator[str], place: str) -> list[str]:
+    """The cells of a row with quotes, which takes as many lines as there are in it."""
+    limit = csv.field_size_limit(sys.maxsize)  # a text may be as long as it likes
+    try:
+        return next(csv.reader(lines, strict=True))
+    except csv.Error as fault:
+        raise ValueError(
+            f"{place}: must have quotation marks only around whole cells, and double ones in them ({fault}); correct it"
+        ) from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _remedy(separator: str) -> str:
+    return "quote a text with commas, and end no line with one" if separator == "," else "a text must have no tab"
+
+
+# -- Files with one JSON object a line, or one JSON list of them: read strictly, every fault named, nothing dropped.
+
+
+@dataclass(frozen=True)
+class JsonLine:
+    """One line, one entry of a list, or one row of another table.
+
+    Attributes:
+        number: Of the line in its file, of the entry or of the row, from 1.
+        place: File and line, for messages.
+        content: The object.
+    """
+
+    number: int
+    place: str
+    content: dict[str, Any]
+
+
+def json_lines(
+    path: Path, where: str = "", digest: Digest | None = None, skip_empty: bool = False
+) -> Iterator[JsonLine]:
+    """The objects of a file, plain or packed, one at a time.
+
+    Args:
+        path: One JSON object a line, or one list of objects; UTF-8, with or without a byte order mark.
+        where: Name of the setting that holds the path, for messages.
+        digest: A checksum that is told all bytes of the (unpacked) file.
+        skip_empty: Whether empty lines are passed over; otherwise they are errors.
+
+    Raises:
+        ValueError: The file cannot be read, or a line is empty, no JSON, no object, has a key twice or half a
+            character; the message names file and line.
+    """
+    place, begun = file_place(path, where), False
+    lines = numbered_lines(path, where, digest)
+    for number, line in lines:
+        if not begun and line.lstrip().startswith("["):
+            yield from _entries("".join([line, *(rest for _, rest in lines)]), place)
+        elif line.strip():
+            begun = True
+            yield JsonLine(number, f"{place}, line {number}", _object(line, f"{place}, line {number}"))
+        elif not skip_empty:
+            raise ValueError(f"{place}, line {number}: empty line; each line is one JSON object")
+
+
+def _entries(text: str, place: str) -> Iterator[JsonLine]:
+    try:
+        entries: list[Any] = json.loads(text, object_pairs_hook=_distinct)
+    except (ValueError, RecursionError) as fault:
+        raise ValueError(
+            f"{place}: not a whole JSON list ({fault}); fetch it anew, or give one object a line"
+        ) from None
+    for number, entry in enumerate(entries, 1):
+        entry_place = f"{place}, entry {number}"
+        if not isinstance(entry, dict):
+            raise ValueError(f"{entry_place}: must be a JSON object ({json.dumps(entry)[:40]} given)")
+        expect_whole_characters(json.dumps(entry, ensure_ascii=False), entry_place)
+        yield JsonLine(number, entry_place, entry)
+
+
+def _object(line: str, place: str) -> dict[str, Any]:
+    try:
+        # Without its end, a fault at the end of a line is on that line.
+        content = json.loads(line.rstrip("\r\n"), object_pairs_hook=_distinct)
+    except json.JSONDecodeError as fault:
+        hint = " Its line ends are single carriage returns; convert them." if "\r" in line.rstrip("\r\n") else ""
+        raise ValueError(
+            f"{place}: not JSON ({fault.msg}, column {fault.colno}); each line is one JSON object.{hint}"
+        ) from None
+    except (ValueError, RecursionError) as fault:
+        raise ValueError(f"{place}: {fault}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{place}: must be a JSON object ({line.strip()[:40]} given)")
+    if "\\ud" in line or "\\uD" in line:  # how the halves of a character are written, and the only way to one alone
+        expect_whole_characters(json.dumps(content, ensure_ascii=False), place)
+    return content
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key '{next(key for key in keys if keys.count(key) > 1)}' comes twice")
+    return content
+
+
+# -- Rows of the files that we read ourselves as data sets: a stream, or what ``datasets`` has stored in its cache.
+
+PIECE = 1 << 20
+"""Characters of a packed text that are one row."""
+
+
+def rows_of_tables(
+    files: Sequence[Path], columns: Sequence[str], where: str, with_header: bool, streaming: bool, identity: str
+) -> Any:
+    """Some columns of tables; what else the rows have does not matter.
+
+    Args:
+        files: JSON lines, or .csv or .tsv files, one after the other.
+        columns: ``input_ids`` and perhaps ``attention_mask``, or the one with the text.
+        where: Name of the setting that holds the files, for messages.
+        with_header: Whether the first row of a .csv or .tsv names the columns.
+        streaming: They are read as they are; otherwise ``datasets`` first stores the rows in its cache.
+        identity: Of the files as they are now: what was stored of others is not taken.
+
+    Raises:
+        ValueError: A file cannot be read or a value in it is no text; the message names file and row. Of a stream, when
+            it is read.
+    """
+    from datasets import Features, List, Value
+
+    kind = List(Value("int64")) if "input_ids" in columns else Value("large_string")
+    given = {"columns": tuple(columns), "where": where, "with_header": with_header}
+    return _made(_values, files, given, Features(dict.fromkeys(columns, kind)), streaming, identity, where)
+
+
+def rows_of_packed_text(files: Sequence[Path], where: str, streaming: bool, identity: str) -> Any:
+    """Pieces of some lines each as ``text``, with the ``path`` of their file; arguments as of ``rows_of_tables``."""
+    from datasets import Features, Value
+
+    features = Features({"path": Value("string"), "text": Value("large_string")})
+    return _made(_pieces, files, {"where": where}, features, streaming, identity, where)
+
+
+def _made(
+    reading: Callable[..., Iterator[Any]],
+    files: Sequence[Path],
+    given: dict[str, Any],
+    features: Any,
+    streaming: bool,
+    identity: str,
+    where: str,
+) -> Any:
+    from datasets import Dataset, IterableDataset
+
+    named = {"files": [str(file) for file in files], **given}
+    if streaming:
+        return IterableDataset.from_generator(reading, gen_kwargs=named)
+    named |= {"identity": identity}
+    return as_one_error(
+        lambda: Dataset.from_generator(reading, features=features, gen_kwargs=named), f"{where}: cannot be stored"
+    )
+
+
+def _values(
+    files: Sequence[str], columns: Sequence[str], where: str, with_header: bool, identity: str = ""
+) -> Iterator[dict[str, Any]]:
+    for file in files:
+        for row in table_rows(Path(file), where, with_header):
+            values = {column: row.content.get(column) for column in columns}
+            text = values[columns[0]]
+            if columns[0] != "input_ids" and not isinstance(text, str | None):
+                raise ValueError(f"{row.place}: '{columns[0]}' must be text ({text!r} given)")
+            yield values
+
+
+def _pieces(files: Sequence[str], where: str, identity: str = "") -> Iterator[dict[str, str]]:
+    for file in files:
+        for piece in gathered((line for _, line in numbered_lines(Path(file), where)), PIECE):
+            yield {"path": file, "text": "".join(piece)}

@@ -1,0 +1,89 @@
+"""Words as runs of letters and digits, in any script."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+MARK = "\u0301"
+"""In a pattern for ``find``: any combining mark, such as the vowel signs of Hindi and Thai, or a separate accent."""
+
+_LETTERS = re.compile(rf"[^\W_]+(?:{MARK}+[^\W_]*)*")
+_MARKUP = re.compile(r"<[^<>\s]*>")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text: runs of letters, digits and combining marks in lower case; ``<unk>`` and the like are none.
+
+    >>> words("The <unk> of Mary's 2-year-old dog , Rex")
+    ['the', 'of', 'mary', 's', '2', 'year', 'old', 'dog', 'rex']
+    """
+    return letters(_MARKUP.sub(" ", text).lower())
+
+
+def letters(text: str) -> list[str]:
+    """Runs of letters and digits, with the combining marks on them; no punctuation, no underscores.
+
+    >>> letters("snake_case, नमस्ते!")
+    ['snake', 'case', 'नमस्ते']
+    """
+    return find(_LETTERS, text)
+
+
+def find(pattern: re.Pattern[str], text: str) -> list[str]:
+    r"""What a pattern without groups finds, where ``MARK`` in it stands for any combining mark.
+
+    Python's ``\w`` leaves these marks out, and ``re`` has no name for them.
+    """
+    shown = text if text.isascii() else text.translate(_MARKS)
+    if shown == text:
+        return pattern.findall(text)
+    return [text[found.start() : found.end()] for found in pattern.finditer(shown)]
+
+
+class _Marks(dict[int, int]):
+    """A table for ``str.translate`` from every combining mark to one, found out once for each character."""
+
+    def __missing__(self, code: int) -> int:
+        self[code] = ord(MARK) if unicodedata.category(chr(code)).startswith("M") else code
+        return self[code]
+
+
+_MARKS = _Marks()
+
+
+# -- Which stretches of a text are copied from its source, word by word.
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def copied_stretches(text: str, source: str, least: int = 3) -> list[tuple[int, int]]:
+    """The longest runs of words of a text of which every ``least`` neighbours stand in the source, in this order.
+
+    What stands between words, and whether they are in capitals, does not count.
+
+    >>> text = "Officials say the cat sat on a mat."
+    >>> [text[begin:end] for begin, end in copied_stretches(text, "A dog: the Cat sat, on the mat.")]
+    ['the cat sat on']
+
+    Args:
+        text: The text.
+        source: What it may be copied from.
+        least: Words of the shortest run.
+
+    Returns:
+        The place of the first character of each run, and the place behind its last one.
+    """
+    found = [(match[0].casefold(), match.start(), match.end()) for match in _WORD.finditer(text)]
+    read = [match[0].casefold() for match in _WORD.finditer(source)]
+    known = {tuple(read[begin : begin + least]) for begin in range(len(read) - least + 1)}
+    runs: list[tuple[int, int]] = []  # first and last word
+    for first in range(len(found) - least + 1):
+        if tuple(word for word, _, _ in found[first : first + least]) not in known:
+            continue
+        last = first + least - 1
+        if runs and runs[-1][1] >= first:
+            runs[-1] = runs[-1][0], last
+        else:
+            runs.append((first, last))
+    return [(found[first][1], found[last][2]) for first, last in runs]

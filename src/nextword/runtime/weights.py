@@ -1,0 +1,229 @@
+"""How weights are held: in which precision, and in files where no process is to have a model as a whole in its memory.
+
+Of a file the system keeps in memory what there is room for, and takes the room back when somebody needs it. These files
+have no name any more, so each is gone with the last tensor in it, also where the process is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from transformers import PreTrainedModel
+
+from nextword.runtime import optional_libraries as extras
+
+LEAST = 2**20
+"""Bytes of a tensor that is worth a file."""
+
+
+def empty_on_disk(shape: torch.Size, dtype: torch.dtype, folder: Path) -> Tensor:
+    """A tensor without values; in memory where it is small.
+
+    Raises:
+        OSError: There is no room on the disk.
+    """
+    size = shape.numel() * dtype.itemsize
+    if size < LEAST:
+        return torch.empty(shape, dtype=dtype)
+    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / f"{uuid.uuid4().hex}.weights"
+    try:
+        if hasattr(os, "posix_fallocate"):  # not on macOS; without the room, writing would end the process
+            with place.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+        return torch.from_file(str(place), shared=True, size=shape.numel(), dtype=dtype).view(shape)
+    finally:
+        place.unlink(missing_ok=True)
+
+
+def copy_on_disk(tensor: Tensor, folder: Path, dtype: torch.dtype | None = None) -> Tensor:
+    """The same values on the CPU, in another precision where one is given."""
+    return empty_on_disk(tensor.shape, dtype or tensor.dtype, folder).copy_(tensor)
+
+
+class MadeOnDisk(TorchFunctionMode):
+    """Within this block modules are made as ever, to the bit, but their weights lie in files.
+
+    Args:
+        folder: Where.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """``torch.empty`` is what modules make their weights with, before they fill them in place."""
+        named = kwargs or {}
+        on_cpu = str(named.get("device") or torch.get_default_device()) == "cpu"
+        if func is torch.empty and on_cpu and named.keys() <= {"size", "dtype", "device"}:
+            planned = torch.empty(*args, **{**named, "device": "meta"})
+            return empty_on_disk(planned.shape, planned.dtype, self._folder)
+        return func(*args, **named)
+
+
+def convert(model: PreTrainedModel, dtype: torch.dtype, folder: Path | None = None) -> None:
+    """Brings a model to a precision in place, all but what it keeps in single precision, as ``from_pretrained`` does.
+
+    Args:
+        model: The model.
+        dtype: The precision.
+        folder: Where what changes is written; None: it stays in memory.
+    """
+    kept = "|".join(name.replace("*", ".*") for name in model._get_dtype_plan(dtype))
+    for name, weight in model.state_dict(keep_vars=True).items():  # without buffers that are made, not saved
+        if weight.is_floating_point() and weight.dtype != dtype and not (kept and re.search(kept, name)):
+            weight.data = weight.data.to(dtype) if folder is None else copy_on_disk(weight.data, folder, dtype)
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel):
+            part.config.dtype = dtype
+
+
+_PRECISIONS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32}
+
+
+def saved_precision(folder: Path) -> torch.dtype | None:
+    """That of all weights in a folder's safetensors files; None where they differ, are others, or there are none."""
+    found = set()
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            found |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  (it is no mapping)
+    return _PRECISIONS.get(found.pop()) if len(found) == 1 else None
+
+
+# -- Adapters of peft as the models that they make: merged into the weights of the model that they belong to.
+
+SETTINGS = "adapter_config.json"
+"""What a folder of peft has, and no config.json."""
+
+
+def is_adapter(path: str | Path) -> bool:
+    """Whether a folder has an adapter of peft, which says to which model it belongs, and no model of its own."""
+    folder = Path(path).expanduser()
+    return (folder / SETTINGS).is_file() and not (folder / "config.json").is_file()
+
+
+def model_of(path: str | Path) -> str | Path:
+    """The model that an adapter belongs to, by folder or hub name; a path that is no adapter is itself the model's.
+
+    Raises:
+        ValueError: The adapter does not say.
+    """
+    if not is_adapter(path):
+        return path
+    base = json.loads((Path(path).expanduser() / SETTINGS).read_bytes()).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise ValueError(f"{path}: an adapter that does not say to which model it belongs; merge it into that and save")
+    return base
+
+
+def from_adapter(
+    kind: Any, folder: Path, open_model: Callable[..., Any], *, output_loading_info: bool = False, **kwargs: Any
+) -> Any:
+    """What ``kind.from_pretrained`` gives of the model that an adapter belongs to, with the adapter merged into it.
+
+    Args:
+        kind: A class of transformers, such as ``AutoModelForCausalLM``.
+        folder: Of the adapter; a tokenizer in it goes before that of the model.
+        open_model: Opens the model that it belongs to, or its configuration or tokenizer: of the same arguments.
+        output_loading_info: As in transformers.
+        **kwargs: Further arguments of ``kind.from_pretrained``.
+
+    Raises:
+        ValueError: The adapter does not say to which model it belongs, cannot be merged, or peft is missing. What
+            transformers raises of the model.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
+    base = model_of(folder)
+    if kind is AutoTokenizer and (folder / "tokenizer_config.json").is_file():
+        return kind.from_pretrained(folder, **kwargs)
+    if kind in (AutoConfig, AutoTokenizer):
+        return open_model(kind, base, **kwargs)
+    if extras.missing(["peft"]):
+        raise ValueError(f"{folder}: an adapter is read with peft, not installed here ({extras.install('lora')})")
+    from peft import PeftModel
+
+    model, info = open_model(kind, base, output_loading_info=True, **kwargs)
+    trains = {name: weight.requires_grad for name, weight in model.named_parameters()}
+    try:
+        adapted: Any = PeftModel.from_pretrained(model, folder)
+    except (OSError, ValueError, RuntimeError) as fault:
+        said = " ".join(str(fault).split())[:200]
+        raise ValueError(f"{folder}: the adapter cannot be put on its model, {base} ({said})") from fault
+    if not hasattr(adapted.base_model, "merge_and_unload"):
+        raise ValueError(
+            f"{folder}: must be an adapter that can be merged into its model, such as LoRA "
+            f"({adapted.active_peft_config.peft_type.value} given)"
+        )
+    merged = adapted.merge_and_unload()
+    for name, weight in merged.named_parameters():  # peft freezes the model that it opens
+        weight.requires_grad_(trains.get(name, weight.requires_grad))
+    return (merged, info) if output_loading_info else merged
+
+
+# -- Modules too large for the memory, refused before any of it is taken.
+
+M = TypeVar("M", bound=nn.Module)
+
+_MEMINFO = Path("/proc/meminfo")
+_GROUP = Path("/sys/fs/cgroup/memory.max")
+
+
+def built(build: Callable[[], M], name: str) -> M:
+    """What ``build`` makes, if there is memory for it.
+
+    It is built on the meta device first, where tensors have shapes and take no memory.
+
+    Args:
+        build: Makes the module, and depends on nothing that it changes.
+        name: What it is, for the message.
+
+    Raises:
+        ValueError: Its parameters and buffers would take more memory than there is.
+
+    >>> built(lambda: nn.Linear(10**6, 10**7), "a head")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: a head: its 10,000,010,000,000 numbers would take 37,252.9 GiB, ... GiB are free. Choose smaller sizes.
+    """
+    free = free_memory()
+    if free is None or torch.get_default_device().type == "meta":
+        return build()
+    with torch.device("meta"):
+        planned = build()
+    tensors = [*planned.parameters(), *planned.buffers()]
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    if size > free:
+        numbers = sum(tensor.numel() for tensor in tensors)
+        raise ValueError(
+            f"{name}: its {numbers:,} numbers would take {size / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free. "
+            f"Choose smaller sizes."
+        )
+    return build()
+
+
+def free_memory() -> int | None:
+    """Bytes that can be taken without swapping; None where the system does not say."""
+    found = []
+    if _MEMINFO.is_file():
+        kilobytes = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines()).get("MemAvailable", "")
+        found += [1024 * int(kilobytes.split()[0])] if kilobytes else []
+    if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    # What a container may take in all can be less than what the machine has free.
+    limit = _GROUP.read_text().strip() if _GROUP.is_file() else ""
+    found += [int(limit)] if limit.isdigit() else []
+    return min(found, default=None)

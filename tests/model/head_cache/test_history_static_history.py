@@ -1,0 +1,45 @@
+"""What a compiled step relies on: the same addresses in every step, and moves that cannot be are refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from nextword.model.head_cache.history import StaticHistory
+from tests.helpers.remembered_text import Text
+
+
+def addresses(history: StaticHistory) -> set[int]:
+    """Of everything that is kept."""
+    stored = [*history._streams.values(), *history._windows.values(), *history._source.values(), history.length]
+    return {stream.data_ptr() for stream in stored}
+
+
+@torch.no_grad()
+def test_addresses_stay() -> None:
+    history = StaticHistory(40)
+    text = Text(history)
+    text.read(5)
+    history.of_source(lambda: {"local": torch.ones(3, 2)})
+    before = addresses(history)
+    text.read(1)
+    text.reorder(torch.tensor([1, 1, 0]))
+    history.reset()
+    history.of_source(lambda: {"local": torch.zeros(3, 2)})
+    text.ids, text.keys = text.ids[:, :0], text.keys[:, :0]
+    text.read(4)
+    assert addresses(history) == before
+    assert len(before) == 6  # ids, valid, keys, window, source, length
+
+
+def test_what_cannot_be_done_in_place_is_refused() -> None:
+    text = Text(StaticHistory(40))
+    text.read(5)
+    with pytest.raises(ValueError, match="static cache cannot be cropped; use the dynamic cache"):
+        text.history.crop(-1)
+    with pytest.raises(ValueError, match="cannot change its number of sequences"):
+        text.history.repeat(2)
+    with pytest.raises(ValueError, match="cannot change its number of sequences"):
+        text.history.reorder(torch.tensor([0]))
+    text.history.repeat(1)
+    text.read(1)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from nextword.results.report.measures import measure, measures
+
+
+@pytest.mark.parametrize(
+    ("key", "title", "group", "setting", "subset", "better"),
+    [
+        ("acc@1", "Acc@1", "Accuracy", "joint", "", "higher"),
+        ("cache_only_acc@25", "Acc@25", "Accuracy, cache only", "cache_only", "", "higher"),
+        ("people_acc@2", "Acc@2", "Accuracy, people", "joint", "people", "higher"),
+        ("cache_only_people_acc@2", "Acc@2", "Accuracy, cache only, people", "cache_only", "people", "higher"),
+        ("perplexity", "perplexity", "Likelihood", "joint", "", "lower"),
+        ("bits_per_byte", "bits per byte", "Likelihood", "joint", "", "lower"),
+        ("nll", "NLL", "Likelihood", "joint", "", "lower"),
+        ("copy_recall", "copy recall", "Copying", "joint", "", "higher"),
+        ("rare_copy_precision", "copy precision", "Copying, rare", "joint", "rare", "higher"),
+        ("rank@1e-3", "at 1e-3", "Rank of log-probabilities", "joint", "", None),
+        ("rank_undefined", "undefined", "Rank of log-probabilities", "joint", "", None),
+        ("choices_copied_mass", "mass", "Listed words, choices", "joint", "choices", "higher"),
+        ("choices_copied_spread", "spread", "Listed words, choices", "joint", "choices", "higher"),
+        (
+            "cache_only_lists_repeated_mass",
+            "repeated",
+            "Listed words, cache only, lists",
+            "cache_only",
+            "lists",
+            "lower",
+        ),
+        ("prompted_nll", "NLL", "Likelihood, with prompt", "prompted", "", "lower"),
+        ("prompted_perplexity", "perplexity", "Likelihood, with prompt", "prompted", "", "lower"),
+        ("steering", "steering", "Steering", "joint", "", "higher"),
+        ("prompted_steering", "steering", "Steering, with prompt", "prompted", "", "higher"),
+        ("never_heard_of", "never_heard_of", "Other", "joint", "", None),
+    ],
+)
+def test_metrics_are_presented(key: str, title: str, group: str, setting: str, subset: str, better: str | None) -> None:
+    found = measure(key)
+    assert (found.title, found.group, found.setting, found.subset, found.better) == (
+        title,
+        group,
+        setting,
+        subset,
+        better,
+    )
+
+
+def test_reading_order() -> None:
+    keys = {"rank@1e-3", "cache_only_acc@2", "acc@10", "acc@2", "odd", "nll", "people_acc@1"}
+    assert [m.key for m in measures(keys)] == [
+        "acc@2",
+        "acc@10",
+        "cache_only_acc@2",
+        "people_acc@1",
+        "nll",
+        "rank@1e-3",
+        "odd",
+    ]
+
+
+def test_what_stands_under_one_heading_stays_together() -> None:
+    keys = {"nll", "perplexity", "bits_per_byte", "prompted_nll", "prompted_perplexity", "steering"}
+    assert [m.key for m in measures(keys)] == [
+        "perplexity",
+        "bits_per_byte",
+        "nll",
+        "prompted_perplexity",
+        "prompted_nll",
+        "steering",
+    ]
