@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import nextword as nw
 from nextword.cli import app
 from nextword.cli.score import told_apart
+from nextword.inference.scoring.measurement import model_passes
 from nextword.results.records import ScoreResults
 from tests.helpers.word_models import TEXT, WORDS, word_model, word_tokenizer
 
@@ -129,7 +130,7 @@ def test_interrupted_it_says_that_nothing_was_written(
     def interrupted(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(model_tasks, "answers", interrupted)
+    monkeypatch.setattr(model_passes, "answers", interrupted)
     done = run(folder / "plain", folder / "text.txt", "--out", tmp_path / "out", "--tokens", tmp_path / "tokens.jsonl")
     assert done.exit_code == 130
     assert "nothing was written" in done.output

@@ -106,10 +106,3 @@ def test_the_gate_and_the_retrieved_scores_get_gradients(name: str, base: Scores
         assert own.isfinite().all()
         assert own.any()
         torch.testing.assert_close(own, other)
-
-
-def _edit(kind: type, seed: int = 7) -> OnWords:
-    ids = torch.stack([torch.randperm(V, generator=torch.Generator().manual_seed(seed + n))[:3] for n in range(N)])
-    present = torch.rand(N, 3, generator=torch.Generator().manual_seed(seed)) < 0.7
-    words = Words.of(ids, torch.ones_like(present))
-    return OnWords(kind.__name__.lower(), WordScores(words, torch.arange(N), randn(N, 3, seed=seed), present), kind())

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nextword.functional import keys_in_place
+from nextword.functional import keys_in_place, products
 from nextword.functional.keys_in_place import KeysInPlace, key_products
 from nextword.functional.products import picked_product, products_in_place, reads_in_place
 
@@ -101,7 +101,7 @@ def test_who_reads_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
         return queries.new_zeros(len(ids), 1, ids.shape[1])
 
     monkeypatch.setattr(keys_in_place, "products_in_place", recorded)
-    monkeypatch.setattr(picked_rows, "products_in_place", recorded)
+    monkeypatch.setattr(products, "products_in_place", recorded)
     key_products(queries, KeysInPlace(table, ids, (K, K, 1)))
     picked_product(table, queries, ids)
     assert asked == [(K, K, 1), None]

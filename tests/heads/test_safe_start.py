@@ -121,7 +121,7 @@ REAL_HEADS = ["cache", "pg", "ps", "copynet", "sigsoftmax", "softmax+cpr:20,100+
 @torch.no_grad()
 def test_no_head_makes_a_real_model_worse(real_model: tuple[Any, Any], tmp_path: Path) -> None:
     model, tokenizer = real_model
-    text = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text()
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
     ids = tokenizer(text, return_tensors="pt").input_ids[:, :256]
     greedy = model.generate(ids[:, :64], max_new_tokens=WRITTEN, do_sample=False)[:, :-1]
     before, likeliest = model(input_ids=ids, labels=ids).loss, model(input_ids=greedy).logits[0, 63:].argmax(-1)

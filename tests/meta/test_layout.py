@@ -62,8 +62,14 @@ def strays(tests: Path, source: Path) -> Iterator[str]:
         place = path.relative_to(tests)
         room, name = place.parts[0], path.stem.removeprefix("test_")
         whole = name in OF_A_WHOLE_ROOM.get(place.parent.as_posix(), ())
-        if room not in NO_ROOM_OF_SOURCE and not whole and not (source / place.parent / f"{name}.py").is_file():
+        if room not in NO_ROOM_OF_SOURCE and not whole and not is_tested(source / place.parent, name):
             yield str(place)
+
+
+def is_tested(folder: Path, name: str) -> bool:
+    """Whether a test file is of a source file: of its name, or with a further word for one of its sections."""
+    words = name.split("_")
+    return any((folder / f"{'_'.join(words[:count])}.py").is_file() for count in range(1, len(words) + 1))
 
 
 def hidden_helpers(tests: Path) -> Iterator[str]:

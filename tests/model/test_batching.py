@@ -10,6 +10,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
+import nextword.model.batching
 from tests.helpers.batched import batching, greedy, prompts
 
 
@@ -75,6 +76,6 @@ def test_an_argument_that_transformers_would_leave_unread() -> None:
 
 
 def test_an_older_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head_batching, "_OLDEST", "transformers.nothing_of_this_name")
+    monkeypatch.setattr(nextword.model.batching, "_OLDEST", "transformers.nothing_of_this_name")
     with pytest.raises(ValueError, match=r"continuous batching: must have transformers 5\.18 or later"):
         nw.attach(eager_model(), "softmax").init_continuous_batching(greedy(), batching())

@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 import nextword as nw
-from nextword.model.card import CardData, CardFacts, CardResult
+from nextword.model.card import CardData, CardFacts, CardResult, card_text
 from nextword.results.records import MetricValue
 from tests.helpers.conditioned_models import conditioned
 from tests.helpers.families import tiny

@@ -7,7 +7,7 @@ import torch
 
 from nextword.runtime.devices import best_device
 
-SOURCE = Path(__file__).parents[1] / "src" / "nextword"
+SOURCE = Path(__file__).parents[2] / "src" / "nextword"
 
 
 def test_a_cuda_build_without_a_gpu_computes_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from nextword.evaluation.sample_passes import not_installed
 from nextword.runtime import optional_libraries as extras
 from nextword.runtime import pretrained
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 class Costly(Metric):

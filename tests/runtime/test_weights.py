@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from nextword.runtime import weights
 from nextword.runtime.weights import MadeOnDisk, convert, copy_on_disk, saved_precision
 from tests.helpers import parity
 
@@ -34,7 +35,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="maps ar
 def test_a_model_made_on_disk_is_that_made_in_memory(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_weights, "LEAST", 1000)
+    monkeypatch.setattr(weights, "LEAST", 1000)
     torch.manual_seed(0)
     right = parity.BACKBONES[kind]()
     after = torch.rand(1)
@@ -64,7 +65,7 @@ def test_small_tensors_and_other_devices_stay_where_they_are(tmp_path: Path) -> 
 def test_a_model_is_converted_as_transformers_loads_it(
     folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_weights, "LEAST", 1)
+    monkeypatch.setattr(weights, "LEAST", 1)
     model = parity.llama()
     model.save_pretrained(tmp_path / "model")
     right = type(model).from_pretrained(tmp_path / "model", dtype=torch.bfloat16)

@@ -16,7 +16,7 @@ import pytest
 from nextword.settings import plugins
 from nextword.settings.registry import Registry, UnknownNameError
 
-PACKAGE = Path(__file__).parent / "helpers" / "dummy_package"
+PACKAGE = Path(__file__).parents[1] / "helpers" / "dummy_package"
 PARTS = {"heads": "warm", "objectives": "double", "conditioners": "still", "metrics": "shouting", "tasks": "small"}
 SMALL = [
     "task.start.n_embd=16", "task.start.n_layer=1", "task.start.documents=100", "start.training.steps=2",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nextword.runtime import optional_libraries as extras
-from nextword.runtime.weights import from_adapter, is_adapter
+from nextword.runtime.merged_adapter import from_adapter, is_adapter
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase

@@ -6,7 +6,6 @@ have no name any more, so each is gone with the last tensor in it, also where th
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import uuid
@@ -19,8 +18,6 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
-
-from nextword.runtime import optional_libraries as extras
 
 LEAST = 2**20
 """Bytes of a tensor that is worth a file."""
@@ -101,77 +98,6 @@ def saved_precision(folder: Path) -> torch.dtype | None:
         with safe_open(path, framework="pt") as file:
             found |= {file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118  (it is no mapping)
     return _PRECISIONS.get(found.pop()) if len(found) == 1 else None
-
-
-# -- Adapters of peft as the models that they make: merged into the weights of the model that they belong to.
-
-SETTINGS = "adapter_config.json"
-"""What a folder of peft has, and no config.json."""
-
-
-def is_adapter(path: str | Path) -> bool:
-    """Whether a folder has an adapter of peft, which says to which model it belongs, and no model of its own."""
-    folder = Path(path).expanduser()
-    return (folder / SETTINGS).is_file() and not (folder / "config.json").is_file()
-
-
-def model_of(path: str | Path) -> str | Path:
-    """The model that an adapter belongs to, by folder or hub name; a path that is no adapter is itself the model's.
-
-    Raises:
-        ValueError: The adapter does not say.
-    """
-    if not is_adapter(path):
-        return path
-    base = json.loads((Path(path).expanduser() / SETTINGS).read_bytes()).get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise ValueError(f"{path}: an adapter that does not say to which model it belongs; merge it into that and save")
-    return base
-
-
-def from_adapter(
-    kind: Any, folder: Path, open_model: Callable[..., Any], *, output_loading_info: bool = False, **kwargs: Any
-) -> Any:
-    """What ``kind.from_pretrained`` gives of the model that an adapter belongs to, with the adapter merged into it.
-
-    Args:
-        kind: A class of transformers, such as ``AutoModelForCausalLM``.
-        folder: Of the adapter; a tokenizer in it goes before that of the model.
-        open_model: Opens the model that it belongs to, or its configuration or tokenizer: of the same arguments.
-        output_loading_info: As in transformers.
-        **kwargs: Further arguments of ``kind.from_pretrained``.
-
-    Raises:
-        ValueError: The adapter does not say to which model it belongs, cannot be merged, or peft is missing. What
-            transformers raises of the model.
-    """
-    from transformers import AutoConfig, AutoTokenizer
-
-    base = model_of(folder)
-    if kind is AutoTokenizer and (folder / "tokenizer_config.json").is_file():
-        return kind.from_pretrained(folder, **kwargs)
-    if kind in (AutoConfig, AutoTokenizer):
-        return open_model(kind, base, **kwargs)
-    if extras.missing(["peft"]):
-        raise ValueError(f"{folder}: an adapter is read with peft, not installed here ({extras.install('lora')})")
-    from peft import PeftModel
-
-    model, info = open_model(kind, base, output_loading_info=True, **kwargs)
-    trains = {name: weight.requires_grad for name, weight in model.named_parameters()}
-    try:
-        adapted: Any = PeftModel.from_pretrained(model, folder)
-    except (OSError, ValueError, RuntimeError) as fault:
-        said = " ".join(str(fault).split())[:200]
-        raise ValueError(f"{folder}: the adapter cannot be put on its model, {base} ({said})") from fault
-    if not hasattr(adapted.base_model, "merge_and_unload"):
-        raise ValueError(
-            f"{folder}: must be an adapter that can be merged into its model, such as LoRA "
-            f"({adapted.active_peft_config.peft_type.value} given)"
-        )
-    merged = adapted.merge_and_unload()
-    for name, weight in merged.named_parameters():  # peft freezes the model that it opens
-        weight.requires_grad_(trains.get(name, weight.requires_grad))
-    return (merged, info) if output_loading_info else merged
 
 
 # -- Modules too large for the memory, refused before any of it is taken.

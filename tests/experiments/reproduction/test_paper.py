@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from nextword.experiments.comparison.comparison_settings import CompareConfig, configured
+from nextword.experiments.comparison.comparison_settings import CompareConfig
+from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.reproduction.experiment import SCALES, Scale, find_experiment, recipe_of, settings_of
 from nextword.experiments.reproduction.paper import (
     Address,
@@ -33,7 +34,7 @@ from nextword.experiments.training.settings import TrainingSettings
 from nextword.results.records import WITH_PROMPT
 from nextword.settings.config import SettingsError, validated
 
-SHARED = Path(os.environ.get("NEXTWORD_PAPERS", Path(__file__).parents[2] / ".." / "shared" / "papers"))
+SHARED = Path(os.environ.get("NEXTWORD_PAPERS", Path(__file__).parents[3] / ".." / "shared" / "papers"))
 TABLES = [(paper, table) for paper in names() for table in load_paper(paper).tables]
 
 
@@ -136,7 +137,7 @@ def test_a_paper_loads_and_has_headline_claims(name):
 
 @pytest.mark.parametrize("name", names())
 def test_the_docs_list_every_table(name):
-    docs = (Path(__file__).parents[2] / "docs" / "papers.md").read_text("utf-8")
+    docs = (Path(__file__).parents[3] / "docs" / "papers.md").read_text("utf-8")
     assert f"\n\n{listed_tables(name)}\n" in docs, "put into docs/papers.md what listed_tables() says"
 
 
@@ -315,7 +316,7 @@ def test_at_the_papers_scale_an_update_has_as_many_rows_as_printed(name):
 
 
 def test_the_overhead_of_histalign_is_the_newest_of_the_benchmark():
-    file = Path(__file__).parents[2] / "benchmarks" / "data" / "training_cost.csv"
+    file = Path(__file__).parents[3] / "benchmarks" / "data" / "training_cost.csv"
     with file.open(encoding="utf-8", newline="") as rows:
         ratios = [float(row["time_ratio"]) for row in csv.DictReader(rows) if row["model"] == "cache/histalign"]
     (row,) = [row for row in find_table("histalign/training-times").rows if row.elsewhere]

@@ -5,14 +5,13 @@ import math
 
 import pytest
 import torch
-from tests.judges.conftest import bert_classifier, nli_folder, tapas_folder, tapex_folder
 from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, T5Config
 
 import nextword as nw
 from nextword.evaluation import evaluate
 from nextword.evaluation.metrics.bleu_logicnlg import bleu_logicnlg
 from nextword.experiments.comparison import all_methods
-from nextword.experiments.comparison.comparison_settings import built_in, configured, read
+from nextword.experiments.comparison.recipe import built_in, configured, read
 from nextword.experiments.tasks import registry
 from nextword.experiments.tasks.table2text import TableToText
 from nextword.experiments.tasks.tables_as_text import MARKS
@@ -22,6 +21,7 @@ from nextword.inference.generation.strategies import Decoding, PromptedDecoding,
 from nextword.objectives import parse_objective
 from nextword.results.records import Results
 from nextword.settings.config import validated
+from tests.evaluation.judges.conftest import bert_classifier, nli_folder, tapas_folder, tapex_folder
 from tests.helpers.fake_models import FakeWriter
 from tests.helpers.olympic_tables import small, write_logicnlg
 from tests.helpers.real_data import real_data

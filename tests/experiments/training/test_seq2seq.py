@@ -19,8 +19,8 @@ from transformers import (
 
 import nextword as nw
 from nextword.experiments.comparison.all_methods import ComparisonInterrupted, compare
-from nextword.experiments.comparison.comparison_settings import configured
 from nextword.experiments.comparison.progress import SilentWatcher
+from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.tasks.tokenizers import trained_tokenizer
 from nextword.experiments.training.one_training import train
 from nextword.experiments.training.settings import TrainingSettings

@@ -31,7 +31,7 @@ from tests.helpers import parity
 from tests.helpers.killed_trainings import SMALL, sentences, train, train_with_files
 from tests.helpers.ranks import ranks
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def launched(count: int, *words: str) -> subprocess.Popen[str]:

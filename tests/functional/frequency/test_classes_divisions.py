@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextword.functional.frequency import DIVISIONS, FrequencyClasses, divide, equal_frequency, equal_tokens
+from nextword.functional.frequency import DIVISIONS, FrequencyClasses, divide, equal_frequency, equal_tokens, mefmax
 from tests.oracles.textbook import mefmax as textbook
 
 COUNTS = st.lists(st.integers(0, 12), min_size=1, max_size=20).filter(any)

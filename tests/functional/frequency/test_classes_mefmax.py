@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nextword.functional.frequency import FrequencyClasses, evenness, mefmax_curve
+from nextword.functional.frequency import FrequencyClasses, evenness, mefmax, mefmax_curve
 from nextword.functional.frequency.classes import mass_boundaries
 from tests.oracles import golden
 from tests.oracles.textbook import mefmax as textbook

@@ -71,7 +71,7 @@ def test_a_prompt_that_leaves_no_room_is_to_be_shortened():
 
 def test_a_head_that_looks_back_further_is_told_who_reads_a_longer_prompt():
     opened = opened_model(head="cache:long=1000")
-    with pytest.raises(ValueError, match=r"shorten it, or let nextword\.scoring\.remembered_text\.remember read"):
+    with pytest.raises(ValueError, match=r"shorten it, or let nextword\.inference\.scoring\.long_text\.remember read"):
         expect_room(opened, encode_prompts(opened, [TextPrompt("king" * POSITIONS)]), 1)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nextword.experiments.comparison.common_start import CommonStart, prepare_start
-from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task, configured, plain
+from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task, plain
 from nextword.experiments.comparison.engines.engine import Engine, Sequential, needs
 from nextword.experiments.comparison.folder import ComparisonFolder
 from nextword.experiments.comparison.grid_search import finished_searches, settled
@@ -22,6 +22,7 @@ from nextword.experiments.comparison.measured_texts import expect_measurable, me
 from nextword.experiments.comparison.one_run import Run, Setting
 from nextword.experiments.comparison.preflight import check_settings
 from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWatcher, StageReporter
+from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.training.one_training import train_with_main
 from nextword.experiments.training.settings import TrainingSettings
 from nextword.results.records import Environment, FailedRun, Results, RunRecord, disk_full_explained, locked

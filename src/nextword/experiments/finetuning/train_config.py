@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, JsonValue, model_validator
 
 from nextword.experiments.training.method_settings import MethodSettings, table_of_spec
-from nextword.runtime.weights import model_of
+from nextword.runtime.merged_adapter import model_of
 from nextword.settings.config import Seed, validated
 from nextword.settings.overrides import overridden, parsed
 from nextword.settings.setting_names import named

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nextword.experiments.comparison.comparison_settings import configured
+from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.reproduction.planning.work import RowLength, planned_trainings, row_length, steps_of
 from nextword.experiments.training.settings import TrainingSettings
 

@@ -15,7 +15,7 @@ import pytest
 
 import nextword as nw
 from nextword.inference.scoring.example_encoding import Example
-from nextword.inference.scoring.measurement import unfinished_score
+from nextword.inference.scoring.measurement import unfinished_score, unit_sums
 from nextword.inference.scoring.measurement.all_models import score_models
 from nextword.inference.scoring.measurement.data_files import ChangedError, GivenTexts, read_texts
 from nextword.inference.scoring.measurement.score_settings import ScoreSettings
@@ -43,7 +43,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each chunk has three texts or four."""
-    monkeypatch.setattr(text_chunks, "CHUNK_BYTES", 600)
+    monkeypatch.setattr(unfinished_score, "CHUNK_BYTES", 600)
 
 
 def killed(after: int):
@@ -71,7 +71,7 @@ def scored(models: dict[str, str], texts: list[str] = TEXTS, **given: object) ->
 @pytest.mark.usefixtures("_small_chunks")
 def test_the_size_of_chunks_changes_no_number(models: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = scored(models)
-    monkeypatch.setattr(text_chunks, "CHUNK_BYTES", 10**6)
+    monkeypatch.setattr(unfinished_score, "CHUNK_BYTES", 10**6)
     whole = scored(models)
     assert [one.nll for one in found.models] == pytest.approx([one.nll for one in whole.models], rel=1e-12)
     for a, b in zip(found.models, whole.models, strict=True):
@@ -236,7 +236,7 @@ def test_few_texts_are_in_memory_at_once() -> None:
 
 
 def test_neighbours_are_drawn_together_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interval_units, "MOST_UNITS", 8)
+    monkeypatch.setattr(unit_sums, "MOST_UNITS", 8)
     found = nw.score(word_model(), word_tokenizer(), TEXTS)
     assert (found.unit, found.units) == ("blocks of 4 texts", 8)
     low, high = found.models[0].values["nll"].low, found.models[0].values["nll"].high

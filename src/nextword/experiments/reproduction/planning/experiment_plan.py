@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task, configured
+from nextword.experiments.comparison.comparison_settings import CompareConfig, build_task
 from nextword.experiments.comparison.measured_texts import expect_measurable
 from nextword.experiments.comparison.preflight import check_settings
+from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.reproduction.data_sets import known_data_sets, names_of
 from nextword.experiments.reproduction.experiment import AtScale, find_experiment, recipe_of
 from nextword.experiments.reproduction.experiment_folder import ExperimentFolders
