@@ -7,8 +7,8 @@ from typing import Any
 
 from nextword.model.attach import load
 from nextword.model.configuration import NextWordConfig, NextWordSeq2SeqConfig
+from nextword.runtime.merged_adapter import is_adapter
 from nextword.runtime.pretrained import GgufError, from_pretrained, gguf_file, load_tokenizer, model_location
-from nextword.runtime.weights import is_adapter
 from nextword.settings.registry import UnknownNameError
 
 

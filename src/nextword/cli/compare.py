@@ -55,7 +55,7 @@ def compare(
     nextword compare --task lm task.data=book.txt start.model=gpt2 --head softmax --head pg --dry-run
     """
     from nextword.cli.parts.run_and_show import run_comparison
-    from nextword.experiments.comparison.comparison_settings import configured, read
+    from nextword.experiments.comparison.recipe import configured, read
     from nextword.settings.overrides import recipe_and_overrides
 
     if data is not None:  # as train has it; here the data are a setting of the task

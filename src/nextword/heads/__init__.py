@@ -1,4 +1,8 @@
-"""Heads: from hidden states and memory to a distribution. One family a file; importing this package registers all."""
+"""Heads: from hidden states and memory to a distribution. Importing this package registers all.
+
+``head.py`` is the contract, ``context.py`` what a head is given, ``parsing.py`` the way from a spec to a head. What
+heads are made of, such as gates and partitions, is in files of its own; the others hold a family of heads each.
+"""
 
 import importlib
 import pkgutil

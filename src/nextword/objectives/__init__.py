@@ -1,4 +1,8 @@
-"""Objectives: from a distribution and targets to a loss. One a file; importing this package registers all."""
+"""Objectives: from a distribution and targets to a loss. Importing this package registers all.
+
+``objective.py`` is the contract, ``loss.py`` what an objective returns, ``parsing.py`` the way from a spec to an
+objective. Each other file is an objective, or a modifier of objectives.
+"""
 
 import importlib
 import pkgutil

@@ -2,11 +2,11 @@
 
 In the order in which they act:
 
-- ``store_manifest.py``: what a store says of itself;
-- ``shard.py``: a piece of it, files that are whole or not there;
-- ``stored_keys.py``: a finished store, opened as it lies on the disk;
-- ``exact_search.py``, ``faiss_search.py``: the nearest keys;
-- ``recent_keys.py``: keys that are appended while somebody talks, the oldest forgotten first.
+1. ``stored_keys.py`` opens a finished store as it lies on the disk, and has its shards, which are whole or not there,
+   and what the store says of itself.
+2. ``search.py`` finds the nearest keys, exactly or with FAISS, also among keys that are appended while somebody talks,
+   the oldest forgotten first.
+3. ``ngram/`` finds the last tokens of a text in a corpus, without states.
 """
 
 from nextword.retrieval.search import ExactSearch, FaissSearch, RecentKeys

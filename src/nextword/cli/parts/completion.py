@@ -56,7 +56,7 @@ def complete_task(incomplete: str) -> list[str]:
 
 def complete_recipe(incomplete: str) -> list[str]:
     """Built-in recipes."""
-    from nextword.experiments.comparison.comparison_settings import built_in
+    from nextword.experiments.comparison.recipe import built_in
 
     return _beginning(built_in(), incomplete)
 

@@ -1,10 +1,15 @@
 """People judge texts: samples files to forms, and what judges hand back to a table.
 
-``make_survey.py`` reads samples (``aligned_samples.py``), lets a kind (``kinds/``) make items of them, hides who wrote
-what, adds checks (``attention_checks.py``), deals items to forms (``forms.py``,
-``balanced_orders.py``) and writes them for every platform (``outputs/``). ``power.py`` says what the planned survey can
-show. ``read_answers.py`` reads what came back, ``counted_answers.py`` decides what counts, and ``survey_table.py``
-makes results of it with what ``statistics/`` computes.
+In the order in which they act:
+
+1. ``survey_settings.py`` has what a survey is to be, as its recipe says it.
+2. ``make_survey.py`` reads the samples, lets a kind make items of them, hides who wrote what, adds checks, deals items to
+   forms in balanced orders, and says which difference the planned survey can show.
+3. ``kinds/`` has a file for each kind of survey.
+4. ``outputs.py`` writes the survey for every platform, and the key outside of what judges receive.
+5. ``read_answers.py`` reads what came back, and decides what counts.
+6. ``statistics.py`` computes intervals over items and judges, the agreement of judges, and how measures go with them.
+7. ``survey_table.py`` makes results of the answers.
 """
 
 from __future__ import annotations

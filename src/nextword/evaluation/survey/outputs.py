@@ -123,7 +123,7 @@ def _written(passages: list[Passage]) -> str:
     return "\n\n".join("\n".join([*([f"{one.title}:"] if one.title else []), *one.lines]) for one in passages)
 
 
-# -- Mechanical Turk: a CSV with an item a line, for the layout of ``report/survey/judge_page.py``.
+# -- Mechanical Turk: a CSV with an item a line, for the layout of ``results/report/judge_page.py``.
 
 
 def mturk_csv(survey: Survey) -> str:

@@ -2,14 +2,14 @@
 
 In the order in which they act, called by ``train_model.py``:
 
-1. ``train_config.py``: what is asked for. ``run_folder.py``: where everything lies, and whose the folder is.
-2. ``data_kinds.py``: what kind of data it is, as one of the tasks; ``prompted_pairs.py`` is the one that only training
-   needs.
-3. ``starting_model.py``: the tokenizer and the model that training begins with.
-4. ``repeated_data.py``: how often the data are read, and that many times are watched.
-5. ``nextword.experiments.training`` trains it. ``training_progress.py``: who is told meanwhile. ``overfitting.py``:
-   whether validation losses rise.
-6. ``trained_model.py``: the model is measured and checked, and saved as a folder.
+1. ``train_config.py`` has what is asked for.
+2. ``run_folder.py`` says where everything lies, and whose the folder is.
+3. ``data_kinds.py`` says what kind of data it is, as one of the tasks, and has the one that only training needs: pairs
+   for decoder-only models.
+4. ``starting_model.py`` has the tokenizer and the model that training begins with.
+5. ``training_progress.py`` tells whoever is watching, also that validation losses rise; ``nextword.experiments.training``
+   trains meanwhile.
+6. ``train_model.py`` leads all of it, watches how often the data are read, and measures, checks and saves the model.
 
 ``added_head.py`` puts a head on a finished model without any of this: the verb ``attach``.
 """

@@ -1,7 +1,8 @@
-"""Tasks: data in, training rows and measurements out. Every file but ``task.py`` is one.
+"""Tasks: data in, training rows and measurements out.
 
-``task.py`` is the contract, ``parts/`` what tasks are made of. Every module here is imported, so that a new file with a
-registered class is found without editing a list.
+``task.py`` is the contract. ``ambiguous.py``, ``continuation.py``, ``expand.py``, ``lm.py``, ``seq2seq.py``,
+``summarise.py`` and ``table2text.py`` are the tasks; the other files are what tasks are made of. Every module here is
+imported, so that a new file with a registered class is found without editing a list.
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
 In the order in which they act:
 
-- ``documents.py``: documents of the data as windows of tokens;
-- ``shard_task.py``: the states of some windows, written as a shard;
-- ``build.py``: a store from a model and data, on from where it was killed, in several processes;
-- ``tuning.py``: weight and temperature of what is retrieved that fit a text best;
-- ``growing.py``: a store that grows with what was said.
+1. ``build.py`` makes a store from a model and data, by windows of documents and shards of states, in several processes
+   and on from where it was killed.
+2. ``tuning.py`` finds the weight and the temperature of what is retrieved that fit a text best.
+3. ``growing.py`` lets a store grow with what was said.
 """
 
 from nextword.inference.datastore.build import BuildSettings, build_datastore

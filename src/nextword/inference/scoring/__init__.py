@@ -1,21 +1,23 @@
-"""Asks a model how likely given text is. Nothing is written here, that is ``decoding``.
+"""Asks a model how likely given text is. Nothing is written here, that is ``generation``.
 
 In the order in which they act:
 
-- ``opened_model.py``: a saved model with its tokenizers;
-- ``example_encoding.py``: what it is asked about, as text and as ids;
-- ``prompt_encoding.py``, ``text_tokens.py``: prompts, answers and whole texts as token ids, with the bytes of each;
-- ``minibatches.py``: slices of a list, each told to whoever watches the progress;
-- ``prompt_distributions.py``: the distribution after each prompt;
-- ``word_probes.py``: prompts that list words, all of which may come next, or none;
-- ``windows.py``, ``long_text.py``: a text longer than a model can see, every token scored exactly once;
-- ``remembered_windows.py``: the same for a head that looks back further than a window; ``remembered_text.py``: a text
-  that is read before another is written;
-- ``target_likelihood.py``: targets, each after its context or source;
-- ``token_facts.py``: what is said about each token: probability, rank, entropy, and where the probability came from.
-- ``breakdowns/``: tokens told apart, new from repeated ones, copied spans, frequent from rare ones;
-- ``calibration/``: settings of a head chosen on held-out text, in one pass: ``nw.calibrate``;
-- ``measurement/``: texts scored by several models, with intervals and tests: ``nw.score``.
+1. ``opened_model.py`` opens a saved model with its tokenizers, and cuts what it is asked into slices, each told to
+   whoever watches the progress.
+2. ``text_tokens.py`` makes token ids of prompts, answers and whole texts, with the bytes of each.
+3. ``example_encoding.py`` has what a model is asked about, as text and as ids.
+4. ``prompt_distributions.py`` asks for the distribution after each prompt.
+5. ``word_probes.py`` has prompts that list words, all of which may come next, or none; those of the papers are in
+   ``paper_probes.toml``.
+6. ``long_text.py`` scores a text longer than a model can see, in windows and every token exactly once, also for a head
+   that looks back further than a window.
+7. ``target_likelihood.py`` scores targets, each after its context or source.
+8. ``token_facts.py`` says of each token its probability, rank and entropy, and where the probability came from.
+9. ``breakdowns.py`` tells tokens apart: new from repeated ones, copied spans, frequent from rare ones, by position.
+10. ``calibrate.py`` chooses the settings of a head on held-out text, in one pass (``nw.calibrate``).
+11. ``calibration_results.py`` has the record of what was chosen.
+12. ``text_memory_scores.py`` scores texts with a text memory and without, and fits the weights of its matches.
+13. ``measurement/`` scores texts by several models, with intervals and tests (``nw.score``).
 
 All of them expect a model as in evaluation, without gradient: ``nextword.model.training_modes.measuring``.
 """

@@ -2,12 +2,11 @@
 
 In the order in which they act:
 
-- ``drafting.py``: what ``generate(draft=...)`` takes, and what is counted;
-- ``drafter.py``: the contract of who guesses; ``places_drafter.py``: where the head copied from, ``prompt_drafter.py``:
-  where the last words stood before;
-- ``acceptance.py``, ``pass_cost.py``, ``payoff.py``, ``draft_length.py``: how many words of a guess pay, and whether
-  guessing does, learned on the run;
-- ``drafted_loop.py``: the loop that ``generate`` runs; ``step_inputs.py``: what the model is handed in each pass;
-  ``word_choice.py``: the model's own next word at each place; ``written_rows.py``: the texts so far;
-- ``refusals.py``: what cannot be combined with a draft, and why; ``single_rows.py``: one text after the other.
+- ``drafting.py`` has what ``generate(draft=...)`` takes, and what became of the guesses.
+- ``drafted_loop.py`` has the loop that ``generate`` runs, the texts so far, and what cannot be combined with a draft.
+- ``draft_length.py`` decides before each pass whether guessing pays and how many words do, and learns it on the run.
+- ``drafter.py`` is the contract of who guesses.
+- ``lookup_drafters.py`` has those who guess: by where the head copied from, and by where the last words stood before.
+- ``step_inputs.py`` makes what the model is handed in each pass.
+- ``word_choice.py`` makes the model's own next word at each position, which the guesses are compared with.
 """

@@ -1,15 +1,13 @@
 """What a head keeps between steps, and where it is kept.
 
-A head that looks back (a cache of words, local embeddings, the inputs of the last places) must find in every step what
-it computed in earlier ones.
+A head that looks back (a cache of words, local embeddings, the inputs of the last positions) must find in every step
+what it computed in earlier ones. Its contract with one forward pass is ``PassMemory`` in ``heads/context.py``: new
+positions are written, texts are read. In the order in which they act:
 
-1. ``pass_memory.py`` is the contract with one forward pass: new places are written, texts are read.
-2. ``history.py`` is that contract for all sequences of a batch, with what may happen to them between passes. A new home
-   that rides in a KV cache starts there.
-3. ``growing_history.py`` is the home for dynamic KV caches: streams that grow with the text, each a
-   ``growing_tensor.py``.
-4. ``long_memory.py`` lets what is remembered outlive the KV cache: windows of a text longer than each of them.
-5. ``static_history.py`` is the home for static KV caches: tensors of fixed size, for compiled steps.
-6. ``kv_cache.py`` lets a history ride in a KV cache of transformers, so that it moves with the keys and values.
-7. ``slots.py`` is the contract for serving engines, whose cache has slots: requests that join, leave and share.
+1. ``history.py`` has that contract for all sequences of a batch, and its two homes: one grows with the text, for
+   dynamic KV caches, and one has a fixed size, for static KV caches and compiled steps.
+2. ``kv_cache.py`` lets a history ride in a KV cache of transformers, so that it moves with the keys and values, and lets
+   what is remembered outlive the cache where a text is longer than the window.
+3. ``slots.py`` has the same contract for serving engines, whose cache has slots, since requests join, leave and share,
+   and lets this memory ride in the paged cache of transformers' continuous batching.
 """

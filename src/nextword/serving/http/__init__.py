@@ -1,15 +1,15 @@
 """``nextword serve``: a model behind OpenAI's addresses, on transformers' continuous batching.
 
-- ``app.py``: the application, and how it is run.
-- ``serve_settings.py``: addresses and limits.
-- ``answer_request.py``, ``completion_request.py``, ``chat_request.py``: what requests may hold.
-- ``completions.py``: what answers them, alone or as a stream.
-- ``batches.py``: one manager of continuous batching for all requests, each with its own sampling.
-- ``single_texts.py``: what is written beside it: with drafts, and with a seed.
-- ``written_answer.py``: an answer as it is written, up to a stop.
-- ``answer_facts.py``: what the model says of the tokens of an answer.
-- ``told_tokens.py``: how a client is told of them.
-- ``answer_forms.py``: what answers look like: completions, and chats.
-- ``admission.py``: key, queue, time, clients that hang up, numbers for Prometheus; around all of it.
-- ``pages.py``: the page to play with, and the pages of inspected answers.
+In the order in which they act:
+
+1. ``app.py`` is the application, and runs it.
+2. ``admission.py`` stands around all requests: addresses and limits, key, queue, time, clients that hang up, numbers for
+   Prometheus.
+3. ``requests.py`` has what requests may hold, for completions and for chats.
+4. ``completions.py`` answers them, alone or as a stream.
+5. ``batches.py`` is one manager of continuous batching for all requests, each with its own sampling.
+6. ``single_texts.py`` writes texts with drafts, and drawn ones with a seed, beside the batches.
+7. ``written_answer.py`` is an answer as it is written, up to a stop, and how a client is told of its tokens.
+8. ``pages.py`` has what the model says of the tokens of an answer, and keeps the pages of inspected answers.
+9. ``answer_forms.py`` says what answers look like: completions, and chats.
 """

@@ -2,9 +2,9 @@
 
 In the order in which they act, called by ``all_methods.py``:
 
-1. ``engine.py``: the contract, and the names of engines.
-   One run after another in this process is the engine beside it; a run that fails becomes a record of why.
-2. ``ray_engine.py``: each run is a task of Ray.
+1. ``engine.py`` has the contract, the engine that does one run after another in this process, what becomes of a run that
+   fails, and which runs may be at work at the same time.
+2. ``ray_engine.py`` makes each run a task of Ray.
 """
 
 from nextword.experiments.comparison.engines import engine, ray_engine

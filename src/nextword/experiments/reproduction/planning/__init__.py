@@ -1,11 +1,14 @@
 """The plan of ``nextword reproduce --dry-run``: what would be trained, what that takes, and what is wrong.
 
-- ``published_models.py``, ``gpus.py``: sizes and speeds that others have published, as data;
-- ``stand_in_tokenizer.py``: as many tokens as settings ask for, where a tokenizer would have to be trained;
-- ``meta_models.py``: every method on the start's architecture, without memory for its weights;
-- ``work.py``: steps, tokens and floating-point operations; ``memory.py``: memory and disk;
-- ``judge_models.py``: the models that metrics ask;
-- ``start_models.py``: what the methods begin from; ``experiment_work.py``: all trainings of a comparison;
-- ``measured_steps.py``: what a step takes here, tried; ``training_time.py``: on a GPU, estimated;
-- ``experiment_plan.py``: all of it for one experiment; ``plan.py``: of all, and whether there is room.
+In the order in which they act:
+
+1. ``experiment_work.py`` says what an experiment trains, what its methods begin from, and how large published models
+   are (``published_models.toml``), with a tokenizer of a given size where one would have to be trained.
+2. ``work.py`` counts trainings, steps, tokens and floating-point operations.
+3. ``meta_models.py`` makes every method on the start's architecture, without memory for its weights.
+4. ``judge_models.py`` looks for the models that metrics ask and trainings begin from.
+5. ``measured_steps.py`` tries what a step takes here.
+6. ``training_time.py`` estimates what a step takes on a GPU (``gpus.toml``), and memory and disk.
+7. ``experiment_plan.py`` has the plan of one experiment and of all, says whether there is room, and makes up text for
+   data that is missing.
 """

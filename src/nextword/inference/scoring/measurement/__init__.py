@@ -2,15 +2,12 @@
 
 In the order in which they act:
 
-- ``score_settings.py``: what can be set;
-- ``data_files.py``: files, tables and data sets as texts, read one after another;
-- ``text_chunks.py``: a few of them at a time;
-- ``interval_units.py``: what intervals draw anew;
-- ``model_passes.py``: one model over all chunks, ``model_tasks.py`` what it is asked, here or in other processes;
-- ``scored_texts.py``: a text in tokens of a model, and the windows that score each token once;
-- ``token_answers.py``: what a model says of every token;
-- ``tokens_file.py``: the same as a file;
-- ``unit_sums.py``: the same added up, ``unfinished_score.py`` the sums so far as a file;
-- ``model_values.py``, ``paired_differences.py``: values, intervals and tests;
-- ``all_models.py``: all of it, for each model.
+1. ``score_settings.py`` has what can be set.
+2. ``all_models.py`` leads: each model in turn, then values, intervals and tests.
+3. ``data_files.py`` reads files, tables and data sets as texts, one after another.
+4. ``unfinished_score.py`` cuts the texts into chunks, and keeps the sums so far as a file.
+5. ``model_passes.py`` takes one model over all chunks, and has what a model is asked, here or in other processes.
+6. ``scored_texts.py`` makes of a text the tokens of a model, and the windows that score each token once.
+7. ``token_answers.py`` has what a model says of every token, also as lines of a file.
+8. ``unit_sums.py`` adds the answers up, by the units that intervals draw anew.
 """
