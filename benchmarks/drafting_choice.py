@@ -25,8 +25,7 @@ from transformers import AutoTokenizer
 
 import nextword as nw
 from nextword.model.drafting.draft_length import LONGEST
-from nextword.model.drafting.drafter import Decided, Draft, KnownText
-from nextword.model.drafting.lookup_drafters import PlacesDrafter
+from nextword.model.drafting.drafter import Decided, Draft, KnownText, PlacesDrafter
 
 Candidate = tuple[tuple[Any, ...], Draft]
 """What a place is ranked by (words that agree, share, minus the place), and the draft from there."""

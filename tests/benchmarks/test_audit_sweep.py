@@ -10,7 +10,7 @@ from architectures.names import architectures
 from architectures.tiny_model import tiny_model
 
 import nextword as nw
-from nextword.checking.audit.faults import FAULTS
+from nextword.checking.property import FAULTS
 
 PLAIN = ("decoder-only", "gpt2")
 

@@ -8,8 +8,8 @@ import pytest
 from torch import nn
 
 import nextword as nw
-from nextword.checking.audit.faults import FAULTS as NAMES
 from nextword.checking.findings import CheckReport
+from nextword.checking.property import FAULTS as NAMES
 from tests.helpers.audit_zoo.zoo import FAULTS, TWINS, Specimen
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit-zoo.md"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.functional import additive_attention as additive
 from nextword.functional import products as picked
-from nextword.functional.additive_attention import additive_scores
 from nextword.functional.keys_in_place import KeysInPlace, StreamsInPlace, key_products, read_keys
+from nextword.heads import pointer_generator as additive
+from nextword.heads.pointer_generator import additive_scores
 
 SLOTS, B, Q, S, D = 11, 3, 2, 6, 4
 

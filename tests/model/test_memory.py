@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
-from nextword.functional import additive_attention as additive
 from nextword.functional.weight_gradient import GradientCollector
+from nextword.heads import pointer_generator as additive
 from tests.helpers.counted import counts_file
 
 V, D, B, T = 5000, 16, 2, 33

@@ -7,12 +7,12 @@ from typing import Any, Literal
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from nextword.conditioning.parsing import grammar as conditioners
+from nextword.conditioning.conditioner import grammar as conditioners
 from nextword.evaluation.metrics.metric import grammar as metrics
+from nextword.heads.head import grammar as heads
 from nextword.heads.input_states import MultiInputConfig
-from nextword.heads.parsing import grammar as heads
 from nextword.heads.partitions import PartitionConfig
-from nextword.objectives.parsing import grammar as objectives
+from nextword.objectives.objective import grammar as objectives
 from nextword.objectives.sequence_level_unlikelihood import SequenceConfig
 from nextword.settings.registry import Registry
 from nextword.settings.specs import Grammar, Modifier, Modifiers, SpecSettings

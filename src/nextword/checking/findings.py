@@ -72,7 +72,7 @@ class Finding:
     """One fault, as a user would say it.
 
     Args:
-        fault: Its name, one of ``nextword.checking.audit.faults.FAULTS``.
+        fault: Its name, one of ``nextword.checking.property.FAULTS``.
         sentence: What is wrong, and where it was seen most.
         amount: The deviation seen there.
         tolerance: The largest that passes.

@@ -6,9 +6,9 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from nextword.checking.audit.faults import FAULTS
 from nextword.checking.audit.scorer_properties import PROBES
 from nextword.checking.findings import Finding, Row
+from nextword.checking.property import FAULTS
 
 ONLY_FOR = "bits per byte"
 """What a loss matters for. Probabilities of tokens are right without what the tokenizer left out."""

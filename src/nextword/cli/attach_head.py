@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nextword.cli.parts.completion import complete_head
 from nextword.cli.parts.errors import plain_errors
+
+if TYPE_CHECKING:
+    from nextword.inference.scoring.calibration_results import CalibrationResults
 
 
 @plain_errors
@@ -39,7 +43,6 @@ def attach(
     """
     from rich.console import Console
 
-    from nextword.cli.parts.calibration_lines import calibration_lines
     from nextword.cli.parts.run_and_show import interruptible, quiet_libraries, this_command
     from nextword.cli.parts.watch import share_bars
     from nextword.experiments.finetuning.added_head import CALIBRATION, add_head
@@ -66,3 +69,24 @@ def attach(
             ["nextword", "attach", model, "--head", head, "--held", "TEXT", "--out", f"{out}-calibrated"]
         )
         typer.echo(f"Its settings are as given. One pass over held-out text chooses those that fit this model: {again}")
+
+
+# -- What a calibration chose, in lines for the terminal.
+
+
+def calibration_lines(calibration: CalibrationResults) -> Iterator[str]:
+    """What was chosen, what it brings, and what it took."""
+    shown = ", ".join(f"{name}={_shown(value)}" for name, value in calibration.settings.items())
+    interval = "" if calibration.low is None else f" ({calibration.low:.4f} to {calibration.high:.4f})"
+    nats = f"{calibration.nll_without:.4f} nats per token without, "
+    if calibration.helps:
+        yield f"Chosen: {shown}"
+        nats += f"{calibration.nll:.4f} with: {calibration.gain:.4f}{interval} gained"
+    else:
+        yield f"Nothing helps: {shown}"
+        nats += f"the best settings gain {calibration.gain:.4f}{interval}"
+    yield f"{nats}; {calibration.tokens:,} tokens, one pass, {calibration.seconds:.1f} s"
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else f"{value:.4g}"

@@ -8,8 +8,13 @@ conditioner.
 import importlib
 import pkgutil
 
-from nextword.conditioning.conditioner import Conditioner, ConditionerConfig, registry
-from nextword.conditioning.parsing import conditioner_spec, parse_conditioner
+from nextword.conditioning.conditioner import (
+    Conditioner,
+    ConditionerConfig,
+    conditioner_spec,
+    parse_conditioner,
+    registry,
+)
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from nextword.distribution import Vocabulary
 from nextword.heads import Dimensions
 from nextword.settings.registry import Registry
-from nextword.settings.specs import SpecSettings
+from nextword.settings.specs import Grammar, SpecSettings
 
 _SPREAD = 0.02
 """Standard deviation of new weights that start at random, as that of GPT-2's."""
@@ -162,3 +162,37 @@ def _discard(layer: Any) -> None:
 
 registry: Registry[type[Conditioner]] = Registry("conditioner", Conditioner)
 """All conditioners by name."""
+
+
+# -- Conditioner specs: ``bergpt:2``, ``lmh:max,published`` and the like, to a typed config and back.
+
+grammar = Grammar(registry, ConditionerConfig, "bergpt")
+
+
+def parse_conditioner(spec: str | Mapping[str, Any] | ConditionerConfig) -> ConditionerConfig:
+    """The typed config of a conditioner spec, of a config written out in full, or of a config as it is.
+
+    >>> parse_conditioner("LMH:max").pooling
+    'max'
+    >>> parse_conditioner({"conditioner": "bergpt:2", "tied": True}).last
+    2
+    >>> parse_conditioner("bergpt:published").trains
+    'new'
+    >>> parse_conditioner("bertgpt")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    nextword.settings.registry.UnknownNameError: unknown conditioner 'bertgpt'. Did you mean 'bergpt'? Known: ...
+
+    Raises:
+        ValueError: Unknown name (with the nearest known one), unknown key, or arguments that do not fit.
+    """
+    return grammar.parse(spec)
+
+
+def conditioner_spec(config: ConditionerConfig) -> str:
+    """The shortest spec that this config comes back from.
+
+    >>> conditioner_spec(parse_conditioner({"conditioner": "bergpt", "last": 3}))
+    'bergpt:3'
+    """
+    return grammar.write(config)

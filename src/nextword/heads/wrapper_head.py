@@ -12,9 +12,8 @@ from torch import Tensor
 from nextword.distribution import NextToken, Scores
 from nextword.functional.entries import Stored
 from nextword.heads.context import Context
-from nextword.heads.head import Head, HeadConfig, StoredTexts
+from nextword.heads.head import Head, HeadConfig, StoredTexts, build_head, head_spec, parse_head
 from nextword.heads.input_states import Dimensions
-from nextword.heads.parsing import build_head, head_spec, parse_head
 
 
 class OverHeadConfig(HeadConfig):

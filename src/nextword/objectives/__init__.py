@@ -8,8 +8,7 @@ import importlib
 import pkgutil
 
 from nextword.objectives.loss import Loss, modifiers
-from nextword.objectives.objective import Objective, ObjectiveConfig, registry
-from nextword.objectives.parsing import objective_spec, parse_objective
+from nextword.objectives.objective import Objective, ObjectiveConfig, objective_spec, parse_objective, registry
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

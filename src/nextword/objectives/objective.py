@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from copy import copy
 from typing import Any, ClassVar
 
@@ -13,10 +14,10 @@ from nextword.distribution import KnownScores, NextToken
 from nextword.heads import Dimensions
 from nextword.heads.context import Context
 from nextword.heads.head import Head
-from nextword.objectives.loss import Loss
+from nextword.objectives.loss import Loss, modifiers
 from nextword.objectives.sequence_level_unlikelihood import SequenceConfig, SequenceUpdates
 from nextword.settings.registry import Registry
-from nextword.settings.specs import SpecSettings
+from nextword.settings.specs import Grammar, SpecSettings
 
 
 class ObjectiveConfig(SpecSettings):
@@ -98,3 +99,33 @@ def asked_head(head: Head, context: Context, logits: Float[Tensor, "*rows V"], r
     asked: Any = copy(head)
     asked.forward = forward
     return asked  # type: ignore[no-any-return]
+
+
+# -- Objective specs: ``mle``, ``face:opr,cp``, ``unlikelihood+seq:0.5``, to a typed config and back.
+
+grammar = Grammar(registry, ObjectiveConfig, "mle", modifiers)
+
+
+def parse_objective(spec: str | Mapping[str, Any] | ObjectiveConfig) -> ObjectiveConfig:
+    """The typed config of an objective spec, of a config written out in full, or of a config as it is.
+
+    >>> parse_objective("mle+seq:0.25").seq.rate
+    0.25
+    >>> parse_objective("mle+sec")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: objective spec 'mle+sec': unknown modifier 'sec'. Did you mean 'seq'? Known: +seq, +seq:RATE, ...
+
+    Raises:
+        ValueError: Unknown name, unknown key or arguments that do not fit.
+    """
+    return grammar.parse(spec)
+
+
+def objective_spec(config: ObjectiveConfig) -> str:
+    """The shortest spec that this config comes back from.
+
+    >>> objective_spec(parse_objective("Face:OPR+seq:0.5,25x50"))
+    'face:opr+seq:25x50'
+    """
+    return grammar.write(config)

@@ -13,9 +13,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import nextword as nw
 from nextword.checking.audit.auditing import Wanted
-from nextword.checking.audit.faults import FAULTS
 from nextword.checking.checker import PROPERTIES, check_as_wanted
 from nextword.checking.findings import CheckReport
+from nextword.checking.property import FAULTS
 from tests.helpers.families import tiny
 
 V = 12

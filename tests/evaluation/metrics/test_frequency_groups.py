@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from nextword.evaluation.metrics import MissingFieldError, UndefinedError
 from nextword.evaluation.metrics.frequency_groups import NAMES, frequency_groups, tokens_per_group
 from nextword.evaluation.metrics.ngrams import TokenTexts
-from nextword.evaluation.metrics.token_counts import CountedTokens
-from nextword.evaluation.metrics.tokens import Words
+from nextword.evaluation.metrics.tokens import CountedTokens, Words
 from tests.helpers.measuring import KOREAN, Vocabulary, korean_reviews, measured, values
 
 COUNTS = st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer, BertTokenizerFast
 
-from nextword.evaluation.metrics.token_counts import CountedTokens
-from nextword.evaluation.metrics.tokens import Words
+from nextword.evaluation.metrics.tokens import CountedTokens, Words
 from nextword.experiments.tasks.tokenizers import trained_tokenizer, word_tokenizer
 from nextword.functional.frequency import TokenCounts, tokenizer_fingerprint
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from rich.console import Console
 
 import nextword as nw
-from nextword.cli.parts.calibration_lines import calibration_lines
+from nextword.cli.attach_head import calibration_lines
 from nextword.cli.parts.run_and_show import interruptible
 from nextword.cli.parts.watch import waiting
 from nextword.inference.inspection.trace_example import trace

@@ -16,8 +16,7 @@ from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setu
 from nextword.evaluation.metrics.ngrams import TokenTexts
 from nextword.evaluation.metrics.sample import AllOrNone, Sample
 from nextword.evaluation.metrics.statistics import Statistic
-from nextword.evaluation.metrics.token_counts import CountedTokens
-from nextword.evaluation.metrics.tokens import Words
+from nextword.evaluation.metrics.tokens import CountedTokens, Words
 from nextword.results.records import Measure
 
 BOUNDARIES = (0.4, 0.7, 0.9)

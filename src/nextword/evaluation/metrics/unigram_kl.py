@@ -15,7 +15,7 @@ from pydantic import Field
 from nextword.evaluation.metrics import metric
 from nextword.evaluation.metrics.metric import Metric, MetricConfig, Score, Setup, UndefinedError, registry
 from nextword.evaluation.metrics.sample import Sample
-from nextword.evaluation.metrics.token_counts import CountedTokens
+from nextword.evaluation.metrics.tokens import CountedTokens
 from nextword.results.records import Measure
 
 REFERENCES = "references"

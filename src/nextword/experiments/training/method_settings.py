@@ -90,9 +90,9 @@ def in_short(kind: str, part: str | dict[str, JsonValue]) -> str:
 
 
 def _grammar(kind: str) -> Grammar[Any]:
-    from nextword.conditioning.parsing import grammar as conditioner
-    from nextword.heads.parsing import grammar as head
-    from nextword.objectives.parsing import grammar as objective
+    from nextword.conditioning.conditioner import grammar as conditioner
+    from nextword.heads.head import grammar as head
+    from nextword.objectives.objective import grammar as objective
 
     grammars: dict[str, Grammar[Any]] = {"head": head, "objective": objective, "conditioner": conditioner}
     return grammars[kind]

@@ -26,7 +26,7 @@ import torch
 from pydantic import Field, model_validator
 
 from nextword.inference.scoring.opened_model import AnyModel, OpenedModel, batches
-from nextword.inference.scoring.prompt_distributions import ask
+from nextword.inference.scoring.target_likelihood import ask
 from nextword.inference.scoring.text_tokens import encode_answer, encode_prompt
 from nextword.model.training_modes import measuring
 from nextword.settings.config import Settings, validated

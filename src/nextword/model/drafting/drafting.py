@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from nextword.functional.entries import TextRead
-from nextword.model.drafting import lookup_drafters
 from nextword.model.drafting.draft_length import DraftLength, LearnedLength
 from nextword.model.drafting.drafter import Draft, Drafter, drafters
 
-__all__ = ["Drafting", "JudgedDraft", "Verdict", "drafters", "drafting_of", "lookup_drafters"]
+__all__ = ["Drafting", "JudgedDraft", "Verdict", "drafters", "drafting_of"]
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from nextword.model.drafting.drafter import Decided, KnownText
-from nextword.model.drafting.lookup_drafters import PlacesDrafter
+from nextword.model.drafting.drafter import Decided, KnownText, PlacesDrafter
 
 
 class PlacesProposer:

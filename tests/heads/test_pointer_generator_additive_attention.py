@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nextword.functional import additive_attention as additive
-from nextword.functional.additive_attention import additive_scores
+from nextword.heads import pointer_generator as additive
+from nextword.heads.pointer_generator import additive_scores
 
 B, Q, S, D = 2, 6, 5, 3
 

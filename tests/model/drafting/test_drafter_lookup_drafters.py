@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from nextword.functional.entries import TextRead
-from nextword.model.drafting.drafter import Decided, Draft, KnownText
-from nextword.model.drafting.lookup_drafters import PlacesDrafter
+from nextword.model.drafting.drafter import Decided, Draft, KnownText, PlacesDrafter
 
 
 class Pointing:
