@@ -19,7 +19,7 @@ from torch import Tensor
 import nextword as nw
 from nextword.checking.audit.sampling_properties import SAMPLING
 from nextword.checking.audit.scorer import ScorerReader
-from nextword.checking.probe_texts import Words
+from nextword.checking.probe_texts import ProbeWords
 from nextword.checking.property import Case, worst_of
 
 VOCABULARY, LENGTH = 60, 17
@@ -123,7 +123,7 @@ def sampled_alarms(audits: int) -> int:
 
 
 def _alarm(seed: int) -> bool:
-    words = Words(torch.arange(VOCABULARY), seed, torch.device("cpu"), pad=0)
+    words = ProbeWords(torch.arange(VOCABULARY), seed, torch.device("cpu"), pad=0)
     case = Case(Bigram(seed), words, words.sample_of(LENGTH))
     worst = worst_of(SAMPLING, [ScorerReader(case.model, "__call__", VOCABULARY)], [case])
     return worst is not None and worst.found.value > 1

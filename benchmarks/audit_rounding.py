@@ -19,7 +19,7 @@ from transformers.utils import logging
 
 import nextword as nw
 from nextword.checking.checker import PROPERTIES
-from nextword.checking.findings import CheckReport, Row
+from nextword.checking.findings import CheckReport, CheckRow
 
 NAMES = (
     *("bloom", "cohere", "falcon", "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox"),
@@ -33,7 +33,7 @@ SIZES = ((2, 64), (6, 64), (24, 64), (96, 64), (6, 256), (6, 768))
 COMPARED = {one.name for one in PROPERTIES if one.reruns} | {"other texts", "order", "future, cut off"}
 
 
-def compared(report: CheckReport) -> Iterator[Row]:
+def compared(report: CheckReport) -> Iterator[CheckRow]:
     """The rows that compare two answers."""
     yield from (row for row in report.rows if row.name in COMPARED and row.worst is not None)
 

@@ -20,7 +20,7 @@ from architectures.bare import MOST, TOLERANCE, Bare
 from architectures.one_line import one_line
 from architectures.probes import Probe
 from nextword.checking.checker import PROPERTIES
-from nextword.checking.probe_texts import Words
+from nextword.checking.probe_texts import ProbeWords
 from nextword.checking.property import Case
 from nextword.checking.ways_of_reading import BackboneReader
 from nextword.functional.frequency import TokenCounts
@@ -123,7 +123,7 @@ def _bare_fails(ours: Any, name: str) -> bool:
     (one,) = (one for one in PROPERTIES if one.name == name)
     if not one.reruns:
         return False
-    words = Words(ours, seed=0)
+    words = ProbeWords(ours, seed=0)
     case = Case(ours, words, words.random_sample(*LENGTHS))
     try:
         return any(worst > MOST for _, worst in one.measure(BackboneReader(ours), case))

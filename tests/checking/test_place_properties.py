@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 import nextword as nw
-from nextword.checking.findings import CheckReport, Row
+from nextword.checking.findings import CheckReport, CheckRow
 from tests.helpers.audit_zoo.tiny_models import changed
 from tests.helpers.families import tiny
 
 
-def row(report: CheckReport, name: str) -> Row:
+def row(report: CheckReport, name: str) -> CheckRow:
     """The one of that name."""
     (found,) = (one for one in report.rows if one.name == name)
     return found

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import nextword as nw
 from nextword.checking.checker import PROPERTIES, CheckReport
-from nextword.checking.probe_texts import Words
+from nextword.checking.probe_texts import ProbeWords
 from nextword.checking.property import Case
 from nextword.checking.ways_of_reading import Reader
 from nextword.cli import app
@@ -204,7 +204,7 @@ def test_places_of_both_models_are_kept_to() -> None:
 
 
 def test_auxiliary_texts_have_lengths_of_their_own_and_ordinary_tokens() -> None:
-    words = Words.of_model(conditioned("dau", "pg"), seed=0)
+    words = ProbeWords.of_model(conditioned("dau", "pg"), seed=0)
     sample = words.random_sample(17)
     assert sample.auxiliary is not None
     lengths = [len(text.ids) for text in sample.auxiliary]
@@ -225,7 +225,7 @@ def test_auxiliary_texts_have_lengths_of_their_own_and_ordinary_tokens() -> None
 
 
 def test_a_batch_pads_and_selects_them() -> None:
-    sample = Words.of_model(conditioned("dau", "pg"), seed=0).random_sample(6)
+    sample = ProbeWords.of_model(conditioned("dau", "pg"), seed=0).random_sample(6)
     batch = sample.batch("left", source_extra=2)
     assert batch.aux_ids is not None
     assert batch.aux_mask is not None
@@ -236,7 +236,7 @@ def test_a_batch_pads_and_selects_them() -> None:
     swapped = batch.select(torch.tensor([2, 0, 1]))
     assert swapped.aux_ids is not None
     assert torch.equal(swapped.aux_ids[1], batch.aux_ids[0])
-    assert Words.of_model(conditioned("dau"), seed=0).random_sample(6).batch().source_ids is None
+    assert ProbeWords.of_model(conditioned("dau"), seed=0).random_sample(6).batch().source_ids is None
 
 
 # -- planted mistakes
@@ -270,7 +270,7 @@ def test_leak_of_a_text_is_told_from_a_leak_of_the_sequence() -> None:
     leak = model.conditioner.read
     model.conditioner.read = lambda states, valid: leak(states + 0.1 * states.roll(1, 0), valid)
     (one,) = (one for one in PROPERTIES if one.name == "other sequences")
-    words = Words.of_model(model.eval(), seed=0)
+    words = ProbeWords.of_model(model.eval(), seed=0)
     with torch.no_grad():
         measured = one.measure(Reader(model, "joint"), Case(model, words, words.random_sample(6)))
         found = {deviation.variant: deviation.value for deviation in measured}

@@ -7,7 +7,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import nextword as nw
-from nextword.checking.probe_texts import Words
+from nextword.checking.probe_texts import ProbeWords
 from nextword.checking.ways_of_reading import Reader, magnification
 
 
@@ -25,13 +25,13 @@ def cached() -> nw.NextWordModel:
 
 
 def test_a_head_of_the_scores_alone_magnifies_nothing(cached: nw.NextWordModel) -> None:
-    batch = Words.of_model(cached, 0).random_sample(17).batch()
+    batch = ProbeWords.of_model(cached, 0).random_sample(17).batch()
     with torch.no_grad():
         assert magnification(Reader(cached, "lm_only"), batch) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_similarities_of_long_states_magnify(cached: nw.NextWordModel) -> None:
-    batch = Words.of_model(cached, 0).random_sample(17).batch()
+    batch = ProbeWords.of_model(cached, 0).random_sample(17).batch()
     with torch.no_grad():
         assert magnification(Reader(cached, "cache_only"), batch) > 2.0
 
@@ -42,7 +42,7 @@ def test_what_similarities_magnify_is_no_fault(cached: nw.NextWordModel) -> None
 
 
 def test_nothing_is_left_on_the_model(cached: nw.NextWordModel) -> None:
-    reader, batch = Reader(cached, "cache_only"), Words.of_model(cached, 0).random_sample(6).batch()
+    reader, batch = Reader(cached, "cache_only"), ProbeWords.of_model(cached, 0).random_sample(6).batch()
     with torch.no_grad():
         before = reader.log_probs(batch)
         magnification(reader, batch)

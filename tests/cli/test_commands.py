@@ -163,10 +163,10 @@ def checked(monkeypatch, *rows):
 
 
 def test_check_fails_with_code_1_and_explains(compared, monkeypatch):
-    from nextword.checking.findings import Row
+    from nextword.checking.findings import CheckRow
 
-    good = Row("finite", "no NaN", 0.0, 1e-5, "joint", "Look there.")
-    bad = Row("sums to one", "they add up to 1", 1.0, 1e-5, "joint", "Look at the sum.")
+    good = CheckRow("finite", "no NaN", 0.0, 1e-5, "joint", "Look there.")
+    bad = CheckRow("sums to one", "they add up to 1", 1.0, 1e-5, "joint", "Look at the sum.")
     checked(monkeypatch, good, bad)
     model = next(compared[0].glob("trained/softmax-mle-seed0/model"))
     failed = run("check", model)

@@ -21,7 +21,7 @@ from nextword.distribution import (
     Rerank,
     Scores,
     TokenClasses,
-    Words,
+    UniqueTokens,
     WordScores,
 )
 from nextword.distribution.scores import in_one_product
@@ -62,7 +62,7 @@ def kinds(base: Scores, entries: Entries) -> dict:
 def _edit(kind: type, seed: int = 7) -> OnWords:
     ids = torch.stack([torch.randperm(V, generator=torch.Generator().manual_seed(seed + n))[:3] for n in range(N)])
     present = torch.rand(N, 3, generator=torch.Generator().manual_seed(seed)) < 0.7
-    words = Words.of(ids, torch.ones_like(present))
+    words = UniqueTokens.of(ids, torch.ones_like(present))
     return OnWords(kind.__name__.lower(), WordScores(words, torch.arange(N), randn(N, 3, seed=seed), present), kind())
 
 
@@ -223,7 +223,7 @@ def test_added_scores_leave_out_what_the_vocabulary_rules_out(base: Scores) -> N
     ids = torch.arange(V).expand(N, -1)
     values = Add().scores_of(vocabulary, base.states[:, None], ids)[:, 0]
     all_words = torch.ones_like(ids, dtype=torch.bool)
-    words = WordScores(Words.of(ids, all_words), torch.arange(N), values, all_words)
+    words = WordScores(UniqueTokens.of(ids, all_words), torch.arange(N), values, all_words)
     edits = [OnWords("words", words, Add()), Rerank(randn(N, 2, D, seed=9), (V, 4), Add())]
     log_probs = Scores(vocabulary, base.states, edits=edits).log_probs()
     assert (log_probs[:, 3] == -torch.inf).all()

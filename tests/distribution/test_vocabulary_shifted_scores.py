@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import nextword as nw
-from nextword.distribution import Add, OnWords, Replace, Rerank, Scores, Shifted, Words, WordScores
+from nextword.distribution import Add, OnWords, Replace, Rerank, Scores, Shifted, UniqueTokens, WordScores
 from nextword.heads.context import Layout
 from tests.helpers.contexts import LinearVocabulary
 
@@ -98,7 +98,7 @@ def edits(wide: int) -> list[object]:
     """Some words replaced, some added to, some reranked."""
     ids = torch.stack([torch.randperm(V, generator=torch.Generator().manual_seed(20 + n))[:3] for n in range(N)])
     there = torch.ones(N, 3, dtype=torch.bool)
-    words = [WordScores(Words.of(ids, there), torch.arange(N), randn(N, 3, seed=seed), there) for seed in (8, 9)]
+    words = [WordScores(UniqueTokens.of(ids, there), torch.arange(N), randn(N, 3, seed=seed), there) for seed in (8, 9)]
     states = torch.cat([randn(N, 2, D, seed=10), torch.zeros(N, 2, wide, dtype=torch.float64)], 2)
     return [OnWords("a", words[0], Replace()), OnWords("b", words[1], Add()), Rerank(states, (4, 2), Replace())]
 

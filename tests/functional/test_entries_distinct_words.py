@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nextword.functional.entries import Words
+from nextword.functional.entries import UniqueTokens
 
 tokens = st.lists(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=7, max_size=7), min_size=1, max_size=3)
 
@@ -13,7 +13,7 @@ tokens = st.lists(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size
 def test_words_of_a_text(rows: list[list[tuple[int, bool]]]) -> None:
     ids = torch.tensor([[token for token, _ in row] for row in rows])
     valid = torch.tensor([[counts for _, counts in row] for row in rows])
-    words = Words.of(ids, valid)
+    words = UniqueTokens.of(ids, valid)
     row, position = torch.arange(len(rows)).repeat_interleave(8), torch.arange(8).repeat(len(rows))
     seen, occurring = words.seen(row, position), words.occurring(row)
     scores = torch.randn(len(row), 7, dtype=torch.float64)
@@ -35,7 +35,7 @@ def test_words_of_a_text(rows: list[list[tuple[int, bool]]]) -> None:
 
 
 def test_gradient_of_a_mean_is_shared_by_the_places() -> None:
-    words = Words.of(torch.tensor([[4, 2, 4, 4]]), torch.tensor([[True, True, True, False]]))
+    words = UniqueTokens.of(torch.tensor([[4, 2, 4, 4]]), torch.tensor([[True, True, True, False]]))
     scores = torch.zeros(1, 4, requires_grad=True)
     row, visible = torch.zeros(1, dtype=torch.long), torch.tensor([[True, True, True, False]])
     words.mean(scores, visible, row).sum().backward()

@@ -13,10 +13,10 @@ from torch import Tensor
 from nextword.checking.audit.auditing import Progress, Wanted, audit_model, audit_scorer
 from nextword.checking.audit.shrinking import shrunk
 from nextword.checking.distribution_properties import ANSWERS
-from nextword.checking.findings import CheckFailedError, CheckReport, Finding, Row
+from nextword.checking.findings import CheckFailedError, CheckReport, CheckRow, Finding
 from nextword.checking.invariance_properties import INVARIANCES
 from nextword.checking.place_properties import AUXILIARY, PLACES
-from nextword.checking.probe_texts import Words, given_sample
+from nextword.checking.probe_texts import ProbeWords, given_sample
 from nextword.checking.property import (
     SHARE_OF_ROUNDING,
     Case,
@@ -30,7 +30,7 @@ from nextword.conditioning import conditioner_spec
 from nextword.heads import head_spec
 from nextword.model.modeling import NextWordModel
 
-__all__ = ["CheckFailedError", "CheckReport", "Row", "check"]
+__all__ = ["CheckFailedError", "CheckReport", "CheckRow", "check"]
 
 Effort = Literal["quick", "thorough"]
 
@@ -145,7 +145,7 @@ def _with_round_trip(report: CheckReport, tokenizer: Any) -> CheckReport:
 
 
 def _of_ours(model: Any, wanted: Wanted, progress: Progress) -> CheckReport:
-    words = Words.of_model(model, wanted.seed)
+    words = ProbeWords.of_model(model, wanted.seed)
     samples = [words.random_sample(length) for length in _fitting(wanted.lengths, words.longest)]
     if wanted.given is not None:
         (longest,) = _fitting([wanted.max_length], words.longest)
@@ -191,16 +191,16 @@ def _fitting(lengths: Iterable[int], longest: int | None) -> list[int]:
     return list(dict.fromkeys(min(length, limit) for length in wanted))
 
 
-def _judged(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[Row, Finding | None]:
+def _judged(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[CheckRow, Finding | None]:
     model = cases[0].model
     reason = one.applies(model)
     tolerance = one.tolerance(model.dtype)
     if reason:
-        return Row(one.name, one.meaning, None, tolerance, reason, one.look_at), None
+        return CheckRow(one.name, one.meaning, None, tolerance, reason, one.look_at), None
     try:
         found = worst_of(one, readers, cases)
         if found is None:
-            return Row(one.name, one.meaning, None, tolerance, one.nothing, one.look_at), None
+            return CheckRow(one.name, one.meaning, None, tolerance, one.nothing, one.look_at), None
         worst, where = found.found.value, found.where
         if one.reruns and tolerance < worst < torch.inf:
             # judged by what rounding does to the backbone itself, up to a limit that no rounding excuses
@@ -209,16 +209,16 @@ def _judged(one: Property, readers: list[Reader], cases: list[Case]) -> tuple[Ro
             excused, limit = SHARE_OF_ROUNDING * rounding, one.most(model.dtype)
             if one.of_the_cache and tolerance + excused > limit:
                 reason = f"{type(model.backbone).__name__} itself does not do so: alone it deviates by {rounding:.3g}"
-                return Row(one.name, one.meaning, None, tolerance, reason, one.look_at), None
+                return CheckRow(one.name, one.meaning, None, tolerance, reason, one.look_at), None
             if excused:
                 excused *= magnification(found.reader, found.case.batch)
             tolerance = min(tolerance + excused, limit)
             where += f"; the bare backbone deviates by {rounding:.3g}"
     except Exception as fault:  # whatever a head raises is a finding about it, and the other rows still count
-        row = Row(one.name, one.meaning, torch.inf, tolerance, "the call failed", one.look_at, fault)
+        row = CheckRow(one.name, one.meaning, torch.inf, tolerance, "the call failed", one.look_at, fault)
         texts = tuple(tuple(ids.tolist()) for ids in cases[0].sample.rows)
         return row, Finding(one.fault, row.explain(), torch.inf, tolerance, texts, row.where)
-    row = Row(one.name, one.meaning, worst, tolerance, where, one.look_at)
+    row = CheckRow(one.name, one.meaning, worst, tolerance, where, one.look_at)
     if row.passed:
         return row, None
     # in steps every try takes as many passes as a text has tokens

@@ -21,7 +21,7 @@ class CheckFailedError(ValueError):
 
 
 @dataclass(frozen=True)
-class Row:
+class CheckRow:
     """One property of the distribution.
 
     Args:
@@ -111,7 +111,7 @@ class CheckReport:
     model: str
     head: str
     dtype: str
-    rows: tuple[Row, ...]
+    rows: tuple[CheckRow, ...]
     conditioner: str | None = None
     findings: tuple[Finding, ...] = ()
     power: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class CheckReport:
         return all(row.passed for row in self.rows)
 
     @property
-    def failures(self) -> tuple[Row, ...]:
+    def failures(self) -> tuple[CheckRow, ...]:
         """The rows that failed."""
         return tuple(row for row in self.rows if not row.passed)
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from nextword.checking.invariance_properties import EXTRA
-from nextword.checking.probe_texts import Batch, Sample
+from nextword.checking.probe_texts import Batch, ProbeSample
 from nextword.checking.property import EXACT, EXACT_IN_HALF, Case, Deviation, Property, compared
 from nextword.checking.ways_of_reading import BackboneReader, Reader, accepts, deviation
 from nextword.distribution import NextToken
@@ -37,7 +37,7 @@ def _packed(reader: Reader, case: Case) -> Iterator[Deviation]:
     yield compared(f"{len(sample.rows)} texts in one row", found, alone, sample.batch())._replace(sample=sample)
 
 
-def _as_many_as_fit(case: Case) -> Sample:
+def _as_many_as_fit(case: Case) -> ProbeSample:
     """The texts of a case that have room in one row; some models have buffers for so many places and no more."""
     rows, longest = list(case.sample.rows), case.words.longest
     while longest is not None and rows and sum(len(row) for row in rows) > longest:

@@ -152,7 +152,7 @@ class Batch:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class ProbeSample:
     """Some sequences, not padded yet.
 
     Args:
@@ -204,7 +204,7 @@ class Sample:
         rows: Sequence[Tensor],
         sources: Sequence[Tensor] | None = None,
         auxiliary: Sequence[AuxiliaryText] | None = None,
-    ) -> Sample:
+    ) -> ProbeSample:
         """Sequence ``index`` as it is, all others from ``rows``, and so sources and auxiliary texts where given."""
         mixed = replace(self, rows=_mixed(index, self.rows, rows))
         if self.sources is not None and sources is not None:
@@ -213,7 +213,7 @@ class Sample:
             mixed = replace(mixed, auxiliary=_mixed(index, self.auxiliary, auxiliary))
         return mixed
 
-    def alone(self, index: int) -> Sample:
+    def alone(self, index: int) -> ProbeSample:
         """Sequence ``index`` without the others."""
         sources = None if self.sources is None else (self.sources[index],)
         auxiliary = None if self.auxiliary is None else (self.auxiliary[index],)
@@ -231,7 +231,7 @@ def _pad(rows: Sequence[Tensor], pad: int, side: Side, extra: int) -> tuple[Tens
     return nn.functional.pad(ids, more, value=pad), nn.functional.pad(mask, more).bool()
 
 
-class Words:
+class ProbeWords:
     """Random tokens of one vocabulary, special ones left out.
 
     Args:
@@ -257,7 +257,7 @@ class Words:
         self._generator = torch.Generator().manual_seed(seed)
 
     @classmethod
-    def of_model(cls, model: Any, seed: int) -> Words:
+    def of_model(cls, model: Any, seed: int) -> ProbeWords:
         """Those of a model, wrapped or not."""
         words = model.get_input_embeddings()
         special: set[int] = set()
@@ -297,24 +297,24 @@ class Words:
         """What the decoder reads: the text itself, after the start token of an encoder-decoder model."""
         return text if self.start is None else torch.cat([text.new_tensor([self.start]), text[:-1]])
 
-    def sample(self, name: str, texts: Sequence[Tensor]) -> Sample:
+    def sample(self, name: str, texts: Sequence[Tensor]) -> ProbeSample:
         """A sample of these texts; for an encoder-decoder model they are source and target at once.
 
         For a conditioned model each has a random auxiliary text, of another length than all texts and all others.
         """
         sources = None if self.start is None else tuple(texts)
-        sample = Sample(name, tuple(self.sequence(text) for text in texts), sources, self.pad)
+        sample = ProbeSample(name, tuple(self.sequence(text) for text in texts), sources, self.pad)
         if self.auxiliary is None:
             return sample
         lengths = [len(text) + _LONGER + i for i, text in enumerate(reversed(texts))]
         auxiliary = tuple(self.auxiliary.text(length) for length in lengths)
         return replace(sample, auxiliary=auxiliary, aux_pad=self.auxiliary.pad)
 
-    def random_sample(self, length: int) -> Sample:
+    def random_sample(self, length: int) -> ProbeSample:
         """Three sequences, of ``length`` tokens and fewer."""
         return self.sample_of(length, max(1, length - 2), max(1, length // 2))
 
-    def sample_of(self, *lengths: int) -> Sample:
+    def sample_of(self, *lengths: int) -> ProbeSample:
         """As many sequences, of so many random tokens."""
         sample = self.sample(f"{lengths[0]} random tokens", [self.text(n) for n in lengths])
         if sample.sources is None:
@@ -323,7 +323,7 @@ class Words:
         return replace(sample, sources=tuple(self.text(n + 2) for n in reversed(lengths)))
 
 
-def given_sample(words: Words, given: Any, tokenizer: Any, max_length: int) -> Sample:
+def given_sample(words: ProbeWords, given: Any, tokenizer: Any, max_length: int) -> ProbeSample:
     """A sample of the caller's texts, each cut to ``max_length`` tokens.
 
     Args:

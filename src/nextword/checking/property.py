@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from nextword.checking.findings import Finding
-from nextword.checking.probe_texts import Batch, Sample, Words
+from nextword.checking.probe_texts import Batch, ProbeSample, ProbeWords
 from nextword.checking.ways_of_reading import Reader, deviation, in_blocks
 
 
@@ -29,7 +29,7 @@ class Deviation(NamedTuple):
     variant: str
     value: float
     at: str = ""
-    sample: Sample | None = None
+    sample: ProbeSample | None = None
 
 
 def compared(
@@ -81,8 +81,8 @@ class Case:
     """
 
     model: Any
-    words: Words
-    sample: Sample
+    words: ProbeWords
+    sample: ProbeSample
 
     @cached_property
     def batch(self) -> Batch:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from nextword.checking.audit.scorer_properties import PROBES
-from nextword.checking.findings import Finding, Row
+from nextword.checking.findings import CheckRow, Finding
 from nextword.checking.property import FAULTS
 
 ONLY_FOR = "bits per byte"
@@ -30,7 +30,7 @@ _CHANGES: tuple[Callable[[str], str], ...] = (
 """What tokenizers do to a text before they cut it up."""
 
 
-def round_trip(tokenizer: Any) -> tuple[Row, Finding | None]:
+def round_trip(tokenizer: Any) -> tuple[CheckRow, Finding | None]:
     """Whether a tokenizer tells texts apart that differ: white space, accents, emoji, control characters, marks.
 
     A text that does not come back is no loss yet: decoding may drop a space that the tokens had. It is one where
@@ -59,8 +59,8 @@ def round_trip(tokenizer: Any) -> tuple[Row, Finding | None]:
     return row, Finding("bytes", f"{FAULTS['bytes']}: {said}", len(lost), 0.0, ids, said.split("; ")[0], ONLY_FOR)
 
 
-def _row(worst: float | None, where: str) -> Row:
-    return Row(
+def _row(worst: float | None, where: str) -> CheckRow:
+    return CheckRow(
         name="tokenizer",
         meaning="texts that differ are different tokens, so every byte is paid for in bits per byte",
         worst=worst,

@@ -45,7 +45,7 @@ class TextOptions:
 
 
 @dataclass(frozen=True)
-class WritingOptions:
+class InspectedWritingOptions:
     """How the model writes the text where none is given."""
 
     length: Annotated[
@@ -91,7 +91,7 @@ def inspect(
         ),
     ],
     reading: TextOptions,
-    writing: WritingOptions,
+    writing: InspectedWritingOptions,
     page: PageOptions,
     computing: ComputingOptions,
 ) -> None:
@@ -152,7 +152,7 @@ def _text_of(file: Path, option: str) -> str:
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def _expect_models(models: list[str], reading: TextOptions, writing: WritingOptions) -> None:
+def _expect_models(models: list[str], reading: TextOptions, writing: InspectedWritingOptions) -> None:
     """Raises ValueError, before any library is imported, where the command cannot mean anything."""
     from nextword.runtime.pretrained import is_gguf, model_location
 
@@ -203,7 +203,7 @@ def _expect_writable(page: PageOptions, models: list[str], reading: TextOptions)
         raise ValueError(f"--json: must be given once for each model ({len(page.json)} given for {len(asked)})")
 
 
-def _generation(writing: WritingOptions) -> dict[str, Any]:
+def _generation(writing: InspectedWritingOptions) -> dict[str, Any]:
     """Arguments of ``generate``; what it draws is drawn from now on."""
     from transformers import set_seed
 

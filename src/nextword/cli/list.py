@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import typer
 
-from nextword.cli.parts.catalogue import Catalogue, Entry
+from nextword.cli.parts.catalogue import Catalogue, CatalogueEntry
 from nextword.cli.parts.errors import plain_errors
 
 app = typer.Typer(
@@ -66,10 +66,10 @@ def recipes() -> None:
     """Built-in recipes: what 'nextword compare' takes."""
     from nextword.experiments.comparison.recipe import built_in
 
-    _print("recipe", [Row(name, line, name, "compare.md") for name, line in built_in().items()], "docs")
+    _print("recipe", [ListedRow(name, line, name, "compare.md") for name, line in built_in().items()], "docs")
 
 
-class Row(NamedTuple):
+class ListedRow(NamedTuple):
     """A line of a list.
 
     Attributes:
@@ -104,11 +104,11 @@ def _show_modifiers(found: Catalogue, folder: str) -> None:
     _print("modifier", rows, f"docs/{folder}")
 
 
-def _row(entry: Entry, name: str, meaning: str, spec: str, page: str) -> Row:
+def _row(entry: CatalogueEntry, name: str, meaning: str, spec: str, page: str) -> ListedRow:
     """A line about a registered class, which says where it comes from and has no page where that is elsewhere."""
     if entry.origin is None:
-        return Row(name, meaning, spec, f"{page}.md")
-    return Row(name, f"{meaning} From {entry.origin}.".strip(), spec, None)
+        return ListedRow(name, meaning, spec, f"{page}.md")
+    return ListedRow(name, f"{meaning} From {entry.origin}.".strip(), spec, None)
 
 
 def first_sentence(docstring: str) -> str:
@@ -131,7 +131,7 @@ def example(docstring: str, name: str) -> str:
     return found.group(1) if found else name
 
 
-def _print(kind: str, rows: list[Row], folder: str, hint: str = "") -> None:
+def _print(kind: str, rows: list[ListedRow], folder: str, hint: str = "") -> None:
     """The rows as a table; names, specs and pages keep whole, so only the text is broken to fit the terminal."""
     from rich import box
     from rich.console import Console

@@ -108,7 +108,7 @@ def score(
     goes_on = out is not None and tokens is None
     kept = f"what is done is kept in {out}" if goes_on else "nothing was written; the same command begins again"
     with interruptible(kept, goes_on):
-        results = _Asked(models, texts, fields, settings, computing).measured(tokens, out, console)
+        results = _AskedScore(models, texts, fields, settings, computing).measured(tokens, out, console)
     if out is not None:
         with locked(out, this_command(), wait=WRITING_SECONDS):
             write_atomically(_written(out)[1], score_csv(results))
@@ -228,7 +228,7 @@ def _expect_same(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _AskedScore:
     """What is scored, and how."""
 
     models: dict[str, str]

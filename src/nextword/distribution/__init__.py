@@ -6,7 +6,7 @@ from nextword.distribution.next_token import NextToken
 from nextword.distribution.score_edits import Add, Change, Edit, OnWords, Replace, Rerank
 from nextword.distribution.scores import KnownScores, Scores
 from nextword.distribution.vocabulary import Shifted, Vocabulary
-from nextword.functional.entries import Entries, Retrieved, Words, WordScores
+from nextword.functional.entries import Entries, Retrieved, UniqueTokens, WordScores
 
 __all__ = [
     "Add",
@@ -27,7 +27,7 @@ __all__ = [
     "Scores",
     "Shifted",
     "TokenClasses",
+    "UniqueTokens",
     "Vocabulary",
     "WordScores",
-    "Words",
 ]

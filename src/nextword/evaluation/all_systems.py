@@ -13,7 +13,7 @@ from nextword.evaluation.evaluation_settings import EvaluateConfig
 from nextword.evaluation.metrics.metric import Setup
 from nextword.evaluation.metrics.sample import Sample
 from nextword.evaluation.metrics.tokens import GivenIds, Unit, Words, as_ids
-from nextword.evaluation.sample_passes import ASKED, FilesToRead, Pass, Reading, Watch, chosen, read_files
+from nextword.evaluation.sample_passes import ASKED, FilesToRead, Pass, ReadSamples, Watch, chosen, read_files
 from nextword.evaluation.samples import first_sample
 from nextword.evaluation.system_statistics import recorded
 from nextword.functional.frequency.counts import TokenCounts
@@ -73,7 +73,7 @@ def evaluate(
     setup = Setup(unit, device=config.device, batch_size=config.batch_size)
     each = [(name, path) for name, paths in files.items() for path in paths]
     titled = [(f"{name}, {path.name}" if len(files[name]) > 1 else name, path) for name, path in each]
-    readings: dict[str, list[Reading]] = {}
+    readings: dict[str, list[ReadSamples]] = {}
     found = read_files(titled, FilesToRead(tuple(metrics), setup, config), watch)
     for (name, _), reading in zip(each, found, strict=True):
         readings.setdefault(name, []).append(reading)
@@ -93,7 +93,7 @@ def evaluate(
     return recorded(config, passes, human_row, left_out, unit.name, metrics, command)
 
 
-def _of_plain_text(readings: Mapping[str, list[Reading]]) -> str:
+def _of_plain_text(readings: Mapping[str, list[ReadSamples]]) -> str:
     """What to do where files of both kinds stand beside each other."""
     plain = [str(one.path) for runs in readings.values() for one in runs if one.plain_text is not None]
     if not plain or len(plain) == sum(map(len, readings.values())):
@@ -101,11 +101,11 @@ def _of_plain_text(readings: Mapping[str, list[Reading]]) -> str:
     return f", and {', '.join(plain)} is plain text, which has nothing but texts: write it as the other file is"
 
 
-def _measured(reading: Reading, watch: Watch) -> Pass:
+def _measured(reading: ReadSamples, watch: Watch) -> Pass:
     return Pass(reading, reading.system.result(watch))
 
 
-def _people(reading: Reading, watch: Watch) -> Pass | None:
+def _people(reading: ReadSamples, watch: Watch) -> Pass | None:
     if not reading.human.samples:
         return None
     return Pass(reading, reading.human.result(_named(watch, HUMAN)))
@@ -123,7 +123,7 @@ def _named(watch: Watch, stage: str) -> Watch:
     return lambda what, done, total: watch(f"{stage}: {what}", done, total)
 
 
-def _check_seeds(readings: Mapping[str, list[Reading]], draws: int) -> None:
+def _check_seeds(readings: Mapping[str, list[ReadSamples]], draws: int) -> None:
     """Raises ValueError where two models of a system wrote the same; draws of one that is always sure are the same."""
     for name, runs in readings.items():
         seen: dict[tuple[str, ...], Path] = {}
@@ -137,7 +137,7 @@ def _check_seeds(readings: Mapping[str, list[Reading]], draws: int) -> None:
             seen[written] = files[0].path
 
 
-def different_prompts(readings: Sequence[Reading]) -> str | None:
+def different_prompts(readings: Sequence[ReadSamples]) -> str | None:
     """What shows that the files do not hold the same examples in the same order; None where they do."""
     first = readings[0]
     for other in readings[1:]:
@@ -154,7 +154,7 @@ def different_prompts(readings: Sequence[Reading]) -> str | None:
 # -- The unit of an evaluation: token ids of the samples, tokens of a tokenizer, or words.
 
 
-class Tokens(Unit):
+class UnitTokens(Unit):
     """Tokens of a Hugging Face tokenizer, without special tokens.
 
     Args:
@@ -171,7 +171,7 @@ class Tokens(Unit):
         self.special = frozenset(token for token in ends if token is not None)
 
     @classmethod
-    def load(cls, path: str) -> Tokens:
+    def load(cls, path: str) -> UnitTokens:
         """The tokenizer at a path or of a hub name.
 
         Raises:
@@ -200,6 +200,6 @@ def unit_for(sample: Sample, tokenizer: str | None, special: Collection[int] = (
         special: Ids of the samples that are no text, where no tokenizer says which.
     """
     if tokenizer is not None:
-        return Tokens.load(tokenizer)
+        return UnitTokens.load(tokenizer)
     has_ids = sample.token_ids is not None or sample.reference_token_ids is not None
     return GivenIds(special) if has_ids else Words()

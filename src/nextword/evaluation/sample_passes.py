@@ -44,7 +44,7 @@ NOTHING_ASKED = tuple(_digest(None) for _ in ASKED)
 
 
 @dataclass(frozen=True)
-class Measured:
+class PassScores:
     """What a pass found."""
 
     scores: dict[str, Score]
@@ -57,14 +57,14 @@ class Measured:
     """Keys that vote in a table of wins."""
 
 
-class Column(Protocol):
+class MetricColumn(Protocol):
     """One column of the table."""
 
     @property
     def samples(self) -> int:
         """How many there are."""
 
-    def result(self, watch: Watch) -> Measured:
+    def result(self, watch: Watch) -> PassScores:
         """What its metrics found."""
 
 
@@ -86,7 +86,7 @@ class PassingColumn:
             metric.add(sample)
         self._samples += 1
 
-    def result(self, watch: Watch) -> Measured:
+    def result(self, watch: Watch) -> PassScores:
         """What they found."""
         scores: dict[str, Score] = {}
         undefined: dict[str, str] = {}
@@ -102,41 +102,41 @@ class PassingColumn:
             assert not taken, f"{name} gives {taken}, which another metric gave before"
             scores |= found
             votes += [key for key in metric.votes if key in found] or list(found)[:1]
-        return Measured(scores, undefined, self._samples, tuple(votes))
+        return PassScores(scores, undefined, self._samples, tuple(votes))
 
 
 @dataclass(frozen=True)
 class MeasuredColumn:
     """A column whose metrics have found all they can: it can be sent from one process to another."""
 
-    measured: Measured
+    measured: PassScores
 
     @property
     def samples(self) -> int:
         """How many there were."""
         return self.measured.samples
 
-    def result(self, watch: Watch) -> Measured:
+    def result(self, watch: Watch) -> PassScores:
         """What they found."""
         return self.measured
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadSamples:
     """A samples file, read."""
 
     path: Path
     sha256: str
     plain_text: PlainText | None
     """How it was cut into texts; None: it holds JSON lines."""
-    system: Column
+    system: MetricColumn
     """What the system wrote."""
-    human: Column
+    human: MetricColumn
     """What people wrote in its place; empty without references."""
     prompts: list[tuple[int, ...]]
     """What each sample was asked and compared with, as a digest of each of ``ASKED``."""
 
-    def measured(self) -> Reading:
+    def measured(self) -> ReadSamples:
         """The same with both columns measured."""
         system, human = (MeasuredColumn(one.result(silent)) for one in (self.system, self.human))
         return replace(self, system=system, human=human)
@@ -146,13 +146,13 @@ class Reading:
 class Pass:
     """A file and what was measured of its texts."""
 
-    reading: Reading
-    measured: Measured
+    reading: ReadSamples
+    measured: PassScores
 
 
 def read_file(
     path: Path, configs: Sequence[MetricConfig], setup: Setup, config: EvaluateConfig, human: bool, watch: Watch
-) -> Reading:
+) -> ReadSamples:
     """Shows every sample of the file to every metric, and its first reference too where ``human``.
 
     How the file is read is as ``config`` says.
@@ -176,7 +176,7 @@ def read_file(
             references.add(people)
         prompts.append(tuple(_digest(getattr(sample, field)) for field in ASKED))
         watch("reading", number + 1, 0)
-    return Reading(path, digest.hexdigest(), plain_text, system, references, prompts)
+    return ReadSamples(path, digest.hexdigest(), plain_text, system, references, prompts)
 
 
 def _of_people(configs: Sequence[MetricConfig], first: Sample) -> list[MetricConfig]:
@@ -309,7 +309,7 @@ class FilesToRead:
         return replace(self.setup, cache=beside if features is None else Path(features).expanduser())
 
 
-def read_files(paths: Sequence[tuple[str, Path]], files: FilesToRead, watch: Watch) -> Iterator[Reading]:
+def read_files(paths: Sequence[tuple[str, Path]], files: FilesToRead, watch: Watch) -> Iterator[ReadSamples]:
     """What is read of each file, in order; the references of the first only, for they are the same for all.
 
     Args:
@@ -339,7 +339,7 @@ class _Measure:
     path: Path
     human: bool
 
-    def __call__(self, opened: FilesToRead) -> Reading:
+    def __call__(self, opened: FilesToRead) -> ReadSamples:
         """As the files are read that it is one of."""
         setup = opened.setup_of(self.path)
         return read_file(self.path, opened.metrics, setup, opened.config, self.human, setup.progress).measured()

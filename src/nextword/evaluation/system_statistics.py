@@ -19,7 +19,7 @@ from nextword.evaluation.metrics.statistics import (
     over_models,
     paired_tests,
 )
-from nextword.evaluation.sample_passes import ASKED, NOTHING_ASKED, Measured, Pass
+from nextword.evaluation.sample_passes import ASKED, NOTHING_ASKED, Pass, PassScores
 from nextword.results.records import (
     Duel,
     Environment,
@@ -80,7 +80,7 @@ def recorded(
     )
 
 
-def _measures(columns: list[Measured]) -> dict[str, Measure]:
+def _measures(columns: list[PassScores]) -> dict[str, Measure]:
     """What every key means, groups in reading order."""
     found = {key: score.measure for column in columns for key, score in column.scores.items()}
     place = {group: number for number, group in enumerate(metric.ORDER)}
@@ -179,7 +179,7 @@ def _wins(
     systems: list[SystemRecord],
     human: SampleFile | None,
     measures: dict[str, Measure],
-    columns: list[Measured],
+    columns: list[PassScores],
 ) -> Wins | None:
     if len(systems) < 2:
         return None

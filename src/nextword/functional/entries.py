@@ -154,10 +154,10 @@ class Entries:
         target = log_mass.clone() if torch.is_grad_enabled() else log_mass
         return overwrite_(target, ids, values, added != -torch.inf)
 
-    def _by_word(self, vocab_size: int) -> tuple[Words, Float[Tensor, "N U"]]:
+    def _by_word(self, vocab_size: int) -> tuple[UniqueTokens, Float[Tensor, "N U"]]:
         """The distinct words that are stored, and log of the mass of each as seen from every position."""
         in_vocabulary = (self.ids >= 0) & (self.ids < vocab_size)
-        words = Words.of(self.ids, in_vocabulary)
+        words = UniqueTokens.of(self.ids, in_vocabulary)
         column, counted = words.column[self.row], self.visible & in_vocabulary[self.row]
         return words, self._column_log_mass(column, counted, words.ids.shape[1])
 
@@ -246,7 +246,7 @@ def in_store(stored: Mapping[str, object]) -> dict[str, Int[Tensor, "N K 2"]]:
 
 
 @dataclass(frozen=True)
-class Words:
+class UniqueTokens:
     """Distinct valid tokens of B sequences, in U columns; a sequence with fewer words leaves columns empty.
 
     Args:
@@ -262,7 +262,7 @@ class Words:
     valid: Bool[Tensor, "B S"]
 
     @classmethod
-    def of(cls, ids: Int[Tensor, "B S"], valid: Bool[Tensor, "B S"]) -> Words:
+    def of(cls, ids: Int[Tensor, "B S"], valid: Bool[Tensor, "B S"]) -> UniqueTokens:
         """The words of sequences of tokens.
 
         >>> words = Words.of(torch.tensor([[7, 3, 7, 9]]), torch.tensor([[True, True, True, False]]))
@@ -319,7 +319,7 @@ class WordScores:
         present: Which words each position sees; the scores of the others count nowhere.
     """
 
-    words: Words
+    words: UniqueTokens
     row: Int[Tensor, "N"]
     scores: Float[Tensor, "N U"]
     present: Bool[Tensor, "N U"]

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from nextword.functional.entries import Entries, TextRead, Words
+from nextword.functional.entries import Entries, TextRead, UniqueTokens
 from nextword.functional.keys_in_place import Keys
 from nextword.functional.probability import at_least_float32
 from nextword.heads.context import Context, Memory, Source
@@ -153,13 +153,15 @@ def past_places(context: Context, include_current: bool, last: int | None = None
     return seen if last is None else seen & _nearest(memory.valid[context.row] & past, last)
 
 
-def past_words(context: Context, include_current: bool, last: int | None = None) -> tuple[Words, Bool[Tensor, "N U"]]:
+def past_words(
+    context: Context, include_current: bool, last: int | None = None
+) -> tuple[UniqueTokens, Bool[Tensor, "N U"]]:
     """The distinct words of each text, and which of its U words each of N positions sees.
 
     A position sees the words at the places of ``past_places``, which takes the same arguments.
     """
     memory = _memory(context)
-    words = Words.of(memory.ids, _known(memory, context))
+    words = UniqueTokens.of(memory.ids, _known(memory, context))
     if last is None:
         return words, words.seen(context.row, _end(context, include_current))
     return words, words.at(past_places(context, include_current, last), context.row)
@@ -170,10 +172,10 @@ def source_places(context: Context) -> Bool[Tensor, "N E"]:
     return _known(_source(context), context)[context.row]
 
 
-def source_words(context: Context) -> tuple[Words, Bool[Tensor, "N U"]]:
+def source_words(context: Context) -> tuple[UniqueTokens, Bool[Tensor, "N U"]]:
     """The distinct words of each source, and which of them each position sees: all."""
     source = _source(context)
-    words = Words.of(source.ids, _known(source, context))
+    words = UniqueTokens.of(source.ids, _known(source, context))
     return words, words.occurring(context.row)
 
 

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, model_validator
 from torch import Tensor, nn
 
 from nextword.distribution import Add, Change, Edit, OnWords, Replace, Rerank
-from nextword.functional.entries import Entries, TextRead, Words, WordScores
+from nextword.functional.entries import Entries, TextRead, UniqueTokens, WordScores
 from nextword.heads.context import Context
 from nextword.heads.head import Keeper
 from nextword.heads.input_states import FAINT, Dimensions, Projection, modifiers
@@ -156,7 +156,7 @@ class _Occurred:
 
     text: TextRead
     ids: Int[Tensor, "B S"]
-    words: Words
+    words: UniqueTokens
     visible: Bool[Tensor, "N S"]
     present: Bool[Tensor, "N U"]
 

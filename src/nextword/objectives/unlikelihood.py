@@ -10,7 +10,7 @@ from jaxtyping import Bool, Int
 from pydantic import Field
 from torch import Tensor
 
-from nextword.functional.entries import Words
+from nextword.functional.entries import UniqueTokens
 from nextword.heads.context import Context, Layout
 from nextword.heads.head import Head
 from nextword.objectives.loss import Loss
@@ -75,7 +75,7 @@ def previous_targets(targets: Int[Tensor, "N"], layout: Layout) -> tuple[Int[Ten
     """
     row, slot = layout.row, layout.slot
     told = targets.new_zeros(layout.batch_size, layout.width).index_put((row, slot), targets)
-    words = Words.of(
+    words = UniqueTokens.of(
         told, told.new_zeros(told.shape, dtype=torch.bool).index_put((row, slot), torch.ones_like(row) > 0)
     )
     ids = words.ids[row]

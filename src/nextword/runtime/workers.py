@@ -23,7 +23,7 @@ Answer = TypeVar("Answer", covariant=True)
 MOST_PROCESSES = 1024
 
 
-class Task(Protocol[Needed, Answer]):
+class WorkerTask(Protocol[Needed, Answer]):
     """A piece of work; it can be pickled, and so can its answer."""
 
     def __call__(self, opened: Needed) -> Answer:
@@ -40,7 +40,7 @@ class Workers(ABC, Generic[Opened]):
     in_this_process: bool
 
     @abstractmethod
-    def answers(self, tasks: Iterable[Task[Opened, Answer]]) -> Iterator[Answer]:
+    def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
         """The answer to each task, in order. Tasks are made when somebody is free, so few of them are in memory.
 
         Raises:
@@ -60,7 +60,7 @@ class ThisProcess(Workers[Opened]):
     def __init__(self, open_one: Callable[[], Opened]) -> None:
         self._opened = open_one()
 
-    def answers(self, tasks: Iterable[Task[Opened, Answer]]) -> Iterator[Answer]:
+    def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
         """As each is done."""
         for task in tasks:
             yield task(self._opened)
@@ -93,7 +93,7 @@ class Processes(Workers[Opened]):
             generator=torch.Generator(),  # else one is drawn from that of the user
         )
 
-    def answers(self, tasks: Iterable[Task[Opened, Answer]]) -> Iterator[Answer]:
+    def answers(self, tasks: Iterable[WorkerTask[Opened, Answer]]) -> Iterator[Answer]:
         """In the order of the tasks; at most two for each process are waiting."""
         self._tasks.given = tasks
         try:

@@ -235,16 +235,18 @@ class Grammar(Generic[C]):
             )
         self.registry.get(name)
 
-    def _terms(self, config: C) -> Iterator[_Term]:
+    def _terms(self, config: C) -> Iterator[_SpecTerm]:
         kind, modifiers = self.registry.kind, self.modifiers.by_field()
         name = getattr(config, kind)
         apart = {kind, *modifiers}
-        yield _Term(name, config.spec_arguments(), config, lambda given: {kind: name, **config.from_spec(given)}, apart)
+        yield _SpecTerm(
+            name, config.spec_arguments(), config, lambda given: {kind: name, **config.from_spec(given)}, apart
+        )
         for field in type(config).model_fields:
             modifier, value = modifiers.get(field), getattr(config, field)
             written = None if modifier is None else modifier.write(value)
             if modifier is not None and written is not None:
-                yield _Term(*written, value, partial(modifier.parse, written[0]), set())
+                yield _SpecTerm(*written, value, partial(modifier.parse, written[0]), set())
 
     def _config_of(self, name: str) -> type[C]:
         config: type[C] = self.registry.get(name).Config
@@ -260,7 +262,7 @@ class Grammar(Generic[C]):
 
 
 @dataclass(frozen=True)
-class _Term:
+class _SpecTerm:
     """A term of a spec that is to be written.
 
     Args:

@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from nextword.evaluation.judges.coherence import row_cosines
-from nextword.evaluation.judges.sentence_encoder import Reading, SentenceEncoder
+from nextword.evaluation.judges.sentence_encoder import EncoderReading, SentenceEncoder
 from nextword.evaluation.metrics import Setup, UndefinedError
 from nextword.evaluation.metrics.sample import MissingFieldError
 from nextword.runtime import pretrained
@@ -181,7 +181,7 @@ def test_a_byte_level_encoder_takes_korean_apart(gpt2_folder: str) -> None:
     assert reading.characters == 3 < reading.tokens
     assert reading.fault is not None
     assert "characters are taken apart" in reading.fault
-    assert Reading(tokens=4, unknown=2, characters=4).fault is None
+    assert EncoderReading(tokens=4, unknown=2, characters=4).fault is None
 
 
 @packaged

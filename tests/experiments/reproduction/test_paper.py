@@ -19,11 +19,11 @@ from nextword.experiments.comparison.recipe import configured
 from nextword.experiments.reproduction.experiment import SCALES, Scale, find_experiment, recipe_of, settings_of
 from nextword.experiments.reproduction.paper import (
     Address,
-    Column,
     Comparison,
     Paper,
-    Row,
-    Table,
+    PaperColumn,
+    PaperRow,
+    PaperTable,
     find_table,
     listed_tables,
     load_paper,
@@ -54,13 +54,13 @@ def claim(row, than, **rest) -> dict:
 
 def faults(**given) -> str:
     with pytest.raises(SettingsError) as fault:
-        validated(Table, table(**given))
+        validated(PaperTable, table(**given))
     return str(fault.value)
 
 
 def test_a_row_s_address_goes_before_the_column_s_and_a_cell_s_before_both():
     built = validated(
-        Table,
+        PaperTable,
         {
             "title": "T",
             "place": "section 1",
@@ -91,7 +91,7 @@ def test_a_row_s_address_goes_before_the_column_s_and_a_cell_s_before_both():
 def test_lists_in_a_comparison_are_compared_each_with_each():
     comparisons = [{"row": "a", "than": ["b", 3.0], "column": ["x", "y"]}, {"row": "b", "than": "a", "column": "x"}]
     rows = [{"title": "a"}, {"title": "b"}]
-    built = validated(Table, table(rows, ("x", "y"), claims=[{"text": "t", "comparisons": comparisons}]))
+    built = validated(PaperTable, table(rows, ("x", "y"), claims=[{"text": "t", "comparisons": comparisons}]))
     assert built.claims[0].comparisons == [
         Comparison(row="a", than="b", column="x"),
         Comparison(row="a", than="b", column="y"),
@@ -158,7 +158,7 @@ def test_the_printed_numbers_bear_a_claim_out_or_a_note_says_so(paper, name):
             assert claim.note is not None, claim.text
 
 
-def printed_outcome(table: Table, one: Comparison) -> bool | None:
+def printed_outcome(table: PaperTable, one: Comparison) -> bool | None:
     """Whether the first of the paper's own cells is better; None where one of them is not printed."""
     column, than_column = table.column(one.column), table.column(one.than_column or one.column)
     first = printed_gain(table, one.row, one.over, column)
@@ -175,12 +175,12 @@ def printed_outcome(table: Table, one: Comparison) -> bool | None:
     return first > other if better == "higher" else first < other
 
 
-def printed_gain(table: Table, row: str, over: str | None, column: Column) -> float | None:
+def printed_gain(table: PaperTable, row: str, over: str | None, column: PaperColumn) -> float | None:
     numbers = [printed_number(table, table.row(title), column) for title in (row, over) if title is not None]
     return None if None in numbers else numbers[0] - sum(numbers[1:])
 
 
-def printed_number(table: Table, row: Row, column: Column) -> float | None:
+def printed_number(table: PaperTable, row: PaperRow, column: PaperColumn) -> float | None:
     value = table.printed(row, column)
     return value if isinstance(value, float) else None
 

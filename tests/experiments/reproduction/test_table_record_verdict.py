@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nextword.experiments.reproduction.paper import Table
+from nextword.experiments.reproduction.paper import PaperTable
 from nextword.experiments.reproduction.table_numbers import NO_SEED, CellValue
 from nextword.experiments.reproduction.table_record import judged_claims
 
@@ -13,7 +13,7 @@ T_2 = 4.302652729911275
 
 
 def table(better="higher", than="worse", **claim):
-    return Table.model_validate(
+    return PaperTable.model_validate(
         {
             "title": "made up",
             "place": "section 1",
@@ -223,7 +223,7 @@ def test_what_is_equal_with_every_seed_says_so():
 
 def judged(cells, people=None, **comparison):
     """A claim of one comparison of rows a, b, c and d in columns Acc and Other."""
-    made = Table.model_validate(
+    made = PaperTable.model_validate(
         {
             "title": "made up",
             "place": "section 1",

@@ -16,7 +16,7 @@ from nextword.results.report.columns import (
     STORIES,
     SUMMARIES,
     TABLE_TEXTS,
-    Layout,
+    TableLayout,
     layout_of,
     text_columns,
 )
@@ -111,7 +111,9 @@ def test_no_key_is_without_a_column() -> None:
         (("uniq-seq", "rep", "perplexity"), CONTINUATIONS, ["perplexity", "rep", "uniq-seq"]),
     ],
 )  # fmt: skip
-def test_what_a_paper_measured_is_laid_out_as_there(asked: tuple[str, ...], layout: Layout, first: list[str]) -> None:
+def test_what_a_paper_measured_is_laid_out_as_there(
+    asked: tuple[str, ...], layout: TableLayout, first: list[str]
+) -> None:
     assert layout_of(measures(*asked)) is layout
     assert keys_of(*asked) == first
 

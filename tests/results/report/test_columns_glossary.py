@@ -5,7 +5,7 @@ import re
 import pytest
 
 from nextword.results.records import Measure
-from nextword.results.report.columns import Entry, of_measures, of_metrics, of_texts
+from nextword.results.report.columns import GlossaryEntry, of_measures, of_metrics, of_texts
 from nextword.results.report.comparison.main_table import sheets
 from nextword.results.report.comparison.method_tables import main_table, subset_table
 from nextword.results.report.comparison.methods import methods
@@ -71,7 +71,7 @@ def test_lengths_of_ngrams_are_one_entry() -> None:
         "Rep",
         "Uniq (uniq-seq)",
     ]
-    assert found["Distinct"] == Entry("Distinct", "explained.", ("% of n-grams",))
+    assert found["Distinct"] == GlossaryEntry("Distinct", "explained.", ("% of n-grams",))
 
 
 def test_lengths_that_mean_different_things_stay_apart() -> None:

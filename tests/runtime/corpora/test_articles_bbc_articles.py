@@ -6,7 +6,7 @@ import pytest
 
 from nextword.runtime.corpora.articles import ARTICLES, bbc_pair
 from nextword.runtime.corpora.gap_sentences import Pair
-from nextword.runtime.corpora.pairs import Reading, Side, read_pairs
+from nextword.runtime.corpora.pairs import PairReading, Side, read_pairs
 
 FILE = """[SN]URL[SN]
 http://web.archive.org/web/1/news/{number}
@@ -28,7 +28,7 @@ It said no.
 
 def read(path):
     shares = {"split_field": None, "validation_share": 0.2, "test_share": 0.3, "seed": 0}
-    return read_pairs(path, Reading(Side("source", None), Side("target", None), **shares, other=ARTICLES))
+    return read_pairs(path, PairReading(Side("source", None), Side("target", None), **shares, other=ARTICLES))
 
 
 def articles(folder, count):

@@ -6,7 +6,7 @@ import pytest
 
 from nextword.runtime.corpora.articles import STORIES, story_pair
 from nextword.runtime.corpora.gap_sentences import Pair
-from nextword.runtime.corpora.pairs import Reading, Side, read_pairs
+from nextword.runtime.corpora.pairs import PairReading, Side, read_pairs
 
 STORY = """(CNN) -- {name} went out.
 
@@ -30,7 +30,7 @@ the same day
 def read(path, **changes):
     reading = {"validation_share": 0.2, "test_share": 0.3, "split_field": None, "seed": 0, **changes}
     sides = {"source": Side("summary", "highlights"), "target": Side("article", "article")}
-    return read_pairs(path, Reading(**sides, **reading, other=STORIES, hashed="target"))
+    return read_pairs(path, PairReading(**sides, **reading, other=STORIES, hashed="target"))
 
 
 def folder_of(path, count):

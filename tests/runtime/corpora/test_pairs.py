@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nextword.runtime.corpora.gap_sentences import GapConfig, Pair
-from nextword.runtime.corpora.pairs import Reading, Side, gap_texts, leaks, read_pairs, sample
+from nextword.runtime.corpora.pairs import PairReading, Side, gap_texts, leaks, read_pairs, sample
 
 DEFAULTS = {
     "source": Side("source", "source"),
@@ -19,7 +19,7 @@ DEFAULTS = {
 
 
 def read(path, **changes):
-    return read_pairs(path, Reading(**{**DEFAULTS, **changes}))
+    return read_pairs(path, PairReading(**{**DEFAULTS, **changes}))
 
 
 def write(path, rows):
@@ -66,7 +66,7 @@ def test_pairs_that_share_the_hashed_side_stay_together(tmp_path):
 
 
 def test_leaks_are_named_after_the_sides(tmp_path):
-    reading = Reading(**{**DEFAULTS, "source": Side("summary", "summary")})
+    reading = PairReading(**{**DEFAULTS, "source": Side("summary", "summary")})
     assert leaks(pairs(5), [*pairs(2, 4), Pair("new", "target 0")], "leak", reading) == {
         "leak_summaries": 1,
         "leak_targets": 2,

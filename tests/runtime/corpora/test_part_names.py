@@ -20,11 +20,11 @@ from nextword.evaluation.metrics.tokens import Words
 from nextword.inference.scoring.measurement.data_files import read_texts
 from nextword.runtime.corpora import PARTS, open_corpus, part_files
 from nextword.runtime.corpora.gap_sentences import GapConfig
-from nextword.runtime.corpora.pairs import Reading, Side, gap_texts, read_pairs
+from nextword.runtime.corpora.pairs import PairReading, Side, gap_texts, read_pairs
 from nextword.runtime.corpora.part_names import JSON_LINES, TABLES, TEXTS, separator_of, text_files
 from nextword.runtime.corpora.texts import read_parts
 
-READING = Reading(Side("source", "source"), Side("target", "text"), None, 0.1, 0.1, 0, gap_texts(GapConfig()))
+READING = PairReading(Side("source", "source"), Side("target", "text"), None, 0.1, 0.1, 0, gap_texts(GapConfig()))
 LINE = "A dog ran to {0}. A cat saw the dog {0}. The cat sat on {0}.\n"
 
 NAMES = [dict(zip(PARTS, words, strict=True)) for words in (

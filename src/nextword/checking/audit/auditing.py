@@ -36,10 +36,10 @@ from nextword.checking.audit.scorer_properties import (
 )
 from nextword.checking.audit.shrinking import shrunk
 from nextword.checking.distribution_properties import ANSWERS
-from nextword.checking.findings import CheckReport, Finding, Row
+from nextword.checking.findings import CheckReport, CheckRow, Finding
 from nextword.checking.invariance_properties import INVARIANCES
 from nextword.checking.place_properties import PLACES
-from nextword.checking.probe_texts import Words, given_sample
+from nextword.checking.probe_texts import ProbeWords, given_sample
 from nextword.checking.property import SHARE_OF_ROUNDING, Case, Property, finding_of, worst_of
 from nextword.checking.ways_of_reading import Reader, deviation
 
@@ -53,7 +53,7 @@ _NOT_REPEATED = ("asked again", "scored before", "left over", "untouched copy")
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class AuditQuestion:
     """A property with the samples that it is asked about.
 
     Args:
@@ -85,11 +85,11 @@ class Audit:
     progress: Progress
     places: int = 0
     rounding: dict[Any, float] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[CheckRow] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
-    def ask(self, question: Question) -> None:
+    def ask(self, question: AuditQuestion) -> None:
         """Asks one question; a row is added for the answer, and a finding where it fails."""
         one = question.property
         for reader in self.readers:
@@ -103,7 +103,7 @@ class Audit:
             allowed = {reader: self._allowed(one, reader, question.cases) for reader in self.readers}
             worst = worst_of(one, self.readers, question.cases, allowed.__getitem__)
         except Exception as fault:  # whatever a scorer raises is a finding about it, and the other rows still count
-            self.rows.append(Row(one.name, one.meaning, torch.inf, 0.0, "the call failed", one.look_at, fault))
+            self.rows.append(CheckRow(one.name, one.meaning, torch.inf, 0.0, "the call failed", one.look_at, fault))
             return
         if worst is None:
             self._add(one, None, 0.0, one.nothing)
@@ -115,7 +115,7 @@ class Audit:
             smallest = worst if question.costly else shrunk(one, worst, tolerance)
             self.findings.append(finding_of(one, worst, tolerance, smallest))
 
-    def ask_all(self, *questions: Question) -> None:
+    def ask_all(self, *questions: AuditQuestion) -> None:
         """Asks them in this order, in which causes come first."""
         for number, question in enumerate(questions):
             self.progress(question.property.name, number / len(questions))
@@ -144,7 +144,7 @@ class Audit:
         return (*said, *self.told)
 
     def _add(self, one: Property, worst: float | None, tolerance: float, where: str) -> None:
-        self.rows.append(Row(one.name, one.meaning, worst, tolerance, where, one.look_at))
+        self.rows.append(CheckRow(one.name, one.meaning, worst, tolerance, where, one.look_at))
 
     def _allowed(self, one: Property, reader: Any, cases: Sequence[Case]) -> float:
         """What rounding excuses."""
@@ -200,65 +200,65 @@ def audit_scorer(scorer: Any, vocabulary: int, wanted: Wanted, progress: Progres
     ways = ways_of(scorer)
     if not ways:
         raise ValueError("check: scorer must be a function of prefixes, or have text_distributions or text_log_probs")
-    words = Words(torch.arange(vocabulary), wanted.seed, torch.device("cpu"), pad=0)
+    words = ProbeWords(torch.arange(vocabulary), wanted.seed, torch.device("cpu"), pad=0)
     texts = _Texts.made(scorer, words, wanted)
     copied = copy_of(scorer)
     repeats = REPEATS if copied is None else (*REPEATS, UNTOUCHED)
     readers = [ScorerReader(scorer, way, vocabulary, copied) for way in ways]
     audit = Audit(readers, progress, texts.places)
     audit.ask_all(
-        Question(SUMS, [*texts.alone, *texts.together], ()),
-        Question(_KNOWN["finite"], texts.alone, ()),
-        *(Question(one, texts.alone[-1:], ()) for one in repeats),
-        Question(_KNOWN["future"], texts.alone),
-        Question(CUT, texts.alone),
-        Question(NEIGHBOURS, texts.together),
-        Question(ORDER, texts.together, (*_NOT_REPEATED, "other texts")),
-        Question(LENGTHS, texts.ragged, (*_NOT_REPEATED, "other texts")),
+        AuditQuestion(SUMS, [*texts.alone, *texts.together], ()),
+        AuditQuestion(_KNOWN["finite"], texts.alone, ()),
+        *(AuditQuestion(one, texts.alone[-1:], ()) for one in repeats),
+        AuditQuestion(_KNOWN["future"], texts.alone),
+        AuditQuestion(CUT, texts.alone),
+        AuditQuestion(NEIGHBOURS, texts.together),
+        AuditQuestion(ORDER, texts.together, (*_NOT_REPEATED, "other texts")),
+        AuditQuestion(LENGTHS, texts.ragged, (*_NOT_REPEATED, "other texts")),
         *(texts.cached(runs) if callable(getattr(scorer, "in_steps", None)) else ()),
         _continued(texts, vocabulary, wanted.thorough),
-        Question(STEPS, texts.alone, (*_NOT_REPEATED, "future")),
-        Question(TOTALS, [*texts.alone, *texts.ragged]),
-        Question(UNSCORED, texts.alone, ()),
-        Question(SAMPLING, texts.alone[-1:], ("finite", SUMS.name, *_NOT_REPEATED)),
-        Question(BYTES, texts.alone[:1], ()),
+        AuditQuestion(STEPS, texts.alone, (*_NOT_REPEATED, "future")),
+        AuditQuestion(TOTALS, [*texts.alone, *texts.ragged]),
+        AuditQuestion(UNSCORED, texts.alone, ()),
+        AuditQuestion(SAMPLING, texts.alone[-1:], ("finite", SUMS.name, *_NOT_REPEATED)),
+        AuditQuestion(BYTES, texts.alone[:1], ()),
     )
     return audit.report(getattr(scorer, "__name__", type(scorer).__name__))
 
 
-def _continued(texts: _Texts, vocabulary: int, thorough: bool) -> Question:
+def _continued(texts: _Texts, vocabulary: int, thorough: bool) -> AuditQuestion:
     """Sums over all continuations: of every text, or of a few where they are many."""
     costly = vocabulary > MANY
     cases = texts.alone[:FEW_PREFIXES] if costly else texts.alone
     told = f"All {vocabulary:,} continuations of {len(cases)} prefixes were asked for, none was sampled."
-    return Question(continuations(vocabulary, thorough), cases, costly=costly, told=told)
+    return AuditQuestion(continuations(vocabulary, thorough), cases, costly=costly, told=told)
 
 
 def audit_model(model: Any, wanted: Wanted, progress: Progress) -> CheckReport:
     """Audits a model of transformers that has no head of ours, see ``nextword.check``."""
     bare = BareModel(model)
-    words = Words.of_model(bare, wanted.seed)
+    words = ProbeWords.of_model(bare, wanted.seed)
     texts = _Texts.made(bare, words, wanted)
     reader = ModelReader(bare)
     audit = Audit([reader], progress, texts.places)
     audit.ask_all(
-        Question(SUMS, [*texts.alone, *texts.together], ()),
-        Question(_KNOWN["finite"], texts.alone, ()),
-        Question(UNSCORED, texts.alone, ()),
-        Question(ROUNDED, texts.alone[-1:], ()),
-        *(Question(one, texts.alone[-1:], ()) for one in REPEATS),
-        Question(_KNOWN["future"], texts.alone),
-        Question(CUT, texts.alone),
-        Question(NEIGHBOURS, texts.together),
-        Question(ORDER, texts.together, (*_NOT_REPEATED, "other texts")),
-        Question(_KNOWN["padding"], texts.ragged, (*_NOT_REPEATED, "other texts", "future")),
-        Question(_KNOWN["source padding"], texts.together),
-        Question(_KNOWN["padding contents"], texts.ragged, (*_NOT_REPEATED, "other texts", "future")),
+        AuditQuestion(SUMS, [*texts.alone, *texts.together], ()),
+        AuditQuestion(_KNOWN["finite"], texts.alone, ()),
+        AuditQuestion(UNSCORED, texts.alone, ()),
+        AuditQuestion(ROUNDED, texts.alone[-1:], ()),
+        *(AuditQuestion(one, texts.alone[-1:], ()) for one in REPEATS),
+        AuditQuestion(_KNOWN["future"], texts.alone),
+        AuditQuestion(CUT, texts.alone),
+        AuditQuestion(NEIGHBOURS, texts.together),
+        AuditQuestion(ORDER, texts.together, (*_NOT_REPEATED, "other texts")),
+        AuditQuestion(_KNOWN["padding"], texts.ragged, (*_NOT_REPEATED, "other texts", "future")),
+        AuditQuestion(_KNOWN["source padding"], texts.together),
+        AuditQuestion(_KNOWN["padding contents"], texts.ragged, (*_NOT_REPEATED, "other texts", "future")),
         *texts.cached(None),
-        *(Question(one, texts.together, (*_NOT_REPEATED, "future")) for one in PLACES),
-        Question(LOSS, texts.ragged),
-        Question(replace(DOUBLE, applies=runs) if wanted.thorough else DOUBLE, texts.alone),
-        Question(GENERATING, texts.alone[:1]),
+        *(AuditQuestion(one, texts.together, (*_NOT_REPEATED, "future")) for one in PLACES),
+        AuditQuestion(LOSS, texts.ragged),
+        AuditQuestion(replace(DOUBLE, applies=runs) if wanted.thorough else DOUBLE, texts.alone),
+        AuditQuestion(GENERATING, texts.alone[:1]),
     )
     return audit.report(type(model).__name__)
 
@@ -278,7 +278,7 @@ class _Texts:
     ragged: Sequence[Case]
 
     @classmethod
-    def made(cls, subject: Any, words: Words, wanted: Wanted) -> _Texts:
+    def made(cls, subject: Any, words: ProbeWords, wanted: Wanted) -> _Texts:
         """Random ones, and those that were given."""
         alone = [Case(subject, words, words.sample_of(length)) for length in wanted.lengths]
         if wanted.given is not None:
@@ -292,13 +292,13 @@ class _Texts:
         """How many places of texts are asked about."""
         return sum(len(case.batch.row) for case in (*self.alone, *self.together, *self.ragged))
 
-    def cached(self, applies: Callable[[Any], str] | None) -> list[Question]:
+    def cached(self, applies: Callable[[Any], str] | None) -> list[AuditQuestion]:
         """Questions about reading in steps; ``applies`` says in place of each why it is not asked."""
         found = [one for one in _KNOWN.values() if one.of_the_cache]
         asked = found if applies is None else [replace(one, applies=applies) for one in found]
         needs = {"cache": (*_NOT_REPEATED, "future"), "cache-reordered": (*_NOT_REPEATED, "future", _IN_STEPS)}
         cases = {"cache": self.alone, "cache-reordered": self.together}
-        return [Question(one, cases[one.fault], needs[one.fault]) for one in asked]
+        return [AuditQuestion(one, cases[one.fault], needs[one.fault]) for one in asked]
 
 
 def runs(_: Any) -> str:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from nextword.checking.audit.scorer import CALL, OBSERVED, ScorerReader, lacks, ways_of
-from nextword.checking.probe_texts import Batch, Sample
+from nextword.checking.probe_texts import Batch, ProbeSample
 from nextword.checking.property import Case, Deviation, Property, compared
 from nextword.checking.ways_of_reading import Reader
 
@@ -245,7 +245,7 @@ class Repetition:
     found: tuple[Deviation, ...]
 
     @classmethod
-    def of(cls, reader: Reader, samples: Sequence[Sample]) -> Repetition:
+    def of(cls, reader: Reader, samples: Sequence[ProbeSample]) -> Repetition:
         """Asks twice about each text; answers, which may be large, are held for one text at a time."""
         gains, found = [], []
         for sample in samples:
@@ -313,7 +313,7 @@ def _repetition(reader: Reader, case: Case) -> Repetition:
     return known[reader]
 
 
-def _fresh(case: Case) -> Sample:
+def _fresh(case: Case) -> ProbeSample:
     """A text as long as the case's, not asked about before."""
     return case.words.sample("another text", [case.words.text(len(case.sample.rows[0]))])
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from nextword.checking.probe_texts import Sample
+from nextword.checking.probe_texts import ProbeSample
 from nextword.checking.property import Property, Worst, worst_of
 
 _TRIES = 60
@@ -39,14 +39,14 @@ def shrunk(one: Property, worst: Worst, allowed: float) -> Worst:
     return worst
 
 
-def _shown(one: Property, worst: Worst, sample: Sample) -> Worst | None:
+def _shown(one: Property, worst: Worst, sample: ProbeSample) -> Worst | None:
     try:
         return worst_of(one, [worst.reader], [replace(worst.case, sample=sample)])
     except Exception:  # of anything: what is too short to be asked about shows nothing
         return None
 
 
-def _smaller(sample: Sample) -> Iterator[Sample]:
+def _smaller(sample: ProbeSample) -> Iterator[ProbeSample]:
     """Samples with something left out, large parts first. The first token stays: it may be a start mark."""
     rows = sample.rows
     for row in range(len(rows)) if len(rows) > 1 else ():
@@ -67,7 +67,7 @@ def _without(row: Tensor, cut: int) -> Tensor:
     return row if len(row) <= cut + 1 else row.new_tensor([int(row[0]), *row[1 + cut :].tolist()])
 
 
-def _of(sample: Sample, kept: range | list[int], rows: tuple[Tensor, ...] | list[Tensor]) -> Sample:
+def _of(sample: ProbeSample, kept: range | list[int], rows: tuple[Tensor, ...] | list[Tensor]) -> ProbeSample:
     sources = None if sample.sources is None else tuple(sample.sources[row] for row in kept)
     auxiliary = None if sample.auxiliary is None else tuple(sample.auxiliary[row] for row in kept)
     return replace(

@@ -61,7 +61,7 @@ class Module:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """A registered class.
 
     Attributes:
@@ -127,9 +127,9 @@ class Catalogue:
         own = [Module(tree) for package in (room, *also) for tree in _trees(package)]
         self._modules = [*own, *(Module(tree, plugin) for plugin in plugins() for tree in _trees_of(plugin))]
 
-    def registered(self, registry: str) -> dict[str, Entry]:
+    def registered(self, registry: str) -> dict[str, CatalogueEntry]:
         """Entry by name, for the classes below ``@{registry}.register("name")``; ours where two have one name."""
-        found: dict[str, Entry] = {}
+        found: dict[str, CatalogueEntry] = {}
         for module in self._modules:
             for definition in module.classes.values():
                 for decorator in definition.decorator_list:
@@ -137,10 +137,10 @@ class Catalogue:
                         case ast.Call(
                             func=ast.Attribute(value=value, attr="register"), args=[ast.Constant(value=str(name))]
                         ) if self._is_ours(module.full_name(value), registry):
-                            found.setdefault(name, Entry(module, definition))
+                            found.setdefault(name, CatalogueEntry(module, definition))
         return dict(sorted(found.items()))
 
-    def settings(self, entry: Entry) -> frozenset[str]:
+    def settings(self, entry: CatalogueEntry) -> frozenset[str]:
         """Names of the fields of a class's ``Config``."""
         for statement in entry.definition.body:
             match statement:

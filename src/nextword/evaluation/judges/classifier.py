@@ -31,7 +31,7 @@ Question = tuple[Evidence, str]
 """What is known, and what is claimed."""
 
 
-class Form(ABC):
+class InputForm(ABC):
     """How a question is written down for a model."""
 
     name: str
@@ -50,7 +50,7 @@ class Form(ABC):
         """
 
 
-class TextPair(Form):
+class TextPair(InputForm):
     """Evidence first, claim second.
 
     What is too long is cut from the end of the evidence; a claim that leaves no room for any is cut as well.
@@ -74,7 +74,7 @@ class TextPair(Form):
 
 
 @dataclass(frozen=True)
-class Answers:
+class ClassifierAnswers:
     """What a classifier says to questions."""
 
     probabilities: Float[np.ndarray, "N"]
@@ -103,7 +103,7 @@ class Classifier:
         name: str | None,
         label: str | int | None,
         max_length: int,
-        form: Form,
+        form: InputForm,
         setup: Setup,
         metric: str,
         default_label: int | None = None,
@@ -126,7 +126,7 @@ class Classifier:
         """The model in short."""
         return Path(self._found.name).name
 
-    def ask(self, questions: Sequence[Question]) -> Answers:
+    def ask(self, questions: Sequence[Question]) -> ClassifierAnswers:
         """The answers, in order; equal questions are asked once."""
         settings = {
             "model": self._found.fingerprint,
@@ -139,7 +139,7 @@ class Classifier:
             lambda missing: self._read(missing, [questions[place] for place in missing]),
         )
         chosen: Bool[np.ndarray, "N"] = rows.argmax(axis=1) == self._consistent
-        return Answers(probabilities=rows[:, self._consistent].astype(np.float64), chosen=chosen)
+        return ClassifierAnswers(probabilities=rows[:, self._consistent].astype(np.float64), chosen=chosen)
 
     def _read(
         self, places: list[int], questions: list[Question]

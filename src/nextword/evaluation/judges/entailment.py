@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 
 from nextword.evaluation.judges.checkpoints import is_blank, note_on_empty
-from nextword.evaluation.judges.classifier import Answers, Classifier, Evidence, Form, Question, TextPair
+from nextword.evaluation.judges.classifier import Classifier, ClassifierAnswers, Evidence, InputForm, Question, TextPair
 from nextword.evaluation.judges.tables import READERS, Cells, is_empty, note_on_cells
 from nextword.evaluation.metrics import Metric, MetricConfig, Sample, Score, Setup, Table, metric
 from nextword.results.records import Measure
@@ -82,7 +82,7 @@ class Entailment(Metric):
         """What is asked about, of a text that is not empty."""
         return [text]
 
-    def form(self) -> Form:
+    def form(self) -> InputForm:
         """How a question is written down for the model."""
         return TextPair()
 
@@ -105,7 +105,7 @@ class Entailment(Metric):
             ),
         }
 
-    def answers(self) -> list[Answers | None]:
+    def answers(self) -> list[ClassifierAnswers | None]:
         """For each sample the answers to its questions; None where nothing was asked."""
         flat = [question for questions in self._questions for question in questions]
         if not flat:
@@ -114,7 +114,7 @@ class Entailment(Metric):
         ends = np.cumsum([len(questions) for questions in self._questions])
         chosen, probabilities = np.split(found.chosen, ends[:-1]), np.split(found.probabilities, ends[:-1])
         return [
-            Answers(probabilities=some, chosen=picked) if len(picked) else None
+            ClassifierAnswers(probabilities=some, chosen=picked) if len(picked) else None
             for picked, some in zip(chosen, probabilities, strict=True)
         ]
 

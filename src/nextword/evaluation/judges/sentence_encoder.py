@@ -34,7 +34,7 @@ Batch = tuple[list[int], Float[np.ndarray, "B D"]]
 
 
 @dataclass(frozen=True)
-class Reading:
+class EncoderReading:
     """How an encoder's tokenizer cuts texts."""
 
     tokens: int
@@ -85,7 +85,7 @@ class SentenceEncoder:
         """What was asked for, in short."""
         return "all-MiniLM-L6-v2" if self._found.name == packaged_encoder() else Path(self._found.name).name
 
-    def reading(self, texts: Sequence[str]) -> Reading | None:
+    def reading(self, texts: Sequence[str]) -> EncoderReading | None:
         """How its tokenizer cuts these texts; None where it has none of its own, as with encoders over whole words."""
         from transformers import AutoTokenizer
 
@@ -95,7 +95,7 @@ class SentenceEncoder:
             return None
         rows = tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
         unknown = tokenizer.unk_token_id
-        return Reading(
+        return EncoderReading(
             tokens=sum(map(len, rows)),
             unknown=0 if unknown is None else sum(list(row).count(unknown) for row in rows),
             characters=sum(len("".join(unicodedata.normalize("NFC", text).split())) for text in texts),

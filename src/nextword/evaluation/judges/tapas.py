@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from nextword.evaluation.judges.checkpoints import Encoded
-from nextword.evaluation.judges.classifier import Form, Question
+from nextword.evaluation.judges.classifier import InputForm, Question
 from nextword.evaluation.judges.entailment import TableConfig, TableEntailment
 from nextword.evaluation.metrics import Table, registry
 
 
-class TableAndQuestion(Form):
+class TableAndQuestion(InputForm):
     """Text first, then the cells with their columns, rows and ranks.
 
     Of too many tokens every cell keeps its first ones; if that is not enough, rows are dropped from the end, as TAPAS
@@ -56,6 +56,6 @@ class Tapas(TableEntailment):
     title = "TAPAS-Acc"
     nameless_label = 1  # in the checkpoints of TabFact 1 is entailed, 0 refuted
 
-    def form(self) -> Form:
+    def form(self) -> InputForm:
         """The table as a table."""
         return TableAndQuestion()

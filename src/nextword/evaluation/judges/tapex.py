@@ -7,13 +7,13 @@ from typing import Any
 from pydantic import Field
 
 from nextword.evaluation.judges.checkpoints import Encoded
-from nextword.evaluation.judges.classifier import Form, Question
+from nextword.evaluation.judges.classifier import InputForm, Question
 from nextword.evaluation.judges.entailment import TableConfig, TableEntailment
 from nextword.evaluation.judges.tables import tapex_form
 from nextword.evaluation.metrics import Table, registry
 
 
-class TapexSequence(Form):
+class TapexSequence(InputForm):
     """Text and table as one sequence in small letters; too many tokens: cut at the end.
 
     transformers has no TapexTokenizer any more. It was the tokenizer of BART on this string. A space goes before what
@@ -68,6 +68,6 @@ class Tapex(TableEntailment):
     Config = TapexConfig
     title = "TAPEX-Acc"
 
-    def form(self) -> Form:
+    def form(self) -> InputForm:
         """Text and table as one sequence."""
         return TapexSequence(self.config.cell_tokens)

@@ -125,7 +125,7 @@ class LikelihoodSum:
         return bootstrap_ratio(np.array(self._nats) / math.log(2), np.array(self._bytes, dtype=np.float64))
 
 
-class LikelihoodConfig(MetricConfig):
+class LikelihoodMetricConfig(MetricConfig):
     """Settings of likelihood."""
 
     mean: bool = False
@@ -144,10 +144,10 @@ class LikelihoodConfig(MetricConfig):
 
 
 @registry.register("likelihood")
-class Likelihood(Metric):
+class LikelihoodMetric(Metric):
     """Perplexity, negative log-likelihood and bits per byte of held-out tokens. Example: ``likelihood``."""
 
-    Config = LikelihoodConfig
+    Config = LikelihoodMetricConfig
     needs = ("log_probs",)
     votes = ("perplexity",)
 

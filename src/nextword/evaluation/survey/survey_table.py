@@ -10,7 +10,7 @@ import numpy as np
 
 from nextword.evaluation.metrics.statistics import RESAMPLES, Statistic, holm, paired_tests
 from nextword.evaluation.survey.kinds import registry
-from nextword.evaluation.survey.kinds.kind import ONE_TEXT, Judgements, Scored
+from nextword.evaluation.survey.kinds.kind import ONE_TEXT, AnswerMeasure, Judgements
 from nextword.evaluation.survey.outputs import KEY, SURVEY
 from nextword.evaluation.survey.read_answers import Counted, CountedUnit, counted, read_answers
 from nextword.evaluation.survey.statistics import (
@@ -25,7 +25,7 @@ from nextword.evaluation.survey.statistics import (
 from nextword.results.records import Environment, EvaluationResults, MetricValue, PairRecord, SampleFile, SystemRecord
 from nextword.results.records.survey_files import Agreement, Question, Survey, SurveyKey, SurveyResults, WinTieLose
 
-Score = Callable[[Question, Judgements], list[Scored]]
+Score = Callable[[Question, Judgements], list[AnswerMeasure]]
 Levels = dict[str, dict[str, TwoLevels]]
 """By measure and system."""
 
@@ -89,9 +89,9 @@ def _rows(units: Sequence[CountedUnit], found: Counted) -> Crossing:
     return Crossing(np.array([items[one.item] for one in units]), np.array([judges[one.judge] for one in units]))
 
 
-def _scored(survey: Survey, found: Counted, score: Score) -> tuple[Crossing, list[Scored]]:
+def _scored(survey: Survey, found: Counted, score: Score) -> tuple[Crossing, list[AnswerMeasure]]:
     crossing = _rows(found.units, found)
-    scored: list[Scored] = []
+    scored: list[AnswerMeasure] = []
     for question in survey.questions:
         units = [one for one in found.units if question.name in one.said.answers]
         rows = _rows(units, found)
@@ -101,7 +101,7 @@ def _scored(survey: Survey, found: Counted, score: Score) -> tuple[Crossing, lis
 
 
 def _judged(
-    survey: Survey, key: SurveyKey, crossing: Crossing, scored: list[Scored], resamples: int, command: str
+    survey: Survey, key: SurveyKey, crossing: Crossing, scored: list[AnswerMeasure], resamples: int, command: str
 ) -> EvaluationResults:
     levels: Levels = {
         one.key: {
@@ -155,7 +155,7 @@ def _possible(interval: tuple[float, float], unit: str, least: float) -> tuple[f
     return (max(low, least), min(high, 1.0)) if unit.startswith("share") else interval
 
 
-def _tests(scored: list[Scored], levels: Levels, names: list[str], resamples: int) -> list[PairRecord]:
+def _tests(scored: list[AnswerMeasure], levels: Levels, names: list[str], resamples: int) -> list[PairRecord]:
     """Every two systems in every measure: interval over items and judges, tests over items."""
     pairs = [
         (one.key, first, second)

@@ -48,7 +48,7 @@ from nextword.heads import head_spec
 from nextword.model.card import CardData, CardFacts, CardResult, hub_name
 from nextword.model.saving import save_model_folder
 from nextword.results.records import Environment, disk_full_explained, locked
-from nextword.results.records.comparison_results import CheckedProperty, TrainingResults
+from nextword.results.records.comparison_results import PropertySummary, TrainingResults
 from nextword.results.report.measures import measure
 from nextword.runtime import processes
 from nextword.runtime.devices import best_device
@@ -270,10 +270,10 @@ def measured_on_test_part(
         return task.measures.evaluate(model.eval(), tokenizer, progress).finite()
 
 
-def checked(model: Any) -> list[CheckedProperty]:
+def checked(model: Any) -> list[PropertySummary]:
     """What the checker says of each property."""
     return [
-        CheckedProperty.model_validate(
+        PropertySummary.model_validate(
             {"name": row.name, "verdict": row.verdict, "explanation": None if row.passed else row.explain()}
         )
         for row in check(model, lengths=CHECKED_LENGTHS).rows

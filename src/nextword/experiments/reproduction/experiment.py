@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from nextword.experiments.reproduction.paper import Table
+from nextword.experiments.reproduction.paper import PaperTable
 from nextword.settings.config import Settings, validated
 from nextword.settings.overrides import parsed
 from nextword.settings.registry import did_you_mean
@@ -170,7 +170,7 @@ class Minutes:
     starts: float
 
 
-def minutes_of(table: Table) -> Minutes | None:
+def minutes_of(table: PaperTable) -> Minutes | None:
     """What a table's experiments take at small scale; ``None``: not measured for one of them, or there are none."""
     small = {name: one for name in table.experiments if (one := find_experiment(name).small) is not None}
     if not small or any(one.minutes is None for one in small.values()):
@@ -180,7 +180,7 @@ def minutes_of(table: Table) -> Minutes | None:
     return Minutes(sum(one.minutes or 0 for one in small.values()), sum(one or 0 for one in made))
 
 
-def effort(table: Table) -> str:
+def effort(table: PaperTable) -> str:
     """Minutes of one thread, one run after another; "trained" where they were not measured; or why there are none."""
     if table.kind in WITHOUT_TRAINING:
         return WITHOUT_TRAINING[table.kind]

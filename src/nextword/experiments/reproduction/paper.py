@@ -83,7 +83,7 @@ class Address(Settings):
         return Address(**{**outer.model_dump(include=set(Address.model_fields)), **mine})
 
 
-class Column(Address):
+class PaperColumn(Address):
     """A column of a printed table."""
 
     title: str
@@ -101,7 +101,7 @@ class Column(Address):
         return f"{self.group}: {self.title}" if self.group else self.title
 
 
-class Row(Address):
+class PaperRow(Address):
     """A row of a printed table."""
 
     title: str
@@ -175,7 +175,7 @@ class Claim(Settings):
         return self
 
 
-class Table(Address):
+class PaperTable(Address):
     """A table, figure or human evaluation of a paper."""
 
     title: str
@@ -189,9 +189,9 @@ class Table(Address):
     its own."""
     note: str | None = None
     """What a reader must know at any scale; what stands for the paper's own at one is in experiments.toml."""
-    columns: list[Column] = Field(default=[])
+    columns: list[PaperColumn] = Field(default=[])
     """From left to right."""
-    rows: list[Row] = Field(default=[])
+    rows: list[PaperRow] = Field(default=[])
     """From top to bottom."""
     claims: list[Claim] = Field(default=[])
     """What the paper says of it."""
@@ -222,24 +222,24 @@ class Table(Address):
                     self.column(one.than_column)
         return self
 
-    def at(self, scale: Literal["small", "paper"]) -> Table:
+    def at(self, scale: Literal["small", "paper"]) -> PaperTable:
         """The table with the rows that it has at a scale."""
         return self.model_copy(update={"rows": [row for row in self.rows if row.only in {None, scale}]})
 
-    def row(self, title: str) -> Row:
+    def row(self, title: str) -> PaperRow:
         """The row of this title; ValueError where there is none."""
         return _named({row.title: row for row in self.rows}, title, "row")
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> PaperColumn:
         """The column of this name; ValueError where there is none."""
         return _named({column.name: column for column in self.columns}, name, "column")
 
-    def address(self, row: Row, column: Column) -> Address:
+    def address(self, row: PaperRow, column: PaperColumn) -> Address:
         """Where a cell's number lies: the row's word goes before the column's, and that before the table's."""
         own = row.cells.get(column.name) or row.cells.get(column.group) or Address()
         return own.within(row.within(column.within(self)))
 
-    def printed(self, row: Row, column: Column) -> float | str | None:
+    def printed(self, row: PaperRow, column: PaperColumn) -> float | str | None:
         """The paper's value of a cell; ``None``: the cell is empty."""
         if not row.values:
             return None
@@ -247,7 +247,7 @@ class Table(Address):
         return None if isinstance(value, float) and isnan(value) else value
 
     @property
-    def places(self) -> list[tuple[Row, Column]]:
+    def places(self) -> list[tuple[PaperRow, PaperColumn]]:
         """All cells, row by row."""
         return [(row, column) for row in self.rows for column in self.columns]
 
@@ -268,7 +268,7 @@ class Paper(Settings):
     """Who wrote it."""
     venue: str
     """Where it appeared."""
-    tables: dict[str, Table]
+    tables: dict[str, PaperTable]
     """By name: "table-1", "figure-3", "table-1a"."""
 
 
@@ -290,14 +290,14 @@ def load_paper(name: str) -> Paper:
     return validated(Paper, parsed((FOLDER / f"{name}.toml").read_bytes(), f"{name}.toml"))
 
 
-def find_table(name: str) -> Table:
+def find_table(name: str) -> PaperTable:
     """A table by the paper's name and its own: "histalign/table-1".
 
     Raises:
         ValueError: No such paper or table; the nearest known name is given.
     """
     paper, _, own = name.partition("/")
-    tables: Mapping[str, Table] = load_paper(paper).tables
+    tables: Mapping[str, PaperTable] = load_paper(paper).tables
     if own not in tables:
         raise ValueError(f"no table '{own}' in {paper}.{did_you_mean(own, tables)} Known: {', '.join(tables)}.")
     return tables[own]

@@ -12,7 +12,7 @@ from nextword.experiments.comparison.progress import ComparisonWatcher, SilentWa
 from nextword.experiments.reproduction.data_sets import DataFolder
 from nextword.experiments.reproduction.experiment import WITHOUT_TRAINING, Scale
 from nextword.experiments.reproduction.experiment_folder import ExperimentFolders, failures
-from nextword.experiments.reproduction.paper import Table, find_table, load_paper, names
+from nextword.experiments.reproduction.paper import PaperTable, find_table, load_paper, names
 from nextword.experiments.reproduction.table_record import ExperimentResults, table_record
 from nextword.results.records import FailedRun
 from nextword.results.records.reproduced_table import ReproducedTable
@@ -91,7 +91,7 @@ def needed_experiments(tables: Sequence[str], folders: ExperimentFolders) -> lis
     return list(needed)
 
 
-def only_settings(table: Table) -> bool:
+def only_settings(table: PaperTable) -> bool:
     """Whether nothing must be run for a table: it has hyper-parameters only, or what people said."""
     return table.kind in WITHOUT_TRAINING
 

@@ -12,10 +12,10 @@ from nextword.experiments.reproduction.experiment import Scale, find_experiment
 from nextword.experiments.reproduction.paper import (
     Address,
     Claim,
-    Column,
     Comparison,
-    Row,
-    Table,
+    PaperColumn,
+    PaperRow,
+    PaperTable,
     find_table,
     load_paper,
 )
@@ -62,7 +62,7 @@ class ExperimentResults:
 
 
 def table_record(
-    name: str, table: Table, experiments: Mapping[str, ExperimentResults], scale: Scale, command: str
+    name: str, table: PaperTable, experiments: Mapping[str, ExperimentResults], scale: Scale, command: str
 ) -> ReproducedTable:
     """The table with our numbers beside the printed ones, and its claims tested.
 
@@ -99,7 +99,7 @@ def renewed(record: ReproducedTable) -> ReproducedTable:
     return record.model_copy(update=_defined(record.name, table, cells, record.scale))
 
 
-def _defined(name: str, table: Table, cells: Cells, scale: Scale) -> dict[str, Any]:
+def _defined(name: str, table: PaperTable, cells: Cells, scale: Scale) -> dict[str, Any]:
     """What the table's definition says, with our numbers."""
     paper = load_paper(name.partition("/")[0])
     return {
@@ -126,13 +126,13 @@ def _defined(name: str, table: Table, cells: Cells, scale: Scale) -> dict[str, A
     }
 
 
-def _differences(table: Table, scale: Scale) -> list[str]:
+def _differences(table: PaperTable, scale: Scale) -> list[str]:
     """What is not the paper's own in the experiments that fill it, each once."""
     done = [one for name in table.experiments if (one := find_experiment(name).at(scale)) is not None]
     return list(dict.fromkeys(line for one in done for line in one.differs))
 
 
-def _goals(table: Table, cells: Cells) -> Cells:
+def _goals(table: PaperTable, cells: Cells) -> Cells:
     """For each cell that of people's row at the same address."""
     people = [(row, column) for row, column in table.places if table.address(row, column).method == HUMAN]
     found = {table.address(*place): cells[_key(*place)] for place in people}
@@ -149,7 +149,7 @@ def _kept(cell: ReproducedCell) -> CellValue | str:
     return CellValue(cell.by_seed or {NO_SEED: cell.value}, cell.low, cell.high)
 
 
-def _key(row: Row, column: Column) -> tuple[str, str]:
+def _key(row: PaperRow, column: PaperColumn) -> tuple[str, str]:
     return row.title, column.name
 
 
@@ -158,7 +158,7 @@ def _record(experiments: Mapping[str, ExperimentResults], name: str) -> RanExper
 
 
 def _found(
-    table: Table, row: Row, column: Column, experiments: Mapping[str, ExperimentResults], scale: Scale
+    table: PaperTable, row: PaperRow, column: PaperColumn, experiments: Mapping[str, ExperimentResults], scale: Scale
 ) -> CellValue | str:
     """Our number, or why there is none."""
     if column.name in row.elsewhere:
@@ -187,7 +187,7 @@ def _of_experiment(address: Address, one: ExperimentResults) -> CellValue:
     raise MissingValueError("the experiment was not run")
 
 
-def _cell(table: Table, row: Row, column: Column, ours: CellValue | str) -> ReproducedCell:
+def _cell(table: PaperTable, row: PaperRow, column: PaperColumn, ours: CellValue | str) -> ReproducedCell:
     printed = table.printed(row, column)
     spread = row.spreads[table.columns.index(column)] if row.spreads else None
     cell = ReproducedCell(printed=printed, spread=None if spread is None or spread != spread else spread)
@@ -206,7 +206,7 @@ Cells = Mapping[tuple[str, str], CellValue | str]
 """By title of the row and name of the column: our number, or why there is none."""
 
 
-def judged_claims(table: Table, cells: Cells, people: Cells, scale: Scale) -> list[JudgedClaim]:
+def judged_claims(table: PaperTable, cells: Cells, people: Cells, scale: Scale) -> list[JudgedClaim]:
     """Every claim of a table against our numbers.
 
     Args:
@@ -218,7 +218,7 @@ def judged_claims(table: Table, cells: Cells, people: Cells, scale: Scale) -> li
     return [_tested(claim, table, cells, people, scale) for claim in table.claims]
 
 
-def _tested(claim: Claim, table: Table, cells: Cells, people: Cells, scale: Scale) -> JudgedClaim:
+def _tested(claim: Claim, table: PaperTable, cells: Cells, people: Cells, scale: Scale) -> JudgedClaim:
     comparisons = [_compared(one, table, cells, people) for one in claim.comparisons]
     outcome, reason = _judged(claim, claim.not_testable.get(scale), comparisons)
     return JudgedClaim(
@@ -261,7 +261,7 @@ class _Term:
     weight: float
 
 
-def _compared(one: Comparison, table: Table, cells: Cells, people: Cells) -> JudgedComparison:
+def _compared(one: Comparison, table: PaperTable, cells: Cells, people: Cells) -> JudgedComparison:
     first, column = table.row(one.row), table.column(one.column)
     better = one.better or column.better
     terms = _terms(one)
@@ -308,7 +308,7 @@ def _other(one: Comparison) -> str:
     return other if one.times == 1 else f"{one.times:g} × {other}"
 
 
-def _printed(table: Table, terms: Sequence[_Term], better: str | None) -> tuple[Cells, Cells | None]:
+def _printed(table: PaperTable, terms: Sequence[_Term], better: str | None) -> tuple[Cells, Cells | None]:
     """The paper's numbers of these cells, and people's where theirs are the goal."""
     human = next((row.title for row in table.rows if row.method == HUMAN), "")
 

@@ -42,7 +42,7 @@ from nextword.model.training_modes import measuring
 from nextword.results.records import WITH_PROMPT, Evaluation, MetricValue
 from nextword.runtime.corpora import open_corpus
 from nextword.runtime.corpora.articles import STORIES
-from nextword.runtime.corpora.pairs import Reading, Side
+from nextword.runtime.corpora.pairs import PairReading, Side
 from nextword.settings.config import Seed, Settings
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Expand(Task):
 
     def __init__(self, config: ExpandConfig) -> None:
         self.config = config
-        reading = Reading(
+        reading = PairReading(
             source=Side("summary", config.summary_field), target=Side("article", config.article_field),
             split_field=config.split_field, validation_share=config.validation_share, test_share=config.test_share,
             seed=config.seed, other=STORIES, hashed="target",
@@ -230,9 +230,9 @@ class Steering(Measures):
         beginnings = scorer.prompts.beginnings(self._data.pairs.validation, "validation")[: self._config.tuning_pairs]
         return tuned(model, lambda: scorer.nats(beginnings, prompted=False))
 
-    def _scorer(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> Scorer:
+    def _scorer(self, model: Any, tokenizer: PreTrainedTokenizerBase) -> SteeringScorer:
         inputs = self._data.inputs(model, tokenizer)
-        return Scorer(model, self._data.prompts(tokenizer), inputs, self._config.batch_size)
+        return SteeringScorer(model, self._data.prompts(tokenizer), inputs, self._config.batch_size)
 
 
 # -- Likelihood of articles after their summaries, and what another article's summary does to it: steering.
@@ -242,7 +242,7 @@ SHUFFLES = 1000
 
 
 @dataclass(frozen=True)
-class Scorer:
+class SteeringScorer:
     """Asks a model for the likelihood of beginnings of articles.
 
     Attributes:
@@ -271,7 +271,7 @@ class Scorer:
 
 
 def steering_metrics(
-    scorer: Scorer, beginnings: Sequence[Beginning], seed: int, progress: Progress | None = None
+    scorer: SteeringScorer, beginnings: Sequence[Beginning], seed: int, progress: Progress | None = None
 ) -> dict[str, MetricValue]:
     """Likelihood without and with the summary as prompt, and how much of it is due to the right summary.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from nextword.runtime.corpora import PARTS
-from nextword.runtime.corpora.pairs import OtherFiles, Reading, Side, leaks, read_pairs, sample
+from nextword.runtime.corpora.pairs import OtherFiles, PairReading, Side, leaks, read_pairs, sample
 from nextword.settings.config import Seed, Settings
 
 
@@ -49,13 +49,13 @@ class PairsConfig(Settings):
     batch_size: int = Field(default=32, ge=1)
     """Pairs at a time in measurements."""
 
-    def reading(self, other: OtherFiles) -> Reading:
+    def reading(self, other: OtherFiles) -> PairReading:
         """How the pairs are found in files.
 
         Args:
             other: What reads files that hold no JSON lines.
         """
-        return Reading(
+        return PairReading(
             source=Side("source", self.source_field), target=Side("target", self.target_field),
             split_field=self.split_field, validation_share=self.validation_share, test_share=self.test_share,
             seed=self.seed, other=other,
@@ -82,7 +82,7 @@ class PairSamples:
         test: Those that test.
     """
 
-    def __init__(self, path: Path, reading: Reading, sizes: tuple[int | None, int | None, int | None]) -> None:
+    def __init__(self, path: Path, reading: PairReading, sizes: tuple[int | None, int | None, int | None]) -> None:
         self.reading = reading
         self.available = read_pairs(path, reading)
         self.train, self.validation, self.test = (

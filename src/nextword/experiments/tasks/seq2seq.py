@@ -36,7 +36,7 @@ LIKELIHOOD_SHARE = 0.25
 """Share of an evaluation's time that goes into the likelihood, about; the rest is generation."""
 
 
-class CopyingConfig(Settings):
+class CopiedTextsConfig(Settings):
     """What is generated to measure copying."""
 
     pairs: int = Field(default=300, ge=1)
@@ -57,7 +57,7 @@ class Seq2SeqStartConfig(T5StartConfig):
 class Seq2SeqConfig(PairTaskConfig):
     """What can be set; ``data`` must be."""
 
-    generation: CopyingConfig = CopyingConfig()
+    generation: CopiedTextsConfig = CopiedTextsConfig()
     """What is generated."""
     start: Seq2SeqStartConfig = Seq2SeqStartConfig()
     """The start model where no pretrained one is given."""

@@ -25,7 +25,7 @@ from nextword.model.training_modes import measuring
 
 
 @dataclass(frozen=True)
-class Row:
+class PromptRow:
     """One text to be written.
 
     Attributes:
@@ -52,7 +52,7 @@ class GeneratedText:
         sources: Where each token's probability came from, where that was asked for.
     """
 
-    row: Row
+    row: PromptRow
     token_ids: list[int]
     text: str
     sources: SourceColumns | None = None
@@ -63,17 +63,17 @@ class GeneratedText:
         return [*self.row.prompt.context, *self.token_ids]
 
 
-def rows_of(prompts: Sequence[EncodedExample], one: GenerationPass) -> list[Row]:
+def rows_of(prompts: Sequence[EncodedExample], one: GenerationPass) -> list[PromptRow]:
     """The texts of a pass, in the order of the prompts.
 
     Each has a key of its own (``text_keys``).
     """
     keys = text_keys(one.seed, [(prompt.context, prompt.example.auxiliary) for prompt in prompts], one.samples)
     texts = [(prompt, sample) for prompt in prompts for sample in range(one.samples)]
-    return [Row(number, *text, key) for number, (text, key) in enumerate(zip(texts, keys, strict=True))]
+    return [PromptRow(number, *text, key) for number, (text, key) in enumerate(zip(texts, keys, strict=True))]
 
 
-def length_batches(rows: Sequence[Row], size: int) -> list[list[Row]]:
+def length_batches(rows: Sequence[PromptRow], size: int) -> list[list[PromptRow]]:
     """The rows in batches of like length, the longest first: what does not fit into memory fails at once."""
     ordered = sorted(rows, key=lambda row: (-len(row.prompt.context), row.number))
     return [ordered[begin : begin + size] for begin in range(0, len(ordered), size)]
@@ -102,14 +102,14 @@ class BatchedGeneration:
     drafting: Drafting | None = field(default=None, repr=False)
     remember: int = 0
 
-    def batches(self, rows: Sequence[Row], one: GenerationPass) -> list[list[Row]]:
+    def batches(self, rows: Sequence[PromptRow], one: GenerationPass) -> list[list[PromptRow]]:
         """The batches in which the rows are written, the same each time."""
         if self.remember:  # each may retrieve from all before it
             return [[row] for row in rows]
         return length_batches(rows, 1 if one.is_single else self.batch_size)
 
     def written(
-        self, batches: Sequence[Sequence[Row]], one: GenerationPass, said: Iterable[Sequence[int]] = ()
+        self, batches: Sequence[Sequence[PromptRow]], one: GenerationPass, said: Iterable[Sequence[int]] = ()
     ) -> Generator[list[GeneratedText]]:
         """The texts of each batch, in its order. What torch draws elsewhere is not changed.
 
@@ -136,7 +136,7 @@ class BatchedGeneration:
             return remembering(self.opened, self.remember)
         return contextlib.nullcontext(len)
 
-    def _batch(self, rows: Sequence[Row], one: GenerationPass) -> list[GeneratedText]:
+    def _batch(self, rows: Sequence[PromptRow], one: GenerationPass) -> list[GeneratedText]:
         model, tokenizer = self.opened.model, self.opened.tokenizer
         prompts = [row.prompt for row in rows]
         inputs = auxiliary_inputs(self.opened)(prompts)
@@ -166,7 +166,7 @@ class BatchedGeneration:
         found = self.describe(targets, inputs)
         return [GeneratedText(*columns) for columns in zip(rows, written, texts, found, strict=True)]
 
-    def _loop(self, rows: Sequence[Row], one: GenerationPass) -> dict[str, Any]:
+    def _loop(self, rows: Sequence[PromptRow], one: GenerationPass) -> dict[str, Any]:
         if not one.is_rowwise:
             return {}
         drawn = None if one.seed is None else uniform_numbers([row.key for row in rows], one.new_tokens)

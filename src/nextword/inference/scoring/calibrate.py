@@ -301,10 +301,10 @@ class _ReadAlong(nn.Module):
         return own(name) if name == "head" else getattr(own("head"), name)
 
     def forward(self, context: Context, mode: str | None = None) -> NextToken:
-        return _Asked(context, self._reading)
+        return _AskedOnce(context, self._reading)
 
 
-class _Asked(NextToken):
+class _AskedOnce(NextToken):
     """Answers ``log_prob``, and is then read."""
 
     def __init__(self, context: Context, reading: OnePass) -> None:

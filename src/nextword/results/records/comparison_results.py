@@ -277,7 +277,7 @@ class Results(VersionedRecord):
 # -- One trained model: what was asked for, what it measures, what it cost, and what the checker said.
 
 
-class CheckedProperty(Record):
+class PropertySummary(Record):
     """What ``nextword.check`` found of one property."""
 
     name: str
@@ -311,7 +311,7 @@ class TrainingResults(VersionedRecord):
     """All training settings as they were used."""
     evaluation: Evaluation
     """What was measured on the test part."""
-    checks: list[CheckedProperty]
+    checks: list[PropertySummary]
     """What the checker said."""
     cost: Cost
     """What the training cost."""

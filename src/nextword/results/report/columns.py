@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nextword.results.records import Measure
 from nextword.results.report import formats
-from nextword.results.report.comparison.method_tables import Column as Quantity
+from nextword.results.report.comparison.method_tables import MethodColumn as Quantity
 from nextword.results.report.evaluation_table import ARROWS, HUMAN
 
 MOST_MAIN = 4
@@ -117,7 +117,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """The table of one paper.
 
     Attributes:
@@ -147,7 +147,7 @@ def _of_no_paper(key: str, measure: Measure, *, main: bool) -> Column:
     return Column(key=key, group="", title=measure.title, short=measure.title, metric="", measure=measure, main=main)
 
 
-CONTINUATIONS = Layout(
+CONTINUATIONS = TableLayout(
     rules=(
         Rule(r"perplexity", "", f"PPL of {REFERENCES}", "ref. PPL", "likelihood", note=REFERENCE_PERPLEXITY),
         Rule(r"kl-human-generated", "", "KLD", "KLD", "unigram-kl"),
@@ -161,7 +161,7 @@ CONTINUATIONS = Layout(
 )
 """F2-Softmax, tables 1, 2 and 10: free continuations, whose words are compared with people's as a whole."""
 
-EXPANSIONS = Layout(
+EXPANSIONS = TableLayout(
     rules=(
         Rule(
             r"perplexity", "", f"Per{SHY}plexity of {REFERENCES}", "ref. PPL", "likelihood", note=REFERENCE_PERPLEXITY
@@ -176,7 +176,7 @@ EXPANSIONS = Layout(
 )
 """Conditional generation from summaries, table 1: texts that are compared with one reference each."""
 
-STORIES = Layout(
+STORIES = TableLayout(
     rules=(
         Rule(r"diversity-product", "", "Diversity", "Diversity", "diversity"),
         Rule(r"mauve", "", "MAUVE", "MAUVE", "mauve"),
@@ -189,7 +189,7 @@ STORIES = Layout(
 )
 """HistAlign, table 3: stories that go on from their beginnings."""
 
-SUMMARIES = Layout(
+SUMMARIES = TableLayout(
     rules=(
         Rule(r"rouge-1", "", "ROUGE-1", "R-1", "rouge", kind=True),
         Rule(r"rouge-2", "", "ROUGE-2", "R-2", "rouge", kind=True, main=False),
@@ -207,7 +207,7 @@ SUMMARIES = Layout(
 )
 """HistAlign, table 5, and Softmax-CPR, figure 4: summaries, compared with a reference and with their document."""
 
-TABLE_TEXTS = Layout(
+TABLE_TEXTS = TableLayout(
     rules=(
         Rule(r"bleu-logicnlg-(\d)", "BLEU", "n = {n}", "BLEU-{n}", "bleu-logicnlg"),
         Rule(r"nli", "", "NLI", "NLI", "nli"),
@@ -227,7 +227,7 @@ def text_columns(measures: Mapping[str, Measure]) -> list[Column]:
     return layout_of(measures).columns(measures)
 
 
-def layout_of(measures: Mapping[str, Measure]) -> Layout:
+def layout_of(measures: Mapping[str, Measure]) -> TableLayout:
     """The layout that has a place for most of the measures; the first of those that have equally many."""
     return max(LAYOUTS, key=lambda layout: len(layout.placed(measures)))
 
@@ -236,7 +236,7 @@ def layout_of(measures: Mapping[str, Measure]) -> Layout:
 
 
 @dataclass(frozen=True)
-class Entry:
+class GlossaryEntry:
     """A measure."""
 
     term: str
@@ -260,7 +260,7 @@ class _Line:
     unit: str
 
 
-def of_metrics(columns: Iterable[Quantity]) -> list[Entry]:
+def of_metrics(columns: Iterable[Quantity]) -> list[GlossaryEntry]:
     """Of the metrics of runs, in the order of their columns."""
     by_meaning: dict[str, list[Quantity]] = {}
     for column in columns:
@@ -269,18 +269,18 @@ def of_metrics(columns: Iterable[Quantity]) -> list[Entry]:
     return [_of_metric(meaning, members) for meaning, members in by_meaning.items()]
 
 
-def _of_metric(meaning: str, columns: Sequence[Quantity]) -> Entry:
+def _of_metric(meaning: str, columns: Sequence[Quantity]) -> GlossaryEntry:
     term, _, sentence = meaning.partition(": ")
     units: dict[str, list[str]] = {}
     for column in columns:
         if column.unit != column.short_unit and not column.unit.startswith("%"):
             units.setdefault(column.unit, []).append(column.title)
     if len(units) == 1:
-        return Entry(term, sentence, tuple(units))
-    return Entry(term, sentence, tuple(f"{unit} ({', '.join(titles)})" for unit, titles in units.items()))
+        return GlossaryEntry(term, sentence, tuple(units))
+    return GlossaryEntry(term, sentence, tuple(f"{unit} ({', '.join(titles)})" for unit, titles in units.items()))
 
 
-def of_texts(columns: Iterable[Column]) -> list[Entry]:
+def of_texts(columns: Iterable[Column]) -> list[GlossaryEntry]:
     """Of the measures of texts that have a column, in the order of these."""
     lines = []
     for column in columns:
@@ -293,7 +293,7 @@ def of_texts(columns: Iterable[Column]) -> list[Entry]:
     return _entries(lines)
 
 
-def of_measures(measures: Mapping[str, Measure]) -> list[Entry]:
+def of_measures(measures: Mapping[str, Measure]) -> list[GlossaryEntry]:
     """Of any measures of texts, by key, in their order."""
     return _entries([_line(key, one.title, "", _sentence(one), one) for key, one in measures.items()])
 
@@ -312,18 +312,18 @@ def _line(key: str, alone: str, together: str, meaning: str, measure: Measure) -
     return _Line(family, length, alone, of_family, meaning, formats.unit_name(measure.unit))
 
 
-def _entries(lines: Iterable[_Line]) -> list[Entry]:
+def _entries(lines: Iterable[_Line]) -> list[GlossaryEntry]:
     families: dict[str, list[_Line]] = {}
     for line in dict.fromkeys(lines):  # the tables of two ways of writing have the same columns
         families.setdefault(line.family, []).append(line)
-    found: list[Entry] = []
+    found: list[GlossaryEntry] = []
     for members in families.values():
         meanings = _shared([(line.meaning, line.length) for line in members])
         if len(members) > 1 and len(meanings) == 1:
             units = _shared([(line.unit, line.length) for line in members])
-            found.append(Entry(members[0].together, meanings[0], units))
+            found.append(GlossaryEntry(members[0].together, meanings[0], units))
         else:
-            found += [Entry(line.alone, line.meaning, (line.unit,)) for line in members]
+            found += [GlossaryEntry(line.alone, line.meaning, (line.unit,)) for line in members]
     return found
 
 

@@ -15,7 +15,7 @@ from nextword.results.report import formats
 from nextword.results.report.columns import of_measures
 from nextword.results.report.evaluation_table import (
     HUMAN,
-    Cell,
+    EvaluationCell,
     Test,
     grouped,
     note_on_tests,
@@ -118,7 +118,7 @@ def _short(unit: str) -> str:
     return bare if len(bare) <= LONGEST_UNIT else bare.partition(" ")[0]
 
 
-def starred(cell: Cell) -> Text:
+def starred(cell: EvaluationCell) -> Text:
     """The value, the best in bold with a star."""
     # The place of the star is kept free, so that the digits stay under each other.
     return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text} ")

@@ -18,7 +18,7 @@ ARROWS = {"higher": "\N{UPWARDS ARROW}", "lower": "\N{DOWNWARDS ARROW}", "human"
 
 
 @dataclass(frozen=True)
-class Cell:
+class EvaluationCell:
     """A measure of one system."""
 
     text: str
@@ -34,13 +34,13 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class EvaluationRow:
     """A measure."""
 
     key: str
     measure: Measure
-    cells: tuple[Cell, ...]
-    human: Cell | None
+    cells: tuple[EvaluationCell, ...]
+    human: EvaluationCell | None
 
     @property
     def arrow(self) -> str:
@@ -58,7 +58,7 @@ class Group:
     """Measures under one heading."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[EvaluationRow, ...]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def grouped(results: EvaluationResults, judged: Collection[str] | None = None) -
     return [Group(title, tuple(members)) for title, members in groupby(rows, key=lambda row: row.measure.group)]
 
 
-def _row(results: EvaluationResults, key: str, measure: Measure, judged: Collection[str] | None) -> Row:
+def _row(results: EvaluationResults, key: str, measure: Measure, judged: Collection[str] | None) -> EvaluationRow:
     human = results.human.values.get(key) if results.human is not None else None
     values = {system.name: system.values[key] for system in results.systems if key in system.values}
     judging = {name: value.value for name, value in values.items() if judged is None or name in judged}
@@ -100,10 +100,10 @@ def _row(results: EvaluationResults, key: str, measure: Measure, judged: Collect
     if results.human is not None:
         ends = None if human is None else _ends(human)
         of_humans = replace(_cell(measure, human, [results.human]), spread=_interval(measure, ends))
-    return Row(key, measure, tuple(cells), of_humans)
+    return EvaluationRow(key, measure, tuple(cells), of_humans)
 
 
-def _of_system(system: SystemRecord, key: str, measure: Measure, best: bool) -> Cell:
+def _of_system(system: SystemRecord, key: str, measure: Measure, best: bool) -> EvaluationCell:
     value = system.values.get(key)
     cell = _cell(measure, value, system.files, best, _seeds(system, key, measure))
     return cell if value is None else replace(cell, spread=_interval(measure, spread(system, key)))
@@ -139,13 +139,13 @@ def _cell(
     files: Sequence[SampleFile],
     best: bool = False,
     seeds: tuple[str, ...] = (),
-) -> Cell:
+) -> EvaluationCell:
     if value is None:
-        return Cell(formats.NOTHING, seeds=seeds)
+        return EvaluationCell(formats.NOTHING, seeds=seeds)
     interval = _interval(measure, _ends(value))
     samples = sum(file.samples for file in files)
     n = f"{formats.plain(value.n)} of {formats.plain(samples)}" if value.n < samples else ""
-    return Cell(_number(measure, value.value), interval, seeds, best, n)
+    return EvaluationCell(_number(measure, value.value), interval, seeds, best, n)
 
 
 def _number(measure: Measure, value: float) -> str:

@@ -13,7 +13,7 @@ Better = Literal["higher", "lower"]
 
 
 @dataclass(frozen=True)
-class Measure:
+class ReportedMeasure:
     """A metric as the report presents it."""
 
     key: str
@@ -179,7 +179,7 @@ _SETTINGS = {PROMPTED: "with prompt"}
 """Settings that are told in other words than their own."""
 
 
-def measure(key: str) -> Measure:
+def measure(key: str) -> ReportedMeasure:
     """The presentation of the metric called ``key`` in the records.
 
     >>> measure("cache_only_acc@2").title, measure("cache_only_acc@2").group
@@ -196,7 +196,7 @@ def measure(key: str) -> Measure:
                 _SETTINGS.get(name, name.replace("_", " ")) for name in (parts["setting"], parts["subset"])
             )
             group = ", ".join(part for part in (rule.group, setting, subset) if part)
-            return Measure(
+            return ReportedMeasure(
                 key=key,
                 title=rule.title.format(k=k),
                 group=group,
@@ -207,10 +207,10 @@ def measure(key: str) -> Measure:
                 order=(_GROUPS.index(rule.group), place, float(k) if k.isdigit() else 0.0),
                 meaning=rule.meaning,
             )
-    return Measure(key, key, "Other", "joint", "", None, None, (len(_GROUPS), 0, 0.0), "")
+    return ReportedMeasure(key, key, "Other", "joint", "", None, None, (len(_GROUPS), 0, 0.0), "")
 
 
-def measures(keys: set[str]) -> list[Measure]:
+def measures(keys: set[str]) -> list[ReportedMeasure]:
     """The presentations of several metrics, in reading order: the joint distribution before special settings."""
     found = [measure(key) for key in keys]
     return sorted(found, key=lambda m: (m.order[0], m.subset, m.setting != "joint", m.setting, m.order[1:], m.key))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nextword.runtime.corpora.gap_sentences import Pair
 from nextword.runtime.corpora.packed import file_text
-from nextword.runtime.corpora.pairs import OtherFiles, PairParts, Reading, split_by_hash, with_text
+from nextword.runtime.corpora.pairs import OtherFiles, PairParts, PairReading, split_by_hash, with_text
 from nextword.runtime.corpora.part_names import PARTS, TEXTS, part_files, part_of
 
 
@@ -47,7 +47,7 @@ def article_files(forms: Sequence[ArticleForm]) -> OtherFiles:
     def claims(path: Path) -> bool:
         return path.is_dir() and any(True for form in forms for _ in form.files(path))
 
-    def read(path: Path, reading: Reading, where: str) -> PairParts:
+    def read(path: Path, reading: PairReading, where: str) -> PairParts:
         for form in forms if path.is_dir() else ():
             files = sorted(form.files(path))
             if files:
@@ -62,7 +62,7 @@ def article_files(forms: Sequence[ArticleForm]) -> OtherFiles:
     return OtherFiles(read, wanted, claims)
 
 
-def _parts(files: list[Path], folder: Path, form: ArticleForm, reading: Reading, where: str) -> PairParts:
+def _parts(files: list[Path], folder: Path, form: ArticleForm, reading: PairReading, where: str) -> PairParts:
     pairs = {file.name.removesuffix(form.ending): form.pair(file_text(file, where)) for file in files}
     if not any(pair.source and pair.target for pair in pairs.values()):
         raise ValueError(

@@ -39,7 +39,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Reading:
+class PairReading:
     """How pairs are found in files, and how those that come unsplit are split.
 
     Attributes:
@@ -81,7 +81,7 @@ class OtherFiles:
         claims: Whether a folder is of this kind even where tables lie in it.
     """
 
-    read: Callable[[Path, Reading, str], PairParts]
+    read: Callable[[Path, PairReading, str], PairParts]
     wanted: str
     claims: Callable[[Path], bool] = lambda path: False
 
@@ -108,7 +108,7 @@ class PairParts:
         return digest.hexdigest()
 
 
-def read_pairs(path: Path, reading: Reading, where: str = "task.data") -> PairParts:
+def read_pairs(path: Path, reading: PairReading, where: str = "task.data") -> PairParts:
     """Reads a folder or a file.
 
     Args:
@@ -175,7 +175,7 @@ GAPS = "files, a sentence taken out of each paragraph"
 def gap_texts(config: GapConfig) -> OtherFiles:
     """Plain text, of each paragraph of which a sentence is taken out."""
 
-    def read(path: Path, reading: Reading, where: str) -> PairParts:
+    def read(path: Path, reading: PairReading, where: str) -> PairParts:
         texts = read_parts(path, where)
         pairs = {part: list(gap_pairs(getattr(texts, part), config, reading.seed)) for part in PARTS}
         return PairParts(*_in_order(pairs), source=texts.source, split=GAPS)
@@ -188,7 +188,7 @@ def with_text(pairs: Sequence[Pair]) -> list[Pair]:
     return [pair for pair in pairs if pair.source.strip() and pair.target.strip()]
 
 
-def split_by_hash(pairs: Iterable[Pair], reading: Reading, source: str, kind: str) -> PairParts:
+def split_by_hash(pairs: Iterable[Pair], reading: PairReading, source: str, kind: str) -> PairParts:
     """Pairs that come unsplit, dealt out by a hash; those with a side without text are left out and counted.
 
     Args:
@@ -208,7 +208,7 @@ def split_by_hash(pairs: Iterable[Pair], reading: Reading, source: str, kind: st
     return PairParts(*_in_order(parts), source=source, split=split, empty=count - sum(map(len, parts.values())))
 
 
-def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading: Reading) -> dict[str, int]:
+def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading: PairReading) -> dict[str, int]:
     """How many tested pairs have a source, or a target, that a trained pair has too, by name: ``leak_sources``."""
     found = {}
     for side in ("source", "target"):
@@ -217,7 +217,7 @@ def leaks(trained: Sequence[Pair], tested: Sequence[Pair], prefix: str, reading:
     return found
 
 
-def _from_folder(path: Path, files: Mapping[str, list[Path]], reading: Reading, where: str) -> PairParts:
+def _from_folder(path: Path, files: Mapping[str, list[Path]], reading: PairReading, where: str) -> PairParts:
     pairs, empty = {}, 0
     for part, own in files.items():
         if not own:
@@ -228,7 +228,7 @@ def _from_folder(path: Path, files: Mapping[str, list[Path]], reading: Reading, 
     return PairParts(*_in_order(pairs), source=path.name, split="files", empty=empty)
 
 
-def _from_file(path: Path, reading: Reading, where: str) -> PairParts:
+def _from_file(path: Path, reading: PairReading, where: str) -> PairParts:
     rows = _rows(path, reading, where)
     first = next(rows)
     field = reading.split_field or _recognised_split(first[1].content, reading)
@@ -245,13 +245,13 @@ def _from_file(path: Path, reading: Reading, where: str) -> PairParts:
     return PairParts(*_in_order(pairs), source=path.name, split=split, empty=count - sum(map(len, pairs.values())))
 
 
-def _recognised_split(row: Mapping[str, Any], reading: Reading) -> str | None:
+def _recognised_split(row: Mapping[str, Any], reading: PairReading) -> str | None:
     """The field that names the part, where nobody says which fields there are."""
     is_recognised = None in (reading.source.field, reading.target.field)
     return SPLIT if is_recognised and part_of(str(row.get(SPLIT))) is not None else None
 
 
-def _part_by_hash(pair: Pair, reading: Reading) -> str:
+def _part_by_hash(pair: Pair, reading: PairReading) -> str:
     digest = hashlib.sha256(f"{reading.seed}/{getattr(pair, reading.hashed)}".encode()).digest()
     place = int.from_bytes(digest[:8], "big") / 2**64
     if place < reading.test_share:
@@ -268,7 +268,7 @@ def _part_named(row: JsonLine, field: str) -> str:
     raise ValueError(f"{row.place}: field '{field}' is '{name}'; known parts: {known}.")
 
 
-def _pair(row: JsonLine, form: PairForm, reading: Reading) -> Pair:
+def _pair(row: JsonLine, form: PairForm, reading: PairReading) -> Pair:
     source = " ".join(_texts(row, (form.source,), reading.source.setting))
     target, *others = _texts(row, form.targets, reading.target.setting, form.in_sentences)
     return Pair(source, target, tuple(text for text in others if text.strip()))
@@ -302,7 +302,7 @@ def _in_order(pairs: dict[str, list[Pair]]) -> tuple[list[Pair], list[Pair], lis
     return pairs["train"], pairs["validation"], pairs["test"]
 
 
-def _rows(path: Path, reading: Reading, where: str) -> Iterator[tuple[PairForm, JsonLine]]:
+def _rows(path: Path, reading: PairReading, where: str) -> Iterator[tuple[PairForm, JsonLine]]:
     """The rows of a file, each with the form of all of them, which the first one shows."""
     form: PairForm | None = None
     for row in table_rows(path, where):

@@ -196,7 +196,7 @@ class TextPart(RequestPart):
     text: str
 
 
-class Message(RequestPart):
+class ChatMessage(RequestPart):
     """What somebody said."""
 
     role: str
@@ -222,7 +222,7 @@ class ChatRequest(AnswerRequest):
 
     form: ClassVar[AnswerForm] = CHAT
 
-    messages: list[Message] = Field(min_length=1)
+    messages: list[ChatMessage] = Field(min_length=1)
     """What was said, the oldest first."""
     max_tokens: int = Field(default=_LONGEST, ge=1)
     """Tokens of the answer at most."""

@@ -9,7 +9,7 @@ import pytest
 from nextword.results.records import Results
 from nextword.results.report import svg
 from nextword.results.report.comparison import figures
-from nextword.results.report.comparison.methods import Method, methods
+from nextword.results.report.comparison.methods import ReportedMethod, methods
 from nextword.results.report.svg import FORMATS, NARROW
 
 Sample = Callable[..., Results]
@@ -25,7 +25,7 @@ ALL = (figures.accuracy, figures.likelihood, figures.spectrum, figures.curves)
 @pytest.mark.few(2)
 @pytest.mark.parametrize("draw", ALL)
 @pytest.mark.filterwarnings("error")
-def test_every_method_is_named_in_text(draw: Callable[[list[Method]], str | None], sample: Sample) -> None:
+def test_every_method_is_named_in_text(draw: Callable[[list[ReportedMethod]], str | None], sample: Sample) -> None:
     hostile = ("_hidden", "$x_1$", "<script>", "한국어", "a & b")
     found = methods(sample(methods=[(label, "cache", "mle", None) for label in hostile]))
     svg = draw(found)
@@ -37,7 +37,9 @@ def test_every_method_is_named_in_text(draw: Callable[[list[Method]], str | None
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("draw", ALL)
-def test_figures_carry_nothing_from_elsewhere(draw: Callable[[list[Method]], str | None], sample: Sample) -> None:
+def test_figures_carry_nothing_from_elsewhere(
+    draw: Callable[[list[ReportedMethod]], str | None], sample: Sample
+) -> None:
     svg = draw(methods(sample()))
     assert svg is not None
     assert "http" not in svg

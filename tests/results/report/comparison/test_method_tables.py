@@ -5,7 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from nextword.results.records import Cost, Evaluation, MetricValue, Results, RunRecord
-from nextword.results.report.comparison.method_tables import Cell, Table, cost_table, main_table, subset_table
+from nextword.results.report.comparison.method_tables import (
+    MethodCell,
+    MethodTable,
+    cost_table,
+    main_table,
+    subset_table,
+)
 
 Sample = Callable[..., Results]
 
@@ -30,7 +36,7 @@ def number(value: float, unit: str = "nats per token", n: int = 10, half: float 
     return MetricValue(value=value, unit=unit, n=n, low=low, high=high)
 
 
-def column(table: Table, title: str) -> list[Cell]:
+def column(table: MethodTable, title: str) -> list[MethodCell]:
     place = [c.title for c in table.columns].index(title)
     return [row.cells[place] for row in table.rows]
 

@@ -13,13 +13,13 @@ from nextword.evaluation.judges.sentences import sentences_of
 from nextword.evaluation.metrics import Sample
 from nextword.evaluation.survey.kinds.kind import (
     ONE_TEXT,
+    AnswerMeasure,
     DraftGroup,
     DraftItem,
     DraftUnit,
     Encode,
     Judgements,
     Kind,
-    Scored,
     SurveyConfig,
     most_similar,
     numbers,
@@ -156,7 +156,7 @@ class Faithfulness(Kind):
         """Hallucinated words."""
         return Marking(question="faithfulness", value="no", text="Mark the words that are wrong or added:")
 
-    def scored(self, question: Question, answers: Judgements) -> list[Scored]:
+    def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
         """Share of sentences, each judge's answer counting once."""
         yes = question.choices[0].label.lower()
         measure = Measure(
@@ -164,7 +164,7 @@ class Faithfulness(Kind):
             goal="higher", decimals=1,
             meaning=f"{question.choices[0].label}: share of sentences called {yes}, each answer counting once.",
         )  # fmt: skip
-        return [Scored(question.name, measure, numbers(answers, ONE_TEXT, lambda value: float(value == "yes")))]
+        return [AnswerMeasure(question.name, measure, numbers(answers, ONE_TEXT, lambda value: float(value == "yes")))]
 
 
 def _known_items(path: Path, questions: Sequence[Question]) -> list[tuple[DraftItem, dict[str, str]]]:

@@ -167,7 +167,7 @@ class Kind(ABC):
         return None
 
     @abstractmethod
-    def scored(self, question: Question, answers: Judgements) -> list[Scored]:
+    def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
         """What the answers to a question say of each system."""
 
     def draw(self, prompts: Sequence[str], rng: np.random.Generator, found: str) -> list[str]:
@@ -203,7 +203,7 @@ class Judgements:
 
 
 @dataclass(frozen=True)
-class Scores:
+class SystemAnswers:
     """What the answers say of one system: a number for each row that is about it."""
 
     values: Float[np.ndarray, "N"]
@@ -212,24 +212,24 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Scored:
+class AnswerMeasure:
     """One measure that the answers to a question give."""
 
     key: str
     measure: Measure
-    systems: dict[str, Scores]
+    systems: dict[str, SystemAnswers]
     tested: bool = True
     """Whether systems are compared in it."""
 
 
-def numbers(answers: Judgements, side: str, number: Callable[[str], float]) -> dict[str, Scores]:
+def numbers(answers: Judgements, side: str, number: Callable[[str], float]) -> dict[str, SystemAnswers]:
     """For each system that is on a side: the numbers of its answers."""
     systems = sorted({writers[side] for writers in answers.writers})
     found = {}
     for system in systems:
         rows = np.array([writers[side] == system for writers in answers.writers])
         values = np.array([number(value) for value in answers.values])[rows]
-        found[system] = Scores(values, answers.items[rows], answers.judges[rows])
+        found[system] = SystemAnswers(values, answers.items[rows], answers.judges[rows])
     return found
 
 

@@ -10,15 +10,15 @@ from pydantic import Field
 
 from nextword.evaluation.metrics import Sample
 from nextword.evaluation.survey.kinds.kind import (
+    AnswerMeasure,
     DraftGroup,
     DraftItem,
     DraftUnit,
     Encode,
     Judgements,
     Kind,
-    Scored,
-    Scores,
     SurveyConfig,
+    SystemAnswers,
     registry,
 )
 from nextword.results.records import Measure
@@ -102,13 +102,13 @@ class Pairwise(Kind):
         ]
         return [Question(name=name, text=text, choices=choices, levels=["nominal"]) for name, text in ASKED.items()]
 
-    def scored(self, question: Question, answers: Judgements) -> list[Scored]:
+    def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
         """How often each was preferred, and how often neither was."""
         systems = sorted({system for writers in answers.writers for system in writers.values()})
         preferred = np.array([w.get(v, "") for v, w in zip(answers.values, answers.writers, strict=True)])
-        ties = Scores((preferred == "").astype(np.float64), answers.items, answers.judges)
+        ties = SystemAnswers((preferred == "").astype(np.float64), answers.items, answers.judges)
         wins = {
-            system: Scores((preferred == system).astype(np.float64), answers.items, answers.judges)
+            system: SystemAnswers((preferred == system).astype(np.float64), answers.items, answers.judges)
             for system in systems
         }
         title = question.name.capitalize()
@@ -121,6 +121,6 @@ class Pairwise(Kind):
             meaning=f"{title} same: share of answers that call both texts the same in {question.name}.",
         )  # fmt: skip
         return [
-            Scored(question.name, preferred_measure, wins),
-            Scored(f"{question.name}-same", tie_measure, dict.fromkeys(systems, ties), tested=False),
+            AnswerMeasure(question.name, preferred_measure, wins),
+            AnswerMeasure(f"{question.name}-same", tie_measure, dict.fromkeys(systems, ties), tested=False),
         ]

@@ -11,15 +11,15 @@ from pydantic import Field
 from nextword.evaluation.metrics import Sample
 from nextword.evaluation.survey.kinds.kind import (
     ONE_TEXT,
+    AnswerMeasure,
     DraftGroup,
     DraftItem,
     DraftUnit,
     Encode,
     Judgements,
     Kind,
-    Scored,
-    Scores,
     SurveyConfig,
+    SystemAnswers,
     numbers,
     registry,
 )
@@ -109,7 +109,7 @@ class Rating(Kind):
             for name, text in ASKED.items()
         ]
 
-    def scored(self, question: Question, answers: Judgements) -> list[Scored]:
+    def scored(self, question: Question, answers: Judgements) -> list[AnswerMeasure]:
         """Mean points, and mean rank within what one judge read together."""
         title = question.text.partition(" (")[0]
         points = Measure(
@@ -122,13 +122,16 @@ class Rating(Kind):
             "sharing the middle rank. Judges who use the scale differently, and hard prompts, weigh alike.",
         )  # fmt: skip
         values = numbers(answers, ONE_TEXT, float)
-        return [Scored(question.name, points, values), Scored(f"{question.name}-rank", ranks, ranks_within(values))]
+        return [
+            AnswerMeasure(question.name, points, values),
+            AnswerMeasure(f"{question.name}-rank", ranks, ranks_within(values)),
+        ]
 
 
 # -- Ranks within what one judge read together.
 
 
-def ranks_within(values: Mapping[str, Scores]) -> dict[str, Scores]:
+def ranks_within(values: Mapping[str, SystemAnswers]) -> dict[str, SystemAnswers]:
     """Each system's values replaced by their ranks among the systems, for each judge and item; 1 is the highest.
 
     Equal values share the middle of their ranks. What a judge said of one system only has no rank and is left out.
@@ -145,7 +148,7 @@ def ranks_within(values: Mapping[str, Scores]) -> dict[str, Scores]:
             for system, rank in zip(cell, rankdata([-value for value in cell.values()]), strict=True):
                 rows[system].append((float(rank), item, judge))
     return {
-        system: Scores(
+        system: SystemAnswers(
             np.array([rank for rank, _, _ in found]),
             np.array([item for _, item, _ in found], dtype=np.int64),
             np.array([judge for _, _, judge in found], dtype=np.int64),

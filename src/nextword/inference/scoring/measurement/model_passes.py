@@ -33,10 +33,10 @@ from nextword.inference.scoring.opened_model import OpenedModel, Progress
 from nextword.model.training_modes import measuring
 from nextword.objectives import objective_spec
 from nextword.runtime.pretrained import token_label
-from nextword.runtime.workers import Task, Workers
+from nextword.runtime.workers import Workers, WorkerTask
 
 Answer = TypeVar("Answer")
-OfChunk = Callable[[Chunk], Task[OpenedModel, Answer]]
+OfChunk = Callable[[Chunk], WorkerTask[OpenedModel, Answer]]
 """What is asked about a chunk."""
 
 Watch = Callable[[str, float], None]
@@ -111,14 +111,14 @@ class ModelPasses:
         return state
 
     def _answers(
-        self, skipped: int, task: Callable[[Chunk], Task[OpenedModel, Answer]], stage: str
+        self, skipped: int, task: Callable[[Chunk], WorkerTask[OpenedModel, Answer]], stage: str
     ) -> Iterator[Answer]:
         """The answers about all chunks but the first ones."""
         self._done = 0
         self._sizes.clear()
         return self.asked.answers(self._tasks(skipped, task, stage))
 
-    def _tasks(self, skipped: int, task: OfChunk[Answer], stage: str) -> Iterator[Task[OpenedModel, Answer]]:
+    def _tasks(self, skipped: int, task: OfChunk[Answer], stage: str) -> Iterator[WorkerTask[OpenedModel, Answer]]:
         for chunk in chunks(self.given.examples):
             if chunk.number < skipped:
                 self._done += chunk.bytes
@@ -246,7 +246,7 @@ class CountTokens:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredModel:
     """What a model said of a chunk.
 
     Attributes:
@@ -278,7 +278,7 @@ class ScoreTexts:
     each_token: bool = False
     told: Progress | None = None
 
-    def __call__(self, opened: OpenedModel) -> Scored:
+    def __call__(self, opened: OpenedModel) -> ScoredModel:
         """Every token once."""
         texts = _texts(opened, self.chunk, self.settings)
         lines: list[bytes] = []
@@ -289,7 +289,7 @@ class ScoreTexts:
                 found.append(log_probs)
         numbered = enumerate(texts, self.chunk.first)
         unit = np.concatenate([self.units.of_tokens(number, text) for number, text in numbered])
-        return Scored(UnitSums.of(texts, found, unit, self.breakdowns), tuple(lines))
+        return ScoredModel(UnitSums.of(texts, found, unit, self.breakdowns), tuple(lines))
 
     def _log_probs(
         self, opened: OpenedModel, texts: list[ScoredText], write: Callable[[bytes], None]

@@ -60,7 +60,7 @@ class ScoredText:
         return np.diff(self.ends, prepend=0)
 
     def token_at(self, text: str, position: int) -> int | None:
-        """The token at a position that ``Stretch`` counts; None for a start token that is in no text.
+        """The token at a position that ``ScoredSpan`` counts; None for a start token that is in no text.
 
         Args:
             text: "text", or "source" for what is read besides.
@@ -75,7 +75,7 @@ class ScoredText:
 
 
 @dataclass(frozen=True)
-class Stretch(TokenPair):
+class ScoredSpan(TokenPair):
     """A part of a text that is scored in one window.
 
     Attributes:
@@ -161,17 +161,17 @@ def scored_text(opened: OpenedModel, example: Example, sight: Sight) -> ScoredTe
     )
 
 
-def stretches(text: ScoredText, sight: Sight) -> Iterator[Stretch]:
+def stretches(text: ScoredText, sight: Sight) -> Iterator[ScoredSpan]:
     """The parts of a text that are scored in one window each, in order."""
     covered = text.text_bytes
     windows = sight.windows(len(text.context), len(text.context) + len(text.target))
     if not windows:
-        yield Stretch(text.context.tolist(), text.target.tolist(), int(covered.sum()), text.example, 0)
+        yield ScoredSpan(text.context.tolist(), text.target.tolist(), int(covered.sum()), text.example, 0)
         return
     stream, first = np.concatenate([text.context, text.target]), len(text.context)
     for window in windows:
         begin, end = window.targets.start, window.targets.stop
-        yield Stretch(
+        yield ScoredSpan(
             context=stream[window.begin : begin].tolist(),
             target=stream[begin:end].tolist(),
             target_bytes=int(covered[begin - first : end - first].sum()),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nextword.inference.scoring.example_encoding import auxiliary_inputs
 from nextword.inference.scoring.long_text import looks_beyond_windows, remembered_windows
-from nextword.inference.scoring.measurement.scored_texts import ScoredText, Sight, Stretch, stretches
+from nextword.inference.scoring.measurement.scored_texts import ScoredSpan, ScoredText, Sight, stretches
 from nextword.inference.scoring.opened_model import OpenedModel, Progress
 from nextword.inference.scoring.target_likelihood import distribution_at_targets
 from nextword.inference.scoring.token_facts import TokenFacts, TopPlaces, joined_facts, token_facts
@@ -31,7 +31,7 @@ BATCHES_SORTED = 32
 
 
 @dataclass(frozen=True)
-class Question(Generic[Answer]):
+class TokenQuestion(Generic[Answer]):
     """What is asked of a distribution.
 
     Attributes:
@@ -41,11 +41,11 @@ class Question(Generic[Answer]):
     """
 
     ask: Callable[[Any, Int[Tensor, "N"]], Answer]
-    split: Callable[[Answer, Sequence[Stretch]], Sequence[Answer]]
+    split: Callable[[Answer, Sequence[ScoredSpan]], Sequence[Answer]]
     join: Callable[[Sequence[Answer]], Answer]
 
 
-LOG_PROBS: Question[Float[np.ndarray, "T"]] = Question(
+LOG_PROBS: TokenQuestion[Float[np.ndarray, "T"]] = TokenQuestion(
     ask=lambda distribution, ids: distribution.log_prob(ids[:, None])[:, 0].double().cpu().numpy(),
     split=lambda answer, parts: np.split(answer, token_ends(parts)[:-1]),
     join=np.concatenate,
@@ -58,7 +58,7 @@ def answers(
     texts: Sequence[ScoredText],
     sight: Sight,
     batch_size: int,
-    question: Question[Answer],
+    question: TokenQuestion[Answer],
     progress: Progress | None = None,
 ) -> Iterator[Answer]:
     """The answer for each text, in order, as soon as it is complete.
@@ -102,7 +102,7 @@ def _remembered(
     texts: Sequence[ScoredText],
     sight: Sight,
     batch_size: int,
-    question: Question[Answer],
+    question: TokenQuestion[Answer],
     progress: Progress | None,
 ) -> Iterator[Answer]:
     """The same where a head looks back further than a window: text by text, each with a memory of its own."""
@@ -117,14 +117,14 @@ def _remembered(
                 continue  # of the prompt alone
             target = ids[done : done + len(some.targets)]
             done += len(target)
-            stretch = Stretch([], target.tolist(), 0, text.example, some.begin - first + 1)
+            stretch = ScoredSpan([], target.tolist(), 0, text.example, some.begin - first + 1)
             parts += question.split(question.ask(some.distribution, some.targets), [stretch])
         yield question.join(parts)
         if progress is not None:
             progress((number + 1) / len(texts))
 
 
-def token_ends(parts: Sequence[Stretch]) -> Int[np.ndarray, "B"]:
+def token_ends(parts: Sequence[ScoredSpan]) -> Int[np.ndarray, "B"]:
     """Where the tokens of each window end, among those of all."""
     return np.cumsum([len(part.target) for part in parts])
 
@@ -138,7 +138,7 @@ def expect_numbers(opened: OpenedModel, text: ScoredText, log_probs: Float[np.nd
     raise ValueError(f"{opened.name}: the log-probability of token {wrong[0] + 1} of {text.example.id} is nan: {why}")
 
 
-def _asked(opened: OpenedModel, batch: Sequence[Stretch], question: Question[Answer]) -> Sequence[Answer]:
+def _asked(opened: OpenedModel, batch: Sequence[ScoredSpan], question: TokenQuestion[Answer]) -> Sequence[Answer]:
     inputs = auxiliary_inputs(opened)
     distribution, targets = distribution_at_targets(opened.model, batch, inputs(batch))
     return question.split(question.ask(distribution, targets), batch)
@@ -164,9 +164,9 @@ class TextFacts:
     texts: dict[str, str]
 
 
-def facts_question(places: int) -> Question[TextFacts]:
+def facts_question(places: int) -> TokenQuestion[TextFacts]:
     """Log-probability, rank, entropy, shares, and so many places of each token."""
-    return Question(ask=partial(_ask, places=places), split=_split, join=_joined)
+    return TokenQuestion(ask=partial(_ask, places=places), split=_split, join=_joined)
 
 
 def token_lines(
@@ -227,13 +227,13 @@ def _ask(distribution: Any, ids: Int[Tensor, "N"], places: int) -> TextFacts:
     return TextFacts(token_facts(distribution, ids, places=places), distribution.places_in())
 
 
-def _split(facts: TextFacts, parts: Sequence[Stretch]) -> list[TextFacts]:
+def _split(facts: TextFacts, parts: Sequence[ScoredSpan]) -> list[TextFacts]:
     ends = token_ends(parts)
     rows = [slice(end - len(part.target), end) for end, part in zip(ends, parts, strict=True)]
     return [_of_part(facts, one, part) for one, part in zip(rows, parts, strict=True)]
 
 
-def _of_part(facts: TextFacts, rows: slice, part: Stretch) -> TextFacts:
+def _of_part(facts: TextFacts, rows: slice, part: ScoredSpan) -> TextFacts:
     """Some rows, with places counted from the beginning of the text and not of the window."""
     said = facts.facts[rows]
     moved = {name: of.moved(part.begin if facts.texts[name] == "text" else 1) for name, of in said.places.items()}

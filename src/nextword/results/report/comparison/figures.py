@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from nextword.results.records import MetricValue
 from nextword.results.report import formats, svg
-from nextword.results.report.comparison.methods import Method
-from nextword.results.report.measures import PROMPTED, Measure, measures
+from nextword.results.report.comparison.methods import ReportedMethod
+from nextword.results.report.measures import PROMPTED, ReportedMeasure, measures
 from nextword.results.report.svg import WIDE, Format
 from nextword.results.report.template import INK, PAPER, SOFT
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HATCHES = ("", "////", "....", "xxxx")
 
 
-def accuracy(methods: Sequence[Method], room: Format = WIDE) -> str | None:
+def accuracy(methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None:
     """Acc@k as bars: a panel for each k, a row for each method, joint and cache-only next to each other."""
     found = [m for m in _recorded(methods) if m.group.startswith("Accuracy")]
     if not found:
@@ -48,7 +48,7 @@ def accuracy(methods: Sequence[Method], room: Format = WIDE) -> str | None:
         )
 
 
-def likelihood(methods: Sequence[Method], room: Format = WIDE) -> str | None:
+def likelihood(methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None:
     """Perplexity, bits per byte and the like: a panel for each, a dot with its interval for each method."""
     found = [m for m in _recorded(methods) if m.group.startswith("Likelihood")]
     # Of what a prompt changes one panel says enough; all of them, and two perplexities, would leave no room for any.
@@ -56,14 +56,14 @@ def likelihood(methods: Sequence[Method], room: Format = WIDE) -> str | None:
     return _dot_panels("likelihood", methods, shown, room)
 
 
-def steering(methods: Sequence[Method], room: Format = WIDE) -> str | None:
+def steering(methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None:
     """What the right auxiliary text is worth over another's: a dot with its interval for each method, and zero."""
     found = [m for m in _recorded(methods) if m.group.startswith("Steering")]
     return _dot_panels("steering", methods, found, room, zero=True)
 
 
 def _dot_panels(
-    name: str, methods: Sequence[Method], found: Sequence[Measure], room: Format, *, zero: bool = False
+    name: str, methods: Sequence[ReportedMethod], found: Sequence[ReportedMeasure], room: Format, *, zero: bool = False
 ) -> str | None:
     if not found:
         return None
@@ -88,7 +88,7 @@ def _dot_panels(
         return svg.inline(drawn, name, room, "Dots with intervals for every method; numbers as in the table")
 
 
-def spectrum(methods: Sequence[Method], room: Format = WIDE) -> str | None:
+def spectrum(methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None:
     """Singular values of the log-probability matrix on a logarithmic axis, a line for each run."""
     drawable = [method for method in methods if any(run.evaluation.spectrum for run in method.runs)]
     if not drawable:
@@ -110,7 +110,7 @@ def spectrum(methods: Sequence[Method], room: Format = WIDE) -> str | None:
         return svg.inline(drawn, "spectrum", room, "Singular values in falling order, a line for every method")
 
 
-def curves(methods: Sequence[Method], room: Format = WIDE) -> str | None:
+def curves(methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None:
     """Training loss over steps, a line for each run."""
     from matplotlib.ticker import MaxNLocator
 
@@ -145,21 +145,21 @@ def _threshold(panel: Axes, threshold: float) -> None:
     )
 
 
-def _recorded(methods: Sequence[Method]) -> list[Measure]:
+def _recorded(methods: Sequence[ReportedMethod]) -> list[ReportedMeasure]:
     found = measures({key for method in methods for run in method.runs for key in run.evaluation.metrics})
     return [one for one in found if not one.subset]
 
 
-def _values(method: Method, shown: Measure) -> list[MetricValue]:
+def _values(method: ReportedMethod, shown: ReportedMeasure) -> list[MetricValue]:
     metrics = [run.evaluation.metrics for run in method.runs]
     return [values[shown.key] for values in metrics if shown.key in values]
 
 
-def _unit(methods: Sequence[Method], shown: Measure) -> str:
+def _unit(methods: Sequence[ReportedMethod], shown: ReportedMeasure) -> str:
     return next(value.unit for method in methods for value in _values(method, shown))
 
 
-def _bars(panel: Axes, methods: Sequence[Method], shown: Sequence[Measure | None]) -> None:
+def _bars(panel: Axes, methods: Sequence[ReportedMethod], shown: Sequence[ReportedMeasure | None]) -> None:
     height = 0.8 / len(shown)
     for place, method in enumerate(methods):
         for i, one in enumerate(shown):
@@ -186,7 +186,7 @@ def _bars(panel: Axes, methods: Sequence[Method], shown: Sequence[Measure | None
     panel.tick_params(axis="y", length=0)
 
 
-def _dots(panel: Axes, place: int, method: Method, shown: Measure) -> None:
+def _dots(panel: Axes, place: int, method: ReportedMethod, shown: ReportedMeasure) -> None:
     values = _values(method, shown)
     for j, value in enumerate(values):
         scale = formats.scale(value.unit)
@@ -200,7 +200,7 @@ def _interval(panel: Axes, where: float, value: MetricValue, scale: float, colou
         panel.plot([value.low * scale, value.high * scale], [where, where], color=colour, linewidth=1.2, zorder=3)
 
 
-def _method_names(panels: Iterable[Axes], methods: Sequence[Method], room: Format) -> None:
+def _method_names(panels: Iterable[Axes], methods: Sequence[ReportedMethod], room: Format) -> None:
     for panel in panels:
         panel.set_yticks(range(len(methods)), [short(method.label, room.label) for method in methods], color=INK)
         panel.set_ylim(len(methods) - 0.45, -0.55)  # the first method on top, as in the table
@@ -223,14 +223,14 @@ def _setting_legend(drawn: Figure, settings: Sequence[str], room: Format) -> Non
     svg.legend(drawn, patches, room, above=True)
 
 
-def _line(panel: Axes, method: Method, x: list[int], y: list[float]) -> None:
+def _line(panel: Axes, method: ReportedMethod, x: list[int], y: list[float]) -> None:
     style = method.style
     every = max(1, len(x) // 8)
     panel.plot(x, y, color=style.colour, linestyle=style.dash, marker=style.marker, markevery=every, alpha=0.9)
     panel.grid(axis="y")
 
 
-def _line_legend(drawn: Figure, shown: Sequence[Method], room: Format) -> None:
+def _line_legend(drawn: Figure, shown: Sequence[ReportedMethod], room: Format) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
@@ -247,12 +247,12 @@ def _power(value: float, _: float) -> str:
     return f"10{digits}" if math.isclose(exponent, round(exponent), abs_tol=1e-9) else f"{value:g}"
 
 
-def _height_of_lines(methods: Sequence[Method], room: Format) -> float:
+def _height_of_lines(methods: Sequence[ReportedMethod], room: Format) -> float:
     beside = 0.25 * len(methods) + 0.4
     return 2.4 + beside if room.narrow else max(3.8, beside)  # the legend of a narrow figure stands above the lines
 
 
-def _thresholds(methods: Sequence[Method]) -> list[float]:
+def _thresholds(methods: Sequence[ReportedMethod]) -> list[float]:
     """Thresholds that ranks were counted at, where the spectrum is relative to its largest value as they are."""
     spectra = [run.evaluation.spectrum for method in methods for run in method.runs if run.evaluation.spectrum]
     if any(values[0] != 1.0 for values in spectra):

@@ -11,9 +11,17 @@ from statistics import fmean
 
 from nextword.results.records import WITH_PROMPT, EvaluationResults, MetricValue, Results, SampleFile
 from nextword.results.report import formats
-from nextword.results.report.columns import Column, Layout, layout_of, text_columns
-from nextword.results.report.comparison.methods import Method, Style
-from nextword.results.report.evaluation_table import ARROWS, HUMAN, Cell, Group, Row, grouped, spread
+from nextword.results.report.columns import Column, TableLayout, layout_of, text_columns
+from nextword.results.report.comparison.methods import ReportedMethod, Style
+from nextword.results.report.evaluation_table import (
+    ARROWS,
+    HUMAN,
+    EvaluationCell,
+    EvaluationRow,
+    Group,
+    grouped,
+    spread,
+)
 from nextword.results.report.measures import measure
 
 MOST = 13
@@ -30,7 +38,7 @@ class TextRow:
     label: str
     style: Style | None
     """How figures draw the method; None for people."""
-    cells: tuple[Cell, ...]
+    cells: tuple[EvaluationCell, ...]
     lacking: str = ""
     """How many seeds there are, where these are not all; such a row is never called the best."""
 
@@ -126,7 +134,7 @@ def in_order(results: Results) -> list[tuple[str, EvaluationResults]]:
     return [one for members in _ways(results).values() for one in members]
 
 
-def sheets(results: Results, methods: Sequence[Method]) -> list[Sheet]:
+def sheets(results: Results, methods: Sequence[ReportedMethod]) -> list[Sheet]:
     """The tables of all decodings, greedy first; empty where the methods wrote nothing."""
     return [_sheet(title, members, methods, len(results.seeds)) for title, members in _ways(results).items()]
 
@@ -145,7 +153,7 @@ def _prompted(decoding: str) -> bool:
 
 
 def _sheet(
-    title: str, members: Sequence[tuple[str, EvaluationResults]], methods: Sequence[Method], seeds: int
+    title: str, members: Sequence[tuple[str, EvaluationResults]], methods: Sequence[ReportedMethod], seeds: int
 ) -> Sheet:
     measures = {key: measure for _, texts in members for key, measure in texts.measures.items()}
     layout = layout_of(measures)
@@ -157,8 +165,8 @@ def _sheet(
 def _table(
     decoding: str,
     texts: EvaluationResults,
-    laid_out: tuple[Layout, tuple[Column, ...]],
-    methods: Sequence[Method],
+    laid_out: tuple[TableLayout, tuple[Column, ...]],
+    methods: Sequence[ReportedMethod],
     seeds: int,
 ) -> TextTable:
     layout, columns = laid_out
@@ -179,18 +187,22 @@ def _table(
     return TextTable(decoding, columns, tuple(found), human, tuple(groups), texts.human is not None)
 
 
-def _cells(rows: Mapping[str, Row], columns: Iterable[Column], place: int) -> list[Cell]:
+def _cells(rows: Mapping[str, EvaluationRow], columns: Iterable[Column], place: int) -> list[EvaluationCell]:
     """Of one system; the other table of a sheet may have a measure that this one lacks."""
-    return [rows[column.key].cells[place] if column.key in rows else Cell(formats.NOTHING) for column in columns]
+    return [
+        rows[column.key].cells[place] if column.key in rows else EvaluationCell(formats.NOTHING) for column in columns
+    ]
 
 
-def _human(rows: Mapping[str, Row], columns: Sequence[Column], file: SampleFile) -> TextRow:
+def _human(rows: Mapping[str, EvaluationRow], columns: Sequence[Column], file: SampleFile) -> TextRow:
     found = [rows[column.key].human if column.key in rows else None for column in columns]
-    cells = [cell if cell is not None else Cell(formats.NOTHING) for cell in found]
+    cells = [cell if cell is not None else EvaluationCell(formats.NOTHING) for cell in found]
     return TextRow(HUMAN, None, _reasoned(cells, columns, [file]))
 
 
-def _reasoned(cells: Sequence[Cell], columns: Sequence[Column], files: Collection[SampleFile]) -> tuple[Cell, ...]:
+def _reasoned(
+    cells: Sequence[EvaluationCell], columns: Sequence[Column], files: Collection[SampleFile]
+) -> tuple[EvaluationCell, ...]:
     """The cells, those without a value with the reason that the files give."""
     return tuple(
         cell if cell.text != formats.NOTHING else replace(cell, reason=_reason(column, files))
@@ -231,7 +243,7 @@ CLASSES = ("classes", "division")
 
 
 @dataclass(frozen=True)
-class Reading:
+class TableReading:
     """A value as it is drawn: a share is a percentage."""
 
     mean: float
@@ -245,7 +257,7 @@ class Quantity:
 
     title: str
     unit: str
-    values: dict[str, Reading]
+    values: dict[str, TableReading]
     """By label of the method."""
     human: float | None
 
@@ -255,7 +267,7 @@ class Point:
     """A method at its number of classes."""
 
     classes: int
-    method: Method
+    method: ReportedMethod
 
 
 @dataclass(frozen=True)
@@ -269,13 +281,13 @@ class Sweep:
     """Methods that differ in the number of classes alone, by rising number, under the name of their division."""
     chosen: tuple[Point, ...]
     """Methods whose number of classes was chosen from the frequencies."""
-    flat: tuple[Method, ...]
+    flat: tuple[ReportedMethod, ...]
     """Methods without classes."""
     left_out: tuple[str, ...]
     """Labels of methods that share their place on a line with an earlier one."""
 
 
-def sweep(results: Results, methods: Sequence[Method]) -> Sweep | None:
+def sweep(results: Results, methods: Sequence[ReportedMethod]) -> Sweep | None:
     """The sweep; None where no division was tried with two numbers of classes, or nothing was measured."""
     divided = [(found[0], Point(found[1], method)) for method in methods if (found := _division(method)) is not None]
     numbers: dict[str, set[int]] = {}
@@ -306,11 +318,11 @@ def sweep(results: Results, methods: Sequence[Method]) -> Sweep | None:
     )
 
 
-def _facts(method: Method) -> dict[str, object]:
+def _facts(method: ReportedMethod) -> dict[str, object]:
     return next((dict(run.facts) for run in method.runs if run.facts), {})
 
 
-def _division(method: Method) -> tuple[str, int] | None:
+def _division(method: ReportedMethod) -> tuple[str, int] | None:
     facts = _facts(method)
     division, classes = facts.get("division"), facts.get("classes")
     if not isinstance(division, str) or not isinstance(classes, int) or isinstance(classes, bool) or classes < 1:
@@ -318,7 +330,7 @@ def _division(method: Method) -> tuple[str, int] | None:
     return division, classes
 
 
-def _but_for_classes(method: Method) -> str:
+def _but_for_classes(method: ReportedMethod) -> str:
     """All that a method is besides its name and its classes: methods alike in it share a line."""
     settings = method.runs[0].settings.get("method")
     if not isinstance(settings, dict):
@@ -339,7 +351,7 @@ def _without_settings(head: str) -> str:
     return re.sub(r":[^+]*", "", head)
 
 
-def _quantities(results: Results, methods: Sequence[Method]) -> tuple[str, list[Quantity]]:
+def _quantities(results: Results, methods: Sequence[ReportedMethod]) -> tuple[str, list[Quantity]]:
     """Of the texts of the first decoding that samples, else of the first; perplexity also where there are no texts."""
     decodings = in_order(results)
     decoding, texts = next(
@@ -359,7 +371,9 @@ def _of_texts(texts: EvaluationResults) -> list[Quantity]:
             continue
         scaled = _scaled(column.measure.unit)
         values = {
-            system.name: Reading(scaled(system.values[column.key].value), _both(scaled, spread(system, column.key)))
+            system.name: TableReading(
+                scaled(system.values[column.key].value), _both(scaled, spread(system, column.key))
+            )
             for system in texts.systems
             if column.key in system.values
         }
@@ -370,7 +384,7 @@ def _of_texts(texts: EvaluationResults) -> list[Quantity]:
     return [one for one in quantities if one.values]
 
 
-def _of_runs(methods: Sequence[Method]) -> Quantity | None:
+def _of_runs(methods: Sequence[ReportedMethod]) -> Quantity | None:
     """Perplexity as every run measured it itself."""
     found: dict[str, list[MetricValue]] = {}
     for method in methods:
@@ -381,7 +395,9 @@ def _of_runs(methods: Sequence[Method]) -> Quantity | None:
     if len(units) != 1:
         return None
     better = measure(PERPLEXITY).better
-    values = {label: Reading(fmean(value.value for value in values), _ends(values)) for label, values in found.items()}
+    values = {
+        label: TableReading(fmean(value.value for value in values), _ends(values)) for label, values in found.items()
+    }
     return Quantity(f"test PPL {ARROWS[better] if better else ''}", units.pop(), values, None)
 
 

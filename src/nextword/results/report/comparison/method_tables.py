@@ -12,8 +12,8 @@ from statistics import fmean
 
 from nextword.results.records import Cost, MetricValue, Results, RunRecord
 from nextword.results.report import formats
-from nextword.results.report.comparison.methods import Method, methods
-from nextword.results.report.measures import PROMPTED, Better, Measure, measures
+from nextword.results.report.comparison.methods import ReportedMethod, methods
+from nextword.results.report.measures import PROMPTED, Better, ReportedMeasure, measures
 
 WIDEST = 36
 """Characters of a table at most, beside the names of the methods: so many fit a telephone, two such tables a window."""
@@ -29,7 +29,7 @@ MAIN_WITH_PROMPT = 1
 
 
 @dataclass(frozen=True)
-class Column:
+class MethodColumn:
     """A quantity that every run may have."""
 
     group: str
@@ -65,7 +65,7 @@ class SeedValue:
 
 
 @dataclass(frozen=True)
-class Cell:
+class MethodCell:
     """One quantity of one method: its value, or the mean where there are several seeds."""
 
     mean: float | None
@@ -82,19 +82,19 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodRow:
     """One method."""
 
-    method: Method
-    cells: tuple[Cell, ...]
+    method: ReportedMethod
+    cells: tuple[MethodCell, ...]
 
 
 @dataclass(frozen=True)
-class Table:
+class MethodTable:
     """Rows and columns, in reading order."""
 
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    columns: tuple[MethodColumn, ...]
+    rows: tuple[MethodRow, ...]
 
     @property
     def groups(self) -> list[tuple[str, int]]:
@@ -107,7 +107,7 @@ class Table:
         return [i == 0 or self.columns[i - 1].group != column.group for i, column in enumerate(self.columns)]
 
     @property
-    def parts(self) -> list[Table]:
+    def parts(self) -> list[MethodTable]:
         """The table cut into such that are not too wide, groups kept whole where they are not too wide themselves."""
         ends = [0]
         for _, span in self.groups:
@@ -125,8 +125,10 @@ class Table:
         texts = [[self.columns[i].title, *(row.cells[i].text for row in self.rows)] for i in range(first, last)]
         return sum(1 + max(len(word) for text in column for word in text.split()) for column in texts)
 
-    def _columns(self, first: int, last: int) -> Table:
-        return Table(self.columns[first:last], tuple(Row(row.method, row.cells[first:last]) for row in self.rows))
+    def _columns(self, first: int, last: int) -> MethodTable:
+        return MethodTable(
+            self.columns[first:last], tuple(MethodRow(row.method, row.cells[first:last]) for row in self.rows)
+        )
 
     @property
     def names_groups(self) -> bool:
@@ -144,44 +146,44 @@ class Table:
         return any(cell.best for row in self.rows for cell in row.cells)
 
 
-def main_table(results: Results) -> Table:
+def main_table(results: Results) -> MethodTable:
     """Every metric that was measured on all cases, for every method."""
     return _table(results, _metric_columns(results.runs, lambda one: not one.subset))
 
 
-def subset_table(results: Results) -> Table:
+def subset_table(results: Results) -> MethodTable:
     """Every metric that was measured on a part of the cases only."""
     return _table(results, _metric_columns(results.runs, lambda one: bool(one.subset)))
 
 
-def cost_table(results: Results) -> Table:
+def cost_table(results: Results) -> MethodTable:
     """What every method costs; columns that no run has are left out."""
     return _table(results, _cost_columns(results.runs))
 
 
-def _table(results: Results, columns: Sequence[Column]) -> Table:
+def _table(results: Results, columns: Sequence[MethodColumn]) -> MethodTable:
     found = methods(results)
     seeds = len(results.seeds)
     by_column = [_mark_best([_cell(method, column, seeds) for method in found], column.better) for column in columns]
-    rows = [Row(method, tuple(cells[i] for cells in by_column)) for i, method in enumerate(found)]
-    return Table(tuple(columns), tuple(rows))
+    rows = [MethodRow(method, tuple(cells[i] for cells in by_column)) for i, method in enumerate(found)]
+    return MethodTable(tuple(columns), tuple(rows))
 
 
-def _metric_columns(runs: Sequence[RunRecord], wanted: Callable[[Measure], bool]) -> list[Column]:
+def _metric_columns(runs: Sequence[RunRecord], wanted: Callable[[ReportedMeasure], bool]) -> list[MethodColumn]:
     found = [m for m in measures({key for run in runs for key in run.evaluation.metrics}) if wanted(m)]
     grouped = [list(members) for _, members in groupby(found, key=lambda m: m.group)]
     return [_metric_column(m, runs, main=i < _main(m)) for members in grouped for i, m in enumerate(members)]
 
 
-def _main(measure: Measure) -> int:
+def _main(measure: ReportedMeasure) -> int:
     return MAIN_WITH_PROMPT if measure.setting == PROMPTED else MAIN
 
 
-def _metric_column(measure: Measure, runs: Sequence[RunRecord], main: bool) -> Column:
+def _metric_column(measure: ReportedMeasure, runs: Sequence[RunRecord], main: bool) -> MethodColumn:
     values = [run.evaluation.metrics[measure.key] for run in runs if measure.key in run.evaluation.metrics]
     units = list(dict.fromkeys(value.unit for value in values))
     low, high = min(value.n for value in values), max(value.n for value in values)
-    return Column(
+    return MethodColumn(
         group=measure.group,
         title=measure.title,
         # Runs that disagree about the unit are shown with both, not called comparable.
@@ -217,9 +219,9 @@ _COSTS = (
 )
 
 
-def _cost_columns(runs: Sequence[RunRecord]) -> list[Column]:
+def _cost_columns(runs: Sequence[RunRecord]) -> list[MethodColumn]:
     return [
-        Column("Cost", cost.title, cost.unit, None, partial(_cost, cost), cost.show, main=cost.main)
+        MethodColumn("Cost", cost.title, cost.unit, None, partial(_cost, cost), cost.show, main=cost.main)
         for cost in _COSTS
         if any(cost.number(run.cost) is not None for run in runs)
     ]
@@ -230,24 +232,24 @@ def _cost(cost: _CostColumn, run: RunRecord) -> MetricValue | None:
     return None if number is None else MetricValue(value=float(number), unit=cost.unit, n=1)
 
 
-def _cell(method: Method, column: Column, expected: int) -> Cell:
+def _cell(method: ReportedMethod, column: MethodColumn, expected: int) -> MethodCell:
     found = [(run.seed, value) for run in method.runs if (value := column.read(run)) is not None]
     if not found:
-        return Cell(None, formats.NOTHING, ())
+        return MethodCell(None, formats.NOTHING, ())
     mean = fmean(value.value for _, value in found)
     values = tuple(_seed_value(seed, value, column) for seed, value in found)
     lacking = f"{len(found)} of {expected} seeds" if len(found) < expected else ""
-    return Cell(mean, column.show(mean), values, lacking=lacking)
+    return MethodCell(mean, column.show(mean), values, lacking=lacking)
 
 
-def _seed_value(seed: int, value: MetricValue, column: Column) -> SeedValue:
+def _seed_value(seed: int, value: MetricValue, column: MethodColumn) -> SeedValue:
     interval = ""
     if value.low is not None and value.high is not None:
         interval = formats.interval(column.show(value.low), column.show(value.high))
     return SeedValue(seed, column.show(value.value), interval, value.n)
 
 
-def _mark_best(cells: list[Cell], better: Better | None) -> list[Cell]:
+def _mark_best(cells: list[MethodCell], better: Better | None) -> list[MethodCell]:
     means = [cell.mean for cell in cells if cell.mean is not None and not cell.lacking]
     if better is None or len(means) < 2 or min(means) == max(means):
         return cells  # one method, or all alike: nothing to point out
@@ -292,12 +294,12 @@ def leader(results: Results) -> str | None:
     return ranked[0].method.label if len(ranked) > 1 else None
 
 
-def _judged(table: Table) -> list[int]:
+def _judged(table: MethodTable) -> list[int]:
     """Places of the measures that are shown first and of which one end is better."""
     return [i for i, column in enumerate(table.columns) if column.main and column.better]
 
 
-def _ranked(table: Table, judged: list[int]) -> list[Row]:
+def _ranked(table: MethodTable, judged: list[int]) -> list[MethodRow]:
     """The methods by the mean of the first measure, best first."""
     if not judged:
         return []
@@ -306,19 +308,19 @@ def _ranked(table: Table, judged: list[int]) -> list[Row]:
     return sorted(rows, key=lambda row: row.cells[lead].mean or 0.0, reverse=table.columns[lead].better == "higher")
 
 
-def _title(column: Column) -> str:
+def _title(column: MethodColumn) -> str:
     setting = column.group.partition(", ")[2]
     unit = f", {column.short_unit}" if column.short_unit else ""
     return f"{column.title}{f', {setting}' if setting else ''}{unit}"
 
 
-def _value(row: Row, column: Column) -> str:
+def _value(row: MethodRow, column: MethodColumn) -> str:
     numbers = [value.value for run in row.method.runs if (value := column.read(run)) is not None]
     low, mean, high = (column.show(number) for number in (min(numbers), fmean(numbers), max(numbers)))
     return mean if low == high else f"{mean} ({low} to {high})"
 
 
-def _elsewhere(rows: tuple[Row, ...], judged: list[int]) -> str:
+def _elsewhere(rows: tuple[MethodRow, ...], judged: list[int]) -> str:
     """Who is best in how many of the measures shown."""
     wins = {row.method.label: sum(row.cells[i].best for i in judged) for row in rows}
     most = max(wins.values())
@@ -328,7 +330,7 @@ def _elsewhere(rows: tuple[Row, ...], judged: list[int]) -> str:
     return f" Best, or level with the best, in {most} of {len(judged)} measures: {best}."
 
 
-def _advice(ranked: list[Row]) -> str:
+def _advice(ranked: list[MethodRow]) -> str:
     """What to try where every cache is at temperature 1, the default, and lost to the softmax."""
     caches = [row for row in ranked if re.match(r"cache\b", row.method.head)]
     plain = next((place for place, row in enumerate(ranked) if row.method.head == "softmax"), None)

@@ -31,7 +31,7 @@ class Style:
 
 
 @dataclass(frozen=True)
-class Method:
+class ReportedMethod:
     """All runs of one method."""
 
     label: str
@@ -55,7 +55,7 @@ class Method:
         return any(run.cost.trained_parameters > 0 or run.curve for run in self.runs)
 
 
-def methods(results: Results) -> list[Method]:
+def methods(results: Results) -> list[ReportedMethod]:
     """The methods in the order in which the comparison ran them."""
     grouped: dict[str, list[RunRecord]] = {}
     for run in results.runs:
@@ -63,13 +63,13 @@ def methods(results: Results) -> list[Method]:
     return [_method(label, runs, place) for place, (label, runs) in enumerate(grouped.items())]
 
 
-def _method(label: str, runs: list[RunRecord], place: int) -> Method:
+def _method(label: str, runs: list[RunRecord], place: int) -> ReportedMethod:
     ordered = sorted(runs, key=lambda run: run.seed)
     notes = dict.fromkeys(run.note for run in ordered if run.note)  # a dict keeps the order, a set would not
     # The lengths have no common divisor, so that 440 methods pass before two look the same.
     style = Style(COLOURS[place % len(COLOURS)], _DASHES[place % len(_DASHES)], _MARKERS[place % len(_MARKERS)])
     first = ordered[0]
-    return Method(label, first.head, first.objective, first.conditioner, tuple(notes), tuple(ordered), style)
+    return ReportedMethod(label, first.head, first.objective, first.conditioner, tuple(notes), tuple(ordered), style)
 
 
 # -- What a comparison has no number for, and why.

@@ -24,8 +24,8 @@ from nextword.results.report import formats
 from nextword.results.report.columns import of_metrics
 from nextword.results.report.comparison import figures, texts_page
 from nextword.results.report.comparison.main_table import Sweep, sweep
-from nextword.results.report.comparison.method_tables import Table, cost_table, finding, main_table, subset_table
-from nextword.results.report.comparison.methods import Method, failures, methods
+from nextword.results.report.comparison.method_tables import MethodTable, cost_table, finding, main_table, subset_table
+from nextword.results.report.comparison.methods import ReportedMethod, failures, methods
 from nextword.results.report.comparison.texts_page import glossary, heads, legend, readings, ways
 from nextword.results.report.evaluation_page import render_evaluation
 from nextword.results.report.svg import FORMATS, Format
@@ -121,7 +121,7 @@ def render(results: Results, inside: str | None = None) -> str:
     )
 
 
-def _summary(results: Results, found: Sequence[Method]) -> str:
+def _summary(results: Results, found: Sequence[ReportedMethod]) -> str:
     count = len(found)
     environment = results.environment
     what = "One next-word method was" if count == 1 else f"{count} next-word methods were"
@@ -136,7 +136,7 @@ def _summary(results: Results, found: Sequence[Method]) -> str:
     )
 
 
-def _together(results: Results, found: Sequence[Method]) -> str:
+def _together(results: Results, found: Sequence[ReportedMethod]) -> str:
     """What may be said of all methods: one that began at random had another start, and not all need be trained."""
     trained = sum(method.trained for method in found)
     methods = [run.settings.get("method") for run in results.runs]
@@ -161,13 +161,13 @@ def _pairs(content: dict[str, Any]) -> list[tuple[str, str]]:
     return [(formats.setting(name), formats.plain(thing)) for name, thing in content.items()]
 
 
-def _incomplete(results: Results, found: Sequence[Method]) -> dict[str, str]:
+def _incomplete(results: Results, found: Sequence[ReportedMethod]) -> dict[str, str]:
     """Methods that lack runs of some seeds, whose means are therefore over fewer."""
     expected = len(results.seeds)
     return {method.label: f"{len(method.runs)} of {expected} seeds" for method in found if len(method.runs) < expected}
 
 
-def _figures(found: Sequence[Method], results: Results) -> list[Figure]:
+def _figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure]:
     bars = INTERVALS + (", one for each seed." if len(results.seeds) > 1 else ".")
     lines = " Every seed has its own line." if len(results.seeds) > 1 else ""
     sections = (
@@ -199,7 +199,7 @@ def _figure(anchor: str, title: str, text: str, draw: Callable[[Format], str | N
     return Figure(anchor, title, text, svgs) if svgs else None
 
 
-def _text_figures(found: Sequence[Method], results: Results) -> list[Figure | None]:
+def _text_figures(found: Sequence[ReportedMethod], results: Results) -> list[Figure | None]:
     ends = "Thin lines reach from the lowest to the highest seed" if len(results.seeds) > 1 else INTERVALS
     unit = formats.listing(texts_page.units_of_groups(results))
     text = f"How frequent the tokens of the texts are, in {unit}. The dotted line is people's share. {ends}."
@@ -220,7 +220,7 @@ def _sweep_figure(classes: Sweep, ends: str) -> Figure | None:
     return _figure("classes", "Number of classes", text, partial(texts_page.class_sweep, classes))
 
 
-def _tuned(found: Sequence[Method]) -> list[Tuned]:
+def _tuned(found: Sequence[ReportedMethod]) -> list[Tuned]:
     return [
         Tuned(method.label, run.seed, dict(_pairs(dict(run.evaluation.tuned))))
         for method in found
@@ -239,14 +239,14 @@ def _details(results: Results) -> list[tuple[str, list[tuple[str, str]]]]:
     return [(title, _pairs(content)) for title, content in groups if content]
 
 
-def _settings(results: Results, found: Sequence[Method]) -> list[tuple[str, str]]:
+def _settings(results: Results, found: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
     """Settings in full, as JSON text that can be copied."""
     runs = [(f"{method.label}, seed {run.seed}", run.settings) for method in found for run in method.runs]
     groups = [("The comparison", results.settings), *runs]
     return [(title, json.dumps(content, ensure_ascii=False, indent=2)) for title, content in groups if content]
 
 
-def _several_seeds(table: Table) -> bool:
+def _several_seeds(table: MethodTable) -> bool:
     return any(len(row.method.runs) > 1 for row in table.rows)
 
 
@@ -279,12 +279,12 @@ class Word:
 class Answer:
     """What one method says."""
 
-    method: Method
+    method: ReportedMethod
     words: tuple[Word, ...]
 
 
 @dataclass(frozen=True)
-class Prompt:
+class ExamplePrompt:
     """One prompt with all answers."""
 
     text: str
@@ -298,14 +298,14 @@ class Examples:
     """All prompts, and the legend of sources."""
 
     sources: tuple[str, ...]
-    prompts: tuple[Prompt, ...]
+    prompts: tuple[ExamplePrompt, ...]
 
 
-def examples(methods: Sequence[Method]) -> Examples:
+def examples(methods: Sequence[ReportedMethod]) -> Examples:
     """The examples of each method's first seed; empty where the task recorded none."""
     said = [(method, example) for method in methods for example in method.runs[0].evaluation.examples]
     sources = tuple(dict.fromkeys(s for _, example in said for word in example.top for s in word.sources))
-    prompts: dict[tuple[str, tuple[str, ...]], list[tuple[Method, ExamplePrediction]]] = {}
+    prompts: dict[tuple[str, tuple[str, ...]], list[tuple[ReportedMethod, ExamplePrediction]]] = {}
     for method, example in said:
         prompts.setdefault((example.prompt, tuple(example.expected)), []).append((method, example))
     return Examples(sources, tuple(_prompt(*key, answers, sources) for key, answers in prompts.items()))
@@ -314,9 +314,9 @@ def examples(methods: Sequence[Method]) -> Examples:
 def _prompt(
     text: str,
     expected: tuple[str, ...],
-    said: Sequence[tuple[Method, ExamplePrediction]],
+    said: Sequence[tuple[ReportedMethod, ExamplePrediction]],
     sources: tuple[str, ...],
-) -> Prompt:
+) -> ExamplePrompt:
     # All bars of a prompt are on one scale, or else a confident method would look like a hesitant one.
     longest = max((word.probability for _, example in said for word in example.top), default=0.0) or 1.0
     wanted = {word.strip() for word in expected}
@@ -325,7 +325,7 @@ def _prompt(
         words = tuple(_word(word, wanted, longest, sources) for word in example.top)
         answers.setdefault(example.setting, []).append(Answer(method, words))
     settings = tuple((formats.setting(name), tuple(found)) for name, found in answers.items())
-    return Prompt(text, expected, settings)
+    return ExamplePrompt(text, expected, settings)
 
 
 def _word(word: TopWord, wanted: set[str], longest: float, sources: tuple[str, ...]) -> Word:
@@ -351,7 +351,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchSection:
     """The search of one method."""
 
     method: str
@@ -359,9 +359,9 @@ class Search:
     tried: tuple[Tried, ...]
 
 
-def searches(results: Results) -> list[Search]:
+def searches(results: Results) -> list[SearchSection]:
     """Those of all methods that have one."""
-    return [Search(method, one.seed, _tried(one)) for method, one in results.searches.items()]
+    return [SearchSection(method, one.seed, _tried(one)) for method, one in results.searches.items()]
 
 
 def _tried(search: GridSearch) -> tuple[Tried, ...]:

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from nextword.results.records import Results
 from nextword.results.report.comparison.main_table import Sheet, sheets
-from nextword.results.report.comparison.method_tables import Cell, Column, cost_table, finding, main_table
-from nextword.results.report.comparison.method_tables import Table as Numbers
+from nextword.results.report.comparison.method_tables import MethodCell, MethodColumn, cost_table, finding, main_table
+from nextword.results.report.comparison.method_tables import MethodTable as Numbers
 from nextword.results.report.comparison.methods import failures, methods
 from nextword.results.report.evaluation_page import starred
 from nextword.results.report.formats import NOTHING
@@ -138,7 +138,7 @@ def _texts_caption(written: list[Sheet]) -> Text:
     return Text("\n".join(lines))
 
 
-def _heading(column: Column) -> Text:
+def _heading(column: MethodColumn) -> Text:
     # "Accuracy, cache only": the part behind the comma tells two columns apart. One word a line keeps them narrow.
     group, _, setting = column.group.partition(", ")
     above = setting or ("" if column.better or column.group == "Cost" else group.partition(" ")[0].lower())
@@ -146,7 +146,7 @@ def _heading(column: Column) -> Text:
     return Text("\n".join([*above.split(), *column.title.split(), unit]).rstrip())
 
 
-def _value(cell: Cell) -> Text:
+def _value(cell: MethodCell) -> Text:
     # The place of the mark is kept free, so that the digits stay under each other.
     return Text(f"{cell.text}*", style="bold") if cell.best else Text(f"{cell.text}{FEWER if cell.lacking else ' '}")
 

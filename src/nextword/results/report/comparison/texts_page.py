@@ -17,10 +17,10 @@ from nextword.results.records import (
     WrittenExample,
 )
 from nextword.results.report import formats, svg
-from nextword.results.report.columns import Entry, of_measures, of_texts
+from nextword.results.report.columns import GlossaryEntry, of_measures, of_texts
 from nextword.results.report.comparison.figures import short
 from nextword.results.report.comparison.main_table import Point, Quantity, Sheet, Sweep, TextTable, in_order, sheets
-from nextword.results.report.comparison.methods import Method, Style
+from nextword.results.report.comparison.methods import ReportedMethod, Style
 from nextword.results.report.evaluation_table import HUMAN, Test, note_on_tests, notes, paired_rows, spread, undefined
 from nextword.results.report.svg import WIDE, Format
 from nextword.results.report.template import INK, PAPER
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Decoding:
+class DecodingSection:
     """Everything about the texts of one decoding."""
 
     table: TextTable
@@ -44,7 +44,7 @@ class Decoding:
     notes: tuple[str, ...]
     vote_titles: str
     """Titles of the measures that voted for the ranking."""
-    glossary: tuple[Entry, ...]
+    glossary: tuple[GlossaryEntry, ...]
     """What the measures without a column mean."""
 
 
@@ -54,11 +54,11 @@ class Way:
 
     anchor: str
     sheet: Sheet
-    decodings: tuple[Decoding, ...]
+    decodings: tuple[DecodingSection, ...]
 
 
 @dataclass(frozen=True)
-class Stretch:
+class CopiedSpan:
     """A part of a text that is marked in one way."""
 
     text: str
@@ -82,7 +82,7 @@ class Author:
     label: str
     style: Style | None
     """How figures draw the method; None for people."""
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[CopiedSpan, ...]
     very_rare: str
 
 
@@ -97,7 +97,7 @@ class Writing:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TextsReading:
     """A prompt with what people and the methods wrote after it."""
 
     prompt: str
@@ -108,19 +108,19 @@ class Reading:
     writings: tuple[Writing, ...]
 
     @property
-    def stretches(self) -> list[Stretch]:
+    def stretches(self) -> list[CopiedSpan]:
         """All of what was written."""
         return [part for writing in self.writings for author in writing.authors for part in author.stretches]
 
 
-def legend(found: Sequence[Reading]) -> tuple[list[tuple[str, str]], bool]:
+def legend(found: Sequence[TextsReading]) -> tuple[list[tuple[str, str]], bool]:
     """What the marks of these texts say, by mark, and whether anything is marked as copied."""
     shown = [stretch for reading in found for stretch in reading.stretches]
     used = {stretch.mark for stretch in shown}
     return [(mark, said) for mark, said in MARKS.items() if mark in used], any(stretch.copied for stretch in shown)
 
 
-def ways(results: Results, methods: Sequence[Method]) -> list[Way]:
+def ways(results: Results, methods: Sequence[ReportedMethod]) -> list[Way]:
     """The ways of writing, greedy first; empty where the methods wrote nothing."""
     return [
         Way(
@@ -132,10 +132,10 @@ def ways(results: Results, methods: Sequence[Method]) -> list[Way]:
     ]
 
 
-def _decoding(table: TextTable, texts: EvaluationResults) -> Decoding:
+def _decoding(table: TextTable, texts: EvaluationResults) -> DecodingSection:
     columns = {column.key for column in table.columns}
     votes = [texts.measures[key].title for key in texts.wins.measures] if texts.wins is not None else []
-    return Decoding(
+    return DecodingSection(
         table=table,
         evaluation=texts,
         tests=tuple(paired_rows(texts, columns)),
@@ -147,12 +147,12 @@ def _decoding(table: TextTable, texts: EvaluationResults) -> Decoding:
     )
 
 
-def glossary(found: Sequence[Way]) -> list[Entry]:
+def glossary(found: Sequence[Way]) -> list[GlossaryEntry]:
     """What the columns of the tables mean."""
     return of_texts(column for one in found for column in one.sheet.columns)
 
 
-def readings(results: Results, methods: Sequence[Method]) -> list[Reading]:
+def readings(results: Results, methods: Sequence[ReportedMethod]) -> list[TextsReading]:
     """The texts to read, prompt by prompt, in the order of the record."""
     styles = {method.label: method.style for method in methods}
     by_prompt: dict[tuple[str | None, str], list[WrittenExample]] = {}
@@ -161,7 +161,7 @@ def readings(results: Results, methods: Sequence[Method]) -> list[Reading]:
     chosen = any(title.endswith(WITH_PROMPT) for title in results.texts)
     kind = "Summary" if chosen else "Prompt"
     return [
-        Reading(
+        TextsReading(
             prompt=prompt if source is None else source,
             kind=kind if source is None or chosen else "Source",
             beside=source is not None and not chosen,
@@ -186,15 +186,15 @@ def _writing(example: WrittenExample, styles: Mapping[str, Style], chosen: bool)
     return Writing(way, example.seed, tuple(authors))
 
 
-def _stretches(span: Span) -> list[Stretch]:
+def _stretches(span: Span) -> list[CopiedSpan]:
     """A span, its space in front apart: tokens begin with the space before a word, and a mark is of the word."""
     word = span.text.lstrip()
     space = span.text[: len(span.text) - len(word)]
     mark = "again" if span.repeated else "word" if span.lower_case else "rare" if span.very_rare else ""
-    return [one for one in (Stretch(space, copied=span.copied), Stretch(word, mark, span.copied)) if one.text]
+    return [one for one in (CopiedSpan(space, copied=span.copied), CopiedSpan(word, mark, span.copied)) if one.text]
 
 
-def heads(methods: Sequence[Method]) -> list[tuple[str, str]]:
+def heads(methods: Sequence[ReportedMethod]) -> list[tuple[str, str]]:
     """What the heads say about themselves: the method, with the seed where seeds differ, and the facts."""
     found = []
     for method in methods:
@@ -222,7 +222,7 @@ _DASHES = ((0, (6, 2)), (0, (8, 2, 1, 2)), (0, (3, 2)), (0, (8, 2, 1, 2, 1, 2)))
 _DOTS = (0, (1, 1.6))
 
 
-def frequency_groups(results: Results, methods: Sequence[Method], room: Format = WIDE) -> str | None:
+def frequency_groups(results: Results, methods: Sequence[ReportedMethod], room: Format = WIDE) -> str | None:
     """Shares of frequent to very rare tokens (F2-Softmax, figure 2): a panel a decoding, a bar a method."""
     found = [(title, texts) for title, texts in in_order(results) if all(key in texts.measures for key in GROUPS)]
     shown = [method for method in methods if any(_system(texts, method) is not None for _, texts in found)]
@@ -254,11 +254,11 @@ def units_of_groups(results: Results) -> list[str]:
     return list(dict.fromkeys(formats.unit_name(measure.unit) for measure in measures))
 
 
-def _system(texts: EvaluationResults, method: Method) -> SystemRecord | None:
+def _system(texts: EvaluationResults, method: ReportedMethod) -> SystemRecord | None:
     return next((system for system in texts.systems if system.name == method.label), None)
 
 
-def _bars(panel: Axes, methods: Sequence[Method], texts: EvaluationResults) -> None:
+def _bars(panel: Axes, methods: Sequence[ReportedMethod], texts: EvaluationResults) -> None:
     width = 0.82 / len(methods)
     for group, key in enumerate(GROUPS):
         scale = formats.scale(texts.measures[key].unit)
@@ -289,7 +289,7 @@ def _bars(panel: Axes, methods: Sequence[Method], texts: EvaluationResults) -> N
     panel.grid(axis="y")
 
 
-def _legend_of_bars(methods: Sequence[Method], human: bool) -> list[Artist]:
+def _legend_of_bars(methods: Sequence[ReportedMethod], human: bool) -> list[Artist]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
